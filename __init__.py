@@ -1,0 +1,39 @@
+"""foldlog: an LLM-agent session is a run of events in one Kafka partition; the rest is folded.
+
+This file is the front door: the few names a user imports. It must stay fast to import, so each
+name is loaded on first use.
+
+If you are here to read the code, read the rooms in this order:
+
+1. `schemas/`      what is in the log: one .avsc per event, the dataclasses, the codec, the topics
+2. `log/`          the only door to Kafka, and its in-memory twin
+3. `producers/`    the write side: open, say, cancel, decide
+4. `processors/`   the interpreter; in it `transitions.py`, `writers.py`, `projections/` (the
+                   folds), `wake.py` (what the log owes), then `context/`, `effects/`, `runtime/`
+5. `consumers/`    the read side: transcripts, replay
+6. `cli/`          the `foldlog` command
+7. `local/`        stand-ins on a laptop: a real Kafka from pinned jars, a scripted Messages API
+
+Arrows between rooms go one way: schemas <- log <- producers <- processors <- consumers <- cli.
+"""
+
+from importlib import import_module
+
+# Public name -> module that defines it. Loaded by `__getattr__`, so `import foldlog` costs
+# nothing: the anthropic, confluent_kafka and faust packages take seconds to import.
+_EXPORTS: dict[str, str] = {}
+
+__all__ = sorted(_EXPORTS)
+
+
+def __getattr__(name: str) -> object:
+    module = _EXPORTS.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

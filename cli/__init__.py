@@ -1,0 +1,1 @@
+"""The `foldlog` command: thin, every decision is made in the other rooms."""

@@ -1,0 +1,1 @@
+"""The read side: transcript streams, inspector, replay. Writes nothing but GEN_SENT."""

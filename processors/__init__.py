@@ -1,0 +1,1 @@
+"""The interpreter: folds, tables, effects, the worker. Knows schemas, log and producers."""

@@ -1,0 +1,1 @@
+"""From the context view to the bytes of one model request."""

@@ -1,0 +1,1 @@
+"""The folds, one per file: pure, standard library and schemas only."""

@@ -1,0 +1,1 @@
+"""The worker process: consume, fold, store, wake, produce."""

@@ -1,0 +1,1 @@
+"""The write side: open, say, cancel, decide; blobs. Knows schemas and log."""

@@ -1,0 +1,1 @@
+"""The contract: an .avsc per event, dataclasses, codec, topics. Knows no other room."""

@@ -1,0 +1,40 @@
+"""What every test gets: the broker fixtures, one hypothesis profile, a root that is no test package.
+
+There is no `__init__.py` below tests/ (pytest runs in importlib mode). Helpers that several test
+files share are imported as `from foldlog.tests.NAME import ...`: the editable install maps the
+package to the checkout, so that spelling works from any directory and loads a helper once.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# print_blob: a failing example is printed as a decorator that reproduces it elsewhere.
+# No deadline: a test must not depend on how busy the machine is.
+settings.register_profile(
+    "foldlog", print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("foldlog")
+
+_BROKER_FIXTURE = "foldlog.tests.broker_fixture"
+pytest_plugins = [_BROKER_FIXTURE] if find_spec(_BROKER_FIXTURE) else []
+
+
+class RootIsNoTestPackage:
+    """Collects the repository root as a plain directory.
+
+    The root holds an `__init__.py` because it is the package `foldlog`. Left alone, pytest takes
+    it for a package of tests and imports it a second time, named after the checkout directory.
+    """
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(self, path, parent):
+        return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(RootIsNoTestPackage())
