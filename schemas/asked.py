@@ -1,0 +1,106 @@
+"""Events: what producers ask for: the inputs of people and other programs.
+
+The field docs are in avro/*.avsc, a test holds both equal. The key is the session id, place and
+time are the record's: neither is repeated in an event.
+"""
+
+from .parts import BlobRef, Body, event
+
+
+@event
+class SessionOpened:
+    """A session begins."""
+
+    user_id: str
+    agent: str
+    rules: int
+    parent_session: str | None = None
+    parent_offset: int | None = None
+    seed_ref: BlobRef | None = None
+
+
+@event
+class MessageReceived:
+    """Somebody said something to the session."""
+
+    message_id: str
+    role: str
+    content: Body
+    tokens: int
+    channel: str
+    when_busy: str
+    by_user: str
+
+
+@event
+class PhaseTriggered:
+    """A phase transition was asked for."""
+
+    command_id: str
+    trigger: str
+    by_user: str
+
+
+@event
+class ProjectLocked:
+    """The session was asked to lock a project."""
+
+    command_id: str
+    project_id: str
+    by_user: str
+
+
+@event
+class CancelRequested:
+    """Somebody asked to stop."""
+
+    cancel_id: str
+    mode: str
+    turn: int | None = None
+    seen_phase: str | None = None
+    reason: str
+    by_user: str
+
+
+@event
+class ApprovalDecided:
+    """A person decided on a call that asked."""
+
+    call: str
+    args_sha256: str
+    decision: str
+    remember: bool
+    by_user: str
+
+
+@event
+class HumanResolved:
+    """A person says what happened to a call in doubt."""
+
+    call: str
+    outcome: str
+    content: Body
+    by_user: str
+
+
+@event
+class ItemAdded:
+    """History written by another framework through an adapter."""
+
+    item_id: str
+    content: Body
+
+
+@event
+class ItemRetracted:
+    """An adapter took an item back."""
+
+    item_id: str
+
+
+@event
+class SessionTerminated:
+    """The session ends for good."""
+
+    reason: str
+    by_user: str

@@ -1,0 +1,165 @@
+"""Events to record bytes and back: Avro single-object encoding, one schema per event type.
+
+A value is `C3 01`, the 8-byte fingerprint of the writer's schema, and the Avro body (Avro 1.11
+specification, single-object encoding). Headers carry the type, so a chunk can pass undecoded.
+This file knows no topic, no broker and no fold.
+"""
+
+import io
+import json
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from typing import Any, NamedTuple
+
+import msgspec
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+from .events import BY_CLASS, BY_NAME, EVENT_TYPES
+from .record import Record
+
+MAGIC = b"\xc3\x01"
+HEAD_BYTES = 10  # the magic and the fingerprint
+Headers = list[tuple[str, bytes]]
+
+
+class Undecodable(ValueError):
+    """A record that is no event we know: it is dead-lettered, or freezes its session (law 13)."""
+
+
+class ChunkSeen(NamedTuple):
+    """What a fold needs of a GEN_CHUNK, taken from its header `g` without decoding."""
+
+    turn: int
+    step: int
+    attempt: int
+
+
+class Unreadable(NamedTuple):
+    """A record that could not become an event; `must_understand` freezes its session."""
+
+    type: str
+    must_understand: bool
+    why: str
+
+
+class Entry(NamedTuple):
+    """One event in its place in the log. `at`: the broker's clock in Unix ms, never used to order.
+
+    `writer` is the role in header `w`.
+    """
+
+    session_id: str
+    partition: int
+    offset: int
+    at: int
+    writer: str
+    event: Any
+
+
+def schema_of(name: str) -> dict:
+    """The .avsc of an event type, as a dict."""
+    text = resources.files(__package__).joinpath("avro", f"{name}.avsc").read_text("utf-8")
+    return json.loads(text)
+
+
+@cache
+def _writer(cls: type) -> tuple[bytes, Any]:
+    schema = schema_of(BY_CLASS[cls].name)
+    return MAGIC + fingerprint_of(schema), parse_schema(schema)
+
+
+def fingerprint_of(schema: dict) -> bytes:
+    """CRC-64-AVRO of the canonical form; fastavro's hex is already in little-endian byte order."""
+    return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+
+
+@cache
+def _readers() -> dict[bytes, tuple[type, Any]]:
+    """Fingerprint to class and parsed schema; built once, on first use."""
+    return {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1]) for row in EVENT_TYPES}
+
+
+def encode(event: Any) -> bytes:
+    """The record value of an event. Raises ValueError when a field does not fit its schema."""
+    head, schema = _writer(type(event))
+    out = io.BytesIO()
+    out.write(head)
+    fields = msgspec.to_builtins(event, builtin_types=(bytes,))
+    schemaless_writer(out, schema, fields, strict=True)
+    return out.getvalue()
+
+
+def digest(event: Any) -> bytes:
+    """8 bytes that name the fields of an event, as GEN_START.called names an LLM_CALLED."""
+    return sha256(encode(event)).digest()[:8]
+
+
+def decode(value: bytes) -> Any:
+    """The event in a record value. Raises Undecodable with the reason."""
+    if len(value) < HEAD_BYTES or value[:2] != MAGIC:
+        raise Undecodable(f"not Avro single-object encoding: {len(value)} bytes {value[:10]!r}")
+    known = _readers().get(value[:HEAD_BYTES])
+    if known is None:
+        raise Undecodable(f"unknown schema fingerprint {value[2:HEAD_BYTES].hex()}")
+    cls, schema = known
+    body = io.BytesIO(value)
+    body.seek(HEAD_BYTES)
+    try:
+        event = msgspec.convert(schemaless_reader(body, schema, None), cls)
+    except Exception as error:  # fastavro raises EOFError, IndexError, struct.error, UnicodeError..
+        raise Undecodable(f"{cls.__name__}: {type(error).__name__}: {error}") from error
+    if body.tell() != len(value):
+        raise Undecodable(f"{cls.__name__}: {len(value) - body.tell()} bytes are left over")
+    return event
+
+
+def headers_for(event: Any, writer: str) -> Headers:
+    """The headers of an event: type, writer role, must-understand, and `g` on a chunk."""
+    row = BY_CLASS[type(event)]
+    headers = [("t", row.name.encode()), ("w", writer.encode())]
+    if row.must_understand:
+        headers.append(("m", b"1"))
+    if row.name == "GEN_CHUNK":
+        headers.append(("g", f"{event.turn}.{event.step}.{event.attempt}".encode()))
+    return headers
+
+
+def _header(headers: Sequence[tuple[str, bytes]], name: str) -> str:
+    return next((v.decode("utf-8", "replace") for k, v in headers if k == name and v), "")
+
+
+def entry_of(record: Record, *, chunks: bool = False) -> Entry:
+    """A record as an entry. Never raises: what can not be read becomes Unreadable.
+
+    `chunks=False` leaves GEN_CHUNK undecoded (ChunkSeen), which makes a refold 2-4 times faster.
+    """
+    headers = record.headers
+    name = headers[0][1].decode("utf-8", "replace") if headers and headers[0][0] == "t" else ""
+    session_id = (record.key or b"").decode("utf-8", "replace")
+    event: Any
+    if name == "GEN_CHUNK" and not chunks:
+        event = _chunk_seen(headers)
+    else:
+        try:
+            event = decode(record.value or b"")
+            if name != BY_CLASS[type(event)].name:
+                raise Undecodable(f"header says {name!r}, value is {type(event).__name__}")
+        except Undecodable as error:
+            must = _header(headers, "m") == "1" or (name in BY_NAME and BY_NAME[name].must_understand)
+            event = Unreadable(name, must, str(error))
+    writer = (
+        headers[1][1].decode("utf-8", "replace")
+        if len(headers) > 1 and headers[1][0] == "w"
+        else _header(headers, "w")
+    )
+    return Entry(session_id, record.partition, record.offset, record.timestamp_ms, writer, event)
+
+
+def _chunk_seen(headers: Sequence[tuple[str, bytes]]) -> ChunkSeen | Unreadable:
+    parts = _header(headers, "g").split(".")
+    if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 10 for p in parts):
+        return Unreadable("GEN_CHUNK", False, "a chunk without a readable header g")
+    return ChunkSeen(int(parts[0]), int(parts[1]), int(parts[2]))

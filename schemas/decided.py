@@ -1,0 +1,112 @@
+"""Events: what the sessions role decides, and who holds a partition.
+
+The field docs are in avro/*.avsc, a test holds both equal. The key is the session id, place and
+time are the record's: neither is repeated in an event.
+"""
+
+from .parts import Body, Budget, event
+
+
+@event
+class PartitionTaken:
+    """An owner took this partition for a role; this event's offset is its epoch."""
+
+    role: str
+    owner: str
+
+
+@event
+class ContextSet:
+    """The static prefix of the requests that follow."""
+
+    system: Body
+    tools: Body
+    sha256: str
+
+
+@event
+class LlmCalled:
+    """A step was decided: the model is to be called with what this names."""
+
+    turn: int
+    step: int
+    model: str
+    params: bytes
+    strategy: str
+    budget: Budget
+    includes: tuple[str, ...] = ()
+    reminders: tuple[str, ...] = ()
+    checkpoint: int | None = None
+    compacted_upto: int
+    prompt_tokens: int
+    context_sha256: str
+    basis: int
+
+
+@event
+class ToolInvoked:
+    """A proposed call was decided."""
+
+    turn: int
+    step: int
+    index: int
+    call_id: str
+    name: str
+    effect: str
+    approval: str
+    expires_at: int | None = None
+    outcome: str | None = None
+    content: Body | None = None
+    basis: int
+
+
+@event
+class ApprovalExpired:
+    """Nobody decided in time."""
+
+    call: str
+
+
+@event
+class TurnEnded:
+    """A turn ended, and with it everything it left open."""
+
+    turn: int
+    reason: str
+    limit: int | None = None
+    used: int | None = None
+    basis: int
+    views_sha: bytes
+
+
+@event
+class Refused:
+    """The answer owed to a producer whose event changed nothing."""
+
+    offset: int
+    code: str
+    detail: str
+
+
+@event
+class HumanNeeded:
+    """A call needs a person."""
+
+    call: str
+    why: str
+
+
+@event
+class ReminderAdded:
+    """A text to be said once to the model."""
+
+    reminder_id: str
+    text: str
+
+
+@event
+class CompactionSkipped:
+    """A compaction was not worth it."""
+
+    upto: int
+    why: str

@@ -1,0 +1,31 @@
+"""Ids: what may name a session, user, project, message or command, and how a call is named."""
+
+import re
+
+ID_CHARS_MAX = 128  # design section 11: one limit for every id, so that keys and rows stay small
+_ID = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
+PARTITION_KEY = "#partition"  # key of PARTITION_TAKEN: no legal session id begins with '#'
+
+
+def is_id(text: str) -> bool:
+    """Whether a text may be an id: 1-128 characters of `[A-Za-z0-9._:@-]`."""
+    return _ID.fullmatch(text) is not None
+
+
+def why_not_an_id(what: str, text: str) -> str:
+    """What to tell somebody whose id is no id."""
+    shown = text if len(text) <= 40 else text[:37] + "..."
+    return f"{what} must be 1-{ID_CHARS_MAX} characters of [A-Za-z0-9._:@-], not {shown!r}"
+
+
+def call_key(turn: int, step: int, index: int) -> str:
+    """The name of a tool call in its session: TURN.STEP.INDEX."""
+    return f"{turn}.{step}.{index}"
+
+
+def parse_call_key(text: str) -> tuple[int, int, int] | None:
+    """(turn, step, index) of a call key, or None if it is none."""
+    parts = text.split(".")
+    if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 10 for p in parts):
+        return None
+    return int(parts[0]), int(parts[1]), int(parts[2])

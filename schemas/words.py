@@ -1,0 +1,75 @@
+"""Closed sets of words used in events, as in the enums of the .avsc files."""
+
+from enum import StrEnum
+
+
+class WhenBusy(StrEnum):
+    QUEUE = "queue"
+    INTERRUPT = "interrupt"
+    STEER = "steer"
+
+
+class CancelMode(StrEnum):
+    NOW = "now"
+    AFTER_STEP = "after_step"
+
+
+class Decision(StrEnum):
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class Resolution(StrEnum):
+    HAPPENED = "happened"
+    DID_NOT_HAPPEN = "did_not_happen"
+
+
+class Effect(StrEnum):
+    PURE = "pure"
+    IDEMPOTENT = "idempotent"
+    ONCE = "once"
+
+
+class Approval(StrEnum):
+    NONE = "none"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class EndReason(StrEnum):
+    END_TURN = "end_turn"
+    STOP_TOOL = "stop_tool"
+    MAX_STEPS = "max_steps"
+    MAX_TOKENS = "max_tokens"
+    SHOULD_STOP = "should_stop"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    TERMINATED = "terminated"
+    REFUSAL = "refusal"
+    BUDGET_EXCEEDED = "budget_exceeded"
+    FAILED = "failed"
+    FORKED = "forked"
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    ERROR = "error"
+    NOT_RUN = "not_run"
+    CANCELLED = "cancelled"
+
+
+class Via(StrEnum):
+    TOOL = "tool"
+    RECONCILER = "reconciler"
+
+
+class Recovery(StrEnum):
+    REPLACE = "replace"
+    RESUME = "resume"
+
+
+class ChunkKind(StrEnum):
+    TEXT = "text"
+    THINKING = "thinking"
+    TOOL_NAME = "tool_name"
+    TOOL_INPUT = "tool_input"
