@@ -1,0 +1,57 @@
+"""How an effect reports: chunks that never wait, one outcome that does, and the signal to stop.
+
+Effects know nothing of the log, the outbox or the worker: they get a Sink and a Stop.
+"""
+
+import asyncio
+import threading
+from typing import Any, Protocol
+
+from ...schemas.events import GenChunk
+
+
+class Sink(Protocol):
+    """Where an effect's events go."""
+
+    def chunk(self, session_id: str, event: GenChunk) -> None:
+        """Produce a chunk without waiting; it keeps its order before the outcome (law 10)."""
+
+    async def outcome(self, session_id: str, event: Any) -> None:
+        """Make the outcome durable here, produce it, and return when the log has it."""
+
+
+class Stop:
+    """Asks one begun effect to end. `request` may be called from any thread, once or often."""
+
+    def __init__(self) -> None:
+        self.why: str | None = None
+        self._lock = threading.Lock()
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asked."""
+        return self.why is not None
+
+    def request(self, why: str) -> None:
+        """Ask the effect to end; the first reason stays."""
+        with self._lock:
+            if self.why is not None:
+                return
+            self.why = why
+            waiters, self._waiters = self._waiters, []
+        for loop, event in waiters:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(event.set)
+
+    async def wait(self) -> str:
+        """Return the reason once somebody asked."""
+        event = asyncio.Event()
+        with self._lock:
+            if self.why is None:
+                self._waiters.append((asyncio.get_running_loop(), event))
+            else:
+                event.set()
+        await event.wait()
+        assert self.why is not None
+        return self.why

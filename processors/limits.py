@@ -1,0 +1,29 @@
+"""The numbers of design section 11, in one frozen object. Times are milliseconds.
+
+An agent may change them; the interpreter reads them from the agent, never from a constant.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What an agent allows itself. Every duration is in milliseconds, every size in tokens."""
+
+    model_attempts: int = 5  # crashes and failures alike: a request that kills its worker ends
+    tool_attempts: int = 3  # pure and idempotent tools only; a `once` tool has one
+    steps: int = 50  # model calls of one turn (S1.F)
+    stall_timeout_ms: int = 60_000  # no chunk for this long: the attempt is dead
+    tool_timeout_ms: int = 120_000  # a tool that names no timeout
+    approval_expiry_ms: int = 24 * 3600 * 1000  # an ask that nobody answers
+    grace_ms: int = 5_000  # constraint 3: after an abort all ends within seconds
+    margin_ms: int = 10_000  # clocks of two machines may differ by this much
+    start_window_ms: int = 5_000  # from producing TOOL_STARTED to beginning, monotonic
+    candidate_wait_ms: int = 60_000  # N2: a compaction that may still come
+    soft_tokens: int = 50_000  # S3.6: compaction is due above this
+    hard_tokens: int = 180_000  # S3.6: no request may pass this
+    result_tokens: int = 8_000  # S3.5: a tool result is cut above this
+    message_queue: int = 256  # messages that may wait behind a turn; more are refused
+
+
+DEFAULT_LIMITS = Limits()
