@@ -1,0 +1,77 @@
+"""Rows: the part of a view that only grows.
+
+An immutable sequence whose newest version can be extended in constant time: versions share one
+list, each knows how much of it is its own, and a version that is not the newest copies. A store
+writes the rows past what it has and never rewrites one, so that storage grows with what is new.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+R = TypeVar("R")
+
+
+class Rows(Generic[R]):
+    """A growing sequence of rows, findable by the field that `key` names, if it is given."""
+
+    __slots__ = ("_index", "_key", "_length", "_list")
+
+    def __init__(self, rows: Iterable[R] = (), key: Callable[[R], Any] | None = None) -> None:
+        self._list: list[R] = list(rows)
+        self._length = len(self._list)
+        self._key = key
+        self._index: dict[Any, list[int]] = {}
+        if key is not None:
+            for position, row in enumerate(self._list):
+                self._index.setdefault(key(row), []).append(position)
+
+    def append(self, *rows: R) -> "Rows[R]":
+        """These rows and some more; self stays as it is."""
+        base = self if len(self._list) == self._length else Rows(self, self._key)
+        grown: Rows[R] = Rows.__new__(Rows)
+        grown._list, grown._key, grown._index = base._list, base._key, base._index
+        for row in rows:
+            if grown._key is not None:
+                grown._index.setdefault(grown._key(row), []).append(len(grown._list))
+            grown._list.append(row)
+        grown._length = len(grown._list)
+        return grown
+
+    def last(self, key: Any) -> R | None:
+        """The newest row of this version with that key, or None."""
+        for position in reversed(self._index.get(key, ())):
+            if position < self._length:
+                return self._list[position]
+        return None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[R]:
+        return (self._list[n] for n in range(self._length))
+
+    def __getitem__(self, place: int) -> R:
+        if not -self._length <= place < self._length:
+            raise IndexError(place)
+        return self._list[place % self._length]
+
+    def since(self, start: int) -> list[R]:
+        """The rows from a position on."""
+        return self._list[start : self._length]
+
+    def upto(self, length: int) -> "Rows[R]":
+        """The version that had this many rows."""
+        assert 0 <= length <= self._length
+        past: Rows[R] = Rows.__new__(Rows)
+        past._list, past._key, past._index = self._list, self._key, self._index
+        past._length = length
+        return past
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rows) and self.since(0) == other.since(0)
+
+    def __hash__(self) -> int:
+        return hash(self._length)
+
+    def __repr__(self) -> str:
+        return f"Rows({self.since(0)!r})"

@@ -1,0 +1,30 @@
+"""The phases of a session and the only ways between them (mission row S0.4).
+
+One table, nothing else: a trigger that is not in it is refused and changes nothing. What asks for
+a trigger is not decided here: PHASE_TRIGGERED, an accepted CANCEL_REQUESTED (`cancel`), or a tool
+through the triggers of its TOOL_RESULT.
+"""
+
+FIRST_PHASE = "chatting"
+
+TRANSITIONS: dict[str, dict[str, str]] = {
+    "chatting": {"open_existing": "chatting", "start_build": "building"},
+    "building": {"todo_done_build": "verifying", "cancel": "chatting"},
+    "verifying": {"publish": "done", "revert": "building", "cancel": "chatting"},
+    "done": {"open_existing": "chatting", "start_build": "building"},
+}
+
+
+class InvalidTransition(ValueError):
+    """The trigger is not in the table for this phase; the phase stays as it is."""
+
+    def __init__(self, phase: str, trigger: str) -> None:
+        super().__init__(f"invalid transition: phase={phase}, event={trigger}")
+
+
+def transition(phase: str, trigger: str) -> str:
+    """The phase after a trigger. Raises InvalidTransition, which names both."""
+    after = TRANSITIONS[phase].get(trigger)
+    if after is None:
+        raise InvalidTransition(phase, trigger)
+    return after
