@@ -1,0 +1,366 @@
+"""Brings the local Kafka up and down, and says how it is.
+
+It owns the directory: data, properties, log, and the state file in which other commands find the
+bootstrap address. It knows no topic. A broker started here outlives the command that started it;
+`up` finds a running one and uses it, whoever started it.
+
+Order of `up`, under the directory's lock: look for a running broker; Java; room on the disk; jars;
+format (once, into another name, then renamed); ports; properties; start; wait until a metadata
+answer carries our cluster id and port; write the state file.
+"""
+
+import base64
+import dataclasses
+import hashlib
+import json
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from . import node, process
+from .errors import BrokerFailed, DiskFull, PortTaken
+from .jars import LOCK, ensure_jars, only_one
+from .java import find_java
+from .last_words import explain
+from .probe import ask, is_taken
+
+DEFAULT_PORT = 19092  # 9092 is what every other Kafka takes
+# Free pairs are drawn below the range that systems give to outgoing connections: up there a client
+# that tries to reach a dead broker for long enough connects to itself and holds the port.
+_FREE_PORTS = range(20_000, 32_000, 2)
+_PORT_TRIES = 5
+_READY_S = 60.0  # 1 to 2.5 s on an idle laptop; a loaded CI machine took 10
+_READY_POLL_S = 0.02
+_DOWN_S = 30.0  # 0.3 s on an idle broker; SIGKILL after that loses nothing (it replays its log)
+_FREE_BYTES_MIN = 100 << 20  # 38 MB of jars, and some room to write in
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerState:
+    """A broker that was ready. `start_time` is Unix seconds."""
+
+    pid: int
+    start_time: float
+    port: int
+    cluster_id: str
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{node.HOST}:{self.port}"
+
+
+class Condition(StrEnum):
+    RUNNING = "running"
+    SILENT = "silent"  # the process is there and does not answer (starting, stopped, swamped)
+    GONE = "gone"  # it was up and ended by itself or was killed; `up` brings it back
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStatus:
+    """How the broker is now; `state` as of its last start, None if it is stopped."""
+
+    condition: Condition
+    state: BrokerState | None
+    pid: int | None
+
+    @property
+    def running(self) -> bool:
+        return self.condition is Condition.RUNNING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broker:
+    """The local Kafka of one directory.
+
+    `dir` holds its data between runs, `cache_dir` the jars (shared by all). `port` forces a port
+    (and the next one, for the controller); without it the last used or `preferred_port` is taken,
+    or a free pair if that is held by something else. `properties` are added to the node's.
+    `tied`: the broker ends with this process (Linux). `mirror` is a Maven repository.
+    """
+
+    dir: Path
+    cache_dir: Path
+    port: int | None = None
+    preferred_port: int | None = DEFAULT_PORT
+    properties: Mapping[str, str] = field(default_factory=dict)
+    tied: bool = False
+    mirror: str | None = None
+    jar_lock: Path = LOCK
+    free_bytes_min: int = _FREE_BYTES_MIN
+
+    def up(self, progress: Progress = lambda _line: None) -> BrokerState:
+        """Returns when the broker answers; starts it if it does not run. Raises BrokerError.
+
+        Interrupted (Ctrl-C) or failed, it leaves no process that it started.
+        """
+        self.dir.mkdir(parents=True, exist_ok=True)
+        with self._only_one(progress):
+            found = process.find(self._marker)
+            return (found and self._join(*found, progress)) or self._start(progress)
+
+    def down(self) -> bool:
+        """Stops the broker and keeps its data; False if none ran. Its port is forgotten."""
+        if not self.dir.exists():
+            return False
+        with self._only_one(lambda _line: None):
+            found = process.find(self._marker)
+            if found:
+                process.end(found[0], patience_s=_DOWN_S)
+            self._state_file.unlink(missing_ok=True)
+            return found is not None
+
+    def kill(self) -> None:
+        """SIGKILL, for tests and the demo: what a crash looks like. Does nothing if none runs."""
+        if found := process.find(self._marker):
+            process.kill(found[0])
+
+    def status(self) -> BrokerStatus:
+        """Looks without a lock and changes nothing."""
+        state = self.state()
+        found = process.find(self._marker)
+        if not found:
+            condition = Condition.GONE if state else Condition.STOPPED
+            return BrokerStatus(condition=condition, state=state, pid=None)
+        pid, arguments = found
+        ready = self._is_ready(_port_in(arguments), self._cluster_id())
+        condition = Condition.RUNNING if ready else Condition.SILENT
+        return BrokerStatus(condition=condition, state=state, pid=pid)
+
+    def state(self) -> BrokerState | None:
+        """The state file, as the last `up` wrote it; None after `down`."""
+        try:
+            return BrokerState(**json.loads(self._state_file.read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect. Raises BrokerFailed if `up` was never called."""
+        state = self.state()
+        if state is None:
+            raise BrokerFailed(f"no broker was started in {self.dir}: run `foldlog up`")
+        return state.bootstrap_servers
+
+    @property
+    def log_file(self) -> Path:
+        return self.dir / "broker.log"
+
+    # ---- start
+
+    def _start(self, progress: Progress) -> BrokerState:
+        self._check_room()
+        java = find_java()
+        jars = ensure_jars(
+            self.cache_dir / "jars", progress, lock=self.jar_lock, mirror=self.mirror
+        )
+        jvm = node.jvm(java, jars)
+        (self.dir / node.LOGGING).write_text(node.LOGGING_TEXT)
+        if self.log_file.exists():
+            os.replace(self.log_file, self.dir / "broker.log.1")  # keeps the log of a crash
+        if not (self.dir / node.DATA).exists():
+            self._format(jvm)
+        for attempt in range(_PORT_TRIES):
+            port = self._choose_port(progress)
+            try:
+                return self._start_on(port, jvm)
+            except PortTaken:  # somebody took it between our look and Kafka's bind
+                if self.port is not None or attempt == _PORT_TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _start_on(self, port: int, jvm: list[str]) -> BrokerState:
+        (self.dir / node.PROPERTIES).write_text(node.properties_text(port, self.properties))
+        marks = [self._marker, f"{_PORT_MARK}{port}"]
+        command = [jvm[0], *marks, *jvm[1:], "kafka.Kafka", node.PROPERTIES]
+        start_time = time.time()
+        with self._child(command, tied=self.tied) as pid:
+            self._await_ready(pid, port)
+            state = BrokerState(
+                pid=pid, start_time=start_time, port=port, cluster_id=self._cluster_id()
+            )
+            self._write_state(state)
+        return state
+
+    def _join(self, pid: int, arguments: list[str], progress: Progress) -> BrokerState | None:
+        """Waits for a broker that runs already; None if it ends meanwhile."""
+        port = _port_in(arguments)
+        if self.port is not None and port != self.port:
+            raise PortTaken(
+                f"the broker of {self.dir} already runs on port {port}, not on {self.port}. It was"
+                " left running. Run `foldlog down` first, or use the port it has."
+            )
+        if not self._is_ready(port, self._cluster_id()):
+            progress(f"waiting for the broker that is starting (process {pid})")
+        try:
+            self._await_ready(pid, port)
+        except BrokerFailed:
+            if process.wait_gone(pid, 0):
+                return None
+            raise
+        state = self.state()
+        if state is None or (state.pid, state.port) != (pid, port):  # its `up` was killed
+            state = BrokerState(
+                pid=pid, start_time=time.time(), port=port, cluster_id=self._cluster_id()
+            )
+            self._write_state(state)
+        return state
+
+    def _format(self, jvm: list[str]) -> None:
+        shutil.rmtree(self.dir / node.NEW_DATA, ignore_errors=True)  # of an interrupted format
+        text = node.properties_text(DEFAULT_PORT, self.properties, data=node.NEW_DATA)
+        (self.dir / node.FORMAT_PROPERTIES).write_text(text)
+        with self._child([*jvm, *node.format_arguments(_new_cluster_id())], tied=True) as pid:
+            if not process.wait_gone(pid, _READY_S):
+                raise BrokerFailed(f"formatting took over {_READY_S:.0f} s; see {self.log_file}")
+        if not (self.dir / node.NEW_DATA / "meta.properties").exists():
+            raise explain(self.log_file, self.dir)
+        os.rename(self.dir / node.NEW_DATA, self.dir / node.DATA)
+
+    @contextmanager
+    def _child(self, command: list[str], *, tied: bool) -> Iterator[int]:
+        """A process that is killed if the block fails or is interrupted."""
+        with open(self.log_file, "ab") as log:
+            pid = process.spawn(command, cwd=self.dir, log=log, tied=tied)
+        try:
+            yield pid
+        except BaseException:
+            process.kill(pid)
+            raise
+
+    def _await_ready(self, pid: int, port: int) -> None:
+        cluster_id = self._cluster_id()
+        deadline = time.monotonic() + _READY_S
+        while not self._is_ready(port, cluster_id):
+            if process.wait_gone(pid, _READY_POLL_S):
+                raise explain(self.log_file, self.dir)
+            if time.monotonic() > deadline:
+                raise BrokerFailed(
+                    f"the broker (process {pid}) did not answer on port {port} within"
+                    f" {_READY_S:.0f} s. Its data is kept. See {self.log_file}; then run"
+                    " `foldlog down` and `foldlog up`."
+                )
+
+    def _is_ready(self, port: int, cluster_id: str) -> bool:
+        answer = ask(port)
+        return answer is not None and answer.cluster_id == cluster_id and port in answer.ports
+
+    # ---- ports
+
+    def _choose_port(self, progress: Progress) -> int:
+        if self.port is not None:
+            if holder := _holder(self.port):
+                raise PortTaken(
+                    f"port {holder}. Nothing was started and nothing was changed. Stop that"
+                    " program, or choose another port."
+                )
+            return self.port
+        last = self.state()  # after a crash clients still look for the port it had
+        wanted = last.port if last else self.preferred_port
+        if wanted is not None:
+            holder = _holder(wanted)
+            if holder is None:
+                return wanted
+            progress(f"port {holder}; choosing another one")
+        for port in random.sample(_FREE_PORTS, 100):
+            if not _holder(port):
+                return port
+        raise PortTaken(f"no free pair of ports between {_FREE_PORTS[0]} and {_FREE_PORTS[-1]}")
+
+    # ---- files
+
+    @property
+    def _marker(self) -> str:
+        # a hash: paths with blanks or odd letters do not survive every system's process table
+        path = os.fsencode(self.dir.resolve())
+        return f"-Dfoldlog.broker={hashlib.sha256(path).hexdigest()[:16]}"
+
+    @property
+    def _state_file(self) -> Path:
+        return self.dir / "broker.json"
+
+    def _write_state(self, state: BrokerState) -> None:
+        scratch = self._state_file.with_suffix(".new")
+        scratch.write_text(json.dumps(dataclasses.asdict(state)))
+        os.replace(scratch, self._state_file)
+
+    def _cluster_id(self) -> str:
+        meta = self.dir / node.DATA / "meta.properties"
+        with suppress(FileNotFoundError):
+            for line in meta.read_text().splitlines():
+                if line.startswith("cluster.id="):
+                    return line.partition("=")[2]
+        raise BrokerFailed(
+            f"{meta} is missing or damaged, so Kafka can not use the data beside it. The data is"
+            f" untouched. Restore the file, or move {self.dir} away to start empty."
+        )
+
+    def _check_room(self) -> None:
+        free = shutil.disk_usage(self.dir).free
+        if free < self.free_bytes_min:
+            raise DiskFull(
+                f"{free >> 20} MB free at {self.dir}, Kafka needs at least"
+                f" {self.free_bytes_min >> 20}. Nothing was started, the data is kept. Free some"
+                " space and run `foldlog up` again."
+            )
+
+    def _only_one(self, progress: Progress):
+        return only_one(
+            self.dir / "up.lock",
+            lambda: progress("another `foldlog up` or `down` is at work here, waiting for it"),
+        )
+
+
+_PORT_MARK = "-Dfoldlog.port="
+
+
+def _port_in(arguments: list[str]) -> int:
+    return next(int(a.removeprefix(_PORT_MARK)) for a in arguments if a.startswith(_PORT_MARK))
+
+
+def _holder(port: int) -> str | None:
+    """Says what holds the pair that begins with `port`; None if it is free."""
+    for taken in (port, port + 1):
+        if is_taken(taken):
+            answer = ask(taken)
+            who = f"another Kafka (cluster {answer.cluster_id})" if answer else "another program"
+            return f"{taken} is taken by {who}"
+    return None
+
+
+def _new_cluster_id() -> str:
+    """A Kafka uuid: 16 random bytes, url-safe base64 without padding."""
+    while True:
+        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        if not cluster_id.startswith("-"):  # the format tool would take it for an option
+            return cluster_id
+
+
+@contextmanager
+def temporary_broker(
+    cache_dir: Path, *, properties: Mapping[str, str] | None = None
+) -> Iterator[Broker]:
+    """A broker for a test: free ports, a directory of its own, gone with the block or with us."""
+    directory = Path(tempfile.mkdtemp(prefix="foldlog-kafka-"))
+    broker = Broker(
+        dir=directory,
+        cache_dir=cache_dir,
+        preferred_port=None,
+        properties=properties or {},
+        tied=True,
+    )
+    try:
+        broker.up()
+        yield broker
+    finally:
+        broker.kill()
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,174 @@
+"""The jars of the broker: an exact list, fetched once, never trusted without its sha256.
+
+It owns the jar cache. It knows Maven coordinates and hashes, and nothing of what a jar is for.
+A download goes into a throw-away directory, is hashed, and only then renamed into place, so a
+killed download leaves nothing that could be taken for a jar.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from .errors import DiskFull, JarRefused, JarsUnavailable
+
+LOCK = Path(__file__).parent.parent / "kafka.lock"
+
+_WORKERS = 8  # 1, 8 and 16 take the same time on a slow link; 8 hides latency on a fast one
+_TRIES = 3
+_TRY_AGAIN_S = 0.5  # doubled per try: 1.5 s in all, enough for a hiccup, short for a human
+_TIMEOUT_S = 30  # of one request
+_MTIME_S = 1_000_000_000  # any constant: Java's start-up cache rejects a jar whose time changed
+
+Progress = Callable[[str], None]
+
+
+class Jar(NamedTuple):
+    """One line of the lock."""
+
+    sha256: str
+    group: str
+    artifact: str
+    version: str
+
+    @property
+    def coordinate(self) -> str:
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+    @property
+    def filename(self) -> str:
+        return f"{self.artifact}-{self.version}-{self.sha256[:12]}.jar"
+
+
+def read_lock(lock: Path = LOCK) -> list[Jar]:
+    """The jars in lock order, which is the order of the class path."""
+    lines = (line.split() for line in lock.read_text().splitlines() if line.strip())
+    return [Jar(sha256, *coordinate.split(":")) for sha256, coordinate in lines]
+
+
+def ensure_jars(
+    cache: Path, progress: Progress, *, lock: Path = LOCK, mirror: str | None = None
+) -> list[Path]:
+    """Paths of all jars of the lock, each verified in this call; fetches what is missing.
+
+    `mirror` is the address of a Maven repository to use instead of the public one.
+    Raises JarsUnavailable (not reachable), JarRefused (wrong sha256), DiskFull.
+    """
+    jars = read_lock(lock)
+    paths = [cache / jar.filename for jar in jars]
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        # 38 MB in about 40 ms: cheap enough to notice a damaged cache at every start
+        good = list(pool.map(_is_good, paths, jars))
+    if all(good):
+        return paths
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with only_one(cache / ".lock"):
+            for stale in cache.glob(".dl-*"):  # of a killed download: we hold the lock
+                shutil.rmtree(stale, ignore_errors=True)
+            _fetch_missing(jars, paths, progress, mirror)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise DiskFull(
+                f"the disk is full while downloading Kafka to {cache}. The jars that are whole are"
+                " kept. Free about 50 MB and run the same command again."
+            ) from error
+        raise
+    return paths
+
+
+def _fetch_missing(
+    jars: list[Jar], paths: list[Path], progress: Progress, mirror: str | None
+) -> None:
+    missing = []
+    for jar, path in zip(jars, paths, strict=True):
+        if not _is_good(path, jar):  # again: another process may have fetched it meanwhile
+            if path.exists():
+                progress(f"{path.name} in the cache is damaged, fetching it again")
+            missing.append((jar, path))
+    if not missing:
+        return
+    progress(f"downloading Kafka, {len(missing)} jars (once; kept in {paths[0].parent})")
+    give_up = threading.Event()
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        fetches = [pool.submit(_fetch, jar, path, mirror, give_up) for jar, path in missing]
+        try:
+            for fetch in fetches:
+                fetch.result()
+        except BaseException:  # Ctrl-C too: no thread goes on downloading behind our back
+            give_up.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _fetch(jar: Jar, path: Path, mirror: str | None, give_up: threading.Event) -> None:
+    from jgo.maven import MavenContext  # 0.2 s, needed once in the life of a cache
+
+    repositories = {"mirror": mirror} if mirror else None
+    for attempt in range(_TRIES):
+        scratch = Path(tempfile.mkdtemp(dir=path.parent, prefix=".dl-"))
+        try:
+            context = MavenContext(
+                repo_cache=scratch, timeout=_TIMEOUT_S, remote_repos=repositories, local_repos=[]
+            )
+            version = context.project(jar.group, jar.artifact).at_version(jar.version)
+            fetched = version.artifact().resolve()
+            found = _sha256(fetched)
+            if found != jar.sha256:
+                raise JarRefused(
+                    f"{jar.coordinate} has sha256 {found}, the lock says {jar.sha256}. It was"
+                    " thrown away and nothing was started. If you use a mirror, it serves another"
+                    " file; otherwise try once more, then report it."
+                )
+            os.utime(fetched, (_MTIME_S, _MTIME_S))
+            os.replace(fetched, path)
+            return
+        except JarRefused:
+            raise
+        except Exception as error:  # jgo documents no error type of its own
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise
+            # the class only: the text holds addresses and helps nobody
+            cause = type(error).__name__
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        if give_up.wait(_TRY_AGAIN_S * 2**attempt):
+            break
+    give_up.set()  # one jar that can not be had is enough: the others need not wait it out
+    raise JarsUnavailable(
+        f"{jar.coordinate} can not be downloaded ({cause}). The jars that are whole are kept."
+        " Check the network (HTTPS_PROXY is honoured) or name a Maven mirror, then run the same"
+        " command again; once downloaded, no network is needed."
+    )
+
+
+def _is_good(path: Path, jar: Jar) -> bool:
+    try:
+        return _sha256(path) == jar.sha256
+    except FileNotFoundError:
+        return False
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def only_one(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Holds an exclusive lock on `path` that ends with the process, however it ends."""
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

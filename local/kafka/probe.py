@@ -1,0 +1,84 @@
+"""Asks a port "are you Kafka, and which cluster?" with one raw Metadata request.
+
+A TCP connect proves nothing: any program may hold the port. This file knows one request of the
+Kafka protocol and nothing of processes. Only room `log` uses a Kafka client, hence the bytes.
+"""
+
+import socket
+import struct
+from typing import NamedTuple
+
+_METADATA = 3  # api key
+# Version 4 is the newest with the old fixed-width encoding (from 9 on it is compact); Kafka 4
+# serves 0 to 13. It names the cluster (since 2) and can ask for no topic (since 1).
+_VERSION = 4
+_CORRELATION_ID = 1
+_ANSWER_BYTES_MAX = 1 << 20  # a node's answer without topics is under 100 bytes
+
+
+class KafkaAnswer(NamedTuple):
+    """What a Kafka said: its cluster and the ports its live brokers advertise."""
+
+    cluster_id: str | None
+    ports: tuple[int, ...]
+
+
+def ask(port: int, timeout_s: float = 1.0) -> KafkaAnswer | None:
+    """The answer of the Kafka on 127.0.0.1:`port`; None if there is none, or it is no Kafka."""
+    # request header v1 (api key, version, correlation, client id), no topics, no auto-creation
+    body = struct.pack(">hhih", _METADATA, _VERSION, _CORRELATION_ID, 7) + b"foldlog"
+    body += struct.pack(">i?", 0, False)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            with connection.makefile("rb") as stream:
+                (size,) = struct.unpack(">i", stream.read(4))
+                if not 0 < size <= _ANSWER_BYTES_MAX:
+                    return None
+                return _decode(stream.read(size))
+    except (OSError, struct.error, UnicodeDecodeError):
+        return None  # nobody there, or somebody who does not speak Kafka
+
+
+def _decode(answer: bytes) -> KafkaAnswer | None:
+    at = 0
+
+    def take(fmt: str) -> int:
+        nonlocal at
+        (value,) = struct.unpack_from(fmt, answer, at)
+        at += struct.calcsize(fmt)
+        return value
+
+    def text() -> str | None:
+        nonlocal at
+        size = take(">h")
+        if size < 0:
+            return None
+        if at + size > len(answer):
+            raise struct.error("string longer than the answer")
+        at += size
+        return answer[at - size : at].decode()
+
+    if take(">i") != _CORRELATION_ID:
+        return None
+    take(">i")  # throttle time
+    ports = []
+    for _ in range(take(">i")):
+        take(">i"), text()  # node id, host
+        ports.append(take(">i"))
+        text()  # rack
+    return KafkaAnswer(text(), tuple(ports))
+
+
+def is_taken(port: int) -> bool:
+    """True if something listens on the port, or it can not be bound on loopback."""
+    with socket.socket() as listener:
+        # As the JVM does: a port in TIME_WAIT is free. A listener still makes this fail.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    with socket.socket() as client:  # some systems let us bind beside a wildcard listener
+        client.settimeout(1.0)
+        return client.connect_ex(("127.0.0.1", port)) == 0
