@@ -1,0 +1,99 @@
+# foldlog: one command per need. `make` alone lists them.
+# Needs git, make and Python 3.11 or newer; everything else comes from requirements.lock.
+# Another interpreter: make setup PYTHON=python3.12. More arguments: make quick ARGS="-k wake".
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?=
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.foldlog-setup
+ARGS ?=
+
+# Wheels only: a fresh machine has no compiler, and building from source would run build tools
+# that no hash pins.
+PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: $(STAMP) ## create .venv with the pinned packages and the `foldlog` command
+
+# A second run is instant: the stamp is newer than the lock and the project file.
+$(STAMP): requirements.lock pyproject.toml
+	@set -e; \
+	if [ -d $(VENV) ] && ! $(PY) -m pip --version >/dev/null 2>&1; then \
+	  echo "setup: $(VENV) does not work (moved, or its Python is gone); making a new one"; \
+	  rm -rf $(VENV); \
+	fi; \
+	if [ ! -d $(VENV) ]; then \
+	  found=; \
+	  for p in $(if $(PYTHON),$(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
+	    if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	      found=$$p; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo "setup: no Python 3.11 or newer found (looked for: $(if $(PYTHON),$(PYTHON),python3, python3.14 ... python3.11))." >&2; \
+	    echo "       Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; \
+	  fi; \
+	  if ! "$$found" -c 'import venv, ensurepip' 2>/dev/null; then \
+	    echo "setup: $$found cannot make virtual environments: its venv or ensurepip module is missing." >&2; \
+	    echo "       On Debian and Ubuntu: apt install python3-venv. Then run make setup again." >&2; exit 1; \
+	  fi; \
+	  echo "setup: creating $(VENV) with $$("$$found" --version)"; \
+	  "$$found" -m venv $(VENV); \
+	fi
+	@echo "setup: installing the packages of requirements.lock"
+	@$(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+	@echo "setup: done, the command is $(VENV)/bin/foldlog"
+
+.PHONY: test
+test: setup ## the gate: every test, with a real broker of its own
+	$(PY) -m pytest -ra $(ARGS)
+
+.PHONY: quick
+quick: setup ## the inner loop: no broker, no killed processes, seconds
+	$(PY) -m pytest -m "not broker and not crash" $(ARGS)
+
+.PHONY: run
+run: setup ## the demo: a real agent on a real broker, killed twice, nothing lost
+	$(VENV)/bin/foldlog demo $(ARGS)
+
+.PHONY: bench
+bench: setup ## ratios against baselines of the same run; writes bench/results.json
+	$(PY) -m foldlog.bench $(ARGS)
+
+.PHONY: search
+search: setup ## seeded simulated schedules; prints how often each row and fault was exercised
+	$(PY) -m foldlog.tests.simulation $(ARGS)
+
+.PHONY: soak
+soak: setup ## kill -9 at every named crash point, over and over, on a real broker
+	$(PY) -m foldlog.tests.soak $(ARGS)
+
+.PHONY: docs
+docs: setup ## write the generated tables into README.md and docs/
+	$(PY) -m foldlog.docs $(ARGS)
+
+.PHONY: lint
+lint: setup ## ruff
+	$(VENV)/bin/ruff check . $(ARGS)
+
+# Maintainers only. uv keeps the pins that still fit; `make lock ARGS=--upgrade` moves them.
+.PHONY: lock
+lock: setup ## resolve pyproject.toml anew into requirements.lock
+	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP_INSTALL) uv
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(PY) -m uv pip compile --quiet --universal \
+	  --generate-hashes --all-extras --python-version 3.11 $(ARGS) \
+	  --output-file requirements.lock pyproject.toml
+
+.PHONY: clean
+clean: ## remove caches and build output (keeps .venv and every session)
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name .venv -prune -o -name .git -prune -o -type d -name __pycache__ -exec rm -rf {} +
