@@ -1,0 +1,186 @@
+"""Questions to the cluster, and topics made as `schemas/topics.py` says.
+
+This file owns everything that goes through Kafka's admin API. It must not know what a topic holds.
+Making topics is idempotent and never changes an existing one: what differs is said.
+Topic names in this file are full names, prefix included.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from ..schemas.topics import TopicSpec
+from .client import meaning, unreachable
+from .door import Difference, Offsets, TopicReport, compare
+from .errors import FoldlogError, TopicMissing
+
+T = TypeVar("T")
+
+_UNKNOWN = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+)
+
+
+class Cluster:
+    """One cluster, asked through the admin API; each question is bounded by `timeout_s`."""
+
+    def __init__(self, properties: Mapping[str, Any], timeout_s: float) -> None:
+        self._servers = str(properties["bootstrap.servers"])
+        self._timeout_s = timeout_s
+        self._reason = "no answer"
+        # Its errors are raised to the caller; lines about them would say everything twice.
+        self._admin = AdminClient(
+            {**properties, "log_level": 0, "error_cb": self._note, "client.id": "foldlog-admin"}
+        )
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._reason = error.str()
+
+    def _ask(self, what: str, ask: Callable[[], Future[T]]) -> T:
+        """The answer to one question about `what`, a topic or the cluster."""
+        return self._wait(what, self._start(ask))
+
+    def _start(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except KafkaException as error:
+            raise self._meaning("", error) from error
+
+    def _wait(self, what: str, answer: Future[T]) -> T:
+        try:
+            # The request ends by itself; the second more only guards against a client that hangs.
+            return answer.result(self._timeout_s + 1)
+        except KafkaException as error:
+            raise self._meaning(what, error) from error
+        except TimeoutError as error:
+            raise unreachable(self._servers, self._reason) from error
+
+    def _meaning(self, topic: str, raised: KafkaException) -> FoldlogError:
+        error: KafkaError = raised.args[0]
+        if error.code() in _UNKNOWN:
+            return TopicMissing(topic)
+        self._admin.poll(0)  # the client says why in a callback that only runs here
+        found = meaning(error, self._servers)
+        if isinstance(found, type(unreachable("", ""))):
+            return unreachable(self._servers, self._reason)
+        return found
+
+    def identity(self) -> str:
+        ask = self._admin.describe_cluster
+        return self._ask("", lambda: ask(request_timeout=self._timeout_s)).cluster_id
+
+    def describe(self, topic: str) -> Any:
+        """Its description: `topic_id`, `partitions`. Raises TopicMissing."""
+        names = TopicCollection([topic])
+        ask = self._admin.describe_topics
+        answers = self._start(lambda: ask(names, request_timeout=self._timeout_s))
+        return self._wait(topic, answers[topic])
+
+    def topic_id(self, topic: str) -> str:
+        return str(self.describe(topic).topic_id)
+
+    def partitions(self, topic: str) -> int:
+        return len(self.describe(topic).partitions)
+
+    def offsets(self, topic: str, spec: OffsetSpec) -> Offsets:
+        """The offset that `spec` names, in every partition; -1 where there is none."""
+        asked = {TopicPartition(topic, p): spec for p in range(self.partitions(topic))}
+        ask = self._admin.list_offsets
+        answers = self._start(lambda: ask(asked, request_timeout=self._timeout_s))
+        return {at.partition: self._wait(topic, got).offset for at, got in answers.items()}
+
+    def first_offsets(self, topic: str) -> Offsets:
+        return self.offsets(topic, OffsetSpec.earliest())
+
+    def end_offsets(self, topic: str) -> Offsets:
+        return self.offsets(topic, OffsetSpec.latest())
+
+    def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
+        # The ends are asked first: a record that comes between can only make the answer earlier.
+        ends = self.end_offsets(topic)
+        found = self.offsets(topic, OffsetSpec.for_timestamp(timestamp_ms))
+        return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
+
+    def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
+        """What the cluster holds, compared with `specs` (full names); nothing is created."""
+        same, missing, differs = [], [], []
+        for spec in specs:
+            try:
+                partitions = self.partitions(spec.name)
+            except TopicMissing:
+                missing.append(spec.name)
+                continue
+            found: list[Difference] = compare(
+                spec, spec.name, partitions, self._properties(spec.name)
+            )
+            differs += found
+            if not found:
+                same.append(spec.name)
+        return TopicReport((), tuple(same), tuple(missing), tuple(differs))
+
+    def apply_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
+        """Create what is missing and wait until it can be written to; say what differs."""
+        wanted = {spec.name: spec for spec in specs}
+        before = self.check_topics(wanted.values())
+        if not before.missing:
+            return before
+        created = self._create([wanted[name] for name in before.missing])
+        self._await_leaders(before.missing)
+        # Read again: another process may have made one of them meanwhile, and differently.
+        after = self.check_topics(wanted.values())
+        same = tuple(name for name in after.same if name not in created)
+        return replace(after, created=tuple(created), same=same)
+
+    def _create(self, specs: list[TopicSpec]) -> list[str]:
+        new = [
+            # -1: as many copies as the cluster's default.
+            NewTopic(spec.name, spec.partitions, -1, config=spec.properties())
+            for spec in specs
+        ]
+        limit = self._timeout_s
+        ask = self._admin.create_topics
+        answers = self._start(lambda: ask(new, operation_timeout=limit, request_timeout=limit))
+        created = []
+        for name, answer in answers.items():
+            try:
+                answer.result(limit + 1)
+                created.append(name)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise self._meaning(name, error) from error
+        return created
+
+    def _await_leaders(self, names: Iterable[str]) -> None:
+        """A topic just made is listed before its partitions can be written to."""
+        deadline = time.monotonic() + self._timeout_s
+        left = list(names)
+        while left:
+            try:
+                found = self.describe(left[0])
+                if all(part.leader is not None for part in found.partitions):
+                    left.pop(0)
+                    continue
+            except TopicMissing:
+                pass
+            if time.monotonic() > deadline:
+                raise unreachable(self._servers, f"topic {left[0]} has no leader yet")
+            time.sleep(0.02)  # between two looks; the cluster has no call that waits for this
+
+    def _properties(self, topic: str) -> dict[str, str]:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        ask = self._admin.describe_configs
+        answers = self._start(lambda: ask([resource], request_timeout=self._timeout_s))
+        (answer,) = answers.values()
+        return {name: entry.value for name, entry in self._wait(topic, answer).items()}

@@ -1,0 +1,164 @@
+"""What every librdkafka client of foldlog shares: properties, log lines, the meaning of errors.
+
+This file owns the properties that correctness rests on and refuses to let `client.properties`
+change them. It must not know a topic's content. With `kafka.py` and `admin.py` it is one of three
+files that import confluent_kafka.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from ..schemas.topics import BATCH_BYTES_MAX
+from .errors import Fenced, FoldlogError, LogFatal, LogUnreachable, SettingsError
+
+_DEFAULTS: Mapping[str, Any] = {
+    # A broker that is back must be found again at once: kill -9 to first ack 0.7 s with these.
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "log.connection.close": False,
+}
+
+_PRODUCER_DEFAULTS: Mapping[str, Any] = {
+    "compression.type": "zstd",
+    # The client counts the bytes of a batch before compression; a record is checked by ourselves.
+    "message.max.bytes": BATCH_BYTES_MAX,
+}
+
+_CONSUMER_DEFAULTS: Mapping[str, Any] = {
+    # With the default of 1000 a fast reader stalls for a second whenever its queue was full.
+    "fetch.queue.backoff.ms": 5,
+}
+
+_PRODUCER_FIXED: Mapping[str, Any] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    # Where a session lives: every client must place a key alike. librdkafka's default is CRC32.
+    "partitioner": "murmur2_random",
+}
+
+_CONSUMER_FIXED: Mapping[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    # The store's cursor decides where to read. A hole must be loud.
+    "auto.offset.reset": "error",
+    "enable.partition.eof": False,
+}
+
+_GROUP_FIXED: Mapping[str, Any] = {
+    # Classic and static: a killed worker has its partitions back in 0.1 s. KIP-848: 45 s or fatal.
+    "group.protocol": "classic",
+    # Cooperative: only what moves is revoked, so a second worker does not make the first refold.
+    "partition.assignment.strategy": "cooperative-sticky",
+    "session.timeout.ms": 6000,
+    # How late a member hears of a rebalance.
+    "heartbeat.interval.ms": 500,
+}
+
+_GIVEN = frozenset({"bootstrap.servers", "group.id", "group.instance.id"})
+
+_AWAY = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._RESOLVE,
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+
+_QUIET_S = 10.0
+"""One line of a kind in so many seconds: a client without a broker writes thousands a minute."""
+
+
+def check_properties(given: Mapping[str, str]) -> None:
+    """Raise SettingsError if `given` would change a property that correctness rests on."""
+    fixed = {**_PRODUCER_FIXED, **_CONSUMER_FIXED, **_GROUP_FIXED}
+    for name, value in given.items():
+        if name in fixed and str(value).lower() != str(fixed[name]).lower():
+            raise SettingsError(
+                f"client.properties sets {name}={value}, but foldlog needs {name}={fixed[name]}: "
+                "its guarantees rest on it. Remove that line."
+            )
+        if name in _GIVEN - {"bootstrap.servers"}:
+            raise SettingsError(f"client.properties sets {name}, which foldlog sets itself.")
+
+
+def common_properties(bootstrap_servers: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """The properties of any client. `given` is what `client.properties` holds."""
+    check_properties(given)
+    passed = {name: value for name, value in given.items() if name not in _GIVEN}
+    return {**_DEFAULTS, **passed, "bootstrap.servers": bootstrap_servers}
+
+
+def producer_properties(common: Mapping[str, Any], linger_ms: float) -> dict[str, Any]:
+    defaults = {**_PRODUCER_DEFAULTS, "linger.ms": linger_ms}
+    return {**defaults, **common, **_PRODUCER_FIXED}
+
+
+def reader_properties(common: Mapping[str, Any], group: str) -> dict[str, Any]:
+    """A consumer outside of any group; the client insists on a group id, and brokers check it."""
+    return {**_CONSUMER_DEFAULTS, **common, **_CONSUMER_FIXED, "group.id": group}
+
+
+def group_properties(common: Mapping[str, Any], group: str, instance_id: str) -> dict[str, Any]:
+    fixed = {**_GROUP_FIXED, "group.instance.id": instance_id}
+    return {**reader_properties(common, group), **fixed}
+
+
+class OncePerWhile(logging.Filter):
+    """Lets one line of each kind through per `_QUIET_S`, and says how many it held back.
+
+    A kind is librdkafka's facility (FAIL, ERROR, GETPID, ...), the first argument of its lines.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: dict[str, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = str(record.args[0]) if isinstance(record.args, tuple) and record.args else record.msg
+        now = time.monotonic()
+        since, held = self._kinds.get(kind, (float("-inf"), 0))
+        if now - since < _QUIET_S:
+            self._kinds[kind] = (since, held + 1)
+            return False
+        self._kinds[kind] = (now, 0)
+        if held:
+            record.msg = f"{record.getMessage()} ({held} more like it were not shown)"
+            record.args = ()
+        return True
+
+
+LOGGER = logging.getLogger("foldlog.log.client")
+LOGGER.addFilter(OncePerWhile())
+
+
+def unreachable(servers: str, reason: str) -> LogUnreachable:
+    return LogUnreachable(
+        f"no Kafka broker answers at {servers} ({reason}). Nothing was read or written. Start the "
+        "local one with `foldlog up`, or set KAFKA_BOOTSTRAP_SERVERS to yours."
+    )
+
+
+def meaning(error: KafkaError, servers: str) -> FoldlogError:
+    """The error of ours that says what to do about `error`."""
+    code = error.code()
+    if code == KafkaError.FENCED_INSTANCE_ID or "fenced" in error.str().lower():
+        return Fenced(
+            "another process joined the group under my instance id; this one stops. Nothing is "
+            "lost: it owns the partitions now. Two workers must not share a state directory."
+        )
+    if code in _AWAY and not error.fatal():
+        return unreachable(servers, error.str())
+    return LogFatal(
+        f"Kafka says {error.name()}: {error.str()}. What was acknowledged is safe in the log. End "
+        "this process, correct what it names (rights, versions, configuration), start it again."
+    )

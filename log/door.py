@@ -1,0 +1,202 @@
+"""The door to the log: what the rest of foldlog may ask of Kafka, and in which shapes.
+
+This file owns the protocols that `kafka.py` (a broker) and `memory.py` (its twin) both keep, held
+equal by one contract test. It must not know either of them, nor what a record means.
+Names given to the door (topics, groups) are bare: the door puts the installation's prefix before
+them. Offsets are per partition; a start offset is the next one to be read.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from ..schemas.record import Record
+from ..schemas.topics import RECORD_BYTES_MAX, TopicSpec
+from .errors import AppendError, LogFatal, RecordTooLarge, TopicMismatch, TopicMissing
+
+Headers = Sequence[tuple[str, bytes]]
+Offsets = dict[int, int]
+"""partition -> offset."""
+
+HEADER_OVERHEAD_BYTES = 10
+"""Two varints of 5 bytes at most."""
+
+
+class Delivered(NamedTuple):
+    """Where the broker put a record."""
+
+    partition: int
+    offset: int
+
+
+OnDelivery = Callable[[Delivered | AppendError], None]
+OnAssigned = Callable[[list[int]], Mapping[int, int]]
+OnRevoked = Callable[[list[int]], None]
+OnFatal = Callable[[LogFatal], None]
+
+
+class Producer(Protocol):
+    """Writes records. May be used from several threads."""
+
+    def append(
+        self,
+        topic: str,
+        key: str | bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        partition: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        """Hand over one record and return at once; `on_delivery` tells what became of it.
+
+        The key chooses the partition (`partition_for`) unless one is given. Records that one
+        producer hands over for one partition keep their order. A None value is a tombstone.
+        `on_delivery` is called exactly once, on any thread; it must not block.
+        Raises RecordTooLarge, LogBusy, TopicMissing (where known at once), LogFatal.
+        """
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until every record has its answer, `timeout_s` at most; how many have none yet."""
+
+    def close(self) -> None:
+        """Flush for a short while and end. Appending afterwards is a bug."""
+
+
+class Reader(Protocol):
+    """Reads given partitions of one topic from given offsets. One thread at a time."""
+
+    def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
+        """What has come, in offset order within each partition; empty after `timeout_s` seconds.
+
+        A broker that is away is silence, not an error. Raises OffsetGone, TopicMissing, LogFatal,
+        after what was read before it has been handed out.
+        """
+
+    def positions(self) -> Offsets:
+        """The next offset of every partition read, as handed out by `poll`."""
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Read `partition` from `offset` on; it must be one of those read."""
+
+    def close(self) -> None:
+        """End reading. A static member keeps its partitions for one session timeout."""
+
+
+class GroupReader(Reader, Protocol):
+    """A reader whose partitions a group hands out, cooperatively: only what moves is revoked.
+
+    Inside `poll`, `on_revoked(partitions)` says what is no longer ours (also what was lost without
+    notice), then `on_assigned(partitions)` answers with the start offset of each new one. Records
+    of a partition come only between the two. An exception of theirs leaves `poll`.
+    `poll` raises Fenced when another process has taken this instance id.
+    """
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Note next offsets at the group, without waiting: a hint for lag metrics, never a truth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing in which a topic differs from its spec. `fatal`: no worker may start on it."""
+
+    topic: str
+    what: str
+    want: str
+    have: str
+    fatal: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.what} is {self.have}, wanted {self.want}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """What applying or checking topics found, by full topic name. Nothing existing is changed."""
+
+    created: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    differs: tuple[Difference, ...] = ()
+
+    def demand(self) -> None:
+        """Raise TopicMissing or TopicMismatch if no worker may start on these topics."""
+        if self.missing:
+            raise TopicMissing(self.missing[0])
+        fatal = [str(found) for found in self.differs if found.fatal]
+        if fatal:
+            raise TopicMismatch(
+                "; ".join(fatal) + ". Nothing was changed: a number of partitions is final. Set "
+                "`partitions` to what the topic has, or choose another topic prefix."
+            )
+
+
+class Log(Protocol):
+    """One installation's topics on one cluster."""
+
+    def producer(self, on_fatal: OnFatal | None = None) -> Producer:
+        """A new producer. `on_fatal` is called once, on any thread, when it can not go on."""
+
+    def reader(self, topic: str, start: Mapping[int, int]) -> Reader:
+        """A reader of the partitions named in `start`, outside of any group."""
+
+    def group_reader(
+        self,
+        topic: str,
+        group: str,
+        instance_id: str,
+        on_assigned: OnAssigned,
+        on_revoked: OnRevoked,
+    ) -> GroupReader:
+        """A static member of `group`; it joins at its first poll."""
+
+    def partitions(self, topic: str) -> int:
+        """The number of partitions. Raises TopicMissing."""
+
+    def first_offsets(self, topic: str) -> Offsets:
+        """The oldest offset still held, by partition."""
+
+    def end_offsets(self, topic: str) -> Offsets:
+        """The offset that the next record will get, by partition."""
+
+    def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
+        """The first offset whose broker time is at or after `timestamp_ms`; the end if none is."""
+
+    def identity(self) -> str:
+        """The cluster's id."""
+
+    def topic_id(self, topic: str) -> str:
+        """The topic's id: another one after it was deleted and made anew."""
+
+    def apply_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
+        """Create what is missing, say what differs. Running it again changes nothing."""
+
+    def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
+        """As `apply_topics`, creating nothing."""
+
+    def close(self) -> None:
+        """Close every producer and reader that is still open."""
+
+
+def compare(
+    spec: TopicSpec, name: str, partitions: int, properties: Mapping[str, str]
+) -> list[Difference]:
+    """In what an existing topic, with these partitions and properties, differs from its spec."""
+    found = []
+    if partitions != spec.partitions:
+        want, have = str(spec.partitions), str(partitions)
+        found.append(Difference(name, "number of partitions", want, have, fatal=True))
+    for what, want in spec.properties().items():
+        have = properties.get(what, "unset")
+        if have != want:
+            found.append(Difference(name, what, want, have))
+    return found
+
+
+def check_size(topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+    """Raise RecordTooLarge if the record can not pass a broker."""
+    size = len(key or b"") + len(value or b"")
+    for name, held in headers:
+        size += len(name) + len(held) + HEADER_OVERHEAD_BYTES
+    if size > RECORD_BYTES_MAX:
+        raise RecordTooLarge(topic, size, RECORD_BYTES_MAX)

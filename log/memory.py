@@ -1,0 +1,493 @@
+"""The in-memory twin of the log: the same promises as a broker, deterministic and fast.
+
+This file owns partitions, offsets, producers and plain readers in memory; `memory_group.py` owns
+the group. It must not know what a record means, nor read a clock of its own: `clock_ms` is given.
+What may go wrong is asked of one small object (`Faults`), so that a simulator decides every fate.
+Not imitated: compaction and retention (`trim` removes records by hand).
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from ..schemas.record import Record
+from ..schemas.topics import TopicSpec
+from .door import (
+    Delivered,
+    Headers,
+    Offsets,
+    OnAssigned,
+    OnDelivery,
+    OnFatal,
+    OnRevoked,
+    TopicReport,
+    check_size,
+    compare,
+)
+from .errors import AppendError, OffsetGone, TopicMissing
+from .memory_group import Coordinator, MemoryGroupReader
+from .partition import partition_for
+
+SESSION_TIMEOUT_MS = 6000
+"""As the real group reader's: see `kafka.py`."""
+
+
+class Clock:
+    """A clock that stands still until it is moved: Unix milliseconds."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def advance(self, ms: int) -> None:
+        assert ms >= 0, ms
+        self.now_ms += ms
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of one appended record.
+
+    delay_ms: it reaches the log that much later, and what its producer writes after it to the same
+    partition waits behind it, as in Kafka. It lands even if the producer was killed meanwhile.
+    copies: how often it is stored (0: never). ack False: `on_delivery` gets an AppendError.
+    """
+
+    delay_ms: int = 0
+    copies: int = 1
+    ack: bool = True
+
+
+NORMAL = Fate()
+LOST_ACK = Fate(ack=False)
+DUPLICATE = Fate(copies=2)
+LOST = Fate(copies=0, ack=False)
+
+
+class Faults:
+    """Says what becomes of each append. This one plays a script and then lets all go well.
+
+    A simulator overrides `fate`; it is called once per append, in order.
+    """
+
+    def __init__(self, script: Iterable[Fate] = ()) -> None:
+        self._script = iter(script)
+
+    def fate(self, producer: str, topic: str, partition: int, headers: Headers) -> Fate:
+        return next(self._script, NORMAL)
+
+
+class Partition:
+    """The records of one partition, and the first offset still held."""
+
+    __slots__ = ("records", "first")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.first = 0
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.records)
+
+
+class Topic:
+    """One topic: its partitions and what it was made from."""
+
+    __slots__ = ("spec", "topic_id", "partitions", "keyless")
+
+    def __init__(self, spec: TopicSpec, topic_id: str) -> None:
+        assert spec.partitions, f"{spec.name}: the number of partitions is not filled in"
+        self.spec, self.topic_id = spec, topic_id
+        self.partitions = [Partition() for _ in range(spec.partitions)]
+        self.keyless = 0
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A record on its way: `due_ms` None while its producer is paused."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    on_delivery: OnDelivery | None
+    fate: Fate
+    due_ms: int | None
+
+
+class MemoryProducer:
+    """See `door.Producer`. Beside it: `pause`, `resume`, `kill` and `pump`, for a simulator."""
+
+    def __init__(self, log: "MemoryLog", name: str) -> None:
+        self.name = name
+        self._log = log
+        self._queues: dict[tuple[str, int], deque[_Sent]] = {}
+        self._answers: deque[tuple[OnDelivery, Delivered | AppendError]] = deque()
+        self._paused = False
+        self._ended = False
+
+    def append(
+        self,
+        topic: str,
+        key: str | bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        partition: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        assert not self._ended, f"producer {self.name} is closed"
+        log = self._log
+        raw = key.encode() if isinstance(key, str) else key
+        check_size(topic, raw, value, headers)
+        with log.lock:
+            held = log.topic(topic)
+            if partition is None:
+                partition = log.place(held, raw)
+            elif not 0 <= partition < len(held.partitions):
+                raise TopicMissing(f"{topic}/{partition}")
+            fate = NORMAL
+            if log.faults is not None:
+                fate = log.faults.fate(self.name, topic, partition, headers)
+            due = None if self._paused else log.clock_ms() + fate.delay_ms
+            sent = _Sent(topic, partition, raw, value, tuple(headers), on_delivery, fate, due)
+            at = (topic, partition)
+            if fate.delay_ms or self._paused or at in self._queues:
+                self._queues.setdefault(at, deque()).append(sent)
+                log.waiting[self.name] = self
+            else:
+                self._land(sent)
+        if log.immediate:
+            self.pump()
+
+    def _land(self, sent: _Sent) -> None:
+        """Store `sent` as its fate says, and note the answer owed."""
+        first: Delivered | None = None
+        for _ in range(sent.fate.copies):
+            stored = self._log.store(
+                sent.topic, sent.partition, sent.key, sent.value, sent.headers
+            )
+            first = first or stored
+        if sent.on_delivery is None or self._ended:
+            return
+        if sent.fate.ack and first is not None:
+            self._answers.append((sent.on_delivery, first))
+        else:
+            error = AppendError(sent.topic, sent.key, sent.partition, "no answer (injected)")
+            self._answers.append((sent.on_delivery, error))
+
+    def settle(self, now_ms: int) -> None:
+        """Land what is due, in order within each partition."""
+        for at in list(self._queues):
+            queue = self._queues[at]
+            while queue and queue[0].due_ms is not None and queue[0].due_ms <= now_ms:
+                self._land(queue.popleft())
+            if not queue:
+                del self._queues[at]
+        if not self._queues:
+            self._log.waiting.pop(self.name, None)
+
+    def pump(self) -> int:
+        """Call the `on_delivery` of every record that has its answer; how many were called."""
+        count = 0
+        while self._answers:
+            on_delivery, answer = self._answers.popleft()
+            on_delivery(answer)
+            count += 1
+        return count
+
+    def pause(self) -> None:
+        """Send nothing until `resume`, as a process that is stopped or cut off."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Send what was held back, each with the delay of its fate."""
+        self._paused = False
+        with self._log.lock:
+            now = self._log.clock_ms()
+            for queue in self._queues.values():
+                for sent in queue:
+                    if sent.due_ms is None:
+                        sent.due_ms = now + sent.fate.delay_ms
+            self.settle(now)
+        if self._log.immediate:
+            self.pump()
+
+    def kill(self) -> None:
+        """End as kill -9 does: no callback comes any more, what is on its way still lands."""
+        self._ended = True
+        self._answers.clear()
+        with self._log.lock:
+            for at in list(self._queues):
+                sent = deque(s for s in self._queues[at] if s.due_ms is not None)
+                self._queues[at] = sent
+            self.settle(self._log.clock_ms())
+
+    def flush(self, timeout_s: float) -> int:
+        """See `door.Producer`; it does not wait for a virtual clock, so it may leave some."""
+        with self._log.lock:
+            self.settle(self._log.clock_ms())
+        self.pump()
+        return sum(len(queue) for queue in self._queues.values())
+
+    def close(self) -> None:
+        if not self._ended:
+            self.flush(0)
+            self.kill()
+
+
+class MemoryReader:
+    """See `door.Reader`."""
+
+    def __init__(self, log: "MemoryLog", topic: str, start: Mapping[int, int]) -> None:
+        self._log = log
+        self._topic = topic
+        self._positions: Offsets = dict(start)
+        self._gone: dict[int, OffsetGone | None] = {}
+        """Partitions that lost their place: silent until `seek`; the error is raised once."""
+        self._turn = 0
+        self.closed = False
+
+    def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
+        assert not self.closed, "the reader is closed"
+        log = self._log
+        deadline = time.monotonic() + timeout_s if log.threaded else 0.0
+        with log.lock:
+            while True:
+                log.settle()
+                self._raise_gone()
+                records = self._take(max_records)
+                if records:
+                    return records
+                self._raise_gone()
+                left = deadline - time.monotonic() if log.threaded else 0.0
+                if left <= 0:
+                    return []
+                log.arrived.wait(left)
+
+    def _raise_gone(self) -> None:
+        for partition, error in self._gone.items():
+            if error is not None:
+                self._gone[partition] = None
+                raise error
+
+    def _take(self, max_records: int) -> list[Record]:
+        """Up to `max_records`, starting at another partition each time so that none starves."""
+        held = self._log.topic(self._topic).partitions
+        mine = sorted(self._positions)
+        records: list[Record] = []
+        for step in range(len(mine)):
+            partition = mine[(self._turn + step) % len(mine)]
+            if partition in self._gone:
+                continue
+            source, offset = held[partition], self._positions[partition]
+            if not source.first <= offset <= source.end:
+                self._gone[partition] = OffsetGone(
+                    self._topic, partition, offset, source.first, source.end
+                )
+                continue
+            begin = offset - source.first
+            taken = source.records[begin : begin + max_records - len(records)]
+            if taken:
+                records += taken
+                self._positions[partition] = offset + len(taken)
+        self._turn += 1
+        return records
+
+    def positions(self) -> Offsets:
+        return dict(self._positions)
+
+    def seek(self, partition: int, offset: int) -> None:
+        assert partition in self._positions, f"partition {partition} is not read here"
+        self._positions[partition] = offset
+        self._gone.pop(partition, None)
+
+    def add(self, start: Mapping[int, int]) -> None:
+        """Read these partitions too."""
+        self._positions.update(start)
+
+    def drop(self, partitions: Iterable[int]) -> None:
+        """Read these partitions no more."""
+        for partition in partitions:
+            self._positions.pop(partition, None)
+            self._gone.pop(partition, None)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class MemoryLog:
+    """See `door.Log`. `clock_ms` gives broker time and the session timeout of groups.
+
+    immediate: `on_delivery` is called at the end of `append`; else by `pump` or `flush`.
+    threaded: `poll` waits in real time; else it returns at once, which is what a simulator wants.
+    """
+
+    def __init__(
+        self,
+        specs: Iterable[TopicSpec] = (),
+        *,
+        clock_ms: Callable[[], int] | None = None,
+        faults: Faults | None = None,
+        immediate: bool = True,
+        threaded: bool = False,
+        cluster_id: str = "memory",
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    ) -> None:
+        self.clock_ms: Callable[[], int] = clock_ms or Clock()
+        self.faults = faults
+        self.immediate, self.threaded = immediate, threaded
+        self.session_timeout_ms = session_timeout_ms
+        self.lock = threading.RLock()
+        self.arrived = threading.Condition(self.lock)
+        self.waiting: dict[str, MemoryProducer] = {}
+        """Producers that have records on their way, by name, in the order of their first one."""
+        self._cluster_id = cluster_id
+        self._topics: dict[str, Topic] = {}
+        self._made = 0
+        self._producers: list[MemoryProducer] = []
+        self._groups: dict[tuple[str, str], Coordinator] = {}
+        self.apply_topics(specs)
+
+    # The door.
+
+    def producer(self, on_fatal: OnFatal | None = None, *, name: str | None = None) -> MemoryProducer:
+        producer = MemoryProducer(self, name or f"producer-{len(self._producers)}")
+        self._producers.append(producer)
+        return producer
+
+    def reader(self, topic: str, start: Mapping[int, int]) -> MemoryReader:
+        return MemoryReader(self, topic, start)
+
+    def group_reader(
+        self,
+        topic: str,
+        group: str,
+        instance_id: str,
+        on_assigned: OnAssigned,
+        on_revoked: OnRevoked,
+    ) -> MemoryGroupReader:
+        at = (topic, group)
+        if at not in self._groups:
+            self._groups[at] = Coordinator(self, topic)
+        return MemoryGroupReader(self, topic, self._groups[at], instance_id, on_assigned, on_revoked)
+
+    def partitions(self, topic: str) -> int:
+        return len(self.topic(topic).partitions)
+
+    def first_offsets(self, topic: str) -> Offsets:
+        return {p: held.first for p, held in enumerate(self.topic(topic).partitions)}
+
+    def end_offsets(self, topic: str) -> Offsets:
+        with self.lock:
+            self.settle()
+            return {p: held.end for p, held in enumerate(self.topic(topic).partitions)}
+
+    def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
+        found = self.end_offsets(topic)
+        for p, held in enumerate(self.topic(topic).partitions):
+            for record in held.records:
+                if record.timestamp_ms >= timestamp_ms:
+                    found[p] = record.offset
+                    break
+        return found
+
+    def identity(self) -> str:
+        return self._cluster_id
+
+    def topic_id(self, topic: str) -> str:
+        return self.topic(topic).topic_id
+
+    def apply_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
+        return self._agree(specs, create=True)
+
+    def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
+        return self._agree(specs, create=False)
+
+    def _agree(self, specs: Iterable[TopicSpec], *, create: bool) -> TopicReport:
+        created, same, missing, differs = [], [], [], []
+        for spec in specs:
+            held = self._topics.get(spec.name)
+            if held is None and create:
+                self._made += 1
+                self._topics[spec.name] = Topic(spec, f"{self._cluster_id}-{self._made}")
+                created.append(spec.name)
+            elif held is None:
+                missing.append(spec.name)
+            else:
+                found = compare(spec, spec.name, len(held.partitions), held.spec.properties())
+                differs += found
+                if not found:
+                    same.append(spec.name)
+        return TopicReport(tuple(created), tuple(same), tuple(missing), tuple(differs))
+
+    def close(self) -> None:
+        for producer in self._producers:
+            producer.close()
+
+    # What a simulator does to it.
+
+    def pump(self) -> int:
+        """Land what is due and call every `on_delivery` owed; how many were called."""
+        with self.lock:
+            self.settle()
+        return sum(producer.pump() for producer in self._producers)
+
+    def trim(self, topic: str, partition: int, before: int) -> None:
+        """Remove the records before that offset, as retention does."""
+        held = self.topic(topic).partitions[partition]
+        assert held.first <= before <= held.end, (held.first, before, held.end)
+        del held.records[: before - held.first]
+        held.first = before
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget the topic; made anew it has another id."""
+        del self._topics[topic]
+
+    def records(self, topic: str, partition: int) -> list[Record]:
+        """A copy of what the partition holds."""
+        return list(self.topic(topic).partitions[partition].records)
+
+    # For the producers and readers of this log.
+
+    def topic(self, name: str) -> Topic:
+        held = self._topics.get(name)
+        if held is None:
+            raise TopicMissing(name)
+        return held
+
+    def place(self, topic: Topic, key: bytes | None) -> int:
+        if key is not None:
+            return partition_for(key, len(topic.partitions))
+        topic.keyless += 1
+        return (topic.keyless - 1) % len(topic.partitions)
+
+    def store(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes], ...],
+    ) -> Delivered:
+        held = self.topic(topic).partitions[partition]
+        offset = held.end
+        held.records.append(
+            Record(topic, partition, offset, self.clock_ms(), key, value, headers)
+        )
+        if self.threaded:
+            self.arrived.notify_all()
+        return Delivered(partition, offset)
+
+    def settle(self) -> None:
+        """Land every record that is due."""
+        if self.waiting:
+            now = self.clock_ms()
+            for producer in list(self.waiting.values()):
+                producer.settle(now)

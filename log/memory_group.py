@@ -1,0 +1,152 @@
+"""A consumer group in memory: static members, cooperative and deterministic.
+
+This file owns who reads which partition, and what happens to a member that falls silent. It must
+not know what a record means. Time is the log's injected clock; a member is alive while it polls.
+
+The rules, as Kafka's classic group with static members and cooperative rebalancing keeps them:
+1. Every partition belongs to one member; numbers differ by one at most; who keeps one keeps it.
+2. A partition that moves is revoked from its old member before its new one gets it.
+3. A member silent for longer than the session timeout is put out; others get its partitions while
+   it may still believe that it has them. At its next poll it loses them, then joins again.
+4. A reader that joins under an instance id still known takes that member's partitions at once, with
+   no rebalance; the earlier reader is fenced.
+5. A closed reader stays a member until the session timeout, so that a restart moves nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..schemas.record import Record
+from .door import Offsets, OnAssigned, OnRevoked
+from .errors import Fenced
+
+if TYPE_CHECKING:
+    from .memory import MemoryLog
+
+
+@dataclass(slots=True)
+class _Member:
+    reader: "MemoryGroupReader"
+    seen_ms: int
+
+
+class Coordinator:
+    """One group on one topic."""
+
+    def __init__(self, log: "MemoryLog", topic: str) -> None:
+        self._log, self._topic = log, topic
+        self._members: dict[str, _Member] = {}
+        self._owner: dict[int, str] = {}
+        self._target: dict[str, list[int]] = {}
+        self.committed: Offsets = {}
+
+    def heartbeat(self, reader: "MemoryGroupReader") -> tuple[list[int], list[int]]:
+        """Note that `reader` lives; what it must give up now, and what it gets now.
+
+        Raises Fenced if a newer reader has its instance id.
+        """
+        now = self._log.clock_ms()
+        me = reader.instance_id
+        self._put_out_silent(now)
+        member = self._members.get(me)
+        if member is None or member.reader is not reader:
+            if reader.joined and member is not None:
+                raise Fenced(
+                    f"another process joined the group as {me!r}; this one stops. Nothing is lost: "
+                    "it owns the partitions now. Two workers must not share a state directory."
+                )
+            put_out = sorted(reader.positions())
+            self._members[me] = member = _Member(reader, now)
+            reader.joined = True
+            if me not in self._target:
+                self._balance()
+        else:
+            member.seen_ms = now
+            put_out = []
+        held = set(reader.positions())
+        want = set(self._target[me])
+        revoked = put_out or sorted(held - want)
+        for partition in revoked:
+            if self._owner.get(partition) == me:
+                del self._owner[partition]
+        held -= set(revoked)
+        gained = sorted(p for p in want - held if self._owner.get(p, me) == me)
+        for partition in gained:
+            self._owner[partition] = me
+        return revoked, gained
+
+    def _put_out_silent(self, now: int) -> None:
+        silent = [
+            name
+            for name, member in self._members.items()
+            if now - member.seen_ms > self._log.session_timeout_ms
+        ]
+        for name in silent:
+            del self._members[name]
+            self._owner = {p: who for p, who in self._owner.items() if who != name}
+        if silent:
+            self._balance()
+
+    def _balance(self) -> None:
+        """Make the target: even shares, and as much as possible stays where it is."""
+        names = sorted(self._members)
+        before = {name: self._target.get(name, []) for name in names}
+        self._target = {}
+        if not names:
+            return
+        share, extra = divmod(self._log.partitions(self._topic), len(names))
+        by_load = sorted(names, key=lambda name: (-len(before[name]), name))
+        quota = {name: share + (rank < extra) for rank, name in enumerate(by_load)}
+        kept = {name: before[name][: quota[name]] for name in names}
+        taken = {p for held in kept.values() for p in held}
+        free = [p for p in range(self._log.partitions(self._topic)) if p not in taken]
+        for name in names:
+            need = quota[name] - len(kept[name])
+            kept[name] = sorted(kept[name] + free[:need])
+            free = free[need:]
+        assert not free, free
+        self._target = kept
+
+
+class MemoryGroupReader:
+    """See `door.GroupReader`."""
+
+    def __init__(
+        self,
+        log: "MemoryLog",
+        topic: str,
+        coordinator: Coordinator,
+        instance_id: str,
+        on_assigned: OnAssigned,
+        on_revoked: OnRevoked,
+    ) -> None:
+        self.instance_id = instance_id
+        self.joined = False
+        self._inner = log.reader(topic, {})
+        self._log, self._coordinator = log, coordinator
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+
+    def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
+        assert not self._inner.closed, "the reader is closed"
+        with self._log.lock:
+            revoked, gained = self._coordinator.heartbeat(self)
+        if revoked:
+            self._inner.drop(revoked)
+            self._on_revoked(revoked)
+        if gained:
+            start = self._on_assigned(gained)
+            self._inner.add({partition: start[partition] for partition in gained})
+        return self._inner.poll(timeout_s, max_records)
+
+    def positions(self) -> Offsets:
+        return self._inner.positions()
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._inner.seek(partition, offset)
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        self._coordinator.committed.update(offsets)
+
+    def close(self) -> None:
+        self._inner.close()

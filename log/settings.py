@@ -1,0 +1,242 @@
+"""The settings of an installation: one frozen object, made once at the edge.
+
+This file owns where a setting comes from: flags over environment over `foldlog.toml` over defaults.
+Nothing else in foldlog reads the environment. It must not know what a setting is used for beyond
+its range. Secrets (the API key, values of client properties, a password in a URL) are never shown.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from .errors import SettingsError
+
+INLINE_LIMIT_BYTES = 64 * 1024
+"""Above it, content goes to the blob store: a record stays small enough to replay by the million."""
+
+INLINE_LIMIT_BYTES_MAX = 256 * 1024
+"""An event may hold a few inline fields and must still fit into one record of 1 MiB."""
+
+PARTITIONS = 8
+PARTITIONS_MAX = 1024
+LINGER_MS_MAX = 5
+"""Longer and a claim's way through the log is felt by the person who waits."""
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
+_USER = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
+
+_ENV: Mapping[str, tuple[str, ...]] = {
+    "bootstrap_servers": ("FOLDLOG_BOOTSTRAP_SERVERS", "KAFKA_BOOTSTRAP_SERVERS"),
+    "topic_prefix": ("FOLDLOG_TOPIC_PREFIX",),
+    "partitions": ("FOLDLOG_PARTITIONS",),
+    "linger_ms": ("FOLDLOG_LINGER_MS",),
+    "client_properties": ("FOLDLOG_CLIENT_PROPERTIES",),
+    "home": ("FOLDLOG_HOME",),
+    "state_dir": ("FOLDLOG_STATE_DIR",),
+    "blobs_dir": ("FOLDLOG_BLOBS",),
+    "cache_dir": ("FOLDLOG_CACHE_DIR",),
+    "api_key": ("ANTHROPIC_API_KEY",),
+    "base_url": ("ANTHROPIC_BASE_URL",),
+    "user": ("FOLDLOG_USER",),
+    "inline_limit_bytes": ("FOLDLOG_INLINE_LIMIT_BYTES",),
+}
+"""The environment variables of each setting, the first that is set and not empty wins."""
+
+_INTS: Mapping[str, tuple[int, int]] = {
+    "partitions": (1, PARTITIONS_MAX),
+    "linger_ms": (0, LINGER_MS_MAX),
+    "inline_limit_bytes": (1024, INLINE_LIMIT_BYTES_MAX),
+}
+_PATHS = ("home", "state_dir", "blobs_dir", "cache_dir")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Settings:
+    """All settings of one process.
+
+    bootstrap_servers None: none is configured; the command line then looks for the local broker.
+    api_key and base_url None: the scripted server answers. client_properties are librdkafka's, as
+    read from the `client.properties` file.
+    """
+
+    bootstrap_servers: str | None = None
+    topic_prefix: str = ""
+    partitions: int = PARTITIONS
+    linger_ms: int = 0
+    client_properties: Mapping[str, str] = field(default_factory=dict)
+    home: Path
+    state_dir: Path
+    blobs_dir: Path
+    cache_dir: Path
+    api_key: str | None = None
+    base_url: str | None = None
+    user: str
+    inline_limit_bytes: int = INLINE_LIMIT_BYTES
+
+    @classmethod
+    def load(
+        cls,
+        env: Mapping[str, str],
+        toml_path: Path | None = None,
+        flags: Mapping[str, Any] | None = None,
+    ) -> "Settings":
+        """The settings that `env`, the file and `flags` say together.
+
+        A file that does not exist is an empty one. A flag that is None was not given. Paths may
+        begin with `~`; those in the file are relative to it, others to the working directory.
+        Raises SettingsError naming the setting and its source.
+        """
+        found = _from_toml(toml_path, env)
+        found |= _from_env(env)
+        found |= _from_flags(flags or {})
+        given = {name: _checked(name, value, source) for name, (value, source) in found.items()}
+        return cls._complete(given, env)
+
+    @classmethod
+    def _complete(cls, given: dict[str, Any], env: Mapping[str, str]) -> "Settings":
+        """Fill in what depends on other settings."""
+        properties = dict(_properties_file(given.pop("client_properties", None), env))
+        servers = properties.pop("bootstrap.servers", None)
+        given.setdefault("bootstrap_servers", servers)
+        for name in _PATHS:
+            if name in given:
+                given[name] = _path(given[name], env)
+        home = given.setdefault("home", _base(env, "XDG_STATE_HOME", ".local/state") / "foldlog")
+        given.setdefault("state_dir", home / "worker")
+        given.setdefault("blobs_dir", home / "blobs")
+        given.setdefault("cache_dir", _base(env, "XDG_CACHE_HOME", ".cache") / "foldlog")
+        given.setdefault("user", _login(env))
+        return cls(client_properties=properties, **given)
+
+    @property
+    def kafka_dir(self) -> Path:
+        """Where the local broker lives."""
+        return self.home / "kafka"
+
+    def topic(self, name: str) -> str:
+        """The full name of a topic, for those who talk to the cluster beside the door."""
+        return self.topic_prefix + name
+
+    def __repr__(self) -> str:
+        shown = {f.name: getattr(self, f.name) for f in fields(self)}
+        shown["api_key"] = "set, not shown" if self.api_key else None
+        shown["base_url"] = _without_password(self.base_url)
+        shown["client_properties"] = sorted(self.client_properties)
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+_Found = dict[str, tuple[Any, str]]
+"""setting -> value as found, and where."""
+
+
+def _from_toml(path: Path | None, env: Mapping[str, str]) -> _Found:
+    if path is None or not path.is_file():
+        return {}
+    try:
+        held = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not a TOML file: {error}") from error
+    unknown = sorted(set(held) - set(_ENV))
+    if unknown:
+        known = ", ".join(sorted(_ENV))
+        raise SettingsError(f"{path}: unknown settings {', '.join(unknown)}. Known are: {known}.")
+    for name in (*_PATHS, "client_properties"):
+        if isinstance(held.get(name), str):
+            held[name] = str(path.absolute().parent / _path(held[name], env))
+    return {name: (value, str(path)) for name, value in held.items()}
+
+
+def _from_env(env: Mapping[str, str]) -> _Found:
+    found = {}
+    for name, variables in _ENV.items():
+        for variable in variables:
+            if env.get(variable):
+                found[name] = (env[variable], variable)
+                break
+    return found
+
+
+def _from_flags(flags: Mapping[str, Any]) -> _Found:
+    unknown = sorted(set(flags) - set(_ENV))
+    assert not unknown, f"no such settings: {unknown}"
+    given = {name: value for name, value in flags.items() if value is not None}
+    return {name: (value, f"--{name.replace('_', '-')}") for name, value in given.items()}
+
+
+def _checked(name: str, value: Any, source: str) -> Any:
+    """`value` in the type of the setting; SettingsError if it can not be."""
+    if name in _INTS:
+        low, high = _INTS[name]
+        try:
+            number = int(value) if not isinstance(value, (bool, float)) else None
+        except (TypeError, ValueError):
+            number = None
+        if number is None or not low <= number <= high:
+            raise SettingsError(f"{source}: {name} must be a whole number {low} to {high}")
+        return number
+    if name in (*_PATHS, "client_properties") and isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str):
+        raise SettingsError(f"{source}: {name} must be a text, not {type(value).__name__}")
+    if name == "topic_prefix" and not _TOPIC.fullmatch(value):
+        raise SettingsError(f"{source}: topic_prefix may hold A-Z a-z 0-9 . _ - only: {value!r}")
+    if name == "user" and not _USER.fullmatch(value):
+        raise SettingsError(f"{source}: user must be 1-128 of A-Z a-z 0-9 . _ : @ -: {value!r}")
+    if name not in ("topic_prefix",) and not value.strip():
+        raise SettingsError(f"{source}: {name} is empty")
+    return value.strip()
+
+
+def _properties_file(path: str | None, env: Mapping[str, str]) -> Mapping[str, str]:
+    """`name=value` lines; blank ones and those that begin with # or ! say nothing."""
+    if path is None:
+        return {}
+    file = _path(path, env)
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"client properties: {file} can not be read: {error}") from error
+    held = {}
+    for number, line in enumerate(lines, 1):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            # The line itself is not shown: it may hold a password.
+            raise SettingsError(f"{file}, line {number}: not of the form name=value")
+        held[name.strip()] = value.strip()
+    return held
+
+
+def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
+    """A directory of the XDG rules, which also say that a relative one is to be ignored."""
+    given = env.get(variable, "")
+    return Path(given) if given.startswith("/") else _home(env) / below_home
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOME") or Path.home())
+
+
+def _path(text: str, env: Mapping[str, str]) -> Path:
+    if text == "~" or text.startswith("~/"):
+        return _home(env) / text[2:]
+    return Path(text).absolute()
+
+
+def _login(env: Mapping[str, str]) -> str:
+    """The login name, with characters that no user id may hold replaced."""
+    name = env.get("USER") or env.get("LOGNAME") or env.get("USERNAME") or "local"
+    return re.sub(r"[^A-Za-z0-9._:@-]", "-", name)[:128]
+
+
+def _without_password(url: str | None) -> str | None:
+    parts = urlsplit(url or "")
+    if "@" not in parts.netloc:
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

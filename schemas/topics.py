@@ -1,0 +1,106 @@
+"""The topics of an installation, as data (design section 3).
+
+This file owns names, keys, clean-up rules and configuration; `log/admin.py` makes the cluster agree
+with it. It must not know a broker, a prefix or a client. Names here are bare: the door to the log
+puts the prefix of the installation before them, and takes it off again on reading.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+SESSION_EVENTS = "session-events"
+USER_SESSIONS = "user-sessions"
+MEMORY_EVENTS = "memory-events"
+DEAD_LETTERS = "dlq.session-events"
+
+FOREVER_MS = -1
+"""Kafka's word for: no limit of time."""
+
+DEAD_LETTERS_MS = 90 * 24 * 3600 * 1000
+"""90 days. The undecodable record itself stays in its topic for ever; its letter is a notice."""
+
+BATCH_BYTES_MAX = 1024 * 1024 + 12
+"""What a broker takes in one record batch: 1 MiB and the 12 bytes of its frame. It is Kafka's own
+default, said aloud so that a cluster set otherwise is found when the topics are applied and not
+when the first large record is refused."""
+
+RECORD_BYTES_MAX = 1024 * 1024 - 1024
+"""Key, value and headers of one record, in bytes. 1 MiB less what a batch of one record adds: 61
+bytes of batch header, at most 40 of varints, and 10 for each header, of which 90 then fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """What one topic must look like.
+
+    `partitions` None stands for the installation's number (`Settings.partitions`); the number is
+    final, because a key must lie in the same partition for ever. `retention_ms` is unused by a
+    compacted topic. `config` holds the remaining topic properties, by Kafka's names.
+    """
+
+    name: str
+    key: str
+    cleanup: str
+    holds: str
+    partitions: int | None = None
+    retention_ms: int = FOREVER_MS
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    def properties(self) -> dict[str, str]:
+        """Every topic property that the cluster must agree with."""
+        wanted = {"cleanup.policy": self.cleanup, **self.config}
+        if self.cleanup == "delete":
+            wanted["retention.ms"] = str(self.retention_ms)
+            wanted["retention.bytes"] = "-1"
+        return wanted
+
+
+_CONFIG: Mapping[str, str] = MappingProxyType(
+    {
+        # The broker's clock: one clock for all writers, and none can write into the past.
+        "message.timestamp.type": "LogAppendTime",
+        "max.message.bytes": str(BATCH_BYTES_MAX),
+    }
+)
+
+TOPICS: tuple[TopicSpec, ...] = (
+    TopicSpec(
+        name=SESSION_EVENTS,
+        key="session_id (#partition for PARTITION_TAKEN)",
+        cleanup="delete",
+        config=_CONFIG,
+        holds="every event of every session, in the order that decides",
+    ),
+    TopicSpec(
+        name=USER_SESSIONS,
+        key="user_id/session_id, partitioned by user_id",
+        cleanup="compact",
+        config=_CONFIG,
+        holds="which sessions a user has open, so that the tabs of one user know each other",
+    ),
+    TopicSpec(
+        name=MEMORY_EVENTS,
+        key="scope (user:ID, project:ID)",
+        cleanup="delete",
+        config=_CONFIG,
+        holds="what outlives sessions: memory, preferences, todos",
+    ),
+    TopicSpec(
+        name=DEAD_LETTERS,
+        key="as found",
+        cleanup="delete",
+        partitions=1,
+        retention_ms=DEAD_LETTERS_MS,
+        config=_CONFIG,
+        holds="records of session-events that could not be decoded, with their offset and why",
+    ),
+)
+
+
+def topics(partitions: int) -> tuple[TopicSpec, ...]:
+    """TOPICS with the installation's number of partitions filled in."""
+    assert partitions > 0, partitions
+    return tuple(
+        spec if spec.partitions else replace(spec, partitions=partitions) for spec in TOPICS
+    )
