@@ -1,10 +1,11 @@
 """A real single-node Kafka 4.2 (KRaft) on loopback: no Docker, no installed Java, no root.
 
 Read in this order: `broker` (up, down, status), `node` (what the JVM is told), `jars` and `java`
-(what it is made of), `process` and `probe` (is it alive, does it answer), `errors`.
+(what it is made of), `process` and `probe` (is it alive, does it answer), `last_words` and
+`errors`, `prepare` (makes starts faster).
 """
 
-from .broker import Broker, BrokerState, BrokerStatus, temporary_broker
+from .broker import Broker, BrokerState, BrokerStatus, Condition, temporary_broker
 from .errors import (
     BrokerError,
     BrokerFailed,
@@ -16,6 +17,7 @@ from .errors import (
     JavaTooOld,
     PortTaken,
 )
+from .prepare import prepare
 
 __all__ = [
     "Broker",
@@ -23,6 +25,7 @@ __all__ = [
     "BrokerFailed",
     "BrokerState",
     "BrokerStatus",
+    "Condition",
     "DirectoryBusy",
     "DiskFull",
     "JarRefused",
@@ -30,5 +33,6 @@ __all__ = [
     "JavaMissing",
     "JavaTooOld",
     "PortTaken",
+    "prepare",
     "temporary_broker",
 ]

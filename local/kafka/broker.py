@@ -11,6 +11,7 @@ answer carries our cluster id and port; write the state file.
 
 import base64
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -25,7 +26,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from . import node, process
-from .errors import BrokerFailed, DiskFull, PortTaken
+from .errors import BrokerError, BrokerFailed, DiskFull, PortTaken
 from .jars import LOCK, ensure_jars, only_one
 from .java import find_java
 from .last_words import explain
@@ -84,8 +85,9 @@ class Broker:
 
     `dir` holds its data between runs, `cache_dir` the jars (shared by all). `port` forces a port
     (and the next one, for the controller); without it the last used or `preferred_port` is taken,
-    or a free pair if that is held by something else. `properties` are added to the node's.
-    `tied`: the broker ends with this process (Linux). `mirror` is a Maven repository.
+    or a free pair if that is held by something else. `properties` are added to the node's,
+    `java_options` to the JVM's. `tied`: the broker ends with this process (Linux). `mirror` is the
+    address of a Maven repository to use instead of the public one.
     """
 
     dir: Path
@@ -93,6 +95,7 @@ class Broker:
     port: int | None = None
     preferred_port: int | None = DEFAULT_PORT
     properties: Mapping[str, str] = field(default_factory=dict)
+    java_options: tuple[str, ...] = ()
     tied: bool = False
     mirror: str | None = None
     jar_lock: Path = LOCK
@@ -103,10 +106,13 @@ class Broker:
 
         Interrupted (Ctrl-C) or failed, it leaves no process that it started.
         """
-        self.dir.mkdir(parents=True, exist_ok=True)
-        with self._only_one(progress):
-            found = process.find(self._marker)
-            return (found and self._join(*found, progress)) or self._start(progress)
+        try:
+            self.dir.mkdir(parents=True, exist_ok=True)
+            with self._only_one(progress):
+                found = process.find(self._marker)
+                return (found and self._join(*found, progress)) or self._start(progress)
+        except OSError as error:
+            raise _unusable(self.dir, error) from error
 
     def down(self) -> bool:
         """Stops the broker and keeps its data; False if none ran. Its port is forgotten."""
@@ -163,7 +169,7 @@ class Broker:
         jars = ensure_jars(
             self.cache_dir / "jars", progress, lock=self.jar_lock, mirror=self.mirror
         )
-        jvm = node.jvm(java, jars)
+        jvm = node.jvm(java, jars, self.cache_dir / "start")
         (self.dir / node.LOGGING).write_text(node.LOGGING_TEXT)
         if self.log_file.exists():
             os.replace(self.log_file, self.dir / "broker.log.1")  # keeps the log of a crash
@@ -181,7 +187,8 @@ class Broker:
     def _start_on(self, port: int, jvm: list[str]) -> BrokerState:
         (self.dir / node.PROPERTIES).write_text(node.properties_text(port, self.properties))
         marks = [self._marker, f"{_PORT_MARK}{port}"]
-        command = [jvm[0], *marks, *jvm[1:], "kafka.Kafka", node.PROPERTIES]
+        options = [*marks, *self.java_options]
+        command = [jvm[0], *options, *jvm[1:], "kafka.Kafka", node.PROPERTIES]
         start_time = time.time()
         with self._child(command, tied=self.tied) as pid:
             self._await_ready(pid, port)
@@ -229,6 +236,7 @@ class Broker:
     @contextmanager
     def _child(self, command: list[str], *, tied: bool) -> Iterator[int]:
         """A process that is killed if the block fails or is interrupted."""
+        self.log_file.write_bytes(b"")  # what we may have to explain is this process alone
         with open(self.log_file, "ab") as log:
             pid = process.spawn(command, cwd=self.dir, log=log, tied=tied)
         try:
@@ -337,6 +345,18 @@ def _holder(port: int) -> str | None:
     return None
 
 
+def _unusable(directory: Path, error: OSError) -> BrokerError:
+    if error.errno == errno.ENOSPC:
+        return DiskFull(
+            f"the disk is full ({error}). The data in {directory} is kept. Free some space and run"
+            " `foldlog up` again."
+        )
+    return BrokerFailed(
+        f"{directory} can not be used: {error}. Nothing was changed. Make it writable, or choose"
+        " another directory."
+    )
+
+
 def _new_cluster_id() -> str:
     """A Kafka uuid: 16 random bytes, url-safe base64 without padding."""
     while True:
@@ -347,7 +367,11 @@ def _new_cluster_id() -> str:
 
 @contextmanager
 def temporary_broker(
-    cache_dir: Path, *, properties: Mapping[str, str] | None = None
+    cache_dir: Path,
+    *,
+    properties: Mapping[str, str] | None = None,
+    java_options: tuple[str, ...] = (),
+    mirror: str | None = None,
 ) -> Iterator[Broker]:
     """A broker for a test: free ports, a directory of its own, gone with the block or with us."""
     directory = Path(tempfile.mkdtemp(prefix="foldlog-kafka-"))
@@ -356,6 +380,8 @@ def temporary_broker(
         cache_dir=cache_dir,
         preferred_port=None,
         properties=properties or {},
+        java_options=java_options,
+        mirror=mirror,
         tied=True,
     )
     try:

