@@ -4,9 +4,10 @@ Read in this order:
     errors.py     what can go wrong, named by what the caller must do next
     door.py       the protocols: Producer, Reader, GroupReader, Log
     settings.py   the one frozen object of settings, and where each comes from
-    memory.py, memory_group.py   the twin: deterministic, for tests and the simulator
-    kafka.py, admin.py, client.py   the real one; the only files that import confluent_kafka
     partition.py  which partition holds a key
+    memory.py, memory_reader.py, memory_group.py   the twin: deterministic and fast
+    faults.py     what a simulator may do to the twin
+    kafka.py, kafka_reader.py, admin.py, client.py   the real one; they alone import confluent_kafka
 Knows `schemas` (records, topics) and none of the rooms above it.
 """
 
@@ -42,7 +43,8 @@ from .errors import (
     TopicMismatch,
     TopicMissing,
 )
-from .memory import Clock, Fate, Faults, MemoryLog
+from .faults import DUPLICATE, LOST, LOST_ACK, NORMAL, Clock, Fate, Faults
+from .memory import MemoryLog
 from .partition import partition_for
 from .settings import Settings
 
@@ -53,6 +55,7 @@ __all__ = [
     "AppendError",
     "Clock",
     "Corrupt",
+    "DUPLICATE",
     "Delivered",
     "Difference",
     "Fate",
@@ -64,8 +67,11 @@ __all__ = [
     "Log",
     "LogBusy",
     "LogFatal",
+    "LOST",
+    "LOST_ACK",
     "LogUnreachable",
     "MemoryLog",
+    "NORMAL",
     "OffsetGone",
     "Offsets",
     "Parked",

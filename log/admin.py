@@ -21,15 +21,11 @@ from confluent_kafka.admin import (
 )
 
 from ..schemas.topics import TopicSpec
-from .client import meaning, unreachable
+from .client import MISSING, meaning, unreachable
 from .door import Difference, Offsets, TopicReport, compare
-from .errors import FoldlogError, TopicMissing
+from .errors import FoldlogError, LogUnreachable, TopicMissing
 
 T = TypeVar("T")
-
-_UNKNOWN = frozenset(
-    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
-)
 
 
 class Cluster:
@@ -69,11 +65,11 @@ class Cluster:
 
     def _meaning(self, topic: str, raised: KafkaException) -> FoldlogError:
         error: KafkaError = raised.args[0]
-        if error.code() in _UNKNOWN:
+        if error.code() in MISSING:
             return TopicMissing(topic)
         self._admin.poll(0)  # the client says why in a callback that only runs here
         found = meaning(error, self._servers)
-        if isinstance(found, type(unreachable("", ""))):
+        if isinstance(found, LogUnreachable):
             return unreachable(self._servers, self._reason)
         return found
 

@@ -1,8 +1,8 @@
 """What every librdkafka client of foldlog shares: properties, log lines, the meaning of errors.
 
 This file owns the properties that correctness rests on and refuses to let `client.properties`
-change them. It must not know a topic's content. With `kafka.py` and `admin.py` it is one of three
-files that import confluent_kafka.
+change them. It must not know a topic's content. Beside it only
+`kafka.py`, `kafka_reader.py` and `admin.py` import confluent_kafka.
 """
 
 import logging
@@ -73,6 +73,11 @@ _AWAY = frozenset(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
     }
 )
+
+MISSING = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+)
+"""The topic does not exist, or has no such partition."""
 
 _QUIET_S = 10.0
 """One line of a kind in so many seconds: a client without a broker writes thousands a minute."""

@@ -93,7 +93,7 @@ class GroupReader(Reader, Protocol):
     """
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Note next offsets at the group, without waiting: a hint for lag metrics, never a truth."""
+        """Note next offsets at the group, without waiting: for lag metrics, never a truth."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,12 @@
 """The in-memory twin of the log: the same promises as a broker, deterministic and fast.
 
-This file owns partitions, offsets, producers and plain readers in memory; `memory_group.py` owns
-the group. It must not know what a record means, nor read a clock of its own: `clock_ms` is given.
+This file owns partitions, offsets and producers in memory; `memory_reader.py` and `memory_group.py`
+read them. It must not know what a record means, nor read a clock of its own: `clock_ms` is given.
 What may go wrong is asked of one small object (`Faults`), so that a simulator decides every fate.
 Not imitated: compaction and retention (`trim` removes records by hand).
 """
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,65 +25,20 @@ from .door import (
     check_size,
     compare,
 )
-from .errors import AppendError, OffsetGone, TopicMissing
+from .errors import AppendError, LogFatal, TopicMissing
+from .faults import NORMAL, Clock, Fate, Faults
 from .memory_group import Coordinator, MemoryGroupReader
+from .memory_reader import MemoryReader
 from .partition import partition_for
 
 SESSION_TIMEOUT_MS = 6000
 """As the real group reader's: see `kafka.py`."""
 
 
-class Clock:
-    """A clock that stands still until it is moved: Unix milliseconds."""
-
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self.now_ms = now_ms
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-    def advance(self, ms: int) -> None:
-        assert ms >= 0, ms
-        self.now_ms += ms
-
-
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """What becomes of one appended record.
-
-    delay_ms: it reaches the log that much later, and what its producer writes after it to the same
-    partition waits behind it, as in Kafka. It lands even if the producer was killed meanwhile.
-    copies: how often it is stored (0: never). ack False: `on_delivery` gets an AppendError.
-    """
-
-    delay_ms: int = 0
-    copies: int = 1
-    ack: bool = True
-
-
-NORMAL = Fate()
-LOST_ACK = Fate(ack=False)
-DUPLICATE = Fate(copies=2)
-LOST = Fate(copies=0, ack=False)
-
-
-class Faults:
-    """Says what becomes of each append. This one plays a script and then lets all go well.
-
-    A simulator overrides `fate`; it is called once per append, in order.
-    """
-
-    def __init__(self, script: Iterable[Fate] = ()) -> None:
-        self._script = iter(script)
-
-    def fate(self, producer: str, topic: str, partition: int, headers: Headers) -> Fate:
-        return next(self._script, NORMAL)
-
-
 class Partition:
     """The records of one partition, and the first offset still held."""
 
-    __slots__ = ("records", "first")
+    __slots__ = ("first", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -98,7 +52,7 @@ class Partition:
 class Topic:
     """One topic: its partitions and what it was made from."""
 
-    __slots__ = ("spec", "topic_id", "partitions", "keyless")
+    __slots__ = ("keyless", "partitions", "spec", "topic_id")
 
     def __init__(self, spec: TopicSpec, topic_id: str) -> None:
         assert spec.partitions, f"{spec.name}: the number of partitions is not filled in"
@@ -122,10 +76,12 @@ class _Sent:
 
 
 class MemoryProducer:
-    """See `door.Producer`. Beside it: `pause`, `resume`, `kill` and `pump`, for a simulator."""
+    """See `door.Producer`. Beside it, for a simulator: `pump`, `pause`, `resume`, `kill`, `die`."""
 
-    def __init__(self, log: "MemoryLog", name: str) -> None:
+    def __init__(self, log: "MemoryLog", name: str, on_fatal: OnFatal | None) -> None:
         self.name = name
+        self._on_fatal = on_fatal
+        self._fatal: LogFatal | None = None
         self._log = log
         self._queues: dict[tuple[str, int], deque[_Sent]] = {}
         self._answers: deque[tuple[OnDelivery, Delivered | AppendError]] = deque()
@@ -143,6 +99,8 @@ class MemoryProducer:
         on_delivery: OnDelivery | None = None,
     ) -> None:
         assert not self._ended, f"producer {self.name} is closed"
+        if self._fatal is not None:
+            raise self._fatal
         log = self._log
         raw = key.encode() if isinstance(key, str) else key
         check_size(topic, raw, value, headers)
@@ -170,9 +128,7 @@ class MemoryProducer:
         """Store `sent` as its fate says, and note the answer owed."""
         first: Delivered | None = None
         for _ in range(sent.fate.copies):
-            stored = self._log.store(
-                sent.topic, sent.partition, sent.key, sent.value, sent.headers
-            )
+            stored = self._log.store(sent.topic, sent.partition, sent.key, sent.value, sent.headers)
             first = first or stored
         if sent.on_delivery is None or self._ended:
             return
@@ -229,6 +185,12 @@ class MemoryProducer:
                 self._queues[at] = sent
             self.settle(self._log.clock_ms())
 
+    def die(self, error: LogFatal) -> None:
+        """Fail for good, as a fenced or forbidden client does."""
+        self._fatal = error
+        if self._on_fatal is not None:
+            self._on_fatal(error)
+
     def flush(self, timeout_s: float) -> int:
         """See `door.Producer`; it does not wait for a virtual clock, so it may leave some."""
         with self._log.lock:
@@ -240,86 +202,6 @@ class MemoryProducer:
         if not self._ended:
             self.flush(0)
             self.kill()
-
-
-class MemoryReader:
-    """See `door.Reader`."""
-
-    def __init__(self, log: "MemoryLog", topic: str, start: Mapping[int, int]) -> None:
-        self._log = log
-        self._topic = topic
-        self._positions: Offsets = dict(start)
-        self._gone: dict[int, OffsetGone | None] = {}
-        """Partitions that lost their place: silent until `seek`; the error is raised once."""
-        self._turn = 0
-        self.closed = False
-
-    def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
-        assert not self.closed, "the reader is closed"
-        log = self._log
-        deadline = time.monotonic() + timeout_s if log.threaded else 0.0
-        with log.lock:
-            while True:
-                log.settle()
-                self._raise_gone()
-                records = self._take(max_records)
-                if records:
-                    return records
-                self._raise_gone()
-                left = deadline - time.monotonic() if log.threaded else 0.0
-                if left <= 0:
-                    return []
-                log.arrived.wait(left)
-
-    def _raise_gone(self) -> None:
-        for partition, error in self._gone.items():
-            if error is not None:
-                self._gone[partition] = None
-                raise error
-
-    def _take(self, max_records: int) -> list[Record]:
-        """Up to `max_records`, starting at another partition each time so that none starves."""
-        held = self._log.topic(self._topic).partitions
-        mine = sorted(self._positions)
-        records: list[Record] = []
-        for step in range(len(mine)):
-            partition = mine[(self._turn + step) % len(mine)]
-            if partition in self._gone:
-                continue
-            source, offset = held[partition], self._positions[partition]
-            if not source.first <= offset <= source.end:
-                self._gone[partition] = OffsetGone(
-                    self._topic, partition, offset, source.first, source.end
-                )
-                continue
-            begin = offset - source.first
-            taken = source.records[begin : begin + max_records - len(records)]
-            if taken:
-                records += taken
-                self._positions[partition] = offset + len(taken)
-        self._turn += 1
-        return records
-
-    def positions(self) -> Offsets:
-        return dict(self._positions)
-
-    def seek(self, partition: int, offset: int) -> None:
-        assert partition in self._positions, f"partition {partition} is not read here"
-        self._positions[partition] = offset
-        self._gone.pop(partition, None)
-
-    def add(self, start: Mapping[int, int]) -> None:
-        """Read these partitions too."""
-        self._positions.update(start)
-
-    def drop(self, partitions: Iterable[int]) -> None:
-        """Read these partitions no more."""
-        for partition in partitions:
-            self._positions.pop(partition, None)
-            self._gone.pop(partition, None)
-
-    def close(self) -> None:
-        self.closed = True
 
 
 class MemoryLog:
@@ -357,8 +239,10 @@ class MemoryLog:
 
     # The door.
 
-    def producer(self, on_fatal: OnFatal | None = None, *, name: str | None = None) -> MemoryProducer:
-        producer = MemoryProducer(self, name or f"producer-{len(self._producers)}")
+    def producer(
+        self, on_fatal: OnFatal | None = None, *, name: str | None = None
+    ) -> MemoryProducer:
+        producer = MemoryProducer(self, name or f"producer-{len(self._producers)}", on_fatal)
         self._producers.append(producer)
         return producer
 
@@ -376,7 +260,9 @@ class MemoryLog:
         at = (topic, group)
         if at not in self._groups:
             self._groups[at] = Coordinator(self, topic)
-        return MemoryGroupReader(self, topic, self._groups[at], instance_id, on_assigned, on_revoked)
+        return MemoryGroupReader(
+            self, topic, self._groups[at], instance_id, on_assigned, on_revoked
+        )
 
     def partitions(self, topic: str) -> int:
         return len(self.topic(topic).partitions)
@@ -478,9 +364,7 @@ class MemoryLog:
     ) -> Delivered:
         held = self.topic(topic).partitions[partition]
         offset = held.end
-        held.records.append(
-            Record(topic, partition, offset, self.clock_ms(), key, value, headers)
-        )
+        held.records.append(Record(topic, partition, offset, self.clock_ms(), key, value, headers))
         if self.threaded:
             self.arrived.notify_all()
         return Delivered(partition, offset)

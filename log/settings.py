@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 from .errors import SettingsError
 
 INLINE_LIMIT_BYTES = 64 * 1024
-"""Above it, content goes to the blob store: a record stays small enough to replay by the million."""
+"""Above it, content goes to the blob store: records stay small enough to replay by the million."""
 
 INLINE_LIMIT_BYTES_MAX = 256 * 1024
 """An event may hold a few inline fields and must still fit into one record of 1 MiB."""

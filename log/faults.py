@@ -1,0 +1,57 @@
+"""What a simulator decides about the in-memory log: the time, and the fate of each append.
+
+This file owns the vocabulary of what may go wrong between a producer and the log. It must not know
+how the log stores anything. A fault that Kafka can not produce has no place here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .door import Headers
+
+
+class Clock:
+    """A clock that stands still until it is moved: Unix milliseconds."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def advance(self, ms: int) -> None:
+        assert ms >= 0, ms
+        self.now_ms += ms
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of one appended record.
+
+    delay_ms: it reaches the log that much later, and what its producer writes after it to the same
+    partition waits behind it, as in Kafka. It lands even if the producer was killed meanwhile.
+    copies: how often it is stored (0: never). ack False: `on_delivery` gets an AppendError.
+    """
+
+    delay_ms: int = 0
+    copies: int = 1
+    ack: bool = True
+
+
+NORMAL = Fate()
+LOST_ACK = Fate(ack=False)
+DUPLICATE = Fate(copies=2)
+LOST = Fate(copies=0, ack=False)
+
+
+class Faults:
+    """Says what becomes of each append. This one plays a script and then lets all go well.
+
+    A simulator overrides `fate`; it is called once per append, in order.
+    """
+
+    def __init__(self, script: Iterable[Fate] = ()) -> None:
+        self._script = iter(script)
+
+    def fate(self, producer: str, topic: str, partition: int, headers: Headers) -> Fate:
+        return next(self._script, NORMAL)

@@ -1,0 +1,96 @@
+"""Reading from the in-memory log, outside of any group.
+
+This file owns a reader's positions and what it does when its place is gone. It must not know where
+partitions come from; `memory_group.py` hands them to it.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ..schemas.record import Record
+from .door import Offsets
+from .errors import OffsetGone
+
+if TYPE_CHECKING:
+    from .memory import MemoryLog
+
+
+class MemoryReader:
+    """See `door.Reader`."""
+
+    def __init__(self, log: "MemoryLog", topic: str, start: Mapping[int, int]) -> None:
+        self._log = log
+        self._topic = topic
+        self._positions: Offsets = dict(start)
+        self._gone: dict[int, OffsetGone | None] = {}
+        """Partitions that lost their place: silent until `seek`; the error is raised once."""
+        self._turn = 0
+        self.closed = False
+
+    def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
+        assert not self.closed, "the reader is closed"
+        log = self._log
+        deadline = time.monotonic() + timeout_s if log.threaded else 0.0
+        with log.lock:
+            while True:
+                log.settle()
+                self._raise_gone()
+                records = self._take(max_records)
+                if records:
+                    return records
+                self._raise_gone()
+                left = deadline - time.monotonic() if log.threaded else 0.0
+                if left <= 0:
+                    return []
+                log.arrived.wait(left)
+
+    def _raise_gone(self) -> None:
+        for partition, error in self._gone.items():
+            if error is not None:
+                self._gone[partition] = None
+                raise error
+
+    def _take(self, max_records: int) -> list[Record]:
+        """Up to `max_records`, starting at another partition each time so that none starves."""
+        held = self._log.topic(self._topic).partitions
+        mine = sorted(self._positions)
+        records: list[Record] = []
+        for step in range(len(mine)):
+            partition = mine[(self._turn + step) % len(mine)]
+            if partition in self._gone:
+                continue
+            source, offset = held[partition], self._positions[partition]
+            if not source.first <= offset <= source.end:
+                self._gone[partition] = OffsetGone(
+                    self._topic, partition, offset, source.first, source.end
+                )
+                continue
+            begin = offset - source.first
+            taken = source.records[begin : begin + max_records - len(records)]
+            if taken:
+                records += taken
+                self._positions[partition] = offset + len(taken)
+        self._turn += 1
+        return records
+
+    def positions(self) -> Offsets:
+        return dict(self._positions)
+
+    def seek(self, partition: int, offset: int) -> None:
+        assert partition in self._positions, f"partition {partition} is not read here"
+        self._positions[partition] = offset
+        self._gone.pop(partition, None)
+
+    def add(self, start: Mapping[int, int]) -> None:
+        """Read these partitions too."""
+        self._positions.update(start)
+
+    def drop(self, partitions: Iterable[int]) -> None:
+        """Read these partitions no more."""
+        for partition in partitions:
+            self._positions.pop(partition, None)
+            self._gone.pop(partition, None)
+
+    def close(self) -> None:
+        self.closed = True
