@@ -23,7 +23,6 @@ class Limits:
     soft_tokens: int = 50_000  # S3.6: compaction is due above this
     hard_tokens: int = 180_000  # S3.6: no request may pass this
     result_tokens: int = 8_000  # S3.5: a tool result is cut above this
-    message_queue: int = 256  # messages that may wait behind a turn; more are refused
 
 
 DEFAULT_LIMITS = Limits()

@@ -1,0 +1,155 @@
+"""An agent: the model, prompt, tools, limits and rules that sessions of its name run under.
+
+All workers of an installation load the same agents. It is checked when it is made, so that a
+mistake ends the start of a worker and not a user's turn. It is data: it runs nothing.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..schemas.ids import is_id, why_not_an_id
+from ..schemas.words import Approval
+from .limits import DEFAULT_LIMITS, Limits
+from .tool import Tool
+
+# What a rule says, and the approval it gives a call.
+DECISIONS = {"allow": Approval.NONE, "ask": Approval.ASK, "deny": Approval.DENY}
+_OUR_PARAMS = {"model", "max_tokens", "system", "tools", "messages", "stream"}
+
+
+class Rule(NamedTuple):
+    """A permission rule: calls of tools whose name matches the glob are allow, ask or deny."""
+
+    tools: str
+    decision: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """What sessions of this name run under.
+
+    permissions: rules in order; the first that matches a tool's name wins over the tool's own
+    default. params: further request parameters, such as thinking. workdir: where its tools work.
+    Raises TypeError or ValueError naming what is wrong.
+    """
+
+    name: str
+    model: str
+    system: str = ""
+    tools: tuple[Tool, ...] = ()
+    limits: Limits = DEFAULT_LIMITS
+    max_output_tokens: int = 8_192
+    permissions: tuple[Rule, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    workdir: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not is_id(self.name):
+            raise ValueError(why_not_an_id("the name of an agent", str(self.name)))
+        _set(self, tools=_tools(self), permissions=_rules(self))
+        if self.workdir is not None:
+            _set(self, workdir=Path(self.workdir).absolute())
+        self._check_numbers()
+        if not isinstance(self.model, str) or not self.model.strip():
+            raise ValueError(f"agent {self.name} needs the name of a model")
+        if not isinstance(self.system, str):
+            raise TypeError(f"the system prompt of agent {self.name} must be text")
+        taken = _OUR_PARAMS & set(self.params)
+        if taken:
+            raise ValueError(f"agent {self.name}: params must not set {', '.join(sorted(taken))}")
+        self.params_json()
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of this name, or None if the agent has none."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def approval(self, name: str) -> Approval:
+        """Whether a call of this tool runs, asks or is denied. Raises KeyError if unknown."""
+        for rule in self.permissions:
+            if fnmatchcase(name, rule.tools):
+                return DECISIONS[rule.decision]
+        found = self.tool(name)
+        if found is None:
+            raise KeyError(f"agent {self.name} has no tool {name!r}")
+        return found.approval
+
+    def tools_json(self) -> bytes:
+        """The tool schemas of a request: compact JSON, the same bytes for the same tools."""
+        return _compact(
+            [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": tool.input_schema,
+                }
+                for tool in self.tools
+            ]
+        )
+
+    def params_json(self) -> bytes:
+        """The parameters of a request beside model, system, tools and messages: compact JSON."""
+        try:
+            return _compact({"max_tokens": self.max_output_tokens, **self.params})
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"params of agent {self.name} are no JSON: {error}") from error
+
+    def _check_numbers(self) -> None:
+        numbers = {f"limits.{f.name}": getattr(self.limits, f.name) for f in fields(Limits)}
+        numbers["max_output_tokens"] = self.max_output_tokens
+        for name, number in numbers.items():
+            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                raise ValueError(f"agent {self.name}: {name} must be 1 or more, not {number!r}")
+        if self.limits.soft_tokens > self.limits.hard_tokens:
+            raise ValueError(f"agent {self.name}: soft_tokens must not exceed hard_tokens")
+
+
+def _set(agent: Agent, **values: Any) -> None:
+    for name, value in values.items():
+        object.__setattr__(agent, name, value)
+
+
+def _tools(agent: Agent) -> tuple[Tool, ...]:
+    tools = tuple(_many(agent, "tools", agent.tools))
+    seen: set[str] = set()
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            shown = getattr(tool, "__name__", repr(tool))
+            raise TypeError(f"agent {agent.name}: {shown} is no tool, decorate it with @tool")
+        if tool.name in seen:
+            raise ValueError(f"agent {agent.name} has two tools named {tool.name!r}")
+        seen.add(tool.name)
+    return tools
+
+
+def _rules(agent: Agent) -> tuple[Rule, ...]:
+    rules = []
+    for given in _many(agent, "permissions", agent.permissions):
+        try:
+            rule = Rule(*given)
+        except TypeError:
+            raise TypeError(f"agent {agent.name}: {given!r} is no (tools, decision)") from None
+        if rule.decision not in DECISIONS:
+            raise ValueError(
+                f"agent {agent.name}: rule for {rule.tools!r} says {rule.decision!r}, which is "
+                f"none of {', '.join(DECISIONS)}"
+            )
+        if not any(c in rule.tools for c in "*?[") and agent.tool(rule.tools) is None:
+            # A misspelt `deny` would silently allow.
+            raise ValueError(f"agent {agent.name}: rule for {rule.tools!r}, which is no tool of it")
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _many(agent: Agent, what: str, given: Any) -> Iterable[Any]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"agent {agent.name}: {what} must be a list, not {given!r}")
+    return given
+
+
+def _compact(value: Any) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()

@@ -1,0 +1,180 @@
+"""What a tool takes: a JSON schema made from its signature, and the check of raw arguments.
+
+The schema is what the model reads, so it is small and stable: parameters in the order of the
+signature, no titles. The check is strict, because an approval binds the exact arguments that a
+person saw: no text becomes a number, no key may come twice, nothing unknown passes.
+It must not know what the tool does.
+"""
+
+import copy
+import dataclasses
+import inspect
+import json
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+_ERRORS_SHOWN_MAX = 5  # a model corrects a call from the first few; more only cost tokens
+_ERROR_CHARS_MAX = 300  # one error may quote an enum with hundreds of members
+_VALUES_KEPT = ("default", "enum", "const", "examples")  # data, not schemas: never cleaned
+
+
+class Arguments(NamedTuple):
+    """The parameters of one tool: `schema` for the model, `adapter` (pydantic) for the check."""
+
+    names: tuple[str, ...]
+    schema: Mapping[str, Any]
+    adapter: Any
+
+    def why_wrong(self, raw: bytes) -> str | None:
+        """What is wrong with the raw JSON arguments, as the model is told, or None."""
+        try:
+            self.parse(raw)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def parse(self, raw: bytes) -> dict[str, Any]:
+        """Keyword arguments of the call. Raises ValueError with every reason."""
+        raw = raw or b"{}"  # a call without arguments may stream no input at all
+        _check_json(raw)
+        try:
+            value = self.adapter.validate_json(raw, strict=True, extra="forbid")
+        except ValueError as error:
+            raise ValueError(_reasons(error)) from None
+        except Exception as error:  # a validator of the tool's own types may raise anything
+            raise ValueError(f"{type(error).__name__}: {error}"[:_ERROR_CHARS_MAX]) from error
+        return {name: getattr(value, name) for name in self.names}
+
+
+def arguments_of(function: Callable, name: str) -> tuple[Arguments, str | None]:
+    """The arguments of a tool's function, and the name of its context parameter if it has one.
+
+    Raises TypeError, saying which parameter can not be offered to a model and why.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    hints = _hints(function, name)
+    context = None
+    if parameters and _takes_context(parameters[0], hints):
+        context = parameters.pop(0).name
+    fields = [_field(name, p, hints) for p in parameters]
+    shape = dataclasses.make_dataclass(f"arguments_of_{name}", fields, kw_only=True)
+    shape.__doc__ = None  # else the generated signature becomes the schema's description
+    adapter, schema = _adapt(shape, name)
+    return Arguments(tuple(p.name for p in parameters), schema, adapter), context
+
+
+def _hints(function: Callable, name: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception as error:
+        raise TypeError(
+            f"the annotations of tool {name} can not be resolved ({error}): "
+            "define their types at module level"
+        ) from error
+
+
+def _takes_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
+    hint = hints.get(parameter.name)
+    return parameter.name == "ctx" or getattr(hint, "__name__", "") == "ToolContext"
+
+
+def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> tuple:
+    """One parameter as a dataclass field. Raises TypeError."""
+    where = f"parameter {parameter.name!r} of tool {tool}"
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise TypeError(f"{where} must be an ordinary one: a model names every argument")
+    if parameter.name.startswith("_"):
+        raise TypeError(f"{where} must not begin with an underscore")
+    if parameter.name not in hints:
+        raise TypeError(f"{where} needs an annotation: it becomes the schema the model sees")
+    hint = _described(hints[parameter.name])
+    if parameter.default is parameter.empty:
+        return parameter.name, hint
+    default = parameter.default
+    try:
+        field = dataclasses.field(default=default)
+        hash(default)
+    except TypeError:  # a list or dict: each call gets its own
+        field = dataclasses.field(default_factory=lambda: copy.deepcopy(default))
+    return parameter.name, hint, field
+
+
+def _described(hint: Any) -> Any:
+    """`Annotated[T, "text"]` gives the parameter a description, without a pydantic import."""
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint
+    from pydantic import Field  # takes 50 ms: only a process that defines tools pays it
+
+    base, *notes = typing.get_args(hint)
+    notes = [Field(description=n) if isinstance(n, str) else n for n in notes]
+    return typing.Annotated[(base, *notes)]
+
+
+def _adapt(shape: type, name: str) -> tuple[Any, Mapping[str, Any]]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    shape.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    try:
+        adapter = TypeAdapter(shape)
+        schema = _clean(adapter.json_schema())
+    except Exception as error:  # pydantic has a dozen error classes for types without a schema
+        raise TypeError(f"tool {name} takes what no JSON schema can describe: {error}") from error
+    ordered = {"type": "object", "properties": schema.pop("properties", {})}
+    return adapter, {**ordered, **{k: v for k, v in schema.items() if k != "type"}}
+
+
+def _clean(schema: Any) -> Any:
+    """Without titles: they repeat the names and cost tokens in every request."""
+    if isinstance(schema, list):
+        return [_clean(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    cleaned = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs"):
+            cleaned[key] = {name: _clean(part) for name, part in value.items()}
+        elif key in _VALUES_KEPT:
+            if value is not None:  # `default: null` says no more than "not required"
+                cleaned[key] = value
+        elif key != "title":
+            cleaned[key] = _clean(value)
+    return cleaned
+
+
+def _check_json(raw: bytes) -> None:
+    """Refuse what two readers of the same JSON may read differently. Raises ValueError."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) != len(items):
+            keys = [key for key, _ in items]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise ValueError(f"the key {twice[:80]!r} comes twice")
+        return found
+
+    def constant(text: str) -> None:
+        raise ValueError(f"{text} is no JSON")
+
+    try:
+        value = json.loads(raw, object_pairs_hook=pairs, parse_constant=constant)
+    except RecursionError:
+        raise ValueError("the arguments are nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("the arguments are not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the arguments are no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError("the arguments must be a JSON object")
+
+
+def _reasons(error: ValueError) -> str:
+    """The reasons of a pydantic ValidationError, without the values: those may be large."""
+    listed = error.errors(include_url=False, include_context=False, include_input=False)
+    lines = []
+    for item in listed[:_ERRORS_SHOWN_MAX]:
+        where = ".".join(str(part) for part in item["loc"]) or "arguments"
+        lines.append(f"{where}: {item['msg']}"[:_ERROR_CHARS_MAX])
+    if len(listed) > _ERRORS_SHOWN_MAX:
+        lines.append(f"{len(listed) - _ERRORS_SHOWN_MAX} more")
+    return "; ".join(lines)

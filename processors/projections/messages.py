@@ -1,0 +1,85 @@
+"""messages: every message by its id, its turn, and what became of it (mission row S0.10).
+
+Rows only grow: a message is received once, then its turn's progress is told by further rows.
+"""
+
+from typing import NamedTuple
+
+from ...schemas import events as ev
+from ..messages_sha import message_sha
+from ..rows import Rows
+from .turn_view import TurnView
+
+
+class Received(NamedTuple):
+    """A message as it came. `tokens`: estimated by the sender."""
+
+    message_id: str
+    sha256: str
+    content: ev.Body
+    tokens: int
+    by_user: str
+    offset: int
+    at: int
+
+
+class Progress(NamedTuple):
+    """Where a message is: the turn that owns it, and the reason that turn ended, or ''."""
+
+    message_id: str
+    turn: int
+    reason: str
+    offset: int
+
+
+class MessagesView(NamedTuple):
+    """Rows of both kinds, each findable by message_id; the last row of an id is current."""
+
+    received: Rows[Received]
+    progress: Rows[Progress]
+
+
+def initial() -> MessagesView:
+    """No messages yet; made anew because rows share their storage."""
+    return MessagesView(Rows(key=_message_id), Rows(key=_message_id))
+
+
+def _message_id(row: Received | Progress) -> str:
+    return row.message_id
+
+
+def apply(view: MessagesView, entry, before: TurnView, turn: TurnView) -> MessagesView:
+    """The view after an accepted event; `before` and `turn` are the turn view around it."""
+    event = entry.event
+    match event:
+        case ev.MessageReceived():
+            row = Received(
+                event.message_id,
+                message_sha(event.role, event.content),
+                event.content,
+                event.tokens,
+                event.by_user,
+                entry.offset,
+                entry.at,
+            )
+            view = view._replace(received=view.received.append(row))
+            return _owned(view, entry.offset, before.owned, turn) if turn.open else view
+        case ev.LlmCalled():
+            steered = [m for m in event.includes if m not in before.owned]
+            rows = [Progress(m, event.turn, "", entry.offset) for m in steered]
+            return view._replace(progress=view.progress.append(*rows))
+        case ev.TurnEnded():
+            ended = [*before.said, *before.owned]
+            if before.terminated:
+                ended += [waiting.message_id for waiting in before.queue]
+            rows = [Progress(m, event.turn, event.reason, entry.offset) for m in ended]
+            view = view._replace(progress=view.progress.append(*rows))
+            return _owned(view, entry.offset, (), turn) if turn.open else view
+    return view
+
+
+def _owned(
+    view: MessagesView, offset: int, before: tuple[str, ...], turn: TurnView
+) -> MessagesView:
+    rows = [Progress(m, turn.number, "", offset) for m in turn.owned if m not in before]
+    return view._replace(progress=view.progress.append(*rows))

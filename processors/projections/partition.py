@@ -1,0 +1,73 @@
+"""partition: who holds a partition for each role (design law 6). No part of any session.
+
+A PARTITION_TAKEN's own offset is the epoch. Claims of an older epoch may be taken over when their
+owner is surely gone: this file says when that is, for WAKE and for nobody else.
+"""
+
+from typing import NamedTuple
+
+from ...schemas.events import PartitionTaken
+from .turn_view import Claim
+
+
+class Holder(NamedTuple):
+    """The newest owner of a partition for a role."""
+
+    role: str
+    owner: str
+    epoch: int
+
+
+class PartitionView(NamedTuple):
+    """Newest holder per role, and the newest broker time folded (Unix ms)."""
+
+    holders: tuple[Holder, ...] = ()
+
+    def holder(self, role: str) -> Holder | None:
+        """Who holds the partition for a role, or None."""
+        for holder in self.holders:
+            if holder.role == role:
+                return holder
+        return None
+
+
+INITIAL = PartitionView()
+ROLES = ("sessions", "models", "tools", "background", "delivery")
+
+
+def apply(view: PartitionView, entry) -> PartitionView:
+    """The view after a PARTITION_TAKEN; one for an unknown role or by a wrong writer is nothing."""
+    event = entry.event
+    if not isinstance(event, PartitionTaken) or event.role not in ROLES:
+        return view
+    if entry.writer != event.role:
+        return view
+    others = tuple(holder for holder in view.holders if holder.role != event.role)
+    taken = (*others, Holder(event.role, event.owner, entry.offset))
+    return PartitionView(tuple(sorted(taken)))
+
+
+def worker_id(owner: str) -> str:
+    """The worker id of an owner `worker id/incarnation`."""
+    return owner.rpartition("/")[0]
+
+
+def claim_status(claim: Claim, holder: Holder | None, now: int, deadline: int, margin: int) -> str:
+    """mine, void, gone or other: how the current holder stands to a claim.
+
+    mine: made under the current epoch. void: made under an older one, after the newer began, so it
+    never began. gone: its owner is surely dead, or had until deadline + margin. other: wait.
+    """
+    if holder is None:
+        return "other"
+    if claim.epoch == holder.epoch:
+        return "mine"
+    if claim.epoch > holder.epoch:
+        return "other"  # can not be: an epoch is an offset that this partition has folded
+    if claim.offset > holder.epoch:
+        return "void"
+    if worker_id(claim.owner) == worker_id(holder.owner) and claim.owner != holder.owner:
+        return "gone"
+    if now >= deadline + margin:
+        return "gone"
+    return "other"

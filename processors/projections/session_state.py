@@ -1,0 +1,111 @@
+"""session_state: what is promised to be true now, and nothing else (mission rows S0.1 to S0.4).
+
+Seven fields and the id of the last message. Nothing is guessed from text. WRITERS names the events
+that may change each; this fold is reached only by events that the rulings accepted.
+"""
+
+import json
+from hashlib import sha256
+from typing import NamedTuple
+
+from ...schemas import events as ev
+from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
+from .turn_view import Call, TurnView
+
+NAME_CHARS_MAX = 64  # of a tool, as in the Messages API; keeps the state under 1 KB
+
+
+class PendingTool(NamedTuple):
+    """The oldest begun call without an outcome, and how many are open. Never arguments."""
+
+    call: str
+    name: str
+    attempt: int
+    open: int
+
+
+class SessionState(NamedTuple):
+    """The state of a session. `updated_at`: Unix ms, when another field last changed."""
+
+    session_id: str = ""
+    user_id: str = ""
+    project_id: str | None = None
+    phase: str = FIRST_PHASE
+    pending_tool: PendingTool | None = None
+    cancel_token: str | None = None
+    last_message_id: str | None = None
+    updated_at: int = 0
+
+
+INITIAL = SessionState()
+
+
+def as_json(state: SessionState) -> bytes:
+    """The state as compact JSON, fields in order: what clients see and what is hashed."""
+    fields = state._asdict()
+    if state.pending_tool is not None:
+        fields["pending_tool"] = state.pending_tool._asdict()
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def short_sha(state: SessionState) -> bytes:
+    """8 bytes that name the state, as TURN_ENDED.views_sha."""
+    return sha256(as_json(state)).digest()[:8]
+
+
+def triggered(
+    state: SessionState, triggers: tuple[ev.Trigger, ...]
+) -> tuple[SessionState, tuple[str, ...]]:
+    """The state after a tool's triggers, and the refusals of those that are illegal, in order."""
+    refusals = []
+    for wanted in triggers:
+        if wanted.trigger is not None:
+            try:
+                state = state._replace(phase=transition(state.phase, wanted.trigger))
+            except InvalidTransition as refusal:
+                refusals.append(str(refusal))
+        if wanted.project_id is not None:
+            if state.project_id is not None:
+                refusals.append("project_id already locked")
+            else:
+                state = state._replace(project_id=wanted.project_id)
+    return state, tuple(refusals)
+
+
+def _pending(turn: TurnView) -> PendingTool | None:
+    begun: list[Call] = [
+        call for call in (*turn.doubts, *turn.calls) if call.status in ("started", "doubt")
+    ]
+    if not begun:
+        return None
+    oldest = min(begun, key=lambda call: (call.turn, call.step, call.index))
+    return PendingTool(oldest.key, oldest.name[:NAME_CHARS_MAX], oldest.attempt, len(begun))
+
+
+def apply(state: SessionState, entry, turn: TurnView) -> SessionState:
+    """The state after an accepted event; `turn` is the turn view after the same event."""
+    event = entry.event
+    after = state
+    match event:
+        case ev.SessionOpened():
+            after = state._replace(session_id=entry.session_id, user_id=event.user_id)
+        case ev.MessageReceived():
+            after = state._replace(last_message_id=event.message_id)
+        case ev.ProjectLocked():
+            after = state._replace(project_id=event.project_id)
+        case ev.PhaseTriggered():
+            after = state._replace(phase=transition(state.phase, event.trigger))
+        case ev.CancelRequested(mode="now"):
+            token = event.cancel_id if turn.open else state.cancel_token
+            phase = TRANSITIONS[state.phase].get("cancel", state.phase)
+            after = state._replace(cancel_token=token, phase=phase)
+        case ev.ToolResult():
+            after, _ = triggered(state, event.triggers)
+            after = after._replace(pending_tool=_pending(turn))
+        case ev.ToolStarted() | ev.ToolFailedUncertain() | ev.HumanResolved():
+            after = state._replace(pending_tool=_pending(turn))
+        case ev.TurnEnded():
+            after = state._replace(cancel_token=None, pending_tool=_pending(turn))
+    if after != state:
+        after = after._replace(updated_at=entry.at)
+    return after

@@ -1,0 +1,315 @@
+"""turn: the fold of what is in flight. Values in turn_view.py, legality in the rulings.
+
+One function per event type, each short enough to be read aloud. Reached only by accepted events,
+so nothing is checked twice; what can not be is asserted.
+"""
+
+from ...schemas import events as ev
+from ...schemas.codec import ChunkSeen, digest
+from ..rulings_work import contradicts
+from .turn_view import (
+    GRANTS_MAX,
+    REMINDERS_MAX,
+    RESOLVED_MAX,
+    SEEN_MAX,
+    Call,
+    Claim,
+    Closing,
+    Generation,
+    Reminder,
+    Stream,
+    TurnView,
+    Waiting,
+    closed,
+    contradicts,
+)
+
+INITIAL = TurnView()
+RANK = {"interrupted": 0, "cancelled": 1, "terminated": 2}  # of several, the highest closes
+
+
+def apply(view: TurnView, entry) -> TurnView:
+    """The view after an accepted event."""
+    change = FOLDS.get(type(entry.event))
+    return view if change is None else change(view, entry, entry.event)
+
+
+def stream(view: Stream, entry) -> Stream:
+    """How far the running attempt has streamed, after an accepted chunk."""
+    event = entry.event
+    if (view.attempt, view.step, view.turn) == (event.attempt, event.step, event.turn):
+        return Stream(event.turn, event.step, event.attempt, view.chunks + 1, entry.at)
+    return Stream(event.turn, event.step, event.attempt, 1, entry.at)
+
+
+def _opened(view: TurnView, entry, event: ev.SessionOpened) -> TurnView:
+    return view._replace(known=True, agent=event.agent)
+
+
+def _message(view: TurnView, entry, event: ev.MessageReceived) -> TurnView:
+    if not view.open:
+        return _open_turn(view, entry.offset, (event.message_id,))
+    if view.step == 0 and view.closing is None:
+        return view._replace(owned=(*view.owned, event.message_id))
+    queue = (*view.queue, Waiting(event.message_id, event.when_busy))
+    view = view._replace(queue=queue)
+    return _close(view, "interrupted", entry.at) if event.when_busy == "interrupt" else view
+
+
+def _open_turn(view: TurnView, offset: int, messages: tuple[str, ...]) -> TurnView:
+    return view._replace(
+        number=view.number + 1,
+        open=True,
+        opened_offset=offset,
+        step=0,
+        generation=None,
+        calls=(),
+        closing=None,
+        should_stop=False,
+        owned=messages,
+        said=(),
+    )
+
+
+def _close(view: TurnView, reason: str, at: int) -> TurnView:
+    if view.closing is None:
+        return view._replace(closing=Closing(reason, at))
+    if RANK[reason] > RANK[view.closing.reason]:
+        return view._replace(closing=view.closing._replace(reason=reason))
+    return view
+
+
+def _command(view: TurnView, entry, event: ev.PhaseTriggered | ev.ProjectLocked) -> TurnView:
+    return view._replace(command_ids=(*view.command_ids, event.command_id)[-SEEN_MAX:])
+
+
+def _cancel(view: TurnView, entry, event: ev.CancelRequested) -> TurnView:
+    view = view._replace(cancel_ids=(*view.cancel_ids, event.cancel_id)[-SEEN_MAX:])
+    if event.mode == "after_step":
+        return view._replace(should_stop=True)
+    return _close(view, "cancelled", entry.at) if view.open else view
+
+
+def _terminated(view: TurnView, entry, event: ev.SessionTerminated) -> TurnView:
+    view = view._replace(terminated=True)
+    return _close(view, "terminated", entry.at) if view.open else view
+
+
+def _llm_called(view: TurnView, entry, event: ev.LlmCalled) -> TurnView:
+    said = set(event.includes)
+    spent = set(event.reminders)
+    return view._replace(
+        step=event.step,
+        generation=Generation(entry.offset, entry.at, digest(event)),
+        calls=(),
+        owned=tuple(m for m in view.owned if m not in said),
+        said=(*view.said, *event.includes),
+        queue=tuple(w for w in view.queue if w.message_id not in said),
+        reminders=tuple(r for r in view.reminders if r.reminder_id not in spent),
+        doubts=_kept((*view.doubts, *(c for c in view.calls if _outlives(c)))),
+    )
+
+
+def _claimed(view: TurnView, entry, event: ev.GenStart | ev.GenResumed) -> TurnView:
+    assert view.generation is not None
+    claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
+    generation = view.generation._replace(status="running", attempt=event.attempt, claim=claim)
+    return view._replace(generation=generation)
+
+
+def _gen_complete(view: TurnView, entry, event: ev.GenComplete) -> TurnView:
+    assert view.generation is not None and not view.calls
+    generation = view.generation._replace(status="done", stop_reason=event.stop_reason)
+    calls = tuple(_proposed(entry, event, call) for call in event.calls)
+    if view.closing is not None:
+        calls = tuple(call._replace(status="done", outcome="not_run") for call in calls)
+    return view._replace(generation=generation, calls=calls)
+
+
+def _proposed(entry, event: ev.GenComplete, call: ev.ProposedCall) -> Call:
+    return Call(
+        turn=event.turn,
+        step=event.step,
+        index=call.index,
+        call_id=call.call_id,
+        name=call.name,
+        args=call.args,
+        args_sha256=call.args_sha256,
+        args_error=call.args_error,
+        proposed_at=entry.at,
+    )
+
+
+def _gen_failed(view: TurnView, entry, event: ev.GenFailed) -> TurnView:
+    assert view.generation is not None
+    generation = view.generation._replace(
+        status="failed",
+        permanent=event.permanent,
+        retry_at=event.retry_at or entry.at,
+        error=event.error,
+    )
+    return view._replace(generation=generation)
+
+
+def _gen_stopped(view: TurnView, entry, event: ev.GenStopped) -> TurnView:
+    assert view.generation is not None
+    return view._replace(generation=view.generation._replace(status="stopped", retry_at=entry.at))
+
+
+def _with_call(view: TurnView, call: Call, **changes) -> TurnView:
+    changed = call._replace(**changes)
+    if call in view.calls:
+        return view._replace(calls=tuple(changed if c == call else c for c in view.calls))
+    return view._replace(doubts=_kept(tuple(changed if c == call else c for c in view.doubts)))
+
+
+def _kept(doubts: tuple[Call, ...]) -> tuple[Call, ...]:
+    """Every open doubt, and the newest of the resolved ones."""
+    resolved = [call for call in doubts if call.status == "done"]
+    dropped = set(map(id, resolved[:-RESOLVED_MAX]))
+    return tuple(call for call in doubts if id(call) not in dropped)
+
+
+def _outlives(call: Call) -> bool:
+    return call.status in ("doubt", "contradicted") or bool(call.human)
+
+
+def _find(view: TurnView, key: str) -> Call:
+    return next(call for call in (*view.calls, *view.doubts) if call.key == key)
+
+
+def _call_of(view: TurnView, event) -> Call:
+    return _find(view, f"{event.turn}.{event.step}.{event.index}")
+
+
+def _tool_invoked(view: TurnView, entry, event: ev.ToolInvoked) -> TurnView:
+    call = _call_of(view, event)
+    if event.outcome is not None:
+        return _with_call(view, call, status="done", outcome=event.outcome, effect=event.effect)
+    status = "asks" if event.approval == "ask" else "allowed"
+    return _with_call(
+        view, call, status=status, effect=event.effect, expires_at=event.expires_at or 0
+    )
+
+
+def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
+    call = _find(view, event.call)
+    if event.decision == "deny":
+        return _with_call(view, call, status="done", outcome="not_run", decision="deny")
+    view = _with_call(view, call, status="allowed", decision="allow")
+    if event.remember and call.name not in view.grants:
+        return view._replace(grants=(*view.grants, call.name)[-GRANTS_MAX:])
+    return view
+
+
+def _expired(view: TurnView, entry, event: ev.ApprovalExpired) -> TurnView:
+    return _with_call(
+        view, _find(view, event.call), status="done", outcome="not_run", decision="expired"
+    )
+
+
+def _tool_started(view: TurnView, entry, event: ev.ToolStarted) -> TurnView:
+    claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
+    call = _call_of(view, event)
+    return _with_call(view, call, status="started", attempt=event.attempt, claim=claim)
+
+
+def _tool_result(view: TurnView, entry, event: ev.ToolResult) -> TurnView:
+    call = _call_of(view, event)
+    texts = list(event.reminders)
+    if call.status == "done":
+        assert contradicts(call.human, event.outcome)
+        return _with_call(view, call, status="contradicted", outcome=event.outcome, told=False)
+    if call not in view.calls:
+        text = (event.content.inline or b"").decode("utf-8", "replace")
+        texts.insert(0, f"The earlier call {call.name} ({call.key}) ended: {event.outcome}. {text}")
+    view = _with_call(view, call, status="done", outcome=event.outcome)
+    return _remind(view, entry, texts)
+
+
+def _uncertain(view: TurnView, entry, event: ev.ToolFailedUncertain) -> TurnView:
+    return _with_call(view, _call_of(view, event), status="doubt", told=False)
+
+
+def _resolved(view: TurnView, entry, event: ev.HumanResolved) -> TurnView:
+    call = _find(view, event.call)
+    outcome = "ok" if event.outcome == "happened" else "not_run"
+    said_before = call.status == "contradicted" or call not in view.calls
+    view = _with_call(view, call, status="done", outcome=outcome, human=event.outcome)
+    if not said_before:
+        return view
+    return _remind(view, entry, [f"The earlier call {call.name} ({call.key}): {told(event)}"])
+
+
+def told(event: ev.HumanResolved) -> str:
+    """What the model is told of a person's answer."""
+    text = (event.content.inline or b"").decode("utf-8", "replace")
+    if event.outcome == "happened":
+        return f"A person reports that it happened. {text}".rstrip()
+    return f"A person reports that it did not happen. {text}".rstrip()
+
+
+def _remind(view: TurnView, entry, texts: list[str]) -> TurnView:
+    added = tuple(Reminder(f"r{entry.offset}.{n}", text) for n, text in enumerate(texts))
+    return view._replace(reminders=(*view.reminders, *added)[-REMINDERS_MAX:])
+
+
+def _reminder(view: TurnView, entry, event: ev.ReminderAdded) -> TurnView:
+    added = Reminder(event.reminder_id, event.text)
+    return view._replace(reminders=(*view.reminders, added)[-REMINDERS_MAX:])
+
+
+def _human_needed(view: TurnView, entry, event: ev.HumanNeeded) -> TurnView:
+    return _with_call(view, _find(view, event.call), told=True)
+
+
+def _refused(view: TurnView, entry, event: ev.Refused) -> TurnView:
+    owed = tuple(refusal for refusal in view.refusals if refusal.offset != event.offset)
+    return view._replace(refusals=owed)
+
+
+def _turn_ended(view: TurnView, entry, event: ev.TurnEnded) -> TurnView:
+    after = [done[0] if (done := closed(call)) else call for call in view.calls]
+    doubts = _kept((*view.doubts, *(call for call in after if _outlives(call))))
+    view = view._replace(
+        open=False,
+        generation=None,
+        calls=(),
+        closing=None,
+        should_stop=False,
+        owned=(),
+        said=(),
+        doubts=doubts,
+    )
+    if view.terminated or not view.queue:
+        return view._replace(queue=())
+    waiting = tuple(message.message_id for message in view.queue)
+    return _open_turn(view._replace(queue=()), entry.offset, waiting)
+
+
+FOLDS = {
+    ev.SessionOpened: _opened,
+    ev.MessageReceived: _message,
+    ev.PhaseTriggered: _command,
+    ev.ProjectLocked: _command,
+    ev.CancelRequested: _cancel,
+    ev.SessionTerminated: _terminated,
+    ev.ApprovalDecided: _approval,
+    ev.HumanResolved: _resolved,
+    ev.LlmCalled: _llm_called,
+    ev.ToolInvoked: _tool_invoked,
+    ev.ApprovalExpired: _expired,
+    ev.TurnEnded: _turn_ended,
+    ev.Refused: _refused,
+    ev.HumanNeeded: _human_needed,
+    ev.ReminderAdded: _reminder,
+    ev.GenStart: _claimed,
+    ev.GenResumed: _claimed,
+    ev.GenComplete: _gen_complete,
+    ev.GenFailed: _gen_failed,
+    ev.GenStopped: _gen_stopped,
+    ev.ToolStarted: _tool_started,
+    ev.ToolResult: _tool_result,
+    ev.ToolFailedUncertain: _uncertain,
+}
+CHUNKS = (ChunkSeen, ev.GenChunk)

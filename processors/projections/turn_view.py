@@ -1,0 +1,191 @@
+"""What is in flight in a session: the value that the turn fold makes and WAKE reads.
+
+Named tuples, because a hot session replaces them for every event. Bounded: content of messages is
+in the messages view, content of answers in the context; only arguments of open calls are here.
+"""
+
+from typing import NamedTuple
+
+from ...schemas.events import Body
+from ...schemas.ids import call_key
+
+REFUSALS_MAX = 64  # refusals owed at a time; older ones are only counted
+SEEN_MAX = 64  # cancel ids and command ids kept to recognise a repetition
+GRANTS_MAX = 64
+QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
+RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts a person
+REMINDERS_MAX = 64
+
+
+class Claim(NamedTuple):
+    """Who said "this attempt is mine", where, and until when. Times in Unix ms."""
+
+    owner: str
+    epoch: int
+    offset: int
+    at: int
+    deadline: int
+
+
+class Generation(NamedTuple):
+    """The model call of the current step and its newest attempt.
+
+    status: owed, running, failed, stopped, done. `called`: digest of the LLM_CALLED.
+    """
+
+    offset: int
+    at: int
+    called: bytes
+    status: str = "owed"
+    attempt: int = 0
+    claim: Claim | None = None
+    retry_at: int = 0
+    permanent: bool = False
+    error: str = ""
+    stop_reason: str = ""
+
+
+class Call(NamedTuple):
+    """One tool call. status: proposed, asks, allowed, started, doubt, contradicted, done.
+
+    `human` is what a person said happened; `told` that HUMAN_NEEDED was written for this state.
+    """
+
+    turn: int
+    step: int
+    index: int
+    call_id: str
+    name: str
+    args: Body
+    args_sha256: str
+    args_error: str | None
+    proposed_at: int
+    status: str = "proposed"
+    effect: str = "once"
+    decision: str = ""
+    expires_at: int = 0
+    attempt: int = 0
+    claim: Claim | None = None
+    outcome: str = ""
+    human: str = ""
+    told: bool = False
+
+    @property
+    def key(self) -> str:
+        """TURN.STEP.INDEX."""
+        return call_key(self.turn, self.step, self.index)
+
+
+class Waiting(NamedTuple):
+    """A message behind the running turn."""
+
+    message_id: str
+    when_busy: str
+
+
+class Closing(NamedTuple):
+    """Why the open turn must end, and since when (Unix ms): the grace runs from the first."""
+
+    reason: str
+    since: int
+
+
+class Refusal(NamedTuple):
+    """An answer owed to a producer."""
+
+    offset: int
+    code: str
+    detail: str
+
+
+class Reminder(NamedTuple):
+    """A text to be said once to the model."""
+
+    reminder_id: str
+    text: str
+
+
+class TurnView(NamedTuple):
+    """Everything in flight. `number` is the open or the last turn, `step` its last LLM_CALLED."""
+
+    known: bool = False
+    agent: str = ""
+    terminated: bool = False
+    basis: int = -1
+    basis_sha: bytes = b""
+    number: int = 0
+    open: bool = False
+    opened_offset: int = -1
+    step: int = 0
+    generation: Generation | None = None
+    calls: tuple[Call, ...] = ()
+    closing: Closing | None = None
+    should_stop: bool = False
+    owned: tuple[str, ...] = ()  # said to this turn, not yet in a request
+    said: tuple[str, ...] = ()  # in a request of this turn
+    queue: tuple[Waiting, ...] = ()
+    doubts: tuple[Call, ...] = ()  # of ended turns
+    grants: tuple[str, ...] = ()
+    reminders: tuple[Reminder, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    refusals_dropped: int = 0
+    cancel_ids: tuple[str, ...] = ()
+    command_ids: tuple[str, ...] = ()
+
+
+class Stream(NamedTuple):
+    """How far the running attempt has streamed: apart from TurnView, for chunks are many."""
+
+    turn: int = 0
+    step: int = 0
+    attempt: int = 0
+    chunks: int = 0
+    last_at: int = 0
+
+
+def find_call(view: TurnView, turn: int, step: int, index: int) -> Call | None:
+    """The call of that name, in the open turn or in doubt from an ended one."""
+    for call in (*view.calls, *view.doubts):
+        if (call.turn, call.step, call.index) == (turn, step, index):
+            return call
+    return None
+
+
+def is_open(call: Call) -> bool:
+    """Whether the turn must still wait for the call; contradicted is not open."""
+    return call.status in ("proposed", "asks", "allowed", "started", "doubt")
+
+
+def generation_deadline(generation: Generation, stream: Stream) -> int:
+    """Unix ms after which the running attempt is lost: each chunk extends it by its stall time."""
+    claim = generation.claim
+    assert claim is not None
+    if stream.attempt != generation.attempt or not stream.chunks:
+        return claim.deadline
+    return max(claim.deadline, stream.last_at + (claim.deadline - claim.at))
+
+
+def closed(call: Call) -> tuple[Call, str] | None:
+    """What TURN_ENDED makes of a call, and what the model is told; None if it was decided.
+
+    A begun `once` call stays in doubt and outlives the turn; whatever may be repeated is abandoned.
+    """
+    match call.status:
+        case "proposed" | "asks" | "allowed":
+            return call._replace(status="done", outcome="not_run"), "Not run: the turn ended."
+        case "started" if call.effect != "once":
+            return call._replace(status="done", outcome="error"), "Abandoned: the turn ended."
+        case "started" | "doubt":
+            return call._replace(status="doubt"), OUTCOME_UNKNOWN
+    return None
+
+
+OUTCOME_UNKNOWN = (
+    "Outcome unknown: the call may or may not have had its effect. A person is asked; do not "
+    "repeat it until you know."
+)
+
+
+def contradicts(human: str, outcome: str) -> bool:
+    """Whether a tool's late word goes against what a person had said of it."""
+    return (human == "happened") != (outcome == "ok")

@@ -1,0 +1,139 @@
+"""The fold of one session: `fold(views, entry) -> (views, ruling)`, pure, total, never raising.
+
+First the ruling (does this event count?), then the projections that care, in a fixed order. The
+same function runs in the worker, in recovery, in replay, in the time scrubber and in the tests.
+"""
+
+from typing import Any, NamedTuple
+
+from ..schemas.codec import Entry, Unreadable
+from ..schemas.events import BY_CLASS, EVENT_TYPES
+from . import rulings_asked, rulings_work
+from .projections import context, ledger, messages, session_state, transcript, turn
+from .projections.turn_view import REFUSALS_MAX, Refusal, Stream, TurnView
+from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNREADABLE, Ruling
+
+
+class Frozen(NamedTuple):
+    """Where a session stopped, and why: refolded after an upgrade (law 13)."""
+
+    offset: int
+    why: str
+
+
+class SessionViews(NamedTuple):
+    """Every view of one session, at one offset."""
+
+    session_id: str
+    state: session_state.SessionState
+    turn: TurnView
+    stream: Stream
+    context: context.ContextView
+    transcript: transcript.TranscriptView
+    ledger: ledger.LedgerView
+    messages: messages.MessagesView
+    frozen: Frozen | None = None
+
+
+def initial(session_id: str) -> SessionViews:
+    """The views of a session of which nothing is known yet."""
+    return SessionViews(
+        session_id,
+        session_state.INITIAL,
+        turn.INITIAL,
+        Stream(),
+        context.initial(),
+        transcript.initial(),
+        ledger.initial(),
+        messages.initial(),
+    )
+
+
+_WRITERS = {row.cls: frozenset(row.writers) for row in EVENT_TYPES}
+_INPUTS = frozenset(row.cls for row in EVENT_TYPES if row.is_input)
+_CHUNKS = frozenset(turn.CHUNKS)
+_MODELS = frozenset({"models"})
+_PAID = frozenset(ledger.OUTCOMES)
+
+
+def judge(views: SessionViews, entry: Entry) -> Ruling:
+    """Whether an event counts at these views, and if not, why."""
+    event = entry.event
+    kind = type(event)
+    if views.frozen is not None:
+        return FROZEN
+    if kind is Unreadable:
+        return UNREADABLE
+    if entry.writer not in (_MODELS if kind in _CHUNKS else _WRITERS[kind]):
+        return MISTAKEN_WRITER
+    asked = rulings_asked.JUDGES.get(kind)
+    if asked is None:
+        return rulings_work.JUDGES[kind](views, event)
+    if kind is not rulings_asked.ev.SessionOpened:
+        impossible = rulings_asked.not_possible(views, event)
+        if impossible is not None:
+            return impossible
+    return asked(views, event)
+
+
+def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
+    """The views after an event, and the ruling on it.
+
+    An event that makes a fold raise freezes the session at its offset; its neighbours go on.
+    """
+    try:
+        ruling = judge(views, entry)
+        if ruling.accepted:
+            return _apply(views, entry), ruling
+        return _not_accepted(views, entry, ruling), ruling
+    except Exception as bug:
+        frozen = Frozen(entry.offset, f"{type(bug).__name__}: {bug}"[:500])
+        return views._replace(frozen=frozen), FROZEN
+
+
+def _not_accepted(views: SessionViews, entry: Entry, ruling: Ruling) -> SessionViews:
+    if ruling.verdict == "refused":
+        return views._replace(turn=_refuse(views.turn, entry.offset, ruling))
+    if ruling is UNREADABLE and entry.event.must_understand:
+        return views._replace(frozen=Frozen(entry.offset, entry.event.why[:500]))
+    if type(entry.event) in _PAID and ruling.code in ("superseded", "late"):
+        return views._replace(ledger=ledger.apply(views.ledger, entry))
+    return views
+
+
+def _refuse(view: TurnView, offset: int, ruling: Ruling) -> TurnView:
+    if len(view.refusals) >= REFUSALS_MAX:
+        view = view._replace(
+            refusals=view.refusals[1:], refusals_dropped=view.refusals_dropped + 1
+        )
+    owed = Refusal(offset, ruling.code, ruling.detail)
+    return view._replace(refusals=(*view.refusals, owed))
+
+
+def _apply(views: SessionViews, entry: Entry) -> SessionViews:
+    kind = type(entry.event)
+    if kind in _CHUNKS:
+        return views._replace(stream=turn.stream(views.stream, entry))
+    before = views.turn
+    after: TurnView = turn.apply(before, entry)
+    state = session_state.apply(views.state, entry, after)
+    if kind in _INPUTS:
+        after = after._replace(basis=entry.offset, basis_sha=session_state.short_sha(state))
+    return SessionViews(
+        views.session_id,
+        state,
+        after,
+        views.stream,
+        context.apply(views.context, entry, before, views.messages, views.state),
+        transcript.apply(views.transcript, entry, before, after, views.state),
+        ledger.apply(views.ledger, entry),
+        messages.apply(views.messages, entry, before, after),
+    )
+
+
+def is_input(event: Any) -> bool:
+    """Whether decisions depend on events of this type."""
+    return BY_CLASS[type(event)].is_input
+
+
+__all__ = ["ACCEPTED", "Frozen", "SessionViews", "fold", "initial", "is_input", "judge"]
