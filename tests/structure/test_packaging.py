@@ -1,0 +1,99 @@
+"""What pyproject.toml says about the package is what the tree holds."""
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+
+import foldlog
+from foldlog.tests.structure.imports import imports
+from foldlog.tests.structure.tree import ROOMS, ROOT, all_paths, room_sources
+
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+# Imported, yet no dependency of their own: part of another one's public interface.
+COMES_WITH = {"mode-streaming": "faust-streaming", "httpx2": "anthropic"}
+
+
+def _listed_and_found(listed: list[str], paths: tuple[str, ...]) -> tuple[set[str], set[str]]:
+    """The listed packages, and the directories of rooms that hold Python files."""
+    found = {"foldlog"} | {
+        ".".join(["foldlog", *path.split("/")[:-1]])
+        for path in paths
+        if path.endswith(".py") and path.split("/")[0] in ROOMS
+    }
+    return set(listed), found
+
+
+def test_package_list_equals_the_tree():
+    listed, found = _listed_and_found(PYPROJECT["tool"]["setuptools"]["packages"], all_paths())
+    assert listed == found
+
+
+def test_a_package_that_is_not_listed_is_found():
+    listed, found = _listed_and_found(
+        ["foldlog", "foldlog.log", "foldlog.gone"], ("log/x.py", "log/new/x.py", "tests/x.py")
+    )
+    assert found - listed == {"foldlog.log.new"}
+    assert listed - found == {"foldlog.gone"}
+
+
+def test_every_directory_of_python_files_is_a_package():
+    directories = {path.rsplit("/", 1)[0] for path in all_paths() if path.endswith(".py")} - {
+        "__init__.py"
+    }
+    missing = [
+        d for d in sorted(directories)
+        if d.split("/")[0] in ROOMS and f"{d}/__init__.py" not in all_paths()
+    ]
+    assert missing == []
+
+
+def test_no_test_directory_is_a_package():
+    assert [p for p in all_paths() if p.startswith("tests/") and p.endswith("__init__.py")] == []
+
+
+def test_every_imported_package_is_a_dependency():
+    declared = {
+        requirement.split("[")[0].split("=")[0].split("<")[0].split(">")[0].strip()
+        for requirement in PYPROJECT["project"]["dependencies"]
+    }
+    distributions = packages_distributions()
+    undeclared = {}
+    for source in room_sources():
+        for found in imports(source):
+            if found.top == "foldlog" or found.top in sys.stdlib_module_names or found.relative:
+                continue
+            names = {n.lower() for n in distributions.get(found.top, [f"{found.top} (unknown)"])}
+            if not {COMES_WITH.get(n, n) for n in names} & declared:
+                undeclared[source.path] = sorted(names)
+    assert undeclared == {}
+
+
+def test_every_declared_dependency_is_locked_with_a_hash():
+    lock = (ROOT / "requirements.lock").read_text().splitlines()
+    entries = [i for i, line in enumerate(lock) if line and not line.startswith((" ", "#"))]
+    assert len(entries) > 20
+    assert [lock[i] for i in entries if "--hash=sha256:" not in lock[i + 1]] == []
+
+
+def test_front_door_exports_exactly_what_it_declares():
+    assert sorted(foldlog.__all__) == sorted(foldlog._EXPORTS)
+    for name, module in foldlog._EXPORTS.items():
+        assert getattr(foldlog, name) is getattr(importlib.import_module(module, "foldlog"), name)
+    assert not hasattr(foldlog, "no_such_name")
+
+
+def test_importing_the_front_door_imports_nothing_heavy():
+    program = (
+        "import sys; before = set(sys.modules); import foldlog;"
+        "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "foldlog" in loaded
+    third_party = {n for n in loaded if n not in sys.stdlib_module_names}
+    assert {n for n in third_party if not n.startswith("__editable__")} == {"foldlog"}

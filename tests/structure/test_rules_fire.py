@@ -1,0 +1,156 @@
+"""Each architecture rule is red on a planted violation and green on its nearest legal neighbour."""
+
+import pytest
+
+from foldlog.tests.structure.import_rules import (
+    arrow_findings,
+    chance_findings,
+    core_findings,
+    core_sources,
+    environment_findings,
+    export_findings,
+    place_findings,
+)
+from foldlog.tests.structure.tree import Source
+
+
+def _count(rule, path, text):
+    return len(list(rule(Source(path, text))))
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("log/x.py", "from ..schemas import codec", 0),
+        ("schemas/x.py", "from ..log import door", 1),
+        ("log/x.py", "from ..producers import say", 1),
+        ("producers/x.py", "from .. import processors", 1),
+        ("processors/x.py", "from ..consumers.replay import f", 1),
+        ("processors/runtime/x.py", "from ...producers import say", 0),
+        ("consumers/x.py", "def f():\n    from ..cli import main", 1),
+        ("consumers/x.py", "from ..local import server", 1),
+        ("cli/x.py", "from ..local import server", 0),
+        ("local/x.py", "from ..schemas import ids", 0),
+        ("local/kafka/x.py", "from ...log import settings", 1),
+        ("local/kafka/x.py", "from ..messages_api import server", 0),
+        ("cli/x.py", "from ..tests import helpers", 1),
+        ("cli/x.py", "from foldlog.log import door", 1),
+        ("cli/x.py", "import foldlog.log.door", 1),
+        ("cli/x.py", "from .. import Agent", 1),
+        ("log/x.py", "from ...above import x", 1),
+        ("log/x.py", "if TYPE_CHECKING:\n    from ..cli import x", 1),
+        ("log/x.py", "import importlib\nimportlib.import_module('foldlog.cli')", 1),
+        ("tests/x.py", "from foldlog.cli import main", 0),
+    ],
+)
+def test_arrows(path, text, expected):
+    assert _count(arrow_findings, path, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"log/kafka.py": "import confluent_kafka", "log/admin.py": "import confluent_kafka"}, 0),
+        ({"producers/x.py": "from confluent_kafka import Producer"}, 1),
+        ({"processors/runtime/store.py": "from rocksdict import Rdict"}, 0),
+        ({"processors/a.py": "import rocksdict", "processors/b.py": "import rocksdict"}, 1),
+        ({"processors/effects/models.py": "def f():\n    import anthropic"}, 0),
+        ({"cli/x.py": "from anthropic import AsyncAnthropic"}, 1),
+        ({"processors/effects/a.py": "import importlib as i; i.import_module('anthropic')",
+          "processors/effects/b.py": "import anthropic"}, 1),
+        ({"processors/runtime/app.py": "import faust.app"}, 0),
+        ({"processors/x.py": "import faust"}, 1),
+        ({"cli/x.py": "import click"}, 1),
+        ({"cli/x.py": "import json, msgspec"}, 0),
+    ],
+)
+def test_places(files, expected):
+    sources = [Source(path, text) for path, text in files.items()]
+    assert len(list(place_findings(sources))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("from ...schemas import events\nfrom ..transitions import TRANSITIONS\nimport json", 0),
+        *[(f"import {module}", 1) for module in ("time", "random", "uuid", "os", "logging")],
+        ("from datetime import datetime", 1),
+        ("import os.path", 1),
+        ("import msgspec", 1),
+        ("def f():\n    from time import time", 1),
+        ("from ...log import door", 1),
+        ("from ..effects import sink", 1),
+        ("from .. import effects", 1),
+        ("from ..runtime.store import Store", 1),
+        ("x = hash('a')", 1),
+        ("x = table.hash('a')", 0),
+        ("class A:\n    def __hash__(self): return hash(self.x)", 0),
+        ("open('x')", 1),
+        ("def f():\n    global X\n    X = 1", 1),
+    ],
+)
+def test_core(text, expected):
+    assert _count(core_findings, "processors/projections/x.py", text) == expected
+
+
+def test_what_the_core_reaches_is_core():
+    files = {
+        "processors/__init__.py": "",
+        "processors/wake_tools.py": "from . import rows",
+        "processors/rows.py": "from .deep.down import x",
+        "processors/deep/down.py": "import time",
+        "processors/effects/tools.py": "import time",
+        "processors/agent.py": "import time",
+        "schemas/ids.py": "",
+    }
+    core = core_sources(Source(path, text) for path, text in files.items())
+    assert [s.path for s in core] == [
+        "processors/__init__.py",
+        "processors/deep/down.py",
+        "processors/rows.py",
+        "processors/wake_tools.py",
+    ]
+    assert [f for s in core for f in core_findings(s)] == [
+        "processors/deep/down.py:1: the core is pure, time is not"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("log/kafka.py", "import os\nx = os.environ['A']", 1),
+        ("log/kafka.py", "import os as o\nx = o.getenv('A')", 1),
+        ("local/x.py", "from os import environ", 1),
+        ("log/kafka.py", "import os\nos.replace('a', 'b')", 0),
+        ("log/settings.py", "import os\nx = os.environ", 0),
+        ("cli/main.py", "import os\nx = os.environ", 0),
+        ("__init__.py", "import os\nx = os.environ", 1),
+    ],
+)
+def test_environment(path, text, expected):
+    assert _count(environment_findings, path, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("import re", 0), ("import time", 1), ("from uuid import uuid4", 1), ("import random", 1)],
+)
+def test_chance(text, expected):
+    assert _count(chance_findings, "schemas/ids.py", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 0),
+        ("from .door import Log", 1),
+        ("from .door import Log\n__all__ = ['Log']", 0),
+        ("from .door import Log as L\n__all__ = ['Log']", 1),
+        ("from .door import Log\n__all__ = ['Log', 'Log']", 1),
+        ("from .door import Log\n__all__ = ['Log', 'gone']", 1),
+        ("def f(): ...\n__all__ = []", 1),
+        ("def _f(): ...\nimport json", 0),
+    ],
+)
+def test_exports(text, expected):
+    assert _count(export_findings, "log/__init__.py", text) == expected

@@ -1,0 +1,75 @@
+"""Sizes and hygiene of single files. Pure: a `Source` or a text in, findings out."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from foldlog.tests.structure.tree import Source
+
+# The sizes that keep a file readable in one go (the models' median file has 200 lines).
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+LINE_CHARACTERS_MAX = 100
+
+# Directories below which a machine's own paths live, and hosts that packages come from. Spelled
+# in pieces, because this file is read by its own rule.
+MACHINE_DIRECTORIES = ("work", "root", "home", "Users")
+REGISTRY_HOSTS = tuple(
+    ".".join(pieces)
+    for pieces in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("maven", "org"),
+        ("maven", "apache", "org"),
+        ("npmjs", "org"),
+        ("npmjs", "com"),
+        ("crates", "io"),
+        ("golang", "org"),
+        ("debian", "org"),
+        ("docker", "io"),
+        ("ghcr", "io"),
+        ("quay", "io"),
+    )
+)
+_MACHINE_PATH = re.compile(
+    r"(?<![\w.~/}>*-])/(?:" + "|".join(MACHINE_DIRECTORIES) + r")(?=/\w)"
+)
+_REGISTRY_HOST = re.compile(
+    r"(?<!\w)(?:[\w-]+\.)*(?:" + "|".join(map(re.escape, REGISTRY_HOSTS)) + r")(?![\w-])"
+)
+
+
+def file_findings(source: Source) -> Iterator[str]:
+    """A file that is too long, has a line that is too long, or no module docstring."""
+    lines = source.text.splitlines()
+    if len(lines) > FILE_LINES_MAX:
+        yield f"{source.path}: {len(lines)} lines, at most {FILE_LINES_MAX}"
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE_CHARACTERS_MAX:
+            yield f"{source.path}:{number}: {len(line)} characters, at most {LINE_CHARACTERS_MAX}"
+    if not ast.get_docstring(source.tree):
+        yield f"{source.path}: no module docstring (what the file owns, what it must not know)"
+
+
+def function_findings(source: Source) -> Iterator[str]:
+    """Functions that are too long, from `def` to the last line."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                yield (
+                    f"{source.path}:{node.lineno}: {node.name} has {lines} lines,"
+                    f" at most {FUNCTION_LINES_MAX}"
+                )
+
+
+def place_findings(path: str, text: str, own_places: tuple[str, ...] = ()) -> Iterator[str]:
+    """Absolute paths of a machine, and hosts of package registries, in any text file.
+
+    own_places: paths of the machine at hand (the checkout, the home directory).
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        if _MACHINE_PATH.search(line) or any(place in line for place in own_places):
+            yield f"{path}:{number}: a path of one machine"
+        if _REGISTRY_HOST.search(line):
+            yield f"{path}:{number}: the host of a package registry"

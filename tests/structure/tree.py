@@ -1,0 +1,95 @@
+"""The files of the checkout, for the structure tests. Knows no rule.
+
+Rules are functions of `Source` values, so each is also tested on small made-up sources.
+"""
+
+import ast
+import os
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# The rooms in the order of their arrows: a room may import those before it.
+ROOM_ORDER = ("schemas", "log", "producers", "processors", "consumers", "cli")
+# Stands beside the others.
+LOCAL = "local"
+ROOMS = (*ROOM_ORDER, LOCAL)
+
+# Generated or foreign: not ours to judge. Hidden directories are skipped as well (but .ci).
+SKIPPED_DIRECTORIES = {"__pycache__", "build", "dist", "node_modules"}
+
+
+class Source:
+    """One Python file: its path below the root, its text, its syntax tree."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.path
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.path)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """`log/kafka.py` -> ("log", "kafka"); `log/__init__.py` -> ("log",)."""
+        names = self.path.removesuffix(".py").split("/")
+        return tuple(names[:-1] if names[-1] == "__init__" else names)
+
+    @property
+    def room(self) -> str | None:
+        """The room the file lies in; None for the root, tests, bench, docs, examples."""
+        first = self.path.split("/")[0]
+        return first if first in ROOMS else None
+
+    @property
+    def package(self) -> tuple[str, ...]:
+        """The package that `from . import x` in this file means, below foldlog."""
+        return tuple(self.path.split("/")[:-1])
+
+
+def _walk() -> Iterator[Path]:
+    for directory, names, files in os.walk(ROOT):
+        names[:] = sorted(
+            n for n in names
+            if n not in SKIPPED_DIRECTORIES
+            and not n.endswith(".egg-info")
+            and (not n.startswith(".") or n == ".ci")
+        )
+        for file in sorted(files):
+            yield Path(directory, file)
+
+
+@lru_cache(maxsize=1)
+def all_paths() -> tuple[str, ...]:
+    """Every file of the tree, as paths below the root with forward slashes."""
+    return tuple(p.relative_to(ROOT).as_posix() for p in _walk() if not p.name.endswith(".pyc"))
+
+
+@lru_cache(maxsize=1)
+def python_sources() -> tuple[Source, ...]:
+    """Every Python file of the tree."""
+    return tuple(
+        Source(p, (ROOT / p).read_text(encoding="utf-8"))
+        for p in all_paths()
+        if p.endswith(".py")
+    )
+
+
+def room_sources() -> tuple[Source, ...]:
+    """The Python files that are shipped, but for the front door."""
+    return tuple(s for s in python_sources() if s.room)
+
+
+def demand_none(findings: Iterable[str]) -> None:
+    """Fail with one finding per line, so that the report can be worked off."""
+    found = list(findings)
+    if found:
+        pytest.fail(f"{len(found)} findings:\n" + "\n".join(found), pytrace=False)
