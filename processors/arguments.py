@@ -157,7 +157,7 @@ def _check_json(raw: bytes) -> None:
         raise ValueError(f"{text} is no JSON")
 
     try:
-        value = json.loads(raw, object_pairs_hook=pairs, parse_constant=constant)
+        value = json.loads(raw.decode(), object_pairs_hook=pairs, parse_constant=constant)
     except RecursionError:
         raise ValueError("the arguments are nested too deeply") from None
     except UnicodeDecodeError:

@@ -187,8 +187,8 @@ def _make(
         context=context,
         effect=_word(Effect, effect, f"effect of tool {name}"),
         approval=_word(Approval, approval, f"approval of tool {name}"),
-        timeout_ms=None if timeout_s is None else _at_least_one(timeout_s * 1000, name, "timeout"),
-        result_tokens=result_tokens and _at_least_one(result_tokens, name, "result_tokens"),
+        timeout_ms=_at_least_one(timeout_s and timeout_s * 1000, name, "timeout_s"),
+        result_tokens=_at_least_one(result_tokens, name, "result_tokens"),
         reconciler=reconciler,
         stops=stops,
     )
@@ -210,7 +210,9 @@ def _word(words: type, text: str, what: str) -> Any:
         raise ValueError(f"{what}: {text!r} is none of {', '.join(words)}") from None
 
 
-def _at_least_one(number: float, name: str, what: str) -> int:
+def _at_least_one(number: float | None, name: str, what: str) -> int | None:
+    if number is None:
+        return None
     if not number >= 1:
         raise ValueError(f"{what} of tool {name} must be positive")
     return int(number)

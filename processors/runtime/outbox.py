@@ -1,0 +1,245 @@
+"""The outbox: outcomes of effects, on disk before they are produced.
+
+An effect that has happened must not be forgotten because the broker is away or the worker dies:
+`put` is durable when it returns, `done` says that the log has the event, and what was not done is
+in `pending` at the next start, to be produced again (law 3: twice is harmless). One worker owns
+the file, any of its threads may use it. It must not know what the events mean.
+
+The file is a run of frames: magic, length and crc32 of the payload, payload. A frame that was torn
+by a crash was never promised to anybody, and is cut off; after damage in the middle reading goes on
+at the next whole frame, and the damaged file is kept aside.
+"""
+
+import os
+import struct
+import threading
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...log.errors import FoldlogError
+from ...schemas import codec
+
+_HEAD = struct.Struct("<4sII")  # magic, payload length, payload crc32
+_BODY = struct.Struct("<BQH")  # kind, token, length of the session id; then session id, event
+_MAGIC = b"FLob"
+_PUT, _DONE = 1, 2
+_COMPACT_BYTES = 1024 * 1024  # rewriting is worth it above this, when most of the file is done
+# What may wait: a broker that is away for hours, and every effect that was running when it left.
+PENDING_BYTES_MAX = 256 * 1024 * 1024
+_PAYLOAD_BYTES_MAX = 16 * 1024 * 1024  # no event is near this; a length beyond it is damage
+
+
+class OutboxFull(FoldlogError):
+    """Too much waits for the broker; nothing was kept. Begin no more effects until it drains."""
+
+
+class Pending(NamedTuple):
+    """An outcome that the log may not have: give `token` to `done` once it has it."""
+
+    token: int
+    session_id: str
+    event: Any
+
+
+class _Kept(NamedTuple):
+    session_id: str
+    value: bytes  # the event, encoded
+
+    @property
+    def bytes(self) -> int:
+        return _HEAD.size + _BODY.size + len(self.session_id.encode()) + len(self.value)
+
+
+class Outbox:
+    """A file of outcomes. Raises OSError where the disk does; then nothing was promised."""
+
+    def __init__(self, path: Path | str, *, pending_bytes_max: int = PENDING_BYTES_MAX) -> None:
+        self.path = Path(path)
+        self.pending_bytes_max = pending_bytes_max
+        self.damaged: Path | None = None  # where a damaged file was put aside, for `doctor`
+        self._write_lock = threading.Lock()  # order of frames, and everything in memory
+        self._sync_lock = threading.Lock()  # taken first where both are needed
+        self._kept: dict[int, _Kept] = {}
+        self._pending_bytes = 0
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._next = self._load()
+        self._rewrite()
+
+    def put(self, session_id: str, event: Any) -> int:
+        """Keep an outcome; it is on disk when this returns. Returns the token for `done`."""
+        kept = _Kept(session_id, codec.encode(event))
+        with self._write_lock:
+            if self._pending_bytes + kept.bytes > self.pending_bytes_max:
+                raise OutboxFull(
+                    f"{len(self._kept)} outcomes ({self._pending_bytes} bytes) wait in {self.path} "
+                    "for the broker. This one was not kept; begin no more effects until it drains."
+                )
+            token, self._next = self._next, self._next + 1
+            self._append(_put_frame(token, kept))
+            self._kept[token] = kept
+            self._pending_bytes += kept.bytes
+            written = self._written
+        self._sync(written)
+        return token
+
+    def done(self, token: int) -> None:
+        """The log has it. Not synced: forgetting this only means that it is produced again."""
+        with self._write_lock:
+            kept = self._kept.pop(token, None)
+            if kept is None:
+                return
+            self._pending_bytes -= kept.bytes
+            self._append(_frame(_BODY.pack(_DONE, token, 0)))
+            waste = self._size - self._pending_bytes
+        if waste > _COMPACT_BYTES and waste > self._size // 2:
+            self._rewrite()
+
+    def pending(self) -> list[Pending]:
+        """What is not done, oldest first. What this version can't decode stays kept (law 13)."""
+        with self._write_lock:
+            kept = list(self._kept.items())
+        found = []
+        for token, item in kept:
+            try:
+                found.append(Pending(token, item.session_id, codec.decode(item.value)))
+            except codec.Undecodable:
+                continue
+        return found
+
+    @property
+    def undecodable(self) -> int:
+        """How many outcomes another version wrote: they wait for it, nothing is dropped."""
+        return len(self) - len(self.pending())
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def close(self) -> None:
+        """Let go of the file; what is pending stays in it."""
+        with self._sync_lock, self._write_lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+    def _append(self, frame: bytes) -> None:
+        """Write at the end, or leave the file as it was."""
+        try:
+            _write_all(self._fd, frame)
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size += len(frame)
+        self._written += len(frame)
+
+    def _sync(self, written: int) -> None:
+        """One fsync serves every thread that waits for it."""
+        with self._sync_lock:
+            if self._synced >= written:
+                return
+            with self._write_lock:
+                upto = self._written
+            os.fdatasync(self._fd)
+            self._synced = upto
+
+    def _rewrite(self) -> None:
+        """Replace the file by one that holds only what is pending."""
+        with self._sync_lock, self._write_lock:
+            fresh = self.path.with_name(self.path.name + ".new")
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+            fd = os.open(fresh, flags, 0o600)
+            try:
+                frames = [_put_frame(token, kept) for token, kept in self._kept.items()]
+                data = b"".join(frames)
+                _write_all(fd, data)
+                os.fdatasync(fd)
+                os.replace(fresh, self.path)
+                _fsync_directory(self.path.parent)
+            except BaseException:
+                os.close(fd)
+                raise
+            old, self._fd = getattr(self, "_fd", -1), fd
+            if old >= 0:
+                os.close(old)
+            self._size = len(data)
+            self._written = self._synced = getattr(self, "_written", 0)
+
+    def _load(self) -> int:
+        """Read the file into memory and return the next token."""
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return 1
+        payloads, holes = _frames(data)
+        if holes:
+            self.damaged = self.path.with_name(f"{self.path.name}.damaged")
+            self.damaged.write_bytes(data)
+        last = 0
+        for payload in payloads:
+            kind, token, id_bytes = _BODY.unpack_from(payload)
+            last = max(last, token)
+            if kind == _DONE:
+                self._kept.pop(token, None)
+                continue
+            session = payload[_BODY.size : _BODY.size + id_bytes].decode()
+            self._kept[token] = _Kept(session, payload[_BODY.size + id_bytes :])
+        self._pending_bytes = sum(kept.bytes for kept in self._kept.values())
+        return last + 1
+
+
+def _put_frame(token: int, kept: _Kept) -> bytes:
+    session = kept.session_id.encode()
+    return _frame(_BODY.pack(_PUT, token, len(session)) + session + kept.value)
+
+
+def _frame(payload: bytes) -> bytes:
+    assert len(payload) <= _PAYLOAD_BYTES_MAX, "content this large belongs into the blob store"
+    return _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload)) + payload
+
+
+def _frames(data: bytes) -> tuple[list[bytes], int]:
+    """The whole payloads, and how many holes lie between them; a torn tail is no hole."""
+    payloads, holes, at = [], 0, 0
+    while at < len(data):
+        payload = _payload(data, at)
+        if payload is None:
+            found = _next_frame(data, at + 1)
+            if found < 0:
+                break
+            holes, at = holes + 1, found
+            continue
+        payloads.append(payload)
+        at += _HEAD.size + len(payload)
+    return payloads, holes
+
+
+def _payload(data: bytes, at: int) -> bytes | None:
+    if len(data) - at < _HEAD.size:
+        return None
+    magic, length, crc = _HEAD.unpack_from(data, at)
+    payload = data[at + _HEAD.size : at + _HEAD.size + length]
+    whole = magic == _MAGIC and _BODY.size <= length == len(payload) <= _PAYLOAD_BYTES_MAX
+    return payload if whole and zlib.crc32(payload) == crc else None
+
+
+def _next_frame(data: bytes, at: int) -> int:
+    """Where the next whole frame begins, or -1."""
+    while (at := data.find(_MAGIC, at)) >= 0:
+        if _payload(data, at) is not None:
+            return at
+        at += 1
+    return -1
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _fsync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

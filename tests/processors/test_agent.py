@@ -1,0 +1,106 @@
+"""Agents are checked when they are made, and give the same bytes for the same tools."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from foldlog.processors.agent import Agent, Rule
+from foldlog.processors.limits import Limits
+from foldlog.processors.tool import tool
+from foldlog.schemas.words import Approval
+
+
+@tool(effect="pure")
+def look(path: str) -> str:
+    """Look at ä path."""
+
+
+@tool(approval="ask")
+def run_it(command: str) -> str:
+    """Run it."""
+
+
+@tool(approval="deny")
+def run_away() -> str:
+    """Run away."""
+
+
+def agent(**changes):
+    return Agent(**{"name": "shop", "model": "m", "tools": [look, run_it, run_away], **changes})
+
+
+def test_tools_are_found_by_name():
+    assert agent().tool("look") is look
+    assert agent().tool("other") is None
+
+
+def test_tools_json_is_compact_stable_and_in_the_order_given():
+    data = agent().tools_json()
+    assert data == agent(tools=(t for t in [look, run_it, run_away])).tools_json()
+    assert data.startswith(
+        '[{"name":"look","description":"Look at ä path.","input_schema":'.encode()
+    )
+    assert [t["name"] for t in json.loads(data)] == ["look", "run_it", "run_away"]
+    assert data == json.dumps(json.loads(data), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def test_params_json_holds_the_output_limit_first():
+    assert agent(params={"thinking": {"type": "adaptive"}}).params_json() == (
+        b'{"max_tokens":8192,"thinking":{"type":"adaptive"}}'
+    )
+
+
+def test_S1_D_without_rules_the_tool_decides():
+    assert [agent().approval(t) for t in ("look", "run_it", "run_away")] == [
+        Approval.NONE,
+        Approval.ASK,
+        Approval.DENY,
+    ]
+
+
+def test_S1_D_the_first_rule_that_matches_wins():
+    rules = [("run_away", "ask"), ("run_*", "deny"), Rule("*", "allow")]
+    assert [agent(permissions=rules).approval(t) for t in ("look", "run_it", "run_away")] == [
+        Approval.NONE,
+        Approval.DENY,
+        Approval.ASK,
+    ]
+
+
+def test_the_approval_of_an_unknown_tool_is_nobodys_guess():
+    with pytest.raises(KeyError, match="other"):
+        agent(permissions=[("run_*", "deny")]).approval("other")
+
+
+def test_a_relative_workdir_is_made_absolute_once():
+    assert agent(workdir="somewhere").workdir == Path.cwd() / "somewhere"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"name": "a shop"}, ValueError, "name of an agent must be 1-128"),
+        ({"name": ""}, ValueError, "name of an agent"),
+        ({"model": " "}, ValueError, "name of a model"),
+        ({"system": None}, TypeError, "system prompt of agent shop"),
+        ({"tools": [look, look]}, ValueError, "two tools named 'look'"),
+        ({"tools": [look, replace(run_it, name="look")]}, ValueError, "two tools named 'look'"),
+        ({"tools": [len]}, TypeError, "len is no tool, decorate it with @tool"),
+        ({"tools": look}, TypeError, "tools must be a list"),
+        ({"permissions": "deny"}, TypeError, "permissions must be a list"),
+        ({"permissions": [("run_*",)]}, TypeError, "is no \\(tools, decision\\)"),
+        ({"permissions": [("run_*", "none")]}, ValueError, "none of allow, ask, deny"),
+        ({"permissions": [("run_ti", "deny")]}, ValueError, "'run_ti', which is no tool"),
+        ({"max_output_tokens": 0}, ValueError, "max_output_tokens must be 1 or more"),
+        ({"limits": Limits(steps=0)}, ValueError, "limits.steps must be 1 or more"),
+        ({"limits": Limits(steps=True)}, ValueError, "limits.steps"),
+        ({"limits": Limits(soft_tokens=10, hard_tokens=9)}, ValueError, "soft_tokens"),
+        ({"params": {"stream": True}}, ValueError, "params must not set stream"),
+        ({"params": {"x": {1, 2}}}, TypeError, "params of agent shop are no JSON"),
+    ],
+)
+def test_a_mistake_is_told_when_the_agent_is_made(changes, error, says):
+    with pytest.raises(error, match=says):
+        agent(**changes)
