@@ -6,7 +6,6 @@ so nothing is checked twice; what can not be is asserted.
 
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, digest
-from ..rulings_work import contradicts
 from .turn_view import (
     GRANTS_MAX,
     REMINDERS_MAX,

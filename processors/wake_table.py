@@ -1,0 +1,355 @@
+"""WAKE, as data: what a session owes, given what its views say (design section 6).
+
+Normal running, retry, restart, rebalance and a wake by hand all read this table, so recovery is
+not a second program. Facts are named in wake_facts.py; a row matches when each fact it names has
+one of the values it lists. Rows of a lane exclude each other: a test tries every combination.
+
+Lane A per begun effect and C for the turn hold while it closes; T per call, S for the model call
+and N for the turn while it runs; R per refusal always. Lanes B and D have no rows in this version.
+"""
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One row: `when` maps facts to the values that match. owed: an event type, begin, abort or
+    wait. `why` is for people and for the generated docs."""
+
+    id: str
+    lane: str
+    when: dict[str, tuple]
+    owed: str
+    role: str
+    why: str
+
+
+LIVE = {"gate": ("live",)}
+RUNS = {**LIVE, "closing": (False,)}
+CLOSES = {**LIVE, "closing": (True,)}
+DUE = ("answered", "steer", "pause")
+
+WAKE: tuple[Row, ...] = (
+    Row("R", "R", {}, "REFUSED", "sessions", "a producer was refused and is owed the reason"),
+    Row(
+        "A1",
+        "A",
+        {**CLOSES, "kind": ("generation",), "effect": ("mine",)},
+        "abort",
+        "models",
+        "my model call must end; it writes its own outcome",
+    ),
+    Row(
+        "A1t",
+        "A",
+        {**CLOSES, "kind": ("call",), "effect": ("mine",)},
+        "abort",
+        "tools",
+        "my tool call must end; it writes its own outcome",
+    ),
+    Row(
+        "A2",
+        "A",
+        {**CLOSES, "kind": ("generation",), "effect": ("gone",), "chunks": (True,)},
+        "GEN_STOPPED",
+        "models",
+        "what a lost attempt had said is read from its chunks",
+    ),
+    Row(
+        "C1",
+        "C",
+        {**CLOSES, "may_end": (False,)},
+        "wait",
+        "sessions",
+        "effects are still ending, within the grace",
+    ),
+    Row(
+        "C2",
+        "C",
+        {**CLOSES, "may_end": (True,)},
+        "TURN_ENDED",
+        "sessions",
+        "nothing more can come, or the grace is over",
+    ),
+    Row(
+        "T1",
+        "T",
+        {**RUNS, "status": ("proposed",)},
+        "TOOL_INVOKED",
+        "sessions",
+        "the model asked for a call that is not decided",
+    ),
+    Row(
+        "T2",
+        "T",
+        {**RUNS, "status": ("asks",), "expired": (True,)},
+        "APPROVAL_EXPIRED",
+        "sessions",
+        "nobody allowed the call in time",
+    ),
+    Row(
+        "T2w",
+        "T",
+        {**RUNS, "status": ("asks",), "expired": (False,)},
+        "wait",
+        "sessions",
+        "a person is asked",
+    ),
+    Row(
+        "T3",
+        "T",
+        {**RUNS, "status": ("allowed",)},
+        "TOOL_STARTED",
+        "tools",
+        "an allowed call is claimed when a slot is free",
+    ),
+    Row(
+        "T4",
+        "T",
+        {**RUNS, "status": ("started",), "claim": ("mine",)},
+        "begin",
+        "tools",
+        "my claim came back: begin, once, before start_by",
+    ),
+    Row(
+        "T4w",
+        "T",
+        {**RUNS, "status": ("started",), "claim": ("other",)},
+        "wait",
+        "tools",
+        "another owner may still report",
+    ),
+    Row(
+        "T5",
+        "T",
+        {**RUNS, "status": ("started",), "claim": ("void",), "left": (True,)},
+        "TOOL_STARTED",
+        "tools",
+        "a claim that never began is made anew",
+    ),
+    Row(
+        "T5r",
+        "T",
+        {
+            **RUNS,
+            "status": ("started",),
+            "claim": ("gone",),
+            "repeatable": (True,),
+            "left": (True,),
+        },
+        "TOOL_STARTED",
+        "tools",
+        "the owner is gone and the tool may run again",
+    ),
+    Row(
+        "T6v",
+        "T",
+        {**RUNS, "status": ("started",), "claim": ("void",), "left": (False,)},
+        "TOOL_RESULT",
+        "tools",
+        "claims kept losing their partition: not run",
+    ),
+    Row(
+        "T6r",
+        "T",
+        {
+            **RUNS,
+            "status": ("started",),
+            "claim": ("gone",),
+            "repeatable": (True,),
+            "left": (False,),
+        },
+        "TOOL_RESULT",
+        "tools",
+        "attempts are used up: an error the model sees",
+    ),
+    Row(
+        "T6",
+        "T",
+        {**RUNS, "status": ("started",), "claim": ("gone",), "repeatable": (False,)},
+        "TOOL_FAILED_UNCERTAIN",
+        "tools",
+        "it may have happened: ask its reconciler, else it is in doubt; never again by itself",
+    ),
+    Row(
+        "T7",
+        "T",
+        {"status": ("doubt", "contradicted"), "told": (False,)},
+        "HUMAN_NEEDED",
+        "sessions",
+        "a person must find out what happened",
+    ),
+    Row(
+        "S1",
+        "S",
+        {**RUNS, "status": ("owed",), "left": (True,)},
+        "GEN_START",
+        "models",
+        "a step was decided: claim its model call when a slot is free",
+    ),
+    Row(
+        "S1r",
+        "S",
+        {
+            **RUNS,
+            "status": ("failed",),
+            "permanent": (False,),
+            "left": (True,),
+            "retry_due": (True,),
+        },
+        "GEN_START",
+        "models",
+        "the next attempt is due",
+    ),
+    Row(
+        "S1w",
+        "S",
+        {
+            **RUNS,
+            "status": ("failed",),
+            "permanent": (False,),
+            "left": (True,),
+            "retry_due": (False,),
+        },
+        "wait",
+        "models",
+        "the next attempt is not due yet",
+    ),
+    Row(
+        "S2",
+        "S",
+        {**RUNS, "status": ("running",), "claim": ("mine",)},
+        "begin",
+        "models",
+        "my claim came back: begin, once",
+    ),
+    Row(
+        "S2w",
+        "S",
+        {**RUNS, "status": ("running",), "claim": ("other",)},
+        "wait",
+        "models",
+        "another owner still streams, or its deadline has not passed",
+    ),
+    Row(
+        "S3",
+        "S",
+        {**RUNS, "status": ("running",), "claim": ("gone", "void"), "left": (True,)},
+        "GEN_RESUMED",
+        "models",
+        "the owner is gone: take over by replace",
+    ),
+    Row(
+        "S4",
+        "S",
+        {**RUNS, "status": ("failed",), "permanent": (True,)},
+        "TURN_ENDED",
+        "sessions",
+        "no attempt can help",
+    ),
+    Row(
+        "S4u",
+        "S",
+        {**RUNS, "status": ("failed", "owed"), "permanent": (False,), "left": (False,)},
+        "TURN_ENDED",
+        "sessions",
+        "attempts are used up",
+    ),
+    Row(
+        "S4g",
+        "S",
+        {**RUNS, "status": ("running",), "claim": ("gone", "void"), "left": (False,)},
+        "TURN_ENDED",
+        "sessions",
+        "attempts are used up and none runs",
+    ),
+    Row(
+        "N1",
+        "N",
+        {**RUNS, "due": ("ended",)},
+        "TURN_ENDED",
+        "sessions",
+        "the model is done: no calls, no steer",
+    ),
+    Row(
+        "N1s",
+        "N",
+        {**RUNS, "due": DUE, "stop": (True,)},
+        "TURN_ENDED",
+        "sessions",
+        "a stop condition holds: steps, a stop tool, or should-stop",
+    ),
+    Row(
+        "N2",
+        "N",
+        {**RUNS, "due": ("first", *DUE), "stop": (False,), "over_cap": (True,)},
+        "TURN_ENDED",
+        "sessions",
+        "the request would pass the hard cap",
+    ),
+    Row(
+        "N3",
+        "N",
+        {**RUNS, "due": ("first", *DUE), "stop": (False,), "over_cap": (False,)},
+        "LLM_CALLED",
+        "sessions",
+        "the next step, with CONTEXT_SET before it if the prefix changed",
+    ),
+)
+
+BOOLS = (False, True)
+CLAIMS = ("mine", "void", "gone", "other")
+COMMON = {"gate": ("live", "halted"), "closing": BOOLS}
+DOMAINS: dict[str, dict[str, tuple]] = {
+    "R": COMMON,
+    "A": {
+        **COMMON,
+        "kind": ("generation", "call"),
+        "effect": ("idle", "mine", "gone", "other"),
+        "chunks": BOOLS,
+    },
+    "C": {**COMMON, "may_end": BOOLS},
+    "T": {
+        **COMMON,
+        "status": ("proposed", "asks", "allowed", "started", "doubt", "contradicted", "done"),
+        "expired": BOOLS,
+        "claim": CLAIMS,
+        "repeatable": BOOLS,
+        "left": BOOLS,
+        "told": BOOLS,
+    },
+    "S": {
+        **COMMON,
+        "status": ("owed", "running", "failed", "done"),
+        "claim": CLAIMS,
+        "left": BOOLS,
+        "permanent": BOOLS,
+        "retry_due": BOOLS,
+    },
+    "N": {
+        **COMMON,
+        "due": ("no", "first", *DUE, "ended"),
+        "stop": BOOLS,
+        "over_cap": BOOLS,
+    },
+}
+BY_LANE = {lane: tuple(row for row in WAKE if row.lane == lane) for lane in DOMAINS}
+BY_ID = {row.id: row for row in WAKE}
+
+SEED_ROWS: tuple[tuple[str, str, str], ...] = (
+    ("MESSAGE_RECEIVED", "N3", "step: the model was never called"),
+    ("LLM_CALLED", "S1", "step: the call was decided and not begun"),
+    ("TOOL_INVOKED", "T3, T4, T5, T6", "reissue or fail: by what the claim and the effect allow"),
+    ("TOOL_RESULT", "N3 (N1s when it must stop)", "step: safe to continue"),
+    ("GEN_START, GEN_CHUNK", "S2w, S3, S4g", "replace, visible as GEN_RESUMED"),
+    ("GEN_COMPLETE", "T1 or N1", "its calls, or the end of the turn; push channels come later"),
+    ("GEN_SENT", "nothing", "idle"),
+    ("SESSION_TERMINATED", "C2, then nothing", "the open turn is closed, then all is quiet"),
+)
+
+
+def match(lane: str, facts: dict) -> Row | None:
+    """The row of a lane that the facts match, or None. Facts a row does not name may be missing."""
+    for row in BY_LANE[lane]:
+        if all(facts[name] in values for name, values in row.when.items()):
+            return row
+    return None
