@@ -229,7 +229,7 @@ class Broker:
         with self._child([*jvm, *node.format_arguments(_new_cluster_id())], tied=True) as pid:
             if not process.wait_gone(pid, _READY_S):
                 raise BrokerFailed(f"formatting took over {_READY_S:.0f} s; see {self.log_file}")
-        if not (self.dir / node.NEW_DATA / "meta.properties").exists():
+        if process.exit_code(pid) != 0:
             raise explain(self.log_file, self.dir)
         os.rename(self.dir / node.NEW_DATA, self.dir / node.DATA)
 

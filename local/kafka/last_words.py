@@ -3,18 +3,21 @@
 It knows Kafka's own messages (4.2) and nothing of how it was started.
 """
 
+import shutil
 from pathlib import Path
 
 from .errors import BrokerError, BrokerFailed, DirectoryBusy, DiskFull, JavaTooOld, PortTaken
 
 _TAIL_BYTES = 64 << 10
 _SHOWN_LINES = 12
+_FULL_BYTES = 1 << 20  # Kafka can not even make an empty segment's files in less
 
 
 def explain(log_file: Path, directory: Path) -> BrokerError:
     """The error for a broker that ended before it was ready."""
     text = _tail(log_file)
-    if "No space left on device" in text:
+    full = shutil.disk_usage(directory).free < _FULL_BYTES  # then the log could not be written
+    if full or "No space left on device" in text:
         return DiskFull(
             f"the disk of {directory} is full, Kafka stopped. What was acknowledged is kept. Free"
             " some space and run `foldlog up` again."

@@ -113,9 +113,15 @@ def _table() -> list[tuple[int, list[str]]]:
 def wait_gone(pid: int, timeout_s: float) -> bool:
     """Waits until the process has ended; False if it has not in `timeout_s`."""
     gone = _wait_pidfd(pid, timeout_s) if hasattr(os, "pidfd_open") else _poll(pid, timeout_s)
-    if gone and (child := _children.pop(pid, None)):
+    if gone and (child := _children.get(pid)):
         child.wait()
     return gone
+
+
+def exit_code(pid: int) -> int | None:
+    """Of a process that `spawn` started and `wait_gone` saw end; None for any other."""
+    child = _children.get(pid)
+    return child.returncode if child else None
 
 
 def _wait_pidfd(pid: int, timeout_s: float) -> bool:
