@@ -1,0 +1,112 @@
+"""`python -m foldlog.local.messages_api`: the server in the foreground, until its parent ends.
+
+Prints one JSON line {"base_url", "pid", "script"} when it listens. Exit code 0 after a signal or
+the parent's end, 2 for wrong arguments, 3 if the port is taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import stat
+import sys
+
+from .builtin import SPEAKERS, load_script
+from .faults import FAULTS
+from .hosting import HOST, listen
+from .journal import Journal
+from .server import ServerState
+
+# Fast enough to read along, slow enough to see a stream.
+PACE_S = 0.02
+_PR_SET_PDEATHSIG = 1
+_PARENT_LOOK_S = 1.0
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    if arguments.list_faults:
+        for name, mode in FAULTS.items():
+            params = " ".join(f"{key}={value}" for key, value in mode.defaults.items())
+            print(f"{name:26} {mode.stage.value:7} {mode.meaning}  {params}".rstrip())
+        return 0
+    try:
+        script = load_script(arguments.script)
+    except (ValueError, OSError, KeyError, TypeError) as wrong:
+        print(f"--script {arguments.script}: {wrong}", file=sys.stderr)
+        return 2
+    state = ServerState(
+        script=script,
+        journal=Journal(arguments.journal),
+        speakers=SPEAKERS,
+        pace_s=arguments.pace_s,
+    )
+    try:
+        return asyncio.run(_serve(state, arguments.port, arguments.outlive_parent))
+    except OSError as taken:
+        print(f"can't listen on {HOST}:{arguments.port}: {taken}", file=sys.stderr)
+        return 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="foldlog.local.messages_api", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="loopback port, 0 for a free one")
+    parser.add_argument("--journal", help="file for the request journal; continued if it exists")
+    parser.add_argument(
+        "--script", default="echo", help=f"{', '.join(SPEAKERS)}, or a .json or .py file"
+    )
+    parser.add_argument(
+        "--pace-s",
+        type=float,
+        default=PACE_S,
+        help="pause after each delta of a stream (default %(default)s)",
+    )
+    parser.add_argument(
+        "--outlive-parent", action="store_true", help="go on when the parent process ends"
+    )
+    parser.add_argument("--list-faults", action="store_true", help="print the fault modes and end")
+    return parser
+
+
+async def _serve(state: ServerState, port: int, outlive_parent: bool) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    watcher = None if outlive_parent else asyncio.create_task(_watch_parent(stopping))
+    runner, port = await listen(state, port)
+    base_url = f"http://{HOST}:{port}"
+    state.journal.note("started", base_url=base_url, script=state.script.name)
+    ready = {"base_url": base_url, "pid": os.getpid(), "script": state.script.name}
+    print(json.dumps(ready), flush=True)
+    await stopping.wait()
+    await runner.cleanup()
+    if watcher is not None:
+        watcher.cancel()
+    return 0
+
+
+async def _watch_parent(stopping: asyncio.Event) -> None:
+    """Stop with the parent: when the pipe on stdin closes, else when the kernel says so."""
+    loop = asyncio.get_running_loop()
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+        # A pipe follows the parent process; PDEATHSIG follows the thread that started us, which
+        # may end long before it.
+        loop.add_reader(0, lambda: None if os.read(0, 4096) else stopping.set())
+        return
+    parent = os.getppid()
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # The parent may have ended before prctl, and not every system has it.
+    while os.getppid() == parent:
+        await asyncio.sleep(_PARENT_LOOK_S)
+    stopping.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

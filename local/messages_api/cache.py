@@ -1,0 +1,173 @@
+"""The prompt cache, simulated: which tokens of a request are read, written or neither.
+
+Owns the token estimate, the entries and the look-back. It must not know replies. Numbers are
+believable and repeatable, not exact: a token is so many characters of compact JSON.
+Entries never expire by time (no script may depend on a clock); the oldest go when there are too
+many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .models import facts_of
+from .request import blocks_of
+from .seal import canonical
+
+# How many positions before a breakpoint are searched for an entry [documented].
+LOOK_BACK = 20
+# Bounds of this process's memory; about 100 bytes each.
+ENTRIES_MAX = 20_000
+REMEMBERED_MAX = 2_000
+# Frame of a message or block beside its own text.
+_FRAME_TOKENS = 4
+
+
+def estimate(value: Any, chars_per_token: float) -> int:
+    """Estimated tokens of a block, a tool or a text."""
+    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return math.ceil(len(said) / chars_per_token) if said else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The end of one tool, system block or message block in prompt order.
+
+    key: hash of everything up to here; tokens: estimate of everything up to here; ttl: "5m" or
+    "1h" where a breakpoint stands; part: tools, system or messages.
+    """
+
+    part: str
+    key: bytes
+    tokens: int
+    ttl: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """How a request uses the cache, in tokens."""
+
+    read: int
+    write_5m: int
+    write_1h: int
+    uncached: int
+    keys: tuple[bytes, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return self.read + self.write_5m + self.write_1h + self.uncached
+
+    def usage(self) -> dict[str, Any]:
+        """The input side of a `usage` object."""
+        return {
+            "input_tokens": self.uncached,
+            "cache_creation_input_tokens": self.write_5m + self.write_1h,
+            "cache_read_input_tokens": self.read,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": self.write_5m,
+                "ephemeral_1h_input_tokens": self.write_1h,
+            },
+        }
+
+
+def positions_of(body: Mapping[str, Any]) -> list[Position]:
+    """Every position of a request in prompt order: tools, system, messages."""
+    chars_per_token = facts_of(body["model"]).chars_per_token
+    parts = [("tools", "", tool) for tool in body.get("tools") or ()]
+    parts += [("system", "", block) for block in blocks_of(body.get("system"))]
+    for message in body["messages"]:
+        blocks = blocks_of(message["content"])
+        parts += [("messages", message["role"], block) for block in blocks]
+    positions: list[Position] = []
+    hasher, tokens = hashlib.sha256(body["model"].encode()), 0
+    for part, role, value in parts:
+        data = canonical(value)
+        hasher.update(f"\0{part}\0{role}\0".encode() + data)
+        tokens += math.ceil(len(data) / chars_per_token) + _FRAME_TOKENS
+        mark = value.get("cache_control")
+        ttl = mark.get("ttl", "5m") if mark else None
+        positions.append(Position(part, hasher.digest(), tokens, ttl))
+    automatic = body.get("cache_control")
+    if automatic and positions:
+        last = positions[-1]
+        ttl = last.ttl or automatic.get("ttl", "5m")
+        positions[-1] = Position(last.part, last.key, last.tokens, ttl)
+    return positions
+
+
+class PromptCache:
+    """Entries by prefix, and what the last requests looked like (for `diagnostics`)."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[bytes, None] = OrderedDict()
+        self._remembered: OrderedDict[str, tuple[str, list[Position]]] = OrderedDict()
+
+    def use(self, body: Mapping[str, Any]) -> CacheUse:
+        """How this request uses the cache now. Nothing is stored: see `store`."""
+        positions = positions_of(body)
+        total = positions[-1].tokens if positions else 0
+        least = facts_of(body["model"]).cache_tokens_min
+        marks = [i for i, p in enumerate(positions) if p.ttl and p.tokens >= least]
+        if not marks:
+            return CacheUse(0, 0, 0, total)
+        hit = max((self._hit(positions, i) for i in marks), default=0)
+        last = positions[marks[-1]].tokens
+        long = max((positions[i].tokens for i in marks if positions[i].ttl == "1h"), default=0)
+        write_1h = max(0, long - hit)
+        write_5m = max(0, last - max(hit, long))
+        keys = tuple(positions[i].key for i in marks)
+        return CacheUse(hit, write_5m, write_1h, total - max(hit, last), keys)
+
+    def _hit(self, positions: list[Position], mark: int) -> int:
+        for i in range(mark, max(-1, mark - LOOK_BACK), -1):
+            if positions[i].key in self._entries:
+                return positions[i].tokens
+        return 0
+
+    def store(self, use: CacheUse) -> None:
+        """The answer has begun: the prefixes of this request can be read from now on."""
+        for key in use.keys:
+            self._entries[key] = None
+            self._entries.move_to_end(key)
+        while len(self._entries) > ENTRIES_MAX:
+            self._entries.popitem(last=False)
+
+    def remember(self, message_id: str, body: Mapping[str, Any]) -> None:
+        """Keep what a response answered, so that `diagnose` can compare the next request."""
+        self._remembered[message_id] = (body["model"], positions_of(body))
+        while len(self._remembered) > REMEMBERED_MAX:
+            self._remembered.popitem(last=False)
+
+    def diagnose(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The `diagnostics` of a response: why the prefix of the named response can't be reused."""
+        asked = body.get("diagnostics")
+        previous = asked.get("previous_message_id") if isinstance(asked, dict) else None
+        if previous is None:
+            return None
+        if previous not in self._remembered:
+            return {"cache_miss_reason": {"type": "previous_message_not_found"}}
+        model, before = self._remembered[previous]
+        now = positions_of(body)
+        if model != body["model"]:
+            return _miss("model_changed", before[-1].tokens)
+        for i, position in enumerate(before):
+            if i >= len(now) or now[i].key != position.key:
+                part = position.part if i >= len(now) else _first_part(position, now[i])
+                kept = before[i - 1].tokens if i else 0
+                return _miss(f"{part}_changed", before[-1].tokens - kept)
+        return None
+
+
+def _first_part(before: Position, now: Position) -> str:
+    order = ("tools", "system", "messages")
+    return min(before.part, now.part, key=order.index)
+
+
+def _miss(kind: str, tokens: int) -> dict[str, Any]:
+    return {"cache_miss_reason": {"type": kind, "cache_missed_input_tokens": tokens}}

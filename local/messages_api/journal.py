@@ -1,0 +1,114 @@
+"""The request journal: an append-only, fsynced witness of what reached the server.
+
+One JSON line per fact: {at_ms, n, kind, canary, attempt, sha256, ...}. It owns the file and the
+waiting for facts. It must not know what a request means. Tests count physical calls here and not
+in foldlog's own log, which is the point of it.
+
+Kinds: started, accepted (valid, about to be worked on: billed), refused (an error of the request's
+own making), waiting (at a gate), answered (the reply was written whole), faulted (a fault was
+carried out), client_gone (the client left first), dropped (this server stopped first), counted
+(count_tokens), failed (a bug of the script or of this server).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+Entry = dict[str, Any]
+Found = TypeVar("Found")
+# An assertion's worth of patience on a busy machine; nothing waits this long when all is well.
+WAIT_S = 20.0
+
+
+def read_journal(path: str | Path) -> list[Entry]:
+    """Every complete line of a journal file; a line that is still being written is left out."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+
+
+class Journal:
+    """Facts in memory and, if a path is given, in a file: written and fsynced before `note`
+    returns. A file that exists is continued: numbers go on, so an `n` is never used twice.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self._entries: list[Entry] = read_journal(path) if path else []
+        self._last = max((entry["n"] for entry in self._entries), default=0)
+        self._changed = threading.Condition()
+        self._file: int | None = None
+        if path:
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._cut_torn_line(Path(path))
+
+    def _cut_torn_line(self, path: Path) -> None:
+        # A kill inside a write leaves half a line; what follows it would be unreadable.
+        data = path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole != len(data):
+            os.truncate(path, whole)
+
+    def next_n(self) -> int:
+        """The number of a request that has just arrived."""
+        with self._changed:
+            self._last += 1
+            return self._last
+
+    def note(self, kind: str, n: int = 0, **facts: Any) -> Entry:
+        """Append a fact and wake who waits for it."""
+        entry = {"at_ms": int(time.time() * 1000), "n": n, "kind": kind, **facts}
+        with self._changed:
+            if self._file is not None:
+                os.write(self._file, json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+                os.fsync(self._file)
+            self._entries.append(entry)
+            self._changed.notify_all()
+        return entry
+
+    def entries(self, kind: str | None = None, **equal: Any) -> list[Entry]:
+        """The facts of a kind whose fields have the given values, oldest first."""
+        with self._changed:
+            entries = list(self._entries)
+        return [
+            entry
+            for entry in entries
+            if (kind is None or entry["kind"] == kind)
+            and all(entry.get(key) == value for key, value in equal.items())
+        ]
+
+    def count(self, kind: str | None = None, **equal: Any) -> int:
+        """How many facts `entries` would give."""
+        return len(self.entries(kind, **equal))
+
+    def wait_for(self, found: Callable[[Journal], Found], timeout_s: float = WAIT_S) -> Found:
+        """Wait until `found(journal)` is true and return its value.
+
+        Raises TimeoutError with the journal's last facts in its message.
+        """
+        end = time.monotonic() + timeout_s
+        seen = -1
+        while True:
+            value = found(self)
+            if value:
+                return value
+            with self._changed:
+                # A fact noted between the look and the lock must not be slept over.
+                if seen == len(self._entries):
+                    left = end - time.monotonic()
+                    if left <= 0 or not self._changed.wait(left):
+                        tail = "\n".join(map(json.dumps, self._entries[-12:]))
+                        raise TimeoutError(f"not seen within {timeout_s} s; last facts:\n{tail}")
+                seen = len(self._entries)
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -1,0 +1,52 @@
+"""What the server must know about models: prefill, preserved thinking, cache minimum, token size.
+
+One table by name; a name nobody knows gets the strictest row, because a client that pleases it
+pleases every model.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# Measured against the documented counters; see `tokens.py` for how they are used.
+_NEW_FAMILY_CHARS_PER_TOKEN = 2.6
+_OLD_FAMILY_CHARS_PER_TOKEN = 3.4
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """prefill: the last message may be an assistant's. preserved: thinking is bound to its prefix.
+    cache_tokens_min: shorter prefixes are silently not cached. chars_per_token: for estimates.
+    omits_thinking: `display` defaults to omitted.
+    """
+
+    prefill: bool = False
+    preserved: bool = True
+    cache_tokens_min: int = 512
+    chars_per_token: float = _NEW_FAMILY_CHARS_PER_TOKEN
+    omits_thinking: bool = True
+
+
+_OLD = ModelFacts(True, False, 1024, _OLD_FAMILY_CHARS_PER_TOKEN, False)
+# The first pattern that is found in the name wins; `(?!-?\d)` keeps opus-5 from matching opus-5-5.
+MODELS: tuple[tuple[str, ModelFacts], ...] = (
+    (r"(fable|mythos)-5-[12]|(opus|sonnet|haiku)-5-5", ModelFacts()),
+    (r"(opus|fable|mythos)-5(?!-?\d)", ModelFacts(preserved=False)),
+    (r"sonnet-5(?!-?\d)|opus-4-8", ModelFacts(preserved=False, cache_tokens_min=1024)),
+    (r"opus-4-7", ModelFacts(preserved=False, cache_tokens_min=2048)),
+    (
+        r"(opus|sonnet)-4-6",
+        ModelFacts(False, False, 4096, _OLD_FAMILY_CHARS_PER_TOKEN, False),
+    ),
+    (r"(haiku|opus)-4-5", ModelFacts(True, False, 4096, _OLD_FAMILY_CHARS_PER_TOKEN, False)),
+    (r"sonnet-4|opus-4|claude-3|claude-2", _OLD),
+)
+
+
+def facts_of(model: str) -> ModelFacts:
+    """The row of a model; an unknown name is taken for the newest kind."""
+    for pattern, facts in MODELS:
+        if re.search(pattern, model):
+            return facts
+    return ModelFacts()

@@ -1,0 +1,81 @@
+"""The server in a process of its own, and the parent's handle on it.
+
+Owns the command line's contract as seen from the parent: one JSON line when ready, an end when
+the parent's end of stdin closes. It must not know what is served.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+MODULE = "foldlog.local.messages_api"
+_STOP_S = 5.0
+
+
+@dataclass
+class ServerProcess:
+    """A running server. `with spawn(...) as server: server.base_url`."""
+
+    base_url: str
+    pid: int
+    process: subprocess.Popen[str]
+
+    def stop(self) -> None:
+        """End it and wait. Does nothing if it has ended."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            self.process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def spawn(
+    script: str | Path = "demo",
+    *,
+    port: int = 0,
+    journal: str | Path | None = None,
+    pace_s: float | None = None,
+) -> ServerProcess:
+    """Start a server process and wait until it listens. It dies with this process.
+
+    Raises RuntimeError with what it said if it does not start.
+    """
+    command = [sys.executable, "-m", MODULE, "--script", str(script), "--port", str(port)]
+    if journal is not None:
+        command += ["--journal", str(journal)]
+    if pace_s is not None:
+        command += ["--pace-s", str(pace_s)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        code = process.wait()
+        raise RuntimeError(
+            f"the scripted Messages API server did not start (exit {code}); "
+            "what it said is on stderr"
+        )
+    ready: dict[str, Any] = json.loads(line)
+    return ServerProcess(ready["base_url"], ready["pid"], process)

@@ -1,0 +1,90 @@
+"""Seals: opaque strings that only this server can make and that carry what they bind.
+
+Real signatures are self-contained too, so a server that was restarted still knows what it issued,
+and no memory is needed. Owns the format and the deterministic ids. It must not know what a seal
+is about. The key is a constant: this is a stand-in that detects mistakes, not an authority.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_KEY = b"foldlog scripted Messages API"
+_MAC_BYTES = 16
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+# The length of the random part of the API's own ids.
+_ID_CHARS = 24
+_CHECK_CHARS = 6
+
+
+def canonical(value: Any) -> bytes:
+    """JSON by value: key order and formatting do not matter, nulls and cache marks are left out."""
+    return json.dumps(_by_value(value), sort_keys=True, separators=(",", ":")).encode()
+
+
+def _by_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: _by_value(item)
+            for key, item in value.items()
+            if item is not None and key != "cache_control"
+        }
+    if isinstance(value, list | tuple):
+        return [_by_value(item) for item in value]
+    return value
+
+
+def digest(*parts: bytes, length: int = 12) -> str:
+    """Hex digest of some bytes, `length` bytes long."""
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[: 2 * length]
+
+
+def seal(payload: Mapping[str, Any]) -> str:
+    """An opaque string that carries the payload."""
+    data = canonical(payload)
+    return base64.b64encode(_mac(data) + data).decode()
+
+
+def unseal(sealed: Any) -> dict[str, Any] | None:
+    """The payload, None if this is not one of ours or was changed."""
+    try:
+        raw = base64.b64decode(sealed, validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        return None
+    mac, data = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+    return json.loads(data) if hmac.compare_digest(mac, _mac(data)) else None
+
+
+def _mac(data: bytes) -> bytes:
+    return hmac.digest(_KEY, data, "sha256")[:_MAC_BYTES]
+
+
+def make_id(prefix: str, *parts: Any) -> str:
+    """An id as the API's look (`msg_01...`), made from the parts, recognised by `is_ours`."""
+    seed = "\0".join(map(str, parts)).encode()
+    head = "01" + _base62(hmac.digest(_KEY, seed, "sha256"), _ID_CHARS - 2 - _CHECK_CHARS)
+    return f"{prefix}_{head}{_check(head)}"
+
+
+def is_ours(id: str) -> bool:
+    """Whether `make_id` made this id."""
+    head, check = id.rpartition("_")[2][:-_CHECK_CHARS], id[-_CHECK_CHARS:]
+    return check == _check(head)
+
+
+def _check(head: str) -> str:
+    return _base62(_mac(head.encode()), _CHECK_CHARS)
+
+
+def _base62(data: bytes, length: int) -> str:
+    number, chars = int.from_bytes(data, "big"), []
+    for _ in range(length):
+        number, digit = divmod(number, len(_BASE62))
+        chars.append(_BASE62[digit])
+    return "".join(chars)

@@ -1,0 +1,328 @@
+"""The HTTP side: routes, headers, body limits, validation, journal. One aiohttp application.
+
+Owns the order of things: read whole, journal, answer. It must not know threads or processes
+(`hosting.py`), nor what scripts say. A request is journalled as accepted and fsynced before any
+byte of its answer: a call that the journal lacks was never made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from .answer import make_answer
+from .binding import Checked, check_binding
+from .cache import PromptCache, positions_of
+from .conversation import check_conversation
+from .delivery import ClientGone, Delivery, Gates, error_response
+from .distort import noisy, shaped
+from .errors import ApiError, invalid
+from .faults import Stage
+from .journal import Journal
+from .request import ATTEMPT_HEADER, Request, canaries_of, canary_of
+from .script import Reply, Script, Speaker, rule_from_json
+from .seal import make_id
+from .shape import check_shape
+
+API_VERSIONS = ("2023-06-01", "2026-10-21")
+# The documented limit of a request body; what is longer is read and thrown away, up to four times.
+BODY_BYTES_MAX = 32 * 1024 * 1024
+_OVERSIZE_FACTOR = 4
+# Bodies kept in memory for tests that look at what was sent.
+BODIES_MAX = 500
+
+
+@dataclass
+class ServerState:
+    """All that a running server remembers."""
+
+    script: Script
+    journal: Journal
+    speakers: dict[str, Speaker] = field(default_factory=dict)
+    pace_s: float = 0.0
+    split: bool = True
+    body_bytes_max: int = BODY_BYTES_MAX
+    api_keys: frozenset[str] | None = None
+    gates: Gates = field(default_factory=Gates)
+    cache: PromptCache = field(default_factory=PromptCache)
+    ordinals: Counter[str] = field(default_factory=Counter)
+    bodies: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        # A server that was restarted on its journal goes on counting each session's requests.
+        for entry in self.journal.entries("accepted"):
+            self.ordinals[entry["canary"]] = entry["ordinal"]
+
+
+STATE = web.AppKey("state", ServerState)
+
+
+def make_app(state: ServerState) -> web.Application:
+    """The application. Run it with `handler_cancellation=True`: a stall must notice a leaver."""
+    app = web.Application()
+    app[STATE] = state
+    app.router.add_post("/v1/messages", messages)
+    app.router.add_post("/v1/messages/count_tokens", count_tokens)
+    app.router.add_post("/_gate/{name}", open_gate)
+    app.router.add_post("/_rules", add_rules)
+    app.router.add_get("/_journal", show_journal)
+    app.router.add_route("*", "/{tail:.*}", not_found)
+    return app
+
+
+# control ----------------------------------------------------------------------------------------
+
+
+async def open_gate(http: web.Request) -> web.Response:
+    """POST /_gate/NAME: open a gate for good."""
+    http.app[STATE].gates.open(http.match_info["name"])
+    return web.json_response({"open": http.match_info["name"]})
+
+
+async def add_rules(http: web.Request) -> web.Response:
+    """POST /_rules: a JSON list of rules that go before all others."""
+    state = http.app[STATE]
+    try:
+        rules = [rule_from_json(data, state.speakers) for data in await http.json()]
+    except (ValueError, TypeError, KeyError, AttributeError) as wrong:
+        return web.json_response({"error": f"not a rule: {wrong}"}, status=400)
+    state.script.add(*rules)
+    return web.json_response({"added": len(rules)})
+
+
+async def show_journal(http: web.Request) -> web.Response:
+    """GET /_journal: every fact so far."""
+    return web.json_response(http.app[STATE].journal.entries())
+
+
+async def not_found(http: web.Request) -> web.Response:
+    """Any other path."""
+    known = http.path in ("/v1/messages", "/v1/messages/count_tokens")
+    error = ApiError(405, "Method Not Allowed") if known else ApiError(404, "Not Found")
+    return error_response(error, make_id("req", http.path, id(http)))
+
+
+# the API ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Arrived:
+    """A request as it came, before anything is believed of it."""
+
+    n: int
+    raw: bytes
+    attempt_header: str | None
+    request_id: str
+    body: Any = None
+    canary: str = "-"
+
+    def facts(self) -> dict[str, Any]:
+        body = self.body if isinstance(self.body, dict) else {}
+        return {
+            "canary": self.canary,
+            "attempt": self.attempt_header,
+            "sha256": hashlib.sha256(self.raw).hexdigest(),
+            "bytes": len(self.raw),
+            "model": body.get("model"),
+            "stream": body.get("stream", False),
+        }
+
+
+async def messages(http: web.Request) -> web.StreamResponse:
+    """POST /v1/messages."""
+    state = http.app[STATE]
+    arrived = await _arrive(http, state)
+    try:
+        checked = _check(http, state, arrived, counting=False)
+    except ApiError as error:
+        return _refuse(state, arrived, error)
+    request = _request(http, state, arrived)
+    try:
+        said = state.script.reply(request)
+    except Exception as bug:
+        return _fail(state, arrived, bug)
+    if said is None:
+        error = invalid(f"scripted server: no rule of script {state.script.name!r} matches")
+        return _refuse(state, arrived, error)
+    state.journal.note(
+        "accepted",
+        arrived.n,
+        **arrived.facts(),
+        canaries=canaries_of(arrived.body),
+        ordinal=request.ordinal,
+        messages=len(request.messages),
+    )
+    return await _answer(http, state, request, said, arrived, checked)
+
+
+async def _answer(
+    http: web.Request,
+    state: ServerState,
+    request: Request,
+    said: Reply,
+    arrived: Arrived,
+    checked: Checked,
+) -> web.StreamResponse:
+    identity = {"canary": arrived.canary, "attempt": arrived.attempt_header}
+    try:
+        delivery = _delivery(http, state, request, said, arrived, checked)
+    except Exception as bug:
+        return _fail(state, arrived, bug)
+    try:
+        response, outcome = await delivery.deliver(bool(request.body.get("stream")))
+    except (ClientGone, ConnectionError, asyncio.CancelledError) as gone:
+        left = http.transport is None or not isinstance(gone, asyncio.CancelledError)
+        kind = "client_gone" if left else "dropped"
+        facts = {"events": delivery.sent, **_fault_name(said)}
+        state.journal.note(kind, arrived.n, **identity, **facts)
+        if isinstance(gone, asyncio.CancelledError):
+            raise
+        raise ConnectionResetError from gone
+    state.journal.note(outcome.kind, arrived.n, **identity, **outcome.facts)
+    if http.transport is None or http.transport.is_closing():
+        raise ConnectionResetError
+    return response
+
+
+def _fail(state: ServerState, arrived: Arrived, bug: Exception) -> web.Response:
+    """The script is wrong: say so to the client, who must not try again, and to the journal."""
+    state.journal.note("failed", arrived.n, **arrived.facts(), error=repr(bug))
+    error = ApiError(500, f"scripted server: {bug!r}", headers={"x-should-retry": "false"})
+    return error_response(error, arrived.request_id)
+
+
+def _fault_name(said: Reply) -> dict[str, str]:
+    return {"fault": said.fault.name} if said.fault is not None else {}  # type: ignore[union-attr]
+
+
+def _delivery(
+    http: web.Request,
+    state: ServerState,
+    request: Request,
+    said: Reply,
+    arrived: Arrived,
+    checked: Checked,
+) -> Delivery:
+    use = state.cache.use(request.body)
+    said = shaped(said, request)
+    answer = make_answer(request, said, use)
+    if checked.transformations:
+        answer.extra["input_transformations"] = checked.transformations
+    if "diagnostics" in request.body:
+        answer.extra["diagnostics"] = state.cache.diagnose(request.body)
+    # Extras belong into message_start, which was made before they were known.
+    answer.events[0] = answer.opening()
+    noisy(answer, said.fault)  # type: ignore[arg-type]
+    if said.fault is None or said.fault.stage is not Stage.BEFORE:  # type: ignore[union-attr]
+        state.cache.store(use)
+        state.cache.remember(answer.message_id, request.body)
+
+    def waiting(gate: str, events: int) -> None:
+        identity = {"canary": arrived.canary, "attempt": arrived.attempt_header}
+        state.journal.note("waiting", arrived.n, **identity, gate=gate, events=events)
+
+    pace_s = state.pace_s if said.pace_s is None else said.pace_s
+    return Delivery(
+        http, said, answer, arrived.request_id, pace_s, state.gates, waiting, state.split
+    )
+
+
+async def count_tokens(http: web.Request) -> web.StreamResponse:
+    """POST /v1/messages/count_tokens: the same checks, and the cache simulation's total."""
+    state = http.app[STATE]
+    arrived = await _arrive(http, state)
+    try:
+        _check(http, state, arrived, counting=True)
+    except ApiError as error:
+        return _refuse(state, arrived, error)
+    tokens = positions_of(arrived.body)[-1].tokens
+    state.journal.note("counted", arrived.n, **arrived.facts(), input_tokens=tokens)
+    return web.json_response({"input_tokens": tokens}, headers={"request-id": arrived.request_id})
+
+
+async def _arrive(http: web.Request, state: ServerState) -> Arrived:
+    n = state.journal.next_n()
+    raw = bytearray()
+    total = 0
+    async for piece in http.content.iter_any():
+        total += len(piece)
+        if len(raw) <= state.body_bytes_max:
+            raw += piece
+        if total > state.body_bytes_max * _OVERSIZE_FACTOR:
+            break
+    body = bytes(raw)
+    state.bodies[n] = body
+    while len(state.bodies) > BODIES_MAX:
+        state.bodies.popitem(last=False)
+    request_id = make_id("req", n, hashlib.sha256(body).hexdigest())
+    return Arrived(n, body, http.headers.get(ATTEMPT_HEADER), request_id)
+
+
+def _check(http: web.Request, state: ServerState, arrived: Arrived, *, counting: bool) -> Checked:
+    """All that the real API would refuse. Fills in the body and the canary."""
+    if len(arrived.raw) > state.body_bytes_max:
+        raise ApiError(413)
+    try:
+        arrived.body = json.loads(arrived.raw)
+    except ValueError as wrong:
+        arrived.body = None
+        problem: ApiError | None = invalid(f"The request body is not valid JSON: {wrong}")
+    else:
+        problem = None
+        if isinstance(arrived.body, dict):
+            arrived.canary = canary_of(arrived.body, arrived.attempt_header)
+    _check_headers(http, state)
+    if problem is not None:
+        raise problem
+    betas = _betas(http)
+    check_shape(arrived.body, betas, counting=counting)
+    check_conversation(arrived.body)
+    return check_binding(arrived.body, betas)
+
+
+def _check_headers(http: web.Request, state: ServerState) -> None:
+    scheme, _, key = http.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        raise ApiError(401, "Authentication failed: `Authorization: Bearer` header is required")
+    if state.api_keys is not None and key.strip() not in state.api_keys:
+        raise ApiError(401)
+    version = http.headers.get("anthropic-version")
+    if version is None:
+        raise invalid("anthropic-version: header is required")
+    if version not in API_VERSIONS:
+        raise invalid(f'anthropic-version: "{version}" is not a valid version')
+
+
+def _betas(http: web.Request) -> frozenset[str]:
+    values = http.headers.getall("anthropic-beta", [])
+    return frozenset(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def _request(http: web.Request, state: ServerState, arrived: Arrived) -> Request:
+    state.ordinals[arrived.canary] += 1
+    return Request(
+        n=arrived.n,
+        body=arrived.body,
+        canary=arrived.canary,
+        ordinal=state.ordinals[arrived.canary],
+        sha256=hashlib.sha256(arrived.raw).hexdigest(),
+        attempt_header=arrived.attempt_header,
+        betas=_betas(http),
+    )
+
+
+def _refuse(state: ServerState, arrived: Arrived, error: ApiError) -> web.Response:
+    facts = arrived.facts()
+    state.journal.note(
+        "refused", arrived.n, **facts, status=error.status, type=error.type, error=str(error)
+    )
+    return error_response(error, arrived.request_id)
+
+
+__all__ = ["BODY_BYTES_MAX", "STATE", "ServerState", "make_app"]
