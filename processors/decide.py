@@ -1,0 +1,190 @@
+"""What to write for an obligation of the sessions role: pure, from the views and the agent.
+
+Each function makes the events that discharge one kind of row. A test folds them at the view they
+were made for and demands that they are accepted and that the row is owed no more (law 9).
+"""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+from ..schemas import events as ev
+from ..schemas.ids import call_key
+from .agent import Agent
+from .context.build import ReadBlob, compact
+from .projections.turn_view import Call, find_call
+from .session import SessionViews
+from .tool import check_args
+from .wake import Obligation, Rules, next_tokens, stop_reason
+
+StoreBody = Callable[[bytes, str], ev.Body]
+END_REASONS = {  # the provider's stop_reason -> why the turn ended
+    "end_turn": "end_turn",
+    "stop_sequence": "end_turn",
+    "max_tokens": "max_tokens",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "budget_exceeded",
+}
+
+
+def rules_of(agent: Agent) -> Rules:
+    """What the agent brings to WAKE."""
+    return Rules(agent.limits, frozenset(tool.name for tool in agent.tools if tool.stops))
+
+
+def decide(
+    owed: Obligation,
+    views: SessionViews,
+    agent: Agent | None,
+    store_body: StoreBody,
+    read_blob: ReadBlob,
+) -> list[Any]:
+    """The events that discharge an obligation of the sessions role, in order."""
+    match owed.owed:
+        case "REFUSED":
+            return [_refused(owed, views)]
+        case "HUMAN_NEEDED":
+            return [_human_needed(owed, views)]
+    assert agent is not None, "an unknown agent owes only answers"
+    match owed.owed:
+        case "TOOL_INVOKED":
+            return [_tool_invoked(_call(owed, views), views, agent, read_blob)]
+        case "APPROVAL_EXPIRED":
+            return [ev.ApprovalExpired(call=call_key(*owed.subject))]
+        case "TURN_ENDED":
+            return [_turn_ended(owed, views, agent)]
+        case "LLM_CALLED":
+            return _llm_called(views, agent, store_body)
+    raise AssertionError(f"no decision for {owed}")
+
+
+def _call(owed: Obligation, views: SessionViews) -> Call:
+    call = find_call(views.turn, *owed.subject)
+    assert call is not None
+    return call
+
+
+def _refused(owed: Obligation, views: SessionViews) -> ev.Refused:
+    refusal = next(r for r in views.turn.refusals if (r.offset,) == owed.subject)
+    return ev.Refused(offset=refusal.offset, code=refusal.code, detail=refusal.detail)
+
+
+def _human_needed(owed: Obligation, views: SessionViews) -> ev.HumanNeeded:
+    call = _call(owed, views)
+    why = (
+        f"find out whether {call.name} had its effect"
+        if call.status == "doubt"
+        else f"a late result of {call.name} says {call.outcome}, a person said {call.human}"
+    )
+    return ev.HumanNeeded(call=call.key, why=why)
+
+
+def _tool_invoked(
+    call: Call, views: SessionViews, agent: Agent, read_blob: ReadBlob
+) -> ev.ToolInvoked:
+    def invoked(effect: str, approval: str, outcome: str | None = None, text: str = ""):
+        return ev.ToolInvoked(
+            turn=call.turn,
+            step=call.step,
+            index=call.index,
+            call_id=call.call_id,
+            name=call.name,
+            effect=effect,
+            approval=approval,
+            expires_at=(
+                call.proposed_at + agent.limits.approval_expiry_ms if approval == "ask" else None
+            ),
+            outcome=outcome,
+            content=ev.Body(inline=text.encode()) if outcome else None,
+            basis=views.turn.basis,
+        )
+
+    tool = agent.tool(call.name)
+    if tool is None:
+        known = ", ".join(sorted(tool.name for tool in agent.tools)) or "none"
+        text = f"There is no tool {call.name[:64]!r}. The tools are: {known}."
+        return invoked("once", "none", "error", text)
+    args = read_blob(call.args.ref) if call.args.ref is not None else call.args.inline or b""
+    wrong = call.args_error or check_args(tool, args)
+    if wrong is not None:
+        return invoked(tool.effect, "none", "error", wrong)
+    approval = agent.approval(tool.name)
+    if approval == "deny":
+        return invoked(tool.effect, "deny", "error", f"A rule denies {tool.name}: it was not run.")
+    if approval == "ask" and tool.name in views.turn.grants:
+        approval = "none"
+    return invoked(tool.effect, approval)
+
+
+def _turn_ended(owed: Obligation, views: SessionViews, agent: Agent) -> ev.TurnEnded:
+    turn = views.turn
+    limit = used = None
+    if owed.lane == "C":
+        assert turn.closing is not None
+        reason = turn.closing.reason
+    elif owed.lane == "S":
+        reason, limit = "failed", agent.limits.model_attempts
+        used = turn.generation.attempt if turn.generation else 0
+    elif owed.row == "N2":
+        reason, limit, used = "budget_exceeded", agent.limits.hard_tokens, next_tokens(views)
+    elif owed.row == "N1s":
+        reason = stop_reason(views, rules_of(agent)) or ""
+        if reason == "max_steps":
+            limit, used = agent.limits.steps, turn.step
+    else:
+        assert turn.generation is not None
+        reason = END_REASONS.get(turn.generation.stop_reason, "end_turn")
+    return ev.TurnEnded(
+        turn=turn.number,
+        reason=reason,
+        limit=limit,
+        used=used,
+        basis=turn.basis,
+        views_sha=turn.basis_sha,
+    )
+
+
+def prefix_of(agent: Agent, store_body: StoreBody) -> ev.ContextSet:
+    """The static prefix that the agent's requests begin with: no clock, no id, no counter."""
+    system = _system(agent)
+    tools = agent.tools_json()
+    named = sha256(len(system).to_bytes(8, "big") + system + tools).hexdigest()
+    return ev.ContextSet(
+        system=store_body(system, "application/json"),
+        tools=store_body(tools, "application/json"),
+        sha256=named,
+    )
+
+
+def _system(agent: Agent) -> bytes:
+    if not agent.system.strip():
+        return b"[]"
+    return f"[{compact({'type': 'text', 'text': agent.system})}]".encode()
+
+
+def _llm_called(views: SessionViews, agent: Agent, store_body: StoreBody) -> list[Any]:
+    turn = views.turn
+    prefix = prefix_of(agent, store_body)
+    events: list[Any] = [] if views.context.prefix_sha == prefix.sha256 else [prefix]
+    steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
+    includes = turn.owned if turn.step == 0 else steers
+    events.append(
+        ev.LlmCalled(
+            turn=turn.number,
+            step=turn.step + 1,
+            model=agent.model,
+            params=agent.params_json(),
+            strategy="full",
+            budget=ev.Budget(
+                soft_tokens=agent.limits.soft_tokens, hard_tokens=agent.limits.hard_tokens
+            ),
+            includes=includes,
+            reminders=tuple(reminder.reminder_id for reminder in turn.reminders),
+            checkpoint=None,
+            compacted_upto=-1,
+            prompt_tokens=next_tokens(views),
+            context_sha256=prefix.sha256,
+            basis=turn.basis,
+        )
+    )
+    return events
