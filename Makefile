@@ -23,11 +23,17 @@ help: ## list the targets
 .PHONY: setup
 setup: $(STAMP) ## create .venv with the pinned packages and the `foldlog` command
 
-# A second run is instant: the stamp is newer than the lock and the project file.
+# A second run is instant: the stamp is newer than the lock and the project file, and names this
+# directory. A checkout that was moved or copied with its .venv would import the old place.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+endif
 $(STAMP): requirements.lock pyproject.toml
 	@set -e; \
-	if [ -d $(VENV) ] && ! $(PY) -m pip --version >/dev/null 2>&1; then \
-	  echo "setup: $(VENV) does not work (moved, or its Python is gone); making a new one"; \
+	if [ -f $@ ] && [ "$$(cat $@)" != "$(CURDIR)" ]; then \
+	  echo "setup: $(VENV) was made for $$(cat $@); making a new one"; rm -rf $(VENV); \
+	elif [ -d $(VENV) ] && ! $(PY) -m pip --version >/dev/null 2>&1; then \
+	  echo "setup: $(VENV) does not work (cut short, or its Python is gone); making a new one"; \
 	  rm -rf $(VENV); \
 	fi; \
 	if [ ! -d $(VENV) ]; then \
@@ -50,7 +56,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "setup: installing the packages of requirements.lock"
 	@$(PIP_INSTALL) --require-hashes -r requirements.lock
 	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
-	@touch $@
+	@echo '$(CURDIR)' > $@
 	@echo "setup: done, the command is $(VENV)/bin/foldlog"
 
 .PHONY: test

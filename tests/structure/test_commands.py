@@ -35,9 +35,34 @@ def test_every_target_can_be_planned(target):
     assert done.returncode == 0, done.stderr
 
 
+def _copy_setup(directory) -> None:
+    for name in ("requirements.lock", "pyproject.toml", "Makefile"):
+        (directory / name).write_bytes((ROOT / name).read_bytes())
+
+
+def _owes_nothing(directory) -> bool:
+    return _run("make", "--question", "setup", cwd=directory).returncode == 0
+
+
+def test_setup_runs_again_only_when_something_changed(tmp_path):
+    _copy_setup(tmp_path)
+    assert not _owes_nothing(tmp_path)
+    stamp = tmp_path / ".venv" / ".foldlog-setup"
+    stamp.parent.mkdir()
+    stamp.write_text(f"{tmp_path}\n")
+    assert _owes_nothing(tmp_path)
+    for name in ("requirements.lock", "pyproject.toml"):
+        newer = stamp.stat().st_mtime + 1
+        os.utime(tmp_path / name, (newer, newer))
+        assert not _owes_nothing(tmp_path)
+        os.utime(tmp_path / name, (newer - 2, newer - 2))
+        assert _owes_nothing(tmp_path)
+    stamp.write_text("/opt/elsewhere\n")  # the checkout was moved together with its .venv
+    assert not _owes_nothing(tmp_path)
+
+
 def test_setup_names_what_is_missing_when_there_is_no_python(tmp_path):
-    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    _copy_setup(tmp_path)
     done = _run("make", "setup", "PYTHON=no-such-python", cwd=tmp_path)
     assert done.returncode != 0
     assert "no Python 3.11 or newer found" in done.stderr
@@ -49,8 +74,7 @@ def test_setup_names_what_is_missing_when_there_is_no_python(tmp_path):
     [("version_info", "no Python 3.11 or newer found"), ("ensurepip", "apt install python3-venv")],
 )
 def test_setup_names_what_a_python_lacks(tmp_path, refused, message):
-    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    _copy_setup(tmp_path)
     # A Python that fails the one question, as an old one or Debian's without python3-venv does.
     python = tmp_path / "python"
     python.write_text(

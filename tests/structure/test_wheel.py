@@ -66,7 +66,7 @@ def test_installed_wheel_works_from_another_directory(wheel, tmp_path):
         env={**os.environ, "PYTHONPATH": str(target)},
     )
     assert done.returncode == 0, done.stderr
-    file, schemas = done.stdout.split()
+    file, schemas = done.stdout.splitlines()
     assert Path(file) == target / "foldlog" / "__init__.py"
     assert int(schemas) == len(list((ROOT / "schemas" / "avro").iterdir()))
 
@@ -76,4 +76,4 @@ def test_editable_install_works_from_another_directory(tmp_path):
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path, capture_output=True, text=True, check=True,
     )
-    assert Path(done.stdout.split()[0]).resolve() == ROOT / "__init__.py"
+    assert Path(done.stdout.splitlines()[0]).resolve() == ROOT / "__init__.py"
