@@ -1,0 +1,125 @@
+"""JSON without loss: values that nobody has to understand stay the bytes that came (law 12).
+
+A parsed and re-serialised number, escape or unknown field may come back different, and a thinking
+signature is bound to what was sent. So an object is cut into raw values here, and only strings
+that are streamed in pieces are decoded. This file knows no event and no block.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+_CUT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Malformed(ValueError):
+    """Bytes that are not the JSON that was due."""
+
+
+def fields(raw: bytes | str) -> dict[str, bytes]:
+    """The members of a JSON object in their order, each value as the bytes that came.
+
+    Half a surrogate pair is let through, because the other half may come with the next delta.
+    Raises Malformed when it is no object.
+    """
+    try:
+        return strict_fields(raw)
+    except Malformed:
+        # msgspec refuses an escaped half, the standard library does not. Only an object that
+        # holds one pays by having its numbers re-spelt.
+        value = parsed(raw)
+        if not isinstance(value, dict):
+            raise Malformed(f"not a JSON object: {_shown(raw)}") from None
+        return {k: _dumped(v).encode("utf-8", "backslashreplace") for k, v in value.items()}
+
+
+def strict_fields(raw: bytes | str) -> dict[str, bytes]:
+    """As `fields`, but half a surrogate pair is Malformed too, as most JSON readers have it."""
+    try:
+        return {key: bytes(value) for key, value in _CUT.decode(raw).items()}
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise Malformed(f"{error}: {_shown(raw)}") from error
+
+
+def parsed(raw: bytes | str) -> Any:
+    """The value of a JSON text. Raises Malformed; NaN and Infinity are no JSON."""
+    try:
+        return json.loads(raw, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"{type(error).__name__}: {error}: {_shown(raw)}") from error
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def string(raw: bytes | None) -> str:
+    """The text of a JSON string; "" for anything else or nothing."""
+    value = parsed(raw) if raw else ""
+    return value if isinstance(value, str) else ""
+
+
+def count(raw: bytes | None) -> int:
+    """A JSON number of things, as an Avro long can hold it; 0 for anything else or nothing."""
+    value = parsed(raw) if raw else 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return min(max(value, 0), 2**63 - 1)
+
+
+def compact(raw: bytes) -> bytes:
+    """The same JSON without white space between its tokens; strings and numbers as they came."""
+    try:
+        return msgspec.json.format(raw, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        return encodable(_dumped(parsed(raw))).encode()
+
+
+def quoted(text: str) -> bytes:
+    """A JSON string. Half a surrogate pair is replaced: UTF-8 has no bytes for it, and a request
+    that carried it as an escape would be refused by the API for ever after."""
+    return encodable(_dumped(text)).encode()
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def depth(raw: bytes | str) -> int:
+    """How many levels of objects and arrays lie in each other. Raises Malformed."""
+    levels, layer = 0, [parsed(raw)]
+    while layer := [value for value in layer if isinstance(value, dict | list)]:
+        levels += 1
+        lists = (value.values() if isinstance(value, dict) else value for value in layer)
+        layer = [member for members in lists for member in members]
+    return levels
+
+
+def obj(members: dict[str, bytes]) -> bytes:
+    """A compact JSON object of raw values."""
+    return b"{" + b",".join(quoted(key) + b":" + raw for key, raw in members.items()) + b"}"
+
+
+def array(items: list[bytes]) -> bytes:
+    """A compact JSON array of raw values."""
+    return b"[" + b",".join(items) + b"]"
+
+
+def whole_pairs(text: str) -> str:
+    """Join surrogate halves that came in two pieces into the character they are."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def encodable(text: str) -> str:
+    """The text with its surrogate pairs joined and every lone half replaced by U+FFFD, so that
+    UTF-8 can carry it."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _shown(raw: bytes | str) -> str:
+    return ascii(raw[:60])  # enough to recognise it in a message for people

@@ -1,0 +1,66 @@
+"""Slots of one API key: how many attempts may run at once, and until when the whole key waits.
+
+One object per API key, shared by every session of the process: a 429 or 529 of one session slows
+all of them, so a restart does not wake 500 sessions into a wall of 429s. It knows no session, no
+model and no event loop, and may be used from any thread. Times are Unix ms on the caller's clock.
+"""
+
+import threading
+
+
+class Slots:
+    """Counted slots and one shared back-off.
+
+    The caller takes a slot when it claims an attempt and releases it when the effect has ended or
+    the claim was lost. A back-off starts nothing new; attempts that run are left alone.
+    """
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"an API key needs at least 1 slot, not {size}")
+        self.size = size
+        self._taken = 0
+        self._back_off_until_ms = 0
+        self._lock = threading.Lock()
+
+    @property
+    def taken(self) -> int:
+        """How many attempts run now."""
+        return self._taken
+
+    @property
+    def back_off_until_ms(self) -> int:
+        """Unix ms before which no attempt of this key may begin; 0 when nobody ever asked."""
+        return self._back_off_until_ms
+
+    def free(self, now_ms: int) -> bool:
+        """Whether an attempt may begin now."""
+        return self._taken < self.size and now_ms >= self._back_off_until_ms
+
+    def next_free_at(self, now_ms: int) -> int | None:
+        """Unix ms at which to look again: now, or the end of the back-off.
+
+        None when every slot is taken: only a release can change that, no timer helps.
+        """
+        if self._taken >= self.size:
+            return None
+        return max(now_ms, self._back_off_until_ms)
+
+    def take(self, now_ms: int) -> bool:
+        """Take a slot if one is free; True when it was taken."""
+        with self._lock:
+            if not self.free(now_ms):
+                return False
+            self._taken += 1
+            return True
+
+    def release(self) -> None:
+        """Give a slot back."""
+        with self._lock:
+            assert self._taken > 0, "a slot was released that nobody had taken"
+            self._taken -= 1
+
+    def back_off(self, until_ms: int) -> None:
+        """Let the whole key wait; a shorter wait never cuts a longer one short."""
+        with self._lock:
+            self._back_off_until_ms = max(self._back_off_until_ms, until_ms)
