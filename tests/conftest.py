@@ -5,6 +5,7 @@ files share are imported as `from foldlog.tests.NAME import ...`: the editable i
 package to the checkout, so that spelling works from any directory and loads a helper once.
 """
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,3 +39,21 @@ class RootIsNoTestPackage:
 
 def pytest_configure(config):
     config.pluginmanager.register(RootIsNoTestPackage())
+
+
+# What a test run keeps of the caller's settings: the mark of .ci/run and where downloads lie.
+_KEPT = {"FOLDLOG_CI_RUN", "FOLDLOG_CACHE_DIR"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_settings_of_the_caller(tmp_path_factory):
+    """No broker, key, home or client file of whoever runs the tests reaches a test or its children.
+
+    Above all no API key: a test must never be answered, or billed, by a real model.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("FOLDLOG_", "KAFKA_", "ANTHROPIC_")) and name not in _KEPT:
+                patch.delenv(name)
+        patch.setenv("FOLDLOG_HOME", str(tmp_path_factory.mktemp("foldlog-home")))
+        yield

