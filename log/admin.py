@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -21,11 +22,15 @@ from confluent_kafka.admin import (
 )
 
 from ..schemas.topics import TopicSpec
-from .client import MISSING, meaning, unreachable
+from .client import MISSING, TRANSIENT, meaning, unreachable
 from .door import Difference, Offsets, TopicReport, compare
 from .errors import FoldlogError, LogUnreachable, TopicMissing
 
 T = TypeVar("T")
+
+
+class _NotYet(LogUnreachable):
+    """A leader is being found; the question may be asked again at once."""
 
 
 class Cluster:
@@ -59,6 +64,11 @@ class Cluster:
             # The request ends by itself; the second more only guards against a client that hangs.
             return answer.result(self._timeout_s + 1)
         except KafkaException as error:
+            if error.args[0].code() in TRANSIENT:
+                raise _NotYet(
+                    f"{what} has no leader at {self._servers} ({error.args[0].str()}). Nothing was "
+                    "read or written. Wait until its brokers are back."
+                ) from error
             raise self._meaning(what, error) from error
         except TimeoutError as error:
             raise unreachable(self._servers, self._reason) from error
@@ -94,8 +104,23 @@ class Cluster:
         """The offset that `spec` names, in every partition; -1 where there is none."""
         asked = {TopicPartition(topic, p): spec for p in range(self.partitions(topic))}
         ask = self._admin.list_offsets
-        answers = self._start(lambda: ask(asked, request_timeout=self._timeout_s))
-        return {at.partition: self._wait(topic, got).offset for at, got in answers.items()}
+
+        def once() -> Offsets:
+            answers = self._start(lambda: ask(asked, request_timeout=self._timeout_s))
+            return {at.partition: self._wait(topic, got).offset for at, got in answers.items()}
+
+        return self._again_while(once, _NotYet)
+
+    def _again_while(self, ask: Callable[[], T], *passing: type[FoldlogError]) -> T:
+        """Ask again while the answer is one of these errors, until the time is up."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return ask()
+            except passing:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)  # the cluster has no call that waits for a leader or a topic
 
     def first_offsets(self, topic: str) -> Offsets:
         return self.offsets(topic, OffsetSpec.earliest())
@@ -133,7 +158,9 @@ class Cluster:
         if not before.missing:
             return before
         created = self._create([wanted[name] for name in before.missing])
-        self._await_leaders(before.missing)
+        for name in before.missing:
+            # What the controller has made, the brokers learn of a moment later.
+            self._again_while(partial(self.end_offsets, name), TopicMissing)
         # Read again: another process may have made one of them meanwhile, and differently.
         after = self.check_topics(wanted.values())
         same = tuple(name for name in after.same if name not in created)
@@ -157,22 +184,6 @@ class Cluster:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise self._meaning(name, error) from error
         return created
-
-    def _await_leaders(self, names: Iterable[str]) -> None:
-        """A topic just made is listed before its partitions can be written to."""
-        deadline = time.monotonic() + self._timeout_s
-        left = list(names)
-        while left:
-            try:
-                found = self.describe(left[0])
-                if all(part.leader is not None for part in found.partitions):
-                    left.pop(0)
-                    continue
-            except TopicMissing:
-                pass
-            if time.monotonic() > deadline:
-                raise unreachable(self._servers, f"topic {left[0]} has no leader yet")
-            time.sleep(0.02)  # between two looks; the cluster has no call that waits for this
 
     def _properties(self, topic: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, topic)

@@ -79,6 +79,17 @@ MISSING = frozenset(
 )
 """The topic does not exist, or has no such partition."""
 
+TRANSIENT = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""A leader is being found: for a moment after a topic was made, or a broker went."""
+
 _QUIET_S = 10.0
 """One line of a kind in so many seconds: a client without a broker writes thousands a minute."""
 
@@ -146,6 +157,11 @@ LOGGER = logging.getLogger("foldlog.log.client")
 LOGGER.addFilter(OncePerWhile())
 
 
+def is_fatal(error: KafkaError) -> bool:
+    """Whether the client is finished; to the error callback it says so by the code alone."""
+    return error.fatal() or error.code() == KafkaError._FATAL
+
+
 def unreachable(servers: str, reason: str) -> LogUnreachable:
     return LogUnreachable(
         f"no Kafka broker answers at {servers} ({reason}). Nothing was read or written. Start the "
@@ -161,7 +177,7 @@ def meaning(error: KafkaError, servers: str) -> FoldlogError:
             "another process joined the group under my instance id; this one stops. Nothing is "
             "lost: it owns the partitions now. Two workers must not share a state directory."
         )
-    if code in _AWAY and not error.fatal():
+    if code in _AWAY and not is_fatal(error):
         return unreachable(servers, error.str())
     return LogFatal(
         f"Kafka says {error.name()}: {error.str()}. What was acknowledged is safe in the log. End "

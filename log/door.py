@@ -69,8 +69,9 @@ class Reader(Protocol):
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
         """What has come, in offset order within each partition; empty after `timeout_s` seconds.
 
-        A broker that is away is silence, not an error. Raises OffsetGone, TopicMissing, LogFatal,
-        after what was read before it has been handed out.
+        A broker that is away is silence, not an error. Raises OffsetGone (once for a partition,
+        which is silent until `seek`), TopicMissing, LogFatal, after what was read before has been
+        handed out.
         """
 
     def positions(self) -> Offsets:
@@ -132,13 +133,19 @@ class TopicReport:
 
 
 class Log(Protocol):
-    """One installation's topics on one cluster."""
+    """One installation's topics on one cluster.
+
+    Every question to the cluster raises LogUnreachable if no broker answers in time.
+    """
 
     def producer(self, on_fatal: OnFatal | None = None) -> Producer:
         """A new producer. `on_fatal` is called once, on any thread, when it can not go on."""
 
     def reader(self, topic: str, start: Mapping[int, int]) -> Reader:
-        """A reader of the partitions named in `start`, outside of any group."""
+        """A reader of the partitions named in `start`, outside of any group.
+
+        Raises TopicMissing (also for a partition that does not exist), LogUnreachable.
+        """
 
     def group_reader(
         self,
@@ -148,7 +155,10 @@ class Log(Protocol):
         on_assigned: OnAssigned,
         on_revoked: OnRevoked,
     ) -> GroupReader:
-        """A static member of `group`; it joins at its first poll."""
+        """A static member of `group`; it joins at its first poll.
+
+        Raises TopicMissing, LogUnreachable.
+        """
 
     def partitions(self, topic: str) -> int:
         """The number of partitions. Raises TopicMissing."""

@@ -20,6 +20,7 @@ from .client import (
     MISSING,
     common_properties,
     group_properties,
+    is_fatal,
     meaning,
     producer_properties,
     reader_properties,
@@ -77,7 +78,7 @@ class KafkaProducer:
 
     def _on_error(self, error: KafkaError) -> None:
         """All but fatal errors are news, not failures: a record that fails says so itself."""
-        if error.fatal():
+        if is_fatal(error):
             self._die(meaning(error, self._servers))
         else:
             LOGGER.info("%s: %s", error.name(), error.str())
@@ -212,6 +213,8 @@ class KafkaLog:
         return made
 
     def reader(self, topic: str, start: Mapping[int, int]) -> KafkaReader:
+        # The client would wait for a topic that does not exist, in silence and for ever.
+        self._demand(topic, start)
         properties = reader_properties(self._common, self._prefix + "foldlog-readers")
         made = KafkaReader(properties, self._prefix, topic).start(start)
         self._open.add(made)
@@ -225,10 +228,17 @@ class KafkaLog:
         on_assigned: OnAssigned,
         on_revoked: OnRevoked,
     ) -> KafkaGroupReader:
+        self._demand(topic, ())
         properties = group_properties(self._common, self._prefix + group, instance_id)
         made = KafkaGroupReader(properties, self._prefix, topic, on_assigned, on_revoked)
         self._open.add(made)
         return made
+
+    def _demand(self, topic: str, partitions: Iterable[int]) -> None:
+        count = self.partitions(topic)
+        for partition in partitions:
+            if not 0 <= partition < count:
+                raise TopicMissing(f"{self._prefix}{topic}/{partition}")
 
     def partitions(self, topic: str) -> int:
         return self._ask().partitions(self._prefix + topic)

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ..schemas.record import Record
-from .client import LOGGER, MISSING, meaning
+from .client import LOGGER, MISSING, is_fatal, meaning
 from .door import Offsets, OnAssigned, OnRevoked
 from .errors import FoldlogError, OffsetGone, TopicMissing
 
@@ -89,7 +89,7 @@ class KafkaReader:
             self._failures.append(self._offset_gone(partition))
         elif code in MISSING:
             self._failures.append(TopicMissing(self._full))
-        elif error.fatal() or code in _FORBIDDEN:
+        elif is_fatal(error) or code in _FORBIDDEN:
             self._failures.append(meaning(error, self._servers))
         else:
             LOGGER.warning("%s: %s", error.name(), error.str())
@@ -105,7 +105,7 @@ class KafkaReader:
 
     def _on_error(self, error: KafkaError) -> None:
         """Anything but a fatal error is news: the client tries again by itself."""
-        if error.fatal():
+        if is_fatal(error):
             self._failures.append(meaning(error, self._servers))
         else:
             LOGGER.info("%s: %s", error.name(), error.str())
@@ -138,10 +138,16 @@ class KafkaGroupReader(KafkaReader):
     ) -> None:
         super().__init__(properties, prefix, topic)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
-        self._closing = False
-        self._client.subscribe(
-            [self._full], on_assign=self._given, on_revoke=self._taken, on_lost=self._taken
-        )
+        self._joined = self._closing = False
+
+    def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
+        if not self._joined:
+            # Not earlier: a member that does not poll yet would hold partitions that nobody reads.
+            self._joined = True
+            self._client.subscribe(
+                [self._full], on_assign=self._given, on_revoke=self._taken, on_lost=self._taken
+            )
+        return super().poll(timeout_s, max_records)
 
     def _given(self, client: Consumer, given: list[TopicPartition]) -> None:
         partitions = sorted(at.partition for at in given)

@@ -257,6 +257,7 @@ class MemoryLog:
         on_assigned: OnAssigned,
         on_revoked: OnRevoked,
     ) -> MemoryGroupReader:
+        self.topic(topic)
         at = (topic, group)
         if at not in self._groups:
             self._groups[at] = Coordinator(self, topic)
@@ -335,6 +336,10 @@ class MemoryLog:
     def delete_topic(self, topic: str) -> None:
         """Forget the topic; made anew it has another id."""
         del self._topics[topic]
+
+    def committed(self, topic: str, group: str) -> Offsets:
+        """What the group has noted."""
+        return dict(self._groups[(topic, group)].committed)
 
     def records(self, topic: str, partition: int) -> list[Record]:
         """A copy of what the partition holds."""

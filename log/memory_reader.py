@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..schemas.record import Record
 from .door import Offsets
-from .errors import OffsetGone
+from .errors import OffsetGone, TopicMissing
 
 if TYPE_CHECKING:
     from .memory import MemoryLog
@@ -20,6 +20,9 @@ class MemoryReader:
     """See `door.Reader`."""
 
     def __init__(self, log: "MemoryLog", topic: str, start: Mapping[int, int]) -> None:
+        for partition in start:
+            if not 0 <= partition < log.partitions(topic):
+                raise TopicMissing(f"{topic}/{partition}")
         self._log = log
         self._topic = topic
         self._positions: Offsets = dict(start)

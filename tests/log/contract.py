@@ -1,0 +1,378 @@
+"""The promises of the door to the log, as cases that every backend inherits.
+
+This file owns what a log must do. It must not know which backend runs: what only a backend can do
+(trim a partition, let a session time out) comes from the abstract hooks at the top.
+"""
+
+import random
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from foldlog.log import (
+    AppendError,
+    Delivered,
+    Log,
+    OffsetGone,
+    Record,
+    RecordTooLarge,
+    TopicMismatch,
+    TopicMissing,
+    partition_for,
+)
+from foldlog.schemas.topics import RECORD_BYTES_MAX, TopicSpec
+
+EVENTS = "events"
+PARTITIONS = 4
+POLLS_MAX = 1200
+"""A bound for waiting: of POLL_S each, two minutes. Only a hang reaches it."""
+POLL_S = 0.1
+
+SPEC = TopicSpec(
+    name=EVENTS,
+    key="session",
+    cleanup="delete",
+    partitions=PARTITIONS,
+    holds="test records",
+    config={"message.timestamp.type": "LogAppendTime"},
+)
+
+
+def until(condition: Callable[[], object], step: Callable[[], object]) -> None:
+    """Repeat `step`, which must wait a little by itself, until `condition` holds."""
+    for _ in range(POLLS_MAX):
+        if condition():
+            return
+        step()
+    raise AssertionError("waited in vain")
+
+
+def read(reader, count: int) -> list[Record]:
+    """The next `count` records of `reader`, and no more than have come with them."""
+    records: list[Record] = []
+    until(lambda: len(records) >= count, lambda: records.extend(reader.poll(POLL_S)))
+    return records
+
+
+def write(log: Log, *values: bytes, partition: int = 0, key: str = "k") -> list[Delivered]:
+    """Append `values` in order; where each of them lies."""
+    told: list[Delivered | AppendError] = []
+    producer = log.producer()
+    for value in values:
+        producer.append(EVENTS, key, value, partition=partition, on_delivery=told.append)
+    assert producer.flush(30) == 0
+    producer.close()
+    assert all(isinstance(answer, Delivered) for answer in told), told
+    return told
+
+
+class Backend(ABC):
+    """What a contract class needs of its backend. `log` is a fixture: an empty log."""
+
+    @abstractmethod
+    def trim(self, log: Log, partition: int, before: int) -> None:
+        """Delete the records of EVENTS before that offset."""
+
+    @abstractmethod
+    def make_anew(self, log: Log) -> None:
+        """Delete EVENTS and create it again."""
+
+    @abstractmethod
+    def committed(self, log: Log, group: str) -> dict[int, int]:
+        """What the group has noted for EVENTS."""
+
+    @abstractmethod
+    def pass_time(self, log: Log) -> None:
+        """Let broker time go on by some milliseconds at least."""
+
+
+class LogContract(Backend):
+    """Writing and reading."""
+
+    def test_S2_1_records_come_back_as_they_were_written(self, log):
+        sent = [
+            ("a", b"1", ()),
+            ("ü-key", b"", (("t", b"MESSAGE_RECEIVED"), ("w", b"producer"), ("t", b"twice"))),
+            (b"\xff\x00 no text", bytes(range(256)), (("empty", b""),)),
+            (None, b"no key", ()),
+            ("a", None, ()),
+        ]
+        producer = log.producer()
+        for key, value, headers in sent:
+            producer.append(EVENTS, key, value, headers, partition=2)
+        assert producer.flush(30) == 0
+        records = read(log.reader(EVENTS, {2: 0}), len(sent))
+        assert [(r.key, r.value, r.headers) for r in records] == [
+            (key.encode() if isinstance(key, str) else key, value, headers)
+            for key, value, headers in sent
+        ]
+        assert [(r.topic, r.partition, r.offset) for r in records] == [
+            (EVENTS, 2, offset) for offset in range(len(sent))
+        ]
+        assert records[1].header("t") == b"twice" and records[1].header("none") is None
+
+    def test_a_key_lies_where_partition_for_says(self, log):
+        keys = [f"s{'x' * (i % 9)}-{i}" for i in range(200)] + ["", "é", "日本", "#3", "u1/s1"]
+        producer = log.producer()
+        for key in keys:
+            producer.append(EVENTS, key, b"v")
+        assert producer.flush(30) == 0
+        records = read(log.reader(EVENTS, dict.fromkeys(range(PARTITIONS), 0)), len(keys))
+        found = {r.key.decode(): r.partition for r in records}
+        assert found == {key: partition_for(key, PARTITIONS) for key in keys}
+        assert set(found.values()) == set(range(PARTITIONS))
+
+    def test_S2_2_one_producers_records_keep_their_order_in_a_partition(self, log):
+        first, second = log.producer(), log.producer()
+        for number in range(300):
+            first.append(EVENTS, "k", b"1 %d" % number, partition=1)
+            second.append(EVENTS, "k", b"2 %d" % number, partition=1)
+        assert first.flush(30) == second.flush(30) == 0
+        records = read(log.reader(EVENTS, {1: 0}), 600)
+        for name in (b"1", b"2"):
+            values = [r.value for r in records if r.value.startswith(name)]
+            assert values == [b"%s %d" % (name, number) for number in range(300)]
+
+    def test_delivery_tells_where_the_record_lies_and_tells_it_once(self, log):
+        told: list[tuple[int, Delivered | AppendError]] = []
+        producer = log.producer()
+        for number in range(100):
+            producer.append(
+                EVENTS, f"k{number}", b"%d" % number,
+                on_delivery=lambda answer, number=number: told.append((number, answer)),
+            )  # fmt: skip
+        assert producer.flush(30) == 0
+        assert sorted(number for number, _ in told) == list(range(100))
+        records = read(log.reader(EVENTS, dict.fromkeys(range(PARTITIONS), 0)), 100)
+        lies = {int(r.value): Delivered(r.partition, r.offset) for r in records}
+        assert dict(told) == lies
+
+    def test_a_callback_may_append(self, log):
+        producer, told, done = log.producer(), [], threading.Event()
+
+        def echo(answer):
+            told.append(answer)
+            if len(told) < 3:
+                producer.append(EVENTS, "k", b"echo", on_delivery=echo)
+            else:
+                done.set()
+
+        producer.append(EVENTS, "k", b"first", on_delivery=echo)
+        until(done.is_set, lambda: producer.flush(POLL_S))
+        assert [answer.offset for answer in told] == [0, 1, 2]
+
+    def test_S2_3_a_record_at_the_limit_passes_and_one_byte_more_is_refused(self, log):
+        noise = random.Random(1).randbytes(RECORD_BYTES_MAX)  # incompressible
+        headers = (("t", b"GEN_COMPLETE"),)
+        room = RECORD_BYTES_MAX - len("key") - len("t") - len(b"GEN_COMPLETE") - 10
+        producer, told = log.producer(), []
+        with pytest.raises(RecordTooLarge, match=f"{RECORD_BYTES_MAX + 1} bytes"):
+            producer.append(EVENTS, "key", noise[: room + 1], headers, on_delivery=told.append)
+        producer.append(EVENTS, "key", noise[:room], headers, on_delivery=told.append)
+        # Together they exceed what one batch may hold.
+        producer.append(EVENTS, "key", noise[:room], headers, on_delivery=told.append)
+        assert producer.flush(30) == 0
+        at = partition_for("key", PARTITIONS)
+        assert told == [Delivered(at, 0), Delivered(at, 1)]
+        assert [r.value for r in read(log.reader(EVENTS, {at: 0}), 2)] == [noise[:room]] * 2
+
+    def test_a_reader_begins_where_it_is_told(self, log):
+        write(log, b"0", b"1", b"2", b"3", partition=0)
+        write(log, b"0", b"1", partition=3)
+        reader = log.reader(EVENTS, {0: 2, 3: 1, 1: 0})
+        assert reader.positions() == {0: 2, 3: 1, 1: 0}
+        records = sorted(read(reader, 3))
+        assert [(r.partition, r.value) for r in records] == [(0, b"2"), (0, b"3"), (3, b"1")]
+        assert reader.positions() == {0: 4, 3: 2, 1: 0}
+        assert reader.poll(POLL_S) == []
+
+    def test_a_reader_at_the_end_gets_what_comes(self, log):
+        write(log, b"0")
+        reader = log.reader(EVENTS, {0: 1})
+        assert reader.poll(POLL_S) == []
+        write(log, b"1")
+        assert [r.offset for r in read(reader, 1)] == [1]
+
+    def test_max_records_bounds_a_poll_and_loses_nothing(self, log):
+        write(log, *(b"%d" % number for number in range(25)))
+        reader = log.reader(EVENTS, {0: 0})
+        batches: list[list[Record]] = []
+        until(
+            lambda: sum(map(len, batches)) >= 25,
+            lambda: batches.append(reader.poll(POLL_S, max_records=1 + len(batches) % 4)),
+        )
+        assert max(map(len, batches)) <= 4
+        assert [int(r.value) for batch in batches for r in batch] == list(range(25))
+
+    def test_seek_goes_back_and_forth(self, log):
+        write(log, *(b"%d" % number for number in range(10)))
+        write(log, b"other", partition=1)
+        reader = log.reader(EVENTS, {0: 0, 1: 0})
+        read(reader, 11)
+        reader.seek(0, 7)
+        assert reader.positions() == {0: 7, 1: 1}
+        assert [r.offset for r in read(reader, 3)] == [7, 8, 9]
+        reader.seek(0, 0)
+        assert [r.offset for r in read(reader, 10)] == list(range(10))
+        reader.seek(0, 10)
+        assert reader.poll(POLL_S) == []
+        write(log, b"10")
+        assert [r.offset for r in read(reader, 1)] == [10]
+
+    @pytest.mark.parametrize("offset", [1, 6, 600])
+    def test_S2_10_an_offset_that_is_gone_is_loud_and_its_neighbours_go_on(self, log, offset):
+        write(log, *(b"%d" % number for number in range(5)), partition=0)
+        write(log, b"fine", partition=1)
+        self.trim(log, 0, 2)
+        assert log.first_offsets(EVENTS)[0] == 2 and log.end_offsets(EVENTS)[0] == 5
+        reader = log.reader(EVENTS, {0: offset, 1: 0})
+        errors: list[OffsetGone] = []
+        records: list[Record] = []
+
+        def step():
+            try:
+                records.extend(reader.poll(POLL_S))
+            except OffsetGone as error:
+                errors.append(error)
+
+        until(lambda: errors and records, step)
+        for _ in range(3):
+            step()
+        assert [(e.partition, e.offset, e.first, e.end) for e in errors] == [(0, offset, 2, 5)]
+        assert f"offset {offset} of " in str(errors[0])
+        assert [r.value for r in records] == [b"fine"]
+        reader.seek(0, 2)
+        assert [r.offset for r in read(reader, 3)] == [2, 3, 4]
+
+    def test_offsets_of_an_empty_and_of_a_filled_topic(self, log):
+        none = dict.fromkeys(range(PARTITIONS), 0)
+        assert log.partitions(EVENTS) == PARTITIONS
+        assert log.first_offsets(EVENTS) == log.end_offsets(EVENTS) == none
+        assert log.offsets_at(EVENTS, 0) == none
+        write(log, b"0", b"1", partition=3)
+        assert log.end_offsets(EVENTS) == {**none, 3: 2}
+        assert log.first_offsets(EVENTS) == none
+
+    def test_S2_2_offsets_at_a_time_of_the_broker(self, log):
+        write(log, b"0", b"1")
+        self.pass_time(log)
+        write(log, b"2")
+        self.pass_time(log)
+        records = read(log.reader(EVENTS, {0: 0}), 3)
+        at = [r.timestamp_ms for r in records]
+        assert at[0] <= at[1] < at[2]
+        assert log.offsets_at(EVENTS, at[0])[0] == 0
+        assert log.offsets_at(EVENTS, at[1] + 1) == {0: 2, 1: 0, 2: 0, 3: 0}
+        assert log.offsets_at(EVENTS, at[2])[0] == 2
+        assert log.offsets_at(EVENTS, at[2] + 1)[0] == 3
+
+    def test_a_topic_that_is_missing_is_named(self, log):
+        for ask in (log.partitions, log.end_offsets, log.first_offsets, log.topic_id):
+            with pytest.raises(TopicMissing, match="nowhere"):
+                ask("nowhere")
+        with pytest.raises(TopicMissing, match="nowhere"):
+            reader = log.reader("nowhere", {0: 0})
+            until(lambda: False, lambda: reader.poll(POLL_S))
+
+    def test_a_topic_made_anew_has_another_id(self, log):
+        assert log.identity() == log.identity() != ""
+        before = log.topic_id(EVENTS)
+        assert log.topic_id(EVENTS) == before
+        write(log, b"0")
+        self.make_anew(log)
+        assert log.topic_id(EVENTS) != before
+        assert log.end_offsets(EVENTS)[0] == 0
+
+    def test_a_cursor_beyond_the_end_of_a_topic_made_anew_is_loud(self, log):
+        write(log, b"0", b"1", b"2")
+        self.make_anew(log)
+        write(log, b"0")
+        reader = log.reader(EVENTS, {0: 3})
+        with pytest.raises(OffsetGone):
+            until(lambda: False, lambda: reader.poll(POLL_S))
+
+
+class TopicsContract(Backend):
+    """Topics as data."""
+
+    def test_applying_topics_twice_changes_nothing(self, log):
+        more = [replace(SPEC, name="one"), replace(SPEC, name="two", cleanup="compact")]
+        assert [name[-3:] for name in log.check_topics(more).missing] == ["one", "two"]
+        report = log.apply_topics([SPEC, *more])
+        assert [name[-3:] for name in report.created] == ["one", "two"]
+        assert [name.endswith(EVENTS) for name in report.same] == [True]
+        assert report.missing == report.differs == ()
+        again = log.apply_topics([SPEC, *more])
+        assert again.created == () and len(again.same) == 3
+        again.demand()
+
+    def test_what_differs_is_said_and_left_as_it_is(self, log):
+        config = {"message.timestamp.type": "CreateTime", "max.message.bytes": "2000000"}
+        other = replace(SPEC, cleanup="compact", config=config)
+        report = log.apply_topics([other])
+        said = {found.what: (found.have, found.want, found.fatal) for found in report.differs}
+        assert said["cleanup.policy"] == ("delete", "compact", False)
+        assert said["message.timestamp.type"] == ("LogAppendTime", "CreateTime", False)
+        assert said["max.message.bytes"][1:] == ("2000000", False)
+        shorter = log.apply_topics([replace(SPEC, retention_ms=1000)])
+        assert [str(found)[-38:] for found in shorter.differs] == [
+            "events: retention.ms is -1, wanted 1000"[-38:]
+        ]
+        shorter.demand()  # worth saying, no reason to stop a worker
+        assert log.check_topics([SPEC]).differs == ()
+
+    def test_another_number_of_partitions_stops_a_worker(self, log):
+        report = log.apply_topics([replace(SPEC, partitions=PARTITIONS + 1)])
+        with pytest.raises(
+            TopicMismatch, match=r"number of partitions is 4, wanted 5.*`partitions`"
+        ):
+            report.demand()
+        assert log.partitions(EVENTS) == PARTITIONS
+
+    def test_a_missing_topic_stops_a_worker(self, log):
+        with pytest.raises(TopicMissing, match=r"absent.*foldlog topics apply"):
+            log.check_topics([replace(SPEC, name="absent")]).demand()
+
+
+class Member:
+    """One member of a group that notes what it is told, as a worker's store does."""
+
+    def __init__(self, log: Log, name: str, start: Mapping[int, int] | None = None) -> None:
+        self.name = name
+        self.start = dict(start or {})
+        self.held: set[int] = set()
+        self.told: list[tuple[str, list[int]]] = []
+        self.records: list[Record] = []
+        self.reader = log.group_reader(EVENTS, "workers", name, self._given, self._taken)
+
+    def _given(self, partitions: list[int]) -> dict[int, int]:
+        assert not self.held & set(partitions), "given twice"
+        self.held |= set(partitions)
+        self.told.append(("given", partitions))
+        return {p: self.start.get(p, 0) for p in partitions}
+
+    def _taken(self, partitions: list[int]) -> None:
+        assert self.held >= set(partitions), "taken but never given"
+        self.held -= set(partitions)
+        self.told.append(("taken", partitions))
+
+    def step(self) -> None:
+        for record in self.reader.poll(POLL_S / 2):
+            assert record.partition in self.held, "a record of a partition that is not ours"
+            assert record.offset == self.start.get(record.partition, 0), "a hole or a repetition"
+            self.start[record.partition] = record.offset + 1
+            self.records.append(record)
+
+
+ALL = set(range(PARTITIONS))
+
+
+def together(*members: Member, condition: Callable[[], object]) -> None:
+    def step():
+        for member in members:
+            member.step()
+
+    until(condition, step)

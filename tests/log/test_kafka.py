@@ -1,0 +1,53 @@
+"""A real cluster keeps the contract."""
+
+import time
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from foldlog.log import TopicMissing
+from foldlog.log.kafka import KafkaLog
+from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.log.contract import EVENTS, SPEC, LogContract, TopicsContract, until
+from foldlog.tests.log.group_contract import GroupContract
+
+pytestmark = pytest.mark.broker
+
+
+class TestKafkaLog(LogContract, TopicsContract, GroupContract):
+    @pytest.fixture
+    def log(self, broker):
+        self.prefix = unique_name() + "."
+        self.admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        log = KafkaLog(broker.bootstrap_servers, topic_prefix=self.prefix)
+        log.apply_topics([SPEC])
+        yield log
+        log.close()
+
+    def trim(self, log, partition, before):
+        at = TopicPartition(self.prefix + EVENTS, partition, before)
+        for answer in self.admin.delete_records([at]).values():
+            answer.result()
+
+    def make_anew(self, log):
+        for answer in self.admin.delete_topics([self.prefix + EVENTS]).values():
+            answer.result()
+        until(lambda: self._is_missing(log), lambda: time.sleep(0.02))
+        log.apply_topics([SPEC])
+
+    def _is_missing(self, log):
+        try:
+            log.partitions(EVENTS)
+        except TopicMissing:
+            return True
+        return False
+
+    def committed(self, log, group):
+        asked = [ConsumerGroupTopicPartitions(self.prefix + group)]
+        (answer,) = self.admin.list_consumer_group_offsets(asked).values()
+        return {at.partition: at.offset for at in answer.result().topic_partitions}
+
+    def pass_time(self, log):
+        """The broker's clock goes on by itself; let one millisecond end."""
+        time.sleep(0.005)

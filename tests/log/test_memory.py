@@ -1,0 +1,28 @@
+"""The in-memory twin keeps the contract, and does to a simulator's order what Kafka may do."""
+
+import pytest
+
+from foldlog.log import Clock, MemoryLog
+from foldlog.tests.log.contract import EVENTS, SPEC, LogContract, TopicsContract
+from foldlog.tests.log.group_contract import GroupContract
+
+
+class TestMemoryLog(LogContract, TopicsContract, GroupContract):
+    @pytest.fixture(params=["immediate", "pumped"])
+    def log(self, request):
+        log = MemoryLog([SPEC], clock_ms=Clock(), immediate=request.param == "immediate")
+        yield log
+        log.close()
+
+    def trim(self, log, partition, before):
+        log.trim(EVENTS, partition, before)
+
+    def make_anew(self, log):
+        log.delete_topic(EVENTS)
+        log.apply_topics([SPEC])
+
+    def committed(self, log, group):
+        return log.committed(EVENTS, group)
+
+    def pass_time(self, log):
+        log.clock_ms.advance(10)
