@@ -1,0 +1,388 @@
+"""What a worker does about an obligation: write a decision or a claim, begin or stop an effect.
+
+It remembers only what it has in the air (law 4): a record it produced counts as awaited until it
+is read back, or for 15 seconds; an effect begins once per claim. Forgetting either is harmless.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ...schemas import events as ev
+from ...schemas.codec import Entry, encode, headers_for
+from ...schemas.ids import call_key
+from ...schemas.record import Record
+from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
+from ..agent import Agent
+from ..context.build import BUILDER, ReadBlob, request_bytes, request_sha256
+from ..decide import StoreBody, decide
+from ..effects.slots import Slots
+from ..projections.turn_view import Call, Claim, TurnView, find_call
+from ..ruling import Ruling
+from ..session import SessionViews
+from ..wake import Obligation
+from .owned import Clock, Owned
+
+AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
+SLOT_WAIT_MS = 50  # how soon to look again for a slot that nobody announced
+REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
+
+
+class Append(Protocol):
+    """Produces a record to a partition without waiting; `failed` is called if it got lost."""
+
+    def __call__(
+        self,
+        topic: str,
+        partition: int,
+        key: str,
+        value: bytes,
+        headers: list[tuple[str, bytes]],
+        failed: Callable[[str], None],
+    ) -> None: ...
+
+
+class Effects(Protocol):
+    """Begins effects in the background; each reports its own outcome through its sink."""
+
+    def generate(self, session_id: str, begin: "BeginGeneration") -> None: ...
+    def run_tool(self, session_id: str, begin: "BeginTool") -> None: ...
+    def reconcile(self, session_id: str, begin: "BeginTool") -> None: ...
+    def recover_chunks(self, session_id: str, partition: int, begin: "BeginGeneration") -> None: ...
+    def report(self, session_id: str, event: Any) -> None: ...
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
+
+
+class BeginGeneration(NamedTuple):
+    """A model call to begin. `claim` is the one that came back from the log."""
+
+    turn: int
+    step: int
+    attempt: int
+    claim: Claim
+    request: bytes
+    agent: Agent
+
+
+class BeginTool(NamedTuple):
+    """A tool call to begin, or to ask its reconciler about."""
+
+    call: Call
+    args: bytes
+    claim: Claim
+    agent: Agent
+
+
+class Awaited(NamedTuple):
+    """What was produced for an obligation and is not read back yet."""
+
+    values: frozenset[bytes]
+    until_ms: int
+    turn: TurnView
+
+
+class Actions:
+    """Discharges obligations; see the module."""
+
+    def __init__(
+        self,
+        owner: str,
+        append: Append,
+        effects: Effects,
+        store_body: StoreBody,
+        read_blob: ReadBlob,
+        model_slots: Slots,
+        tool_slots: Slots,
+        clock: Clock,
+        say: Callable[[str], None],
+    ) -> None:
+        self.owner = owner
+        self._append = append
+        self._effects = effects
+        self._store_body = store_body
+        self._read_blob = read_blob
+        self._model_slots = model_slots
+        self._tool_slots = tool_slots
+        self._clock = clock
+        self._say = say
+        self._awaited: dict[tuple, Awaited] = {}
+        self._of_session: dict[str, set[tuple]] = {}
+        self._begun: dict[str, set[int]] = {}
+        self._claimed_at: dict[tuple, int] = {}
+        self._rejections: dict[str, int] = {}
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def write(self, partition: int, key: str, event: Any, role: str) -> bytes:
+        """Produce an event without waiting; its value, by which it is known when it comes back."""
+        value = encode(event)
+        self._append(
+            SESSION_EVENTS, partition, key, value, headers_for(event, role), self._lost(key)
+        )
+        return value
+
+    def _lost(self, session_id: str) -> Callable[[str], None]:
+        def failed(why: str) -> None:
+            self._say(f"a record of {session_id} was not written, it is owed again: {why}")
+            for key in self._of_session.pop(session_id, ()):
+                self._awaited.pop(key, None)
+
+        return failed
+
+    def dead_letter(self, record: Record, why: str) -> None:
+        """Keep an undecodable record with its place and the reason."""
+        place = f"{record.topic}/{record.partition}/{record.offset}"
+        headers = [
+            *record.headers,
+            ("__dlq.errors.topic", record.topic.encode()),
+            ("__dlq.errors.partition", str(record.partition).encode()),
+            ("__dlq.errors.offset", str(record.offset).encode()),
+            ("__dlq.errors.message", why[:500].encode()),
+        ]
+        key = (record.key or b"").decode("utf-8", "replace")
+        self._append(DEAD_LETTERS, record.partition, key, record.value or b"", headers, self._say)
+        self._say(f"{place} is kept as a dead letter: {why}")
+
+    def read_back(
+        self, owned: Owned, entry: Entry, record: Record, before: SessionViews, ruling: Ruling
+    ) -> None:
+        """Stop awaiting a record of ours; notice when the fold rejects what wake owed (law 9)."""
+        keys = self._of_session.get(entry.session_id)
+        if not keys:
+            return
+        for key in list(keys):
+            awaited = self._awaited[key]
+            if record.value not in awaited.values:
+                continue
+            if not ruling.accepted and awaited.turn is before.turn and ruling.code != "duplicate":
+                self._rejected(owned, entry, ruling)
+            left = awaited.values - {record.value}
+            if left:
+                self._awaited[key] = awaited._replace(values=left)
+            else:
+                self._forget(entry.session_id, key)
+
+    def _rejected(self, owned: Owned, entry: Entry, ruling: Ruling) -> None:
+        session_id = entry.session_id
+        count = self._rejections[session_id] = self._rejections.get(session_id, 0) + 1
+        if count >= REJECTIONS_MAX:
+            why = f"offset {entry.offset}: {type(entry.event).__name__} was {ruling.code} twice"
+            owned.stuck[session_id] = why
+            self._say(f"session {session_id} is left alone until the next start: {why}")
+
+    def _forget(self, session_id: str, key: tuple) -> None:
+        self._awaited.pop(key, None)
+        keys = self._of_session.get(session_id, set())
+        keys.discard(key)
+        if not keys:
+            self._of_session.pop(session_id, None)
+
+    def drop_partition(self, number: int) -> None:
+        """Law 7: unsent decisions are dropped; begun effects go on."""
+        for key in [key for key in self._awaited if key[0] == number]:
+            self._forget(key[1], key)
+
+    # -- discharging -----------------------------------------------------------------------------
+
+    def discharge(
+        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None, now: int
+    ) -> int | None:
+        """Do what is owed unless it is in the air; Unix ms to look again, or None."""
+        key = (owned.number, views.session_id, owed.lane, owed.subject, owed.owed)
+        awaited = self._awaited.get(key)
+        if awaited is not None:
+            if self._clock.monotonic_ms() < awaited.until_ms:
+                return now + AWAITED_MS
+            self._forget(views.session_id, key)
+        match owed.owed:
+            case "begin" | "abort":
+                return self._on_claim(owned, views, owed, agent)
+            case "GEN_STOPPED" | "TOOL_RESULT" | "TOOL_FAILED_UNCERTAIN":
+                return self._recover(owned, views, owed, agent)
+            case "GEN_START" | "GEN_RESUMED" | "TOOL_STARTED":
+                slots = self._tool_slots if owed.role == "tools" else self._model_slots
+                if not slots.free(now):
+                    return max(slots.next_free_at(now) or 0, now + SLOT_WAIT_MS)
+                events = [self._claim(views, owed, agent, owned, now)]
+            case _:
+                events = decide(owed, views, agent, self._store_body, self._read_blob)
+        values = frozenset(
+            self.write(owned.number, views.session_id, event, owed.role) for event in events
+        )
+        until = self._clock.monotonic_ms() + AWAITED_MS
+        self._awaited[key] = Awaited(values, until, views.turn)
+        self._of_session.setdefault(views.session_id, set()).add(key)
+        return now + AWAITED_MS
+
+    def _claim(
+        self, views: SessionViews, owed: Obligation, agent: Agent | None, owned: Owned, now: int
+    ) -> Any:
+        assert agent is not None
+        holder = owned.partition.holder(owed.role)
+        assert holder is not None and holder.owner == self.owner
+        if owed.owed == "TOOL_STARTED":
+            return self._tool_claim(views, owed, agent, holder.epoch, now)
+        generation = views.turn.generation
+        assert generation is not None
+        fields = {
+            "turn": views.turn.number,
+            "step": views.turn.step,
+            "attempt": generation.attempt + 1,
+            "owner": self.owner,
+            "epoch": holder.epoch,
+            "deadline": now + agent.limits.stall_timeout_ms,
+            "called": generation.called,
+            "request_sha256": request_sha256(request_bytes(views.context, self._read_blob)),
+            "builder": BUILDER,
+        }
+        if owed.owed == "GEN_START":
+            return ev.GenStart(**fields)
+        streamed = views.stream.chunks if views.stream.attempt == generation.attempt else 0
+        return ev.GenResumed(**fields, strategy="replace", prior_seq=streamed - 1)
+
+    def _tool_claim(
+        self, views: SessionViews, owed: Obligation, agent: Agent, epoch: int, now: int
+    ) -> ev.ToolStarted:
+        call = find_call(views.turn, *owed.subject)
+        assert call is not None
+        tool = agent.tool(call.name)
+        timeout = (tool.timeout_ms if tool else None) or agent.limits.tool_timeout_ms
+        place = (views.session_id, *owed.subject, call.attempt + 1, epoch)
+        self._claimed_at[place] = self._clock.monotonic_ms()
+        return ev.ToolStarted(
+            turn=call.turn,
+            step=call.step,
+            index=call.index,
+            attempt=call.attempt + 1,
+            owner=self.owner,
+            epoch=epoch,
+            start_by=now + agent.limits.start_window_ms,
+            deadline=now + agent.limits.start_window_ms + timeout,
+        )
+
+    # -- claims that came back -------------------------------------------------------------------
+
+    def _on_claim(
+        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None
+    ) -> int | None:
+        """Begin a claim of ours once; or stop it, or say that it never began."""
+        if owed.role == "tools":
+            call = find_call(views.turn, *owed.subject)
+            assert call is not None and call.claim is not None
+            claim = call.claim
+        else:
+            assert views.turn.generation is not None and views.turn.generation.claim is not None
+            claim = views.turn.generation.claim
+        begun = self._begun.setdefault(views.session_id, set())
+        fresh = claim.offset not in begun
+        begun.add(claim.offset)
+        if not fresh:
+            if owed.owed == "abort":
+                self._effects.stop(views.session_id, claim.offset, "the turn is ending")
+            return None
+        assert agent is not None
+        if owed.role == "tools":
+            self._begin_tool(views, owed, agent)
+        elif owed.owed == "abort":
+            self._report_unbegun_generation(views)
+        else:
+            self._effects.generate(views.session_id, self._generation(views, agent))
+        return None
+
+    def _generation(self, views: SessionViews, agent: Agent) -> BeginGeneration:
+        generation = views.turn.generation
+        assert generation is not None and generation.claim is not None
+        request = request_bytes(views.context, self._read_blob)
+        return BeginGeneration(
+            views.turn.number,
+            views.turn.step,
+            generation.attempt,
+            generation.claim,
+            request,
+            agent,
+        )
+
+    def _report_unbegun_generation(self, views: SessionViews) -> None:
+        generation = views.turn.generation
+        assert generation is not None
+        self._effects.report(
+            views.session_id,
+            ev.GenStopped(
+                turn=views.turn.number,
+                step=views.turn.step,
+                attempt=generation.attempt,
+                why="the turn ended before the call began",
+                content=ev.Body(inline=b"[]"),
+            ),
+        )
+
+    def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
+        call = find_call(views.turn, *owed.subject)
+        assert call is not None and call.claim is not None
+        if owed.owed == "abort":
+            self._effects.report(views.session_id, unbegun(call, "the turn ended first"))
+            return
+        place = (views.session_id, *owed.subject, call.attempt, call.claim.epoch)
+        claimed = self._claimed_at.pop(place, None)
+        window = agent.limits.start_window_ms
+        if claimed is None or self._clock.monotonic_ms() - claimed > window:
+            why = f"the worker could not begin within {window} ms"
+            self._effects.report(views.session_id, unbegun(call, why))
+            return
+        begin = BeginTool(call, self._args(call), call.claim, agent)
+        self._effects.run_tool(views.session_id, begin)
+
+    def _args(self, call: Call) -> bytes:
+        args = call.args
+        return self._read_blob(args.ref) if args.ref is not None else args.inline or b""
+
+    # -- effects of owners that are gone ---------------------------------------------------------
+
+    def _recover(
+        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None
+    ) -> int | None:
+        """Lane A2 and rows T6: report on an effect whose owner is gone; once per claim."""
+        assert agent is not None
+        begun = self._begun.setdefault(views.session_id, set())
+        if owed.owed == "GEN_STOPPED":
+            begin = self._generation(views, agent)
+            if -begin.claim.offset not in begun:
+                begun.add(-begin.claim.offset)
+                self._effects.recover_chunks(views.session_id, owned.number, begin)
+            return None
+        call = find_call(views.turn, *owed.subject)
+        assert call is not None and call.claim is not None
+        if -call.claim.offset in begun:
+            return None
+        begun.add(-call.claim.offset)
+        if owed.owed == "TOOL_RESULT":
+            self._effects.report(views.session_id, unbegun(call, "its attempts are used up"))
+        else:
+            begin = BeginTool(call, self._args(call), call.claim, agent)
+            self._effects.reconcile(views.session_id, begin)
+        return None
+
+    def forget_session(self, session_id: str) -> None:
+        """Nothing is in flight any more: what had begun need not be remembered."""
+        self._begun.pop(session_id, None)
+        self._rejections.pop(session_id, None)
+
+
+def unbegun(call: Call, why: str) -> ev.ToolResult:
+    """The outcome of a claim that did not begin: not run, unless an earlier attempt may have."""
+    may_have_run = call.attempt > 1 and call.effect != "once"
+    text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."
+    return ev.ToolResult(
+        turn=call.turn,
+        step=call.step,
+        index=call.index,
+        attempt=call.attempt,
+        outcome="error" if may_have_run else "not_run",
+        via="tool",
+        content=ev.Body(inline=text.encode()),
+        bytes=len(text),
+        tokens=len(text) // 3,
+        left_out=0,
+    )
+
+
+__all__ = ["Actions", "BeginGeneration", "BeginTool", "Effects", "call_key", "unbegun"]

@@ -1,0 +1,123 @@
+"""A partition in the hands of this worker: its cached sessions, timers, and what is not written yet.
+
+Plain bookkeeping, no decision. `views` is the one way to a session's views: cache, then store.
+"""
+
+import heapq
+from collections import OrderedDict
+from typing import Protocol
+
+from ...schemas.ids import ID_CHARS_MAX
+from ..projections.partition import PartitionView
+from ..session import SessionViews
+from .store import Store
+
+HOT_SESSIONS_MAX = 2_000  # kept as objects; about 10 KB each, so some tens of MB
+KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a key that is no id but short is still answered with a refusal
+
+
+class Clock(Protocol):
+    """Where time comes from. Wall clock and monotonic clock in ms."""
+
+    def now_ms(self) -> int: ...
+    def monotonic_ms(self) -> int: ...
+
+
+def is_foldable(key: bytes | None) -> bool:
+    """Whether a key can be that of a session; a longer or binary one is a dead letter."""
+    return bool(key) and len(key) <= KEY_BYTES_MAX and b"\0" not in key and _is_text(key)
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def may_owe(views: SessionViews) -> bool:
+    """Whether WAKE can have a row for these views: such sessions are looked at on assignment."""
+    turn = views.turn
+    untold = any(call.status in ("doubt", "contradicted") and not call.told for call in turn.doubts)
+    return turn.open or bool(turn.refusals) or untold
+
+
+class Owned:
+    """One assigned partition."""
+
+    def __init__(self, number: int, store: Store) -> None:
+        self.number = number
+        self.taken_at = 0
+        self.checking = False
+        self.reset(store)
+
+    def reset(self, store: Store) -> None:
+        """Begin at a store's cursor with nothing cached."""
+        self.store = store
+        self.partition: PartitionView = store.partition
+        self.next_offset = store.cursor.offset
+        self.checksum: bytes | None = None
+        self.newest_at = 0
+        self.wake_all = False
+        self.touched: set[str] = set()
+        self.dirty: dict[str, SessionViews] = {}
+        self.streamed: dict[str, SessionViews] = {}
+        self.stuck: dict[str, str] = {}
+        self._hot: OrderedDict[str, SessionViews] = OrderedDict()
+        self._timers: list[tuple[int, str]] = []
+        self._looks: dict[str, int] = {}
+
+    def views(self, session_id: str) -> SessionViews | None:
+        """The views of a session at the next offset, or None if it is unknown."""
+        views = self._hot.get(session_id)
+        if views is None:
+            views = self.store.load(session_id)
+            if views is not None:
+                self._hot[session_id] = views
+        else:
+            self._hot.move_to_end(session_id)
+        return views
+
+    def changed(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
+        """Note new views; when only the stream place differs, only that is written."""
+        self._hot[session_id] = views
+        if session_id in self.dirty:
+            self.dirty[session_id] = views
+        elif views.turn is before.turn and views.ledger is before.ledger and not views.frozen:
+            self.streamed[session_id] = views
+        else:
+            self.streamed.pop(session_id, None)
+            self.dirty[session_id] = views
+
+    def written(self) -> None:
+        """The batch is in the store."""
+        self.dirty, self.streamed = {}, {}
+
+    def trim(self) -> None:
+        """Let go of the sessions that were used longest ago."""
+        while len(self._hot) > HOT_SESSIONS_MAX:
+            session_id, _ = self._hot.popitem(last=False)
+            self.store.forget(session_id)
+
+    def look_again(self, session_id: str, due: int) -> None:
+        """Wake a session at a time (Unix ms), or earlier; one timer per session."""
+        known = self._looks.get(session_id)
+        if known is None or due < known:
+            self._looks[session_id] = due
+            heapq.heappush(self._timers, (due, session_id))
+
+    @property
+    def next_due(self) -> int | None:
+        """Unix ms of the earliest timer, or None."""
+        return self._timers[0][0] if self._timers else None
+
+    def due(self, now: int) -> list[str]:
+        """The sessions whose timer has passed; each once."""
+        ready = []
+        while self._timers and self._timers[0][0] <= now:
+            due, session_id = heapq.heappop(self._timers)
+            if self._looks.get(session_id) == due:
+                del self._looks[session_id]
+                ready.append(session_id)
+        return ready

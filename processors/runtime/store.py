@@ -1,0 +1,269 @@
+"""The store of one partition: views and cursor, changed together in one batch.
+
+A store is a cache of the log: it may be deleted at any time, and is, whenever it does not belong
+to the log at hand. Two backends under one contract test: RocksDB, and a dict for the simulator.
+Only this file imports rocksdict.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from ...schemas import codec
+from ...schemas.events import EVENT_TYPES
+from ..projections.partition import PartitionView
+from ..rulings_asked import RULES
+from ..session import SessionViews
+from . import views_codec
+
+LAYOUT = 1  # a new value whenever the keys or the folds change what is kept
+
+
+@cache
+def fold_version() -> str:
+    """Names the folds and the events they know: another one means to refold."""
+    shapes = b"".join(codec.fingerprint_of(codec.schema_of(row.name)) for row in EVENT_TYPES)
+    return f"{LAYOUT}-{RULES}-{sha256(shapes).hexdigest()[:12]}"
+
+
+class Belongs(NamedTuple):
+    """What log a store was folded from, and by which folds."""
+
+    cluster_id: str
+    topic_id: str
+    folds: str
+
+
+class Cursor(NamedTuple):
+    """The next offset, and the crc32 of the value of the record before it."""
+
+    offset: int = 0
+    checksum: int = 0
+
+
+class Backend(Protocol):
+    """Ordered bytes to bytes, with atomic batches."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]: ...
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None: ...
+    def close(self) -> None: ...
+
+
+_BELONGS, _CURSOR, _PARTITION = b"\0belongs", b"\0cursor", b"\0partition"
+
+
+class Store:
+    """The views of every session of one partition, at one cursor."""
+
+    def __init__(self, backend: Backend, letters_from: int | None = None) -> None:
+        self._backend = backend
+        self._lengths: dict[str, dict[str, int]] = {}
+        self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
+        self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
+        self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
+        # Below this offset every dead letter was written by the store that was here before.
+        self.letters_from = self.cursor.offset if letters_from is None else letters_from
+
+    def _read(self, key: bytes, kind: type) -> Any:
+        value = self._backend.get(key)
+        return None if value is None else msgspec.msgpack.decode(value, type=kind)
+
+    def claim(self, belongs: Belongs) -> None:
+        """Note what log this store is folded from; only on a new store."""
+        assert self.belongs in (None, belongs)
+        self._backend.write([(_BELONGS, views_codec.encode_row(belongs))], [])
+        self.belongs = belongs
+
+    def load(self, session_id: str) -> SessionViews | None:
+        """The views of a session, or None if it has none."""
+        name = session_id.encode()
+        head = self._backend.get(b"h\0" + name)
+        if head is None:
+            return None
+        lengths = views_codec.lengths_in(head)
+        self._lengths[session_id] = lengths
+        rows: dict[str, list[Any]] = {letter: [] for letter in views_codec.SERIES}
+        prefix = b"r\0" + name + b"\0"
+        for key, value in self._backend.scan(prefix):
+            letter = chr(key[len(prefix)])
+            rows[letter].append(views_codec.decode_row(letter, value))
+        for letter, length in lengths.items():
+            assert len(rows[letter]) == length, f"store holds other rows than {session_id} has"
+        stream = self._backend.get(b"c\0" + name)
+        return views_codec.views_from(session_id, head, stream, rows)
+
+    def write(
+        self,
+        changed: Mapping[str, SessionViews],
+        streamed: Mapping[str, SessionViews],
+        busy: Callable[[SessionViews], bool],
+        partition: PartitionView,
+        cursor: Cursor,
+    ) -> None:
+        """One batch: changed sessions, those that only streamed, the partition view, the cursor."""
+        puts: list[tuple[bytes, bytes]] = []
+        deletes: list[bytes] = []
+        for session_id, views in changed.items():
+            name = session_id.encode()
+            puts.append((b"h\0" + name, views_codec.head_of(views)))
+            puts.append((b"c\0" + name, views_codec.stream_of(views)))
+            puts.extend(self._new_rows(session_id, name, views))
+            if busy(views):
+                puts.append((b"b\0" + name, b""))
+            else:
+                deletes.append(b"b\0" + name)
+        for session_id, views in streamed.items():
+            puts.append((b"c\0" + session_id.encode(), views_codec.stream_of(views)))
+        if partition != self.partition:
+            puts.append((_PARTITION, views_codec.encode_row(partition)))
+        puts.append((_CURSOR, views_codec.encode_row(cursor)))
+        self._backend.write(puts, deletes)
+        self.partition, self.cursor = partition, cursor
+
+    def _new_rows(self, session_id: str, name: bytes, views: SessionViews):
+        had = self._lengths.setdefault(session_id, {})
+        for letter in views_codec.SERIES:
+            rows = views_codec.rows_of(views, letter)
+            start = had.get(letter, 0)
+            for number, row in enumerate(rows.since(start), start):
+                key = b"r\0" + name + b"\0" + letter.encode() + number.to_bytes(4, "big")
+                yield key, views_codec.encode_row(row)
+            had[letter] = len(rows)
+
+    def forget(self, session_id: str) -> None:
+        """Drop what is remembered of a session that left the cache."""
+        self._lengths.pop(session_id, None)
+
+    def busy(self) -> list[str]:
+        """The sessions that may owe something."""
+        return [key[2:].decode() for key, _ in self._backend.scan(b"b\0")]
+
+    def sessions(self) -> Iterator[str]:
+        """Every session of the partition."""
+        return (key[2:].decode() for key, _ in self._backend.scan(b"h\0"))
+
+    def close(self) -> None:
+        """Close the backend."""
+        self._backend.close()
+
+
+class DictBackend:
+    """The twin in memory: a dict, sorted when it is scanned."""
+
+    def __init__(self, data: dict[bytes, bytes] | None = None) -> None:
+        self.data = {} if data is None else data
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.data.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return iter(sorted(item for item in self.data.items() if item[0].startswith(prefix)))
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        self.data.update(puts)
+        for key in deletes:
+            self.data.pop(key, None)
+
+    def close(self) -> None:
+        pass
+
+
+class RocksBackend:
+    """RocksDB through rocksdict, raw bytes. One process at a time may hold a directory."""
+
+    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+        from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
+
+        options = Options(raw_mode=True)
+        options.create_if_missing(not read_only)
+        options.set_write_buffer_size(8 * 1024 * 1024)  # the default, 64 MiB, times partitions
+        options.set_keep_log_file_num(2)
+        table = BlockBasedOptions()
+        table.set_block_cache(Cache(8 * 1024 * 1024))
+        options.set_block_based_table_factory(table)
+        access = AccessType.read_only() if read_only else AccessType.read_write()
+        if not read_only:
+            directory.mkdir(parents=True, exist_ok=True)
+        self._db = Rdict(str(directory), options, access_type=access)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._db.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self._db.items(from_key=prefix):
+            if not key.startswith(prefix):
+                return
+            yield key, value
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        from rocksdict import WriteBatch
+
+        batch = WriteBatch(raw_mode=True)
+        for key, value in puts:
+            batch.put(key, value)
+        for key in deletes:
+            batch.delete(key)
+        self._db.write(batch)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def open_store(
+    directory: Path, belongs: Belongs, end_offset: int, say: Callable[[str], None]
+) -> Store:
+    """The store in a directory, or a new one when what is there is not of this log; says so."""
+    why = None
+    with suppress(FileNotFoundError):
+        try:
+            store = Store(RocksBackend(directory))
+        except Exception as broken:  # rocksdict raises plain Exception
+            if "lock" in str(broken).lower():
+                raise
+            why = f"it can not be opened ({type(broken).__name__})"
+        else:
+            if store.belongs is None:
+                store.claim(belongs)
+                return store
+            why = _mismatch(store, belongs, end_offset)
+            if why is None:
+                return store
+            store.close()
+    say(f"the store {directory.name} is made anew from the log: {why}")
+    return new_store(directory, belongs, end_offset)
+
+
+def new_store(directory: Path, belongs: Belongs, end_offset: int) -> Store:
+    """An empty store in the place of whatever is there."""
+    shutil.rmtree(directory, ignore_errors=True)
+    store = Store(RocksBackend(directory), letters_from=end_offset)
+    store.claim(belongs)
+    return store
+
+
+def _mismatch(store: Store, belongs: Belongs, end_offset: int) -> str | None:
+    assert store.belongs is not None
+    for name, had, has in zip(Belongs._fields, store.belongs, belongs, strict=True):
+        if had != has:
+            return f"its {name} is {had}, the log's is {has}"
+    if store.cursor.offset > end_offset:
+        return f"its cursor {store.cursor.offset} lies beyond the log's end {end_offset}"
+    return None
+
+
+def open_readonly(directory: Path) -> Store:
+    """A store at rest, or one that a worker writes, as of now; read only."""
+    return Store(RocksBackend(directory, read_only=True))
+
+
+def as_json(belongs: Belongs) -> str:
+    """For people: what log a store was folded from."""
+    return json.dumps(belongs._asdict())

@@ -1,0 +1,260 @@
+"""The worker's core: records in, obligations out. No thread, no socket, no clock of its own.
+
+One round (design section 7): fold what came, write views and cursor in one batch, then ask WAKE
+and discharge what is owed. Everything that touches the world is handed in: the producer, the
+stores, the effects, the clock. So the simulator runs this very code.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+from zlib import crc32
+
+from ...schemas.codec import Entry, Unreadable, entry_of
+from ...schemas.events import PartitionTaken
+from ...schemas.ids import PARTITION_KEY
+from ...schemas.record import Record
+from ..agent import Agent
+from ..decide import rules_of
+from ..projections import partition as partition_fold
+from ..session import SessionViews, fold, initial
+from ..wake import Obligation, wake
+from .actions import Actions
+from .owned import KEY_BYTES_MAX, Clock, Owned, is_foldable, may_owe
+from .store import Cursor, Store
+
+SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
+RETRY_SLOT_MS = 50  # how soon to look again for a free slot
+
+
+class OpenStore(Protocol):
+    """Opens the store of a partition; `fresh` makes it anew whatever is there."""
+
+    def __call__(self, partition: int, *, fresh: bool) -> Store: ...
+
+
+class Identity(NamedTuple):
+    """Who this worker is. The owner of its claims is `worker_id/incarnation`."""
+
+    worker_id: str
+    incarnation: str
+
+    @property
+    def owner(self) -> str:
+        """As claims and PARTITION_TAKEN carry it."""
+        return f"{self.worker_id}/{self.incarnation}"
+
+
+class Worker:
+    """Folds the partitions it owns and discharges the obligations of its roles."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        roles: tuple[str, ...],
+        agents: Iterable[Agent],
+        open_store: OpenStore,
+        actions: Actions,
+        clock: Clock,
+        say: Callable[[str], None],
+    ) -> None:
+        self.identity = identity
+        self.roles = roles
+        self.agents = {agent.name: agent for agent in agents}
+        self.rules = {name: rules_of(agent) for name, agent in self.agents.items()}
+        self.actions = actions
+        self.clock = clock
+        self.owned: dict[int, Owned] = {}
+        self.rulings: dict[str, int] = {}
+        self._open_store = open_store
+        self._say = say
+
+    # -- assignment ------------------------------------------------------------------------------
+
+    def assigned(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Open the stores, take the partitions, and say from which offsets to read.
+
+        Reading begins one record before the cursor, to see that the log is still the same.
+        """
+        starts = {}
+        for number in partitions:
+            store = self._open_store(number, fresh=False)
+            owned = self.owned[number] = Owned(number, store)
+            starts[number] = max(0, store.cursor.offset - 1)
+            owned.checking = store.cursor.offset > 0
+            self._take(owned)
+        return starts
+
+    def _take(self, owned: Owned) -> None:
+        owned.taken_at = self.clock.monotonic_ms()
+        for role in self.roles:
+            event = PartitionTaken(role=role, owner=self.identity.owner)
+            self.actions.write(owned.number, PARTITION_KEY, event, role)
+
+    def revoked(self, partitions: Iterable[int]) -> None:
+        """Start nothing more there (law 7); begun effects end and report by themselves."""
+        for number in partitions:
+            owned = self.owned.pop(number, None)
+            if owned is not None:
+                owned.store.close()
+                self.actions.drop_partition(number)
+
+    def close(self) -> None:
+        """Close every store."""
+        self.revoked(list(self.owned))
+
+    # -- one round -------------------------------------------------------------------------------
+
+    def consume(self, records: Iterable[Record]) -> dict[int, int]:
+        """Fold, write, wake. Returns offsets to seek to, where a store had to be made anew."""
+        touched: dict[int, Owned] = {}
+        seeks: dict[int, int] = {}
+        for record in records:
+            owned = self.owned.get(record.partition)
+            if owned is None or record.partition in seeks:
+                continue
+            if owned.checking and not self._same_log(owned, record):
+                seeks[record.partition] = 0
+                self._refold(owned)
+                continue
+            if record.offset < owned.next_offset:
+                continue
+            self._fold(owned, record)
+            touched[owned.number] = owned
+        for owned in touched.values():
+            self._write(owned)
+        for owned in touched.values():
+            self._wake_touched(owned)
+        return seeks
+
+    def _same_log(self, owned: Owned, record: Record) -> bool:
+        owned.checking = False
+        before = owned.store.cursor
+        if record.offset != before.offset - 1:
+            return record.offset >= before.offset
+        return crc32(record.value or b"") == before.checksum
+
+    def _refold(self, owned: Owned) -> None:
+        self._say(
+            f"partition {owned.number}: the log is not the one its store was folded from; "
+            "the store is made anew from the first offset"
+        )
+        owned.store.close()
+        owned.reset(self._open_store(owned.number, fresh=True))
+
+    def _fold(self, owned: Owned, record: Record) -> None:
+        entry = entry_of(record)
+        owned.next_offset = record.offset + 1
+        owned.checksum = record.value
+        owned.newest_at = max(owned.newest_at, record.timestamp_ms)
+        if entry.session_id == PARTITION_KEY:
+            self._fold_partition(owned, entry)
+            return
+        if isinstance(entry.event, Unreadable) or not is_foldable(record.key):
+            self._dead_letter(owned, record, entry)
+            if not is_foldable(record.key):
+                return
+        before = owned.views(entry.session_id) or initial(entry.session_id)
+        views, ruling = fold(before, entry)
+        if not ruling.accepted:
+            self.rulings[ruling.code] = self.rulings.get(ruling.code, 0) + 1
+        if views is not before:
+            owned.changed(entry.session_id, before, views)
+        owned.touched.add(entry.session_id)
+        self.actions.read_back(owned, entry, record, before, ruling)
+
+    def _fold_partition(self, owned: Owned, entry: Entry) -> None:
+        held = self._held(owned)
+        owned.partition = partition_fold.apply(owned.partition, entry)
+        now_held = self._held(owned)
+        if now_held - held:
+            owned.wake_all = True
+        for role in held - now_held:
+            self._say(f"partition {owned.number}: another worker took it for {role}")
+
+    def _held(self, owned: Owned) -> frozenset[str]:
+        """The roles this very process holds the partition for, as far as it has read."""
+        return frozenset(
+            holder.role
+            for holder in owned.partition.holders
+            if holder.owner == self.identity.owner and holder.role in self.roles
+        )
+
+    def _dead_letter(self, owned: Owned, record: Record, entry: Entry) -> None:
+        why = getattr(entry.event, "why", "") or f"the key is no session id (over {KEY_BYTES_MAX}?)"
+        if "sessions" in self.roles and record.offset >= owned.store.letters_from:
+            self.actions.dead_letter(record, why)
+
+    def _write(self, owned: Owned) -> None:
+        cursor = Cursor(owned.next_offset, crc32(owned.checksum or b""))
+        owned.store.write(owned.dirty, owned.streamed, may_owe, owned.partition, cursor)
+        owned.written()
+
+    # -- waking ----------------------------------------------------------------------------------
+
+    def _wake_touched(self, owned: Owned) -> None:
+        if owned.wake_all:
+            owned.wake_all = False
+            owned.touched.update(owned.store.busy())
+        touched, owned.touched = owned.touched, set()
+        for session_id in touched:
+            self.wake(owned, session_id)
+        owned.trim()
+
+    def tick(self) -> None:
+        """Look at what is due: timers, slots that came free, partitions to take again."""
+        now = self.clock.monotonic_ms()
+        for owned in list(self.owned.values()):
+            held = self._held(owned)
+            wanted = len(held) < len(self.roles)
+            if wanted and now - owned.taken_at >= SESSION_TIMEOUT_MS:
+                self._take(owned)
+            for session_id in owned.due(self.now(owned)):
+                self.wake(owned, session_id)
+
+    def now(self, owned: Owned) -> int:
+        """Unix ms: the later of the wall clock and the newest broker time folded."""
+        return max(self.clock.now_ms(), owned.newest_at)
+
+    def next_due_ms(self) -> int | None:
+        """How long until the next timer, in ms, or None."""
+        waits = [due - self.now(owned) for owned in self.owned.values() if (due := owned.next_due)]
+        return max(0, min(waits)) if waits else None
+
+    def wake(self, owned: Owned, session_id: str) -> None:
+        """Discharge what a session owes to this worker's roles, now."""
+        held = self._held(owned)
+        views = owned.views(session_id)
+        if not held or views is None or session_id in owned.stuck:
+            return
+        rules = self.rules.get(views.turn.agent)
+        now = self.now(owned)
+        for owed in wake(views, owned.partition, now, rules):
+            if owed.role in held:
+                self._discharge(owned, views, owed, now)
+
+    def _discharge(self, owned: Owned, views: SessionViews, owed: Obligation, now: int) -> None:
+        if owed.owed == "wait":
+            if owed.due is not None:
+                owned.look_again(views.session_id, owed.due)
+            return
+        agent = self.agents.get(views.turn.agent)
+        due = self.actions.discharge(owned, views, owed, agent, now)
+        if due is not None:
+            owned.look_again(views.session_id, due)
+
+    def status(self) -> dict[str, Any]:
+        """What this worker holds, for people."""
+        return {
+            "owner": self.identity.owner,
+            "roles": list(self.roles),
+            "agents": sorted(self.agents),
+            "rulings": dict(self.rulings),
+            "partitions": {
+                number: {
+                    "offset": owned.next_offset,
+                    "held": sorted(self._held(owned)),
+                    "stuck": dict(owned.stuck),
+                }
+                for number, owned in self.owned.items()
+            },
+        }
