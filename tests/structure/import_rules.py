@@ -164,7 +164,11 @@ def chance_findings(source: Source) -> Iterator[str]:
 
 # ---- the environment ----------------------------------------------------------------------
 
-ENVIRONMENT_READERS = ("log/settings.py", "cli/")
+ENVIRONMENT_READERS = (
+    "log/settings.py",
+    "cli/",
+    "processors/effects/keeper.py",  # hands it on to a tool's child process, without the secrets
+)
 _ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 

@@ -1,6 +1,7 @@
 """What pyproject.toml says about the package is what the tree holds."""
 
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,7 +9,7 @@ from importlib.metadata import packages_distributions
 
 import foldlog
 from foldlog.tests.structure.imports import imports
-from foldlog.tests.structure.tree import ROOMS, ROOT, all_paths, room_sources
+from foldlog.tests.structure.tree import ROOMS, ROOT, Source, all_paths, room_sources
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -58,21 +59,36 @@ def test_no_test_directory_is_a_package():
     assert [p for p in all_paths() if p.startswith("tests/") and p.endswith("__init__.py")] == []
 
 
-def test_every_imported_package_is_a_dependency():
-    declared = {
-        requirement.split("[")[0].split("=")[0].split("<")[0].split(">")[0].strip()
-        for requirement in PYPROJECT["project"]["dependencies"]
-    }
+def _plain(name: str) -> str:
+    """The name of a requirement or a distribution, as the registry compares them."""
+    return re.split(r"[\[<>=!~; ]", name)[0].lower().replace("_", "-")
+
+
+def _undeclared(sources, declared: list[str]) -> dict[str, str]:
+    """File and line -> the imported package that no dependency brings."""
+    names = {_plain(requirement) for requirement in declared}
     distributions = packages_distributions()
-    undeclared = {}
-    for source in room_sources():
+    missing = {}
+    for source in sources:
         for found in imports(source):
-            if found.top == "foldlog" or found.top in sys.stdlib_module_names or found.relative:
+            if found.relative or found.top == "foldlog" or found.top in sys.stdlib_module_names:
                 continue
-            names = {n.lower() for n in distributions.get(found.top, [f"{found.top} (unknown)"])}
-            if not {COMES_WITH.get(n, n) for n in names} & declared:
-                undeclared[source.path] = sorted(names)
-    assert undeclared == {}
+            of = {_plain(name) for name in distributions.get(found.top, [])}
+            if not {COMES_WITH.get(name, name) for name in of} & names:
+                missing[f"{source.path}:{found.line}"] = found.top
+    return missing
+
+
+def test_every_imported_package_is_a_dependency():
+    assert _undeclared(room_sources(), PYPROJECT["project"]["dependencies"]) == {}
+
+
+def test_an_undeclared_import_is_found():
+    sources = [Source("log/x.py", "import fastavro, json\nimport hypothesis\nimport no_such\n")]
+    assert _undeclared(sources, ["fastavro>=1.13"]) == {
+        "log/x.py:2": "hypothesis",
+        "log/x.py:3": "no_such",
+    }
 
 
 def test_every_declared_dependency_is_locked_with_a_hash():
