@@ -40,6 +40,7 @@ _PORT_TRIES = 5
 _READY_S = 60.0  # 1 to 2.5 s on an idle laptop; a loaded CI machine took 10
 _READY_POLL_S = 0.02
 _DOWN_S = 30.0  # 0.3 s on an idle broker; SIGKILL after that loses nothing (it replays its log)
+TEMPORARY = "foldlog-kafka-"  # then the pid of the owner, so that a later run can sweep
 _FREE_BYTES_MIN = 100 << 20  # 38 MB of jars, and some room to write in
 
 Progress = Callable[[str], None]
@@ -374,7 +375,8 @@ def temporary_broker(
     mirror: str | None = None,
 ) -> Iterator[Broker]:
     """A broker for a test: free ports, a directory of its own, gone with the block or with us."""
-    directory = Path(tempfile.mkdtemp(prefix="foldlog-kafka-"))
+    _sweep()
+    directory = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))
     broker = Broker(
         dir=directory,
         cache_dir=cache_dir,
@@ -390,3 +392,11 @@ def temporary_broker(
     finally:
         broker.kill()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Removes the directories of temporary brokers whose process was killed."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*-*"):
+        pid = directory.name.removeprefix(TEMPORARY).partition("-")[0]
+        if pid.isdigit() and process.wait_gone(int(pid), 0):
+            shutil.rmtree(directory, ignore_errors=True)

