@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from foldlog.tests.structure.tree import ROOT
+from foldlog.tests.structure.tree import ROOT, demand_none
 
 TARGETS = "bench clean docs help lint lock quick run search setup soak test".split()
 
@@ -126,4 +126,5 @@ def _signal_until_gone(pid: int) -> None:
 
 def test_the_linter_is_content():
     done = _run(sys.executable, "-m", "ruff", "check", "--quiet", "--output-format=concise", ".")
-    assert done.returncode == 0, done.stdout + done.stderr
+    demand_none((done.stdout + done.stderr).splitlines())
+    assert done.returncode == 0
