@@ -56,7 +56,10 @@ def arguments_of(function: Callable, name: str) -> tuple[Arguments, str | None]:
     hints = _hints(function, name)
     context = None
     if parameters and _takes_context(parameters[0], hints):
-        context = parameters.pop(0).name
+        first = parameters.pop(0)
+        if first.kind is first.KEYWORD_ONLY:
+            raise TypeError(f"parameter {first.name!r} of tool {name} is passed by position")
+        context = first.name
     fields = [_field(name, p, hints) for p in parameters]
     shape = dataclasses.make_dataclass(f"arguments_of_{name}", fields, kw_only=True)
     shape.__doc__ = None  # else the generated signature becomes the schema's description

@@ -4,6 +4,7 @@ It names the call, says when to stop, remembers results across attempts, starts 
 not outlive the run, and collects what the tool asks for. It must not know the log or the worker.
 """
 
+import asyncio
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,12 +25,13 @@ REMINDER_CHARS_MAX = 4_000  # a reminder enters the prompt whole: about 1,500 to
 class Abort:
     """Whether the run must end: true as a flag, awaitable as a signal.
 
-    `if ctx.aborted:` in a loop, or `await ctx.aborted` beside the work. A tool that looks at it is
+    `if ctx.aborted:` in a loop, `await ctx.aborted` beside the work. A tool that looks at it is
     given time to end by itself; one that never does is cancelled at once.
     """
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
+        self._loop = asyncio.get_running_loop()
         self.watched = False
 
     @property
@@ -44,6 +46,16 @@ class Abort:
     def __await__(self) -> Generator[object, None, str]:
         self.watched = True
         return self._stop.wait().__await__()
+
+    def wait_blocking(self, timeout_s: float | None = None) -> bool:
+        """Wait for it in a tool's own thread, at most timeout_s seconds; whether it came."""
+        self.watched = True
+        waiting = asyncio.run_coroutine_threadsafe(self._stop.wait(), self._loop)
+        try:
+            waiting.result(timeout_s)
+        except TimeoutError:
+            waiting.cancel()
+        return self._stop.requested
 
 
 class ToolContext:

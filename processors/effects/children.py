@@ -1,0 +1,174 @@
+"""Processes that a tool starts: they end with the command, the run or the worker, whichever is
+first.
+
+Each command runs under a keeper (keeper.py), a process of its own that outlives a killed worker
+just long enough to kill what the worker had started. A parent-death signal alone would not do: it
+reaches the first process only, and fires when the starting thread ends. This file must not know
+what the commands are for.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from .sink import Stop
+
+KEEPER = Path(__file__).with_name("keeper.py")
+TERM_S = 0.3  # from SIGTERM to SIGKILL: enough to remove a lock file, small beside the grace
+KILL_S = 5.0  # a process that outlives SIGKILL this long hangs in the kernel: we go on without it
+OUTPUT_BYTES_MAX = 1024 * 1024  # of one command, kept: a quarter from its head, the rest the tail
+_READ_BYTES = 64 * 1024
+
+
+class Ended(NamedTuple):
+    """How a command ended. code: exit code, or minus the signal. left_out: bytes not kept.
+
+    why: None if it ended by itself, else `timeout` or the reason of the abort.
+    """
+
+    code: int
+    output: bytes
+    left_out: int
+    why: str | None
+
+
+class Children:
+    """The commands of one tool run. `ctx.children` in a tool."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        self._lifelines: dict[asyncio.subprocess.Process, int] = {}
+        self._closed = False
+
+    async def run(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path | str | None = None,
+        timeout_s: float | None = None,
+        env: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+        output_bytes_max: int = OUTPUT_BYTES_MAX,
+    ) -> Ended:
+        """Run a command to its end, its standard output and error together. Raises OSError.
+
+        It ends early at timeout_s seconds, and when the run is aborted: SIGTERM, then SIGKILL for
+        it and everything it started. env: variables that are added to the scrubbed environment.
+        """
+        if self._closed or self._stop.requested:
+            raise OSError(f"{command[0]} was not started: the run is ending")
+        process = await self._start(command, cwd, env or {}, pass_fds)
+        output = _Output(output_bytes_max)
+        reading = asyncio.ensure_future(output.read(process.stdout))
+        stopping = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait(
+                {reading, stopping}, timeout=timeout_s, return_when="FIRST_COMPLETED"
+            )
+            why = None
+            if not reading.done():
+                why = self._stop.why or "timeout"
+                await self._terminate(process, reading)
+            code = await self._code(process, None if why is None else KILL_S)
+        finally:
+            stopping.cancel()
+            reading.cancel()
+            self._let_go(process)
+        return Ended(code, output.kept(), output.left_out, why)
+
+    def run_blocking(self, command: Sequence[str], **options: object) -> Ended:
+        """`run` for a tool that is no coroutine function: it waits in the tool's own thread."""
+        return asyncio.run_coroutine_threadsafe(self.run(command, **options), self._loop).result()
+
+    async def close(self) -> None:
+        """Kill what still runs, and return when it is gone. Nothing starts afterwards."""
+        self._closed = True
+        running = list(self._lifelines)
+        for process in running:
+            self._let_go(process)
+        if running:
+            await asyncio.wait(
+                [asyncio.ensure_future(process.wait()) for process in running], timeout=KILL_S
+            )
+
+    async def _start(
+        self,
+        command: Sequence[str],
+        cwd: Path | str | None,
+        env: Mapping[str, str],
+        pass_fds: Sequence[int],
+    ) -> asyncio.subprocess.Process:
+        read_end, write_end = os.pipe()
+        added = [f"{name}={text}" for name, text in env.items()]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(KEEPER), str(read_end), "--"),
+                *(("env", *added, *command) if added else command),
+                cwd=cwd,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(read_end, *pass_fds),
+            )
+        except BaseException:
+            os.close(write_end)
+            raise
+        finally:
+            os.close(read_end)
+        self._lifelines[process] = write_end
+        return process
+
+    async def _terminate(
+        self, process: asyncio.subprocess.Process, reading: asyncio.Future
+    ) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._lifelines[process], b"T")
+        await asyncio.wait({reading}, timeout=TERM_S)
+        self._let_go(process)
+        await asyncio.wait({reading}, timeout=KILL_S)
+
+    @staticmethod
+    async def _code(process: asyncio.subprocess.Process, timeout_s: float | None) -> int:
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(process.wait(), timeout_s)
+        return -signal.SIGKILL
+
+    def _let_go(self, process: asyncio.subprocess.Process) -> None:
+        """Close the lifeline: what still lives below the keeper is killed."""
+        lifeline = self._lifelines.pop(process, None)
+        if lifeline is not None:
+            os.close(lifeline)
+
+
+class _Output:
+    """The head and the tail of what a command says, in bounded memory."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._head_max = bytes_max // 4
+        self._tail_max = bytes_max - self._head_max
+        self._head, self._tail, self._total = bytearray(), bytearray(), 0
+
+    async def read(self, stream: asyncio.StreamReader | None) -> None:
+        assert stream is not None
+        while data := await stream.read(_READ_BYTES):
+            self._total += len(data)
+            room = self._head_max - len(self._head)
+            self._head += data[:room]
+            self._tail += data[room:]
+            if len(self._tail) > 2 * self._tail_max:
+                del self._tail[: -self._tail_max]
+
+    def kept(self) -> bytes:
+        """Head and tail; what lies between is `left_out` bytes."""
+        return bytes(self._head + self._tail[-self._tail_max :])
+
+    @property
+    def left_out(self) -> int:
+        return self._total - len(self.kept())

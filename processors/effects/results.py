@@ -1,0 +1,172 @@
+"""What the model is told of a tool's result: text of a bounded size, and where the rest is.
+
+Nothing is lost by cutting: whenever something is left out, the whole is in the blob store and the
+text says how much is missing and how to ask for it. Pure but for the blob store; it must not know
+the log or how tools run.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+from ...producers.blobs import INLINE_BYTES_MAX, BlobError, BlobStore
+from ...schemas.parts import Body
+from ..tool import Shortened
+
+PREVIEW_CHARS = 1_000  # S1.D: what is shown of a result that is off-loaded to a blob
+ROWS_MAX = 100  # S3.5: lists give 100 rows and "N more"
+KEPT_BYTES_MAX = 32 * 1024 * 1024  # of one result: a tool in a loop must not fill the disk
+_BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
+
+
+class Shaped(NamedTuple):
+    """A result as its event holds it. bytes: the whole; left_out: bytes not in the content."""
+
+    content: Body
+    bytes: int
+    tokens: int
+    left_out: int
+
+
+class _Told(NamedTuple):
+    """The whole result as bytes, and what is shown of it if that is not all."""
+
+    whole: bytes
+    media_type: str
+    shown: str | None = None
+    shown_bytes: int = 0  # how much of the whole is in `shown`
+    read_at: int = 0  # character of the whole where reading on makes sense
+
+
+def estimate_tokens(text: str) -> int:
+    """Tokens of a text, rather too many than too few: 2.5 ASCII characters or 2 other bytes each.
+
+    Measured ratios of the newer models are 2.6 for prose and 2.5 for code.
+    """
+    plain = len(text.encode("ascii", "ignore"))
+    other = len(text.encode("utf-8", "replace")) - plain
+    return -(-(plain * 4 + other * 5) // 10)
+
+
+def shape(value: Any, *, limit_tokens: int, blobs: BlobStore, readable: bool) -> Shaped:
+    """Turn what a tool returned into an event's content.
+
+    A string stays as it is, anything else becomes compact JSON. readable: whether the model has
+    the tool `read_result`. Never raises for a value: the tool has run, and that must be told.
+    """
+    told = _tell(value)
+    total = len(told.whole)
+    if told.shown is None and total > INLINE_BYTES_MAX:
+        preview = told.whole[: PREVIEW_CHARS * 4].decode("utf-8", "ignore")[:PREVIEW_CHARS]
+        told = told._replace(shown=preview, shown_bytes=len(preview.encode()), read_at=len(preview))
+    text = told.whole.decode() if told.shown is None else told.shown
+    fits = estimate_tokens(text) <= limit_tokens
+    if fits and told.shown is None:
+        return Shaped(Body(inline=told.whole), total, estimate_tokens(text), 0)
+    try:
+        ref = blobs.store(told.whole[:KEPT_BYTES_MAX], told.media_type)
+        how = _how_to_read_on(ref.sha256, readable and told.media_type == _TEXT)
+    except BlobError as error:  # the tool has run: a full disk must not turn that into doubt
+        ref, how = None, f"The rest is lost, it could not be kept: {error.__cause__ or error}."
+    if fits:
+        left_out = max(0, total - told.shown_bytes)
+        text = f"{text}\n{_notice(left_out, told, how, told.read_at)}"
+    else:
+        text, left_out = _cut(text, limit_tokens, told, how)
+    data = text.encode("utf-8", "replace")
+    return Shaped(Body(inline=data, ref=ref), total, estimate_tokens(text), left_out)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it, or TypeError/ValueError where it can not."""
+    try:
+        json.dumps(value, allow_nan=False, sort_keys=True)
+        return value
+    except (TypeError, ValueError, RecursionError):
+        from pydantic_core import to_jsonable_python  # datetimes, dataclasses, models, sets, NaN
+
+        return to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64")
+
+
+def _tell(value: Any) -> _Told:
+    match value:
+        case Shortened(shown=shown, whole=whole):
+            kept, media_type = _encoded(whole)
+            return _Told(kept, media_type, str(shown), min(len(kept), len(shown.encode())), 0)
+        case str():
+            return _Told(*_encoded(value))
+        case bytes() | bytearray() | memoryview():
+            data = bytes(value)
+            return _Told(data, _BINARY, f"[{len(data)} bytes of binary data, not shown.]")
+        case list() | tuple() if len(value) > ROWS_MAX:
+            rows, whole = _json(list(value[:ROWS_MAX])), _json(list(value)).encode()
+            shown = f"{rows}\n{len(value) - ROWS_MAX} more rows, of {len(value)}."
+            return _Told(whole, _TEXT, shown, len(rows.encode()), len(rows))
+        case _:
+            return _Told(_json(value).encode(), _TEXT)
+
+
+def _encoded(whole: str | bytes) -> tuple[bytes, str]:
+    if isinstance(whole, bytes):
+        return whole, _BINARY
+    return whole.encode("utf-8", "replace"), _TEXT  # a lone surrogate is not worth a failure
+
+
+def _json(value: Any) -> str:
+    """Stable compact JSON; a value that is no JSON is shown as Python shows it."""
+    try:
+        text = json.dumps(
+            plain(value),
+            ensure_ascii=False,
+            sort_keys=True,
+            separators=(",", ":"),
+            allow_nan=False,
+        )
+    except Exception as error:  # whatever a value's own methods raise
+        shown = _safe_repr(value)
+        return f"[{type(value).__name__} that is no JSON ({type(error).__name__}): {shown}]"
+    return text.encode("utf-8", "replace").decode()
+
+
+def _safe_repr(value: Any) -> str:
+    try:
+        return repr(value).encode("utf-8", "replace").decode()
+    except Exception:
+        return object.__repr__(value)
+
+
+def _how_to_read_on(sha256: str, readable: bool) -> str:
+    if readable:
+        return f'Read on with read_result, ref "{sha256}".'
+    return f"The whole is kept as {sha256}. Ask for less: a filter, a range, a later part."
+
+
+def _notice(left_out: int, told: _Told, how: str, read_at: int) -> str:
+    total = len(told.whole)
+    if "read_result" in how and read_at:
+        how = f"{how[:-1]}, offset {read_at}."
+    if total > KEPT_BYTES_MAX:
+        how += f" Only its first {KEPT_BYTES_MAX} bytes are kept."
+    return f"[{left_out} of {total} bytes are left out here. {how}]"
+
+
+def _cut(text: str, limit_tokens: int, told: _Told, how: str) -> tuple[str, int]:
+    """Head and tail of a text with a notice between them, and the bytes left out of the whole."""
+    room = max(0, limit_tokens - estimate_tokens(_notice(len(told.whole), told, how, len(text))))
+    head = _prefix(text, room * 2 // 3)  # two parts head, one part tail: logs end in the error
+    tail = _prefix(text[len(head) :][::-1], room - room * 2 // 3)[::-1]
+    shown = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
+    left_out = max(0, len(told.whole) - shown)
+    notice = _notice(left_out, told, how, len(head) if told.shown is None else told.read_at)
+    return f"{head}\n{notice}\n{tail}", left_out
+
+
+def _prefix(text: str, tokens: int) -> str:
+    """The longest beginning of a text that is estimated within the tokens."""
+    low, high = 0, min(len(text), tokens * 3)  # no character is estimated below 0.4 tokens
+    while low < high:
+        middle = (low + high + 1) // 2
+        if estimate_tokens(text[:middle]) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]

@@ -1,0 +1,107 @@
+"""The side log: what a tool call already did, kept beside the log across crashes (S2.8).
+
+A file per call, named by session and call key, shared by the attempts of the call. An idempotent
+tool that ran before returns the earlier result; a `once` tool may note what it did, so that a
+reconciler finds it. Losing a file costs a repetition of an idempotent call, or a question to a
+human: never a wrong answer. This file must not know how tools are run.
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+_MISSING = object()
+ENTRIES_MAX = 20_000  # an entry matters until its turn ends; 20,000 calls are days of work
+
+
+class SideLogStore:
+    """Side logs below one directory; several workers may share it."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def of(self, session_id: str, call_key: str) -> "SideLog":
+        """The side log of one call."""
+        return SideLog(self.directory, session_id, call_key)
+
+    def prune(self, keep: int = ENTRIES_MAX) -> int:
+        """Delete all but the newest entries; returns how many went. Called at the start."""
+        found = []
+        for path in self.directory.glob("??/*"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append((path.stat().st_mtime_ns, path))
+        surplus = sorted(found)[: max(0, len(found) - keep)]
+        for _, path in surplus:
+            path.unlink(missing_ok=True)
+        return len(surplus)
+
+
+class SideLog:
+    """What one call did. `ctx.side_log` in a tool."""
+
+    def __init__(self, directory: Path, session_id: str, call_key: str) -> None:
+        self._named = {"session_id": session_id, "call_key": call_key}
+        name = sha256(f"{session_id}\n{call_key}".encode()).hexdigest()
+        self._path = directory / name[:2] / name
+
+    @property
+    def has_result(self) -> bool:
+        """Whether an attempt of this call has recorded a result."""
+        return self._read().get("value", _MISSING) is not _MISSING
+
+    def result(self, default: Any = None) -> Any:
+        """What an earlier attempt recorded, else the default."""
+        return self._read().get("value", default)
+
+    def record(self, value: Any, *, beside: Mapping[str, Any] | None = None) -> None:
+        """Keep a JSON value; it is on disk when this returns. Raises TypeError, OSError.
+
+        beside: what belongs to the result but is not part of it (triggers, reminders).
+        """
+        entry = {**self._named, "value": value, "beside": dict(beside or {})}
+        data = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fd, temporary = tempfile.mkstemp(dir=self._path.parent)
+        try:
+            with open(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self._path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _fsync_directories(self._path.parent, self._path.parent.parent)
+
+    @property
+    def beside(self) -> Mapping[str, Any]:
+        """What was recorded beside the result."""
+        found = self._read().get("beside")
+        return found if isinstance(found, dict) else {}
+
+    def _read(self) -> Mapping[str, Any]:
+        """The entry, or nothing where there is none, or one that is damaged or another call's."""
+        try:
+            entry = json.loads(self._path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        if not isinstance(entry, dict):
+            return {}
+        mine = all(entry.get(key) == value for key, value in self._named.items())
+        return entry if mine else {}
+
+
+def _fsync_directories(*paths: Path) -> None:
+    for path in paths:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,183 @@
+"""Calling a tool's function, and ending it: as a task or in a thread, until it ends or must.
+
+It says how the function ended, and nothing of what that means for the call (tools.py does).
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...producers.blobs import BlobStore
+from ...schemas.words import Effect
+from ..agent import Agent
+from ..limits import Limits
+from ..tool import Tool
+from ..tool_context import Abort, ToolContext
+from .children import Children
+from .side_log import SideLogStore
+from .sink import Stop
+from .tool_outcomes import ToolClaim
+
+READER = "read_result"  # the tool by which a model reads on in a result that was cut
+# Shares of the grace of a turn. Together they leave time for the outcome to reach the log.
+ASK_SHARE = 0.3  # between ctx.aborted and the cancellation of the task
+END_SHARE = 0.3  # between the cancellation and going on without the tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolHost:
+    """What the runs of an agent's tools share."""
+
+    limits: Limits
+    blobs: BlobStore
+    side_log: SideLogStore
+    workdir: Path | None = None
+    results_readable: bool = False  # whether the agent has the tool that reads cut results
+
+    @classmethod
+    def of(cls, agent: Agent, blobs: BlobStore, side_log: SideLogStore) -> "ToolHost":
+        """The host of an agent's tools."""
+        return cls(
+            limits=agent.limits,
+            blobs=blobs,
+            side_log=side_log,
+            workdir=agent.workdir,
+            results_readable=agent.tool(READER) is not None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a function ended: it returned a value, or raised. None in its place: it still runs."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Run:
+    """One run of one call. `once`: by the log or by the code, whichever is stricter."""
+
+    def __init__(self, claim: ToolClaim, tool: Tool, host: ToolHost) -> None:
+        self.claim, self.tool, self.host = claim, tool, host
+        self.once = Effect.ONCE in (claim.effect, tool.effect)
+        self.timed_out = False
+        self.cancelled = False  # the task that runs us was cancelled: the worker is going
+        self.stop = Stop()  # the run's own: an abort from outside and the deadline end in it
+        self.children = Children(self.stop)
+        self.ctx = ToolContext(
+            session_id=claim.session_id,
+            call_key=claim.call_key,
+            attempt=claim.attempt,
+            aborted=Abort(self.stop),
+            side_log=host.side_log.of(claim.session_id, claim.call_key),
+            children=self.children,
+            blobs=host.blobs,
+            workdir=tool.workdir or host.workdir,
+        )
+
+    def call(self, function: Callable, kwargs: Mapping[str, Any], *, context: bool) -> asyncio.Task:
+        """Begin a function; the task ends in an End and never raises."""
+        args = (self.ctx,) if context else ()
+        return asyncio.create_task(
+            _call(function, args, kwargs, f"tool {self.claim.call_key}"),
+            name=f"tool {self.claim.session_id} {self.claim.call_key}",
+        )
+
+    async def until_end(self, work: asyncio.Task, outer: Stop, *, cancel: bool) -> End | None:
+        """Return how the work ended, or None when all was done to end it and it still runs.
+
+        An abort and the deadline go the same way: ctx.aborted first, for a tool that looks at it;
+        then the task is cancelled (a thread can't be), and its processes are killed.
+        """
+        await self._first_of(work, outer)
+        if not work.done():
+            self.timed_out = not outer.requested and not self.cancelled
+            why = "the deadline" if self.timed_out else outer.why or "the worker is stopping"
+            self.stop.request(why)
+            grace_s = self.host.limits.grace_ms / 1000
+            if self.ctx.aborted.watched or not cancel:
+                await asyncio.wait({work}, timeout=ASK_SHARE * grace_s)
+            if cancel and not work.done():
+                work.cancel()
+                await asyncio.wait({work}, timeout=END_SHARE * grace_s)
+        await self.children.close()
+        return work.result() if work.done() else None
+
+    async def _first_of(self, work: asyncio.Task, outer: Stop) -> None:
+        """Return when the work ends, somebody stops it, or its time is over."""
+        stopping = asyncio.ensure_future(outer.wait())
+        try:
+            await asyncio.wait(
+                {work, stopping},
+                timeout=self.claim.timeout_ms / 1000,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        except asyncio.CancelledError:
+            self.cancelled = True
+        finally:
+            stopping.cancel()
+
+    def why_ended(self, error: BaseException | None) -> str:
+        """Why there is no answer, for the model and for a person."""
+        if self.timed_out:
+            return f"{self.claim.name} did not end within {self.claim.timeout_ms / 1000:g} s"
+        if self.stop.requested:
+            return f"{self.claim.name} was stopped while it ran ({self.stop.why})"
+        return f"{self.claim.name} raised {type(error).__name__}: {_text_of(error)}"
+
+
+async def _call(function: Callable, args: tuple, kwargs: Mapping[str, Any], name: str) -> End:
+    """Call the function, as a task if it is a coroutine function, else in a thread."""
+    try:
+        if inspect.iscoroutinefunction(function):
+            return End(await function(*args, **kwargs))
+        value = await _in_thread(lambda: function(*args, **kwargs), name)
+        return End(await value if inspect.isawaitable(value) else value)
+    except (Exception, asyncio.CancelledError, SystemExit) as error:
+        return End(error=error)
+
+
+def _in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
+    """The result of a function in a thread of its own, which the process's end does not wait for.
+
+    (The default executor has few threads and joins them at exit: a hung tool would keep the
+    worker from ending.)
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+            future.set_exception(error)
+        else:  # what would end a loop or a generator must not travel through a future
+            future.set_exception(RuntimeError(f"the tool raised {type(error).__name__}"))
+
+    def main() -> None:
+        value, error = None, None
+        try:
+            value = context.run(function)
+        except BaseException as raised:
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the worker is gone
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=main, name=name, daemon=True).start()
+    return future
+
+
+def _text_of(error: BaseException | None) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "an exception without a readable text"
