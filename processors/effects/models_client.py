@@ -36,12 +36,15 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
 
     Everything is given, so the SDK looks up no credential and no base URL in the environment.
     """
-    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+    import httpx2
+    from anthropic import DEFAULT_CONNECTION_LIMITS, AsyncAnthropic, DefaultAsyncHttpxClient
 
-    url = base_url or DEFAULT_BASE_URL
-    # A proxy of the environment is for the world outside: a stand-in on this machine is not there.
-    at_home = (urlsplit(url).hostname or "") in ("127.0.0.1", "::1", "localhost")
-    http = DefaultAsyncHttpxClient(trust_env=False) if at_home else None
+    url, http = base_url or DEFAULT_BASE_URL, None
+    if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost"):
+        # A proxy of the environment is for the world outside, and can not reach this machine's
+        # loopback. The SDK mounts proxies unless it is given a transport.
+        direct = httpx2.AsyncHTTPTransport(limits=DEFAULT_CONNECTION_LIMITS)
+        http = DefaultAsyncHttpxClient(transport=direct)
     return AsyncAnthropic(api_key=api_key.strip(), base_url=url, max_retries=0, http_client=http)
 
 

@@ -5,15 +5,17 @@ Rows: S1.C, constraint 7, section 11 ("content as received", "index", labels).
 
 import json
 from hashlib import sha256
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from foldlog.processors.effects.models_answer import ANSWER_CHARS_MAX, Answer
 from foldlog.processors.effects.models_blocks import DEPTH_MAX, why_no_arguments
 from foldlog.processors.effects.models_errors import AttemptFailed
 from foldlog.processors.effects.models_json import Malformed
 from foldlog.schemas.words import ChunkKind
-from hypothesis import given
-from hypothesis import strategies as st
 
 START = {"id": "msg_1", "model": "m-1", "usage": {"input_tokens": 3, "output_tokens": 1}}
 
@@ -80,10 +82,7 @@ def cut(draw, text):
     utf16 = text.encode("utf-16-le")
     places = draw(st.lists(st.integers(0, len(utf16) // 2), max_size=5))
     ends = [0, *sorted(places), len(utf16) // 2]
-    return [
-        utf16[2 * a : 2 * b].decode("utf-16-le", "surrogatepass")
-        for a, b in zip(ends, ends[1:], strict=False)
-    ]
+    return [utf16[2 * a : 2 * b].decode("utf-16-le", "surrogatepass") for a, b in pairwise(ends)]
 
 
 @st.composite
@@ -104,8 +103,14 @@ def blocks(draw, index):
         return events, compact(block), text
     if kind == "redacted":
         block = {"type": "redacted_thinking", "data": text}
-        return [f'{{"type":"content_block_start","index":{index},"content_block":{compact(block)}}}',
-                stop(index)], compact(block), ""
+        return (
+            [
+                f'{{"type":"content_block_start","index":{index},"content_block":{compact(block)}}}',
+                stop(index),
+            ],
+            compact(block),
+            "",
+        )
     if kind in ("tool", "server"):
         raw = draw(arguments)
         type_ = "tool_use" if kind == "tool" else "server_tool_use"
@@ -153,7 +158,9 @@ def test_S1_C_constraint_7_blocks_are_rebuilt_byte_for_byte_wherever_deltas_are_
 
 
 def test_S1_C_unknown_fields_numbers_and_escapes_stay_as_they_came():
-    block = r'{"type": "future", "n": [1.10, 1e400, -0.0, 12345678901234567890123], "s": "\u00e9\/"}'
+    block = (
+        r'{"type": "future", "n": [1.10, 1e400, -0.0, 12345678901234567890123], "s": "\u00e9\/"}'
+    )
     answer, _ = answer_of(f'{{"type":"content_block_start","index":0,"content_block":{block}}}')
     assert answer.content() == (
         rb'[{"type":"future","n":[1.10,1e400,-0.0,12345678901234567890123],"s":"\u00e9\/"}]'
@@ -237,9 +244,8 @@ def test_calls_are_counted_over_tool_use_blocks_and_bound_to_their_raw_text():
 
 def test_repeated_call_ids_inside_a_response_are_two_calls():
     answer, _ = answer_of(*call_events(0, "{}"), *call_events(1, "{}"), finish("tool_use"))
-    assert [(call.index, call.call_id) for call in answer.calls()] == [(0, "toolu_1")] + [
-        (1, "toolu_1")
-    ]
+    ids = [(call.index, call.call_id) for call in answer.calls()]
+    assert ids == [(0, "toolu_1"), (1, "toolu_1")]
 
 
 def test_a_label_is_cut_at_128_and_the_content_keeps_it_whole():
@@ -255,7 +261,9 @@ def test_only_tool_use_proposes_calls(reason):
 
 
 def test_an_input_that_came_whole_is_kept_and_shown():
-    answer, shown = answer_of(*call_events(0, "", given='{"a": 1.0}', pieces=[]), finish("tool_use"))
+    answer, shown = answer_of(
+        *call_events(0, "", given='{"a": 1.0}', pieces=[]), finish("tool_use")
+    )
     assert answer.calls()[0].args == b'{"a": 1.0}'
     assert [piece.text for piece in shown] == ["read", '{"a": 1.0}']
     assert [piece.kind for piece in shown] == [ChunkKind.TOOL_NAME, ChunkKind.TOOL_INPUT]
@@ -297,7 +305,10 @@ def test_S2_9_content_so_far_keeps_text_and_leaves_out_cut_calls():
     whole = call_events(0, '{"a":1}')
     open_call = call_events(1, '{"b":', id="toolu_2")[:-1]
     answer, _ = answer_of(
-        *whole, *open_call, start(2, {"type": "text", "text": ""}), delta(2, "text_delta", text="hal")
+        *whole,
+        *open_call,
+        start(2, {"type": "text", "text": ""}),
+        delta(2, "text_delta", text="hal"),
     )
     kept = json.loads(answer.content_so_far())
     assert [block["type"] for block in kept] == ["tool_use", "text"]

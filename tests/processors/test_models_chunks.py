@@ -1,5 +1,8 @@
 """Chunks: nothing lost, nothing doubled, the first at once, the rest by time or size (law 10)."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from foldlog.processors.effects.models_chunks import (
     CHUNK_CHARS_MAX,
     FLUSH_AFTER_S,
@@ -7,8 +10,6 @@ from foldlog.processors.effects.models_chunks import (
     Chunks,
 )
 from foldlog.schemas.words import ChunkKind
-from hypothesis import given
-from hypothesis import strategies as st
 
 TEXT, INPUT, NAME = ChunkKind.TEXT, ChunkKind.TOOL_INPUT, ChunkKind.TOOL_NAME
 

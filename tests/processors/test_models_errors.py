@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from foldlog.processors.effects import models_errors
 from foldlog.processors.effects.models_errors import (
     POLICY,
@@ -16,8 +19,6 @@ from foldlog.processors.effects.models_errors import (
     retry_after_ms,
     wait_ms,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 NOW = datetime(2026, 11, 1, 12, 0, 0, tzinfo=UTC)
 

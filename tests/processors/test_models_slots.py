@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+
 from foldlog.processors.effects.slots import Slots
 
 
