@@ -63,6 +63,8 @@ class KafkaProducer:
         self._servers = str(properties["bootstrap.servers"])
         self._fatal: LogFatal | None = None
         self._ended = threading.Event()
+        self._changed = threading.Condition()
+        self._flushing = 0
         self._client = Client({**properties, "error_cb": self._on_error}, logger=LOGGER)
         self._thread = threading.Thread(target=self._answers, name="foldlog-producer", daemon=True)
         self._thread.start()
@@ -70,11 +72,14 @@ class KafkaProducer:
     def _answers(self) -> None:
         while not self._ended.is_set():
             try:
-                self._client.poll(_POLL_S)
+                answered = self._client.poll(_POLL_S)
             except (KafkaException, SystemError) as error:
                 # A fatal error leaves the client here too; `_on_error` has said so already.
                 LOGGER.warning("%s", error)
-                self._ended.wait(_POLL_S)
+                answered = self._ended.wait(_POLL_S)
+            if answered and self._flushing:
+                with self._changed:
+                    self._changed.notify_all()
 
     def _on_error(self, error: KafkaError) -> None:
         """All but fatal errors are news, not failures: a record that fails says so itself."""
@@ -87,6 +92,8 @@ class KafkaProducer:
         if self._fatal is None:
             self._fatal = error if isinstance(error, LogFatal) else LogFatal(str(error))
             LOGGER.error("FATAL %s", self._fatal)
+            with self._changed:
+                self._changed.notify_all()
             if self._on_fatal is not None:
                 self._on_fatal(self._fatal)
 
@@ -107,12 +114,10 @@ class KafkaProducer:
         check_size(topic, raw, value, headers)
 
         def answered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                answer = AppendError(topic, raw, _partition(message), error.str())
-            elif on_delivery is None:
-                return
-            else:
+            if error is None:
                 answer = Delivered(message.partition(), message.offset())
+            else:
+                answer = AppendError(topic, raw, _partition(message), error.str())
             self._tell(on_delivery, answer)
 
         try:
@@ -122,7 +127,7 @@ class KafkaProducer:
                 key=raw,
                 headers=list(headers),
                 partition=-1 if partition is None else partition,
-                on_delivery=answered,
+                on_delivery=answered if on_delivery else _unheard,
             )
         except BufferError as error:
             raise LogBusy(
@@ -132,10 +137,7 @@ class KafkaProducer:
         except KafkaException as error:
             raise self._refused(topic, raw, value, headers, error.args[0]) from error
 
-    def _tell(self, on_delivery: OnDelivery | None, answer: Delivered | AppendError) -> None:
-        if on_delivery is None:
-            LOGGER.error("LOST %s", answer)
-            return
+    def _tell(self, on_delivery: OnDelivery, answer: Delivered | AppendError) -> None:
         try:
             on_delivery(answer)
         except Exception as error:
@@ -159,10 +161,13 @@ class KafkaProducer:
         return self._fatal or meaning(error, self._servers)
 
     def flush(self, timeout_s: float) -> int:
-        try:
-            return self._client.flush(timeout_s)
-        except (KafkaException, SystemError) as error:
-            LOGGER.warning("%s", error)
+        # Not the client's flush(): it would call back on this thread too, and looks only every
+        # 10 ms whether the thread that owns the answers has had the last one. The client counts a
+        # record until its callback has returned.
+        with self._changed:
+            self._flushing += 1
+            self._changed.wait_for(lambda: self._fatal or not len(self._client), timeout_s)
+            self._flushing -= 1
             return len(self._client)
 
     def close(self) -> None:
@@ -173,6 +178,12 @@ class KafkaProducer:
         self._thread.join(_CLOSE_S)
         if left:
             LOGGER.error("LOST %d records had no answer when the producer was closed", left)
+
+
+def _unheard(error: KafkaError | None, message: Message) -> None:
+    """The answer to a record whose writer asked for none."""
+    if error is not None:
+        LOGGER.error("LOST a record for %s: %s", message.topic(), error.str())
 
 
 def _partition(message: Message | None) -> int | None:

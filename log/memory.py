@@ -113,16 +113,25 @@ class MemoryProducer:
             fate = NORMAL
             if log.faults is not None:
                 fate = log.faults.fate(self.name, topic, partition, headers)
-            due = None if self._paused else log.clock_ms() + fate.delay_ms
-            sent = _Sent(topic, partition, raw, value, tuple(headers), on_delivery, fate, due)
-            at = (topic, partition)
-            if fate.delay_ms or self._paused or at in self._queues:
-                self._queues.setdefault(at, deque()).append(sent)
-                log.waiting[self.name] = self
+            if fate is NORMAL and not self._paused and not self._queues:
+                told = log.store(topic, partition, raw, value, tuple(headers))
+                if on_delivery is not None:
+                    self._answers.append((on_delivery, told))
             else:
-                self._land(sent)
+                due = None if self._paused else log.clock_ms() + fate.delay_ms
+                sent = _Sent(topic, partition, raw, value, tuple(headers), on_delivery, fate, due)
+                self._send(sent)
         if log.immediate:
             self.pump()
+
+    def _send(self, sent: _Sent) -> None:
+        """Land `sent`, or queue it behind what is on its way to the same partition."""
+        at = (sent.topic, sent.partition)
+        if sent.fate.delay_ms or self._paused or at in self._queues:
+            self._queues.setdefault(at, deque()).append(sent)
+            self._log.waiting[self.name] = self
+        else:
+            self._land(sent)
 
     def _land(self, sent: _Sent) -> None:
         """Store `sent` as its fate says, and note the answer owed."""
@@ -228,6 +237,8 @@ class MemoryLog:
         self.session_timeout_ms = session_timeout_ms
         self.lock = threading.RLock()
         self.arrived = threading.Condition(self.lock)
+        self.changes = 0
+        """Goes up with everything that a reader may find new."""
         self.waiting: dict[str, MemoryProducer] = {}
         """Producers that have records on their way, by name, in the order of their first one."""
         self._cluster_id = cluster_id
@@ -332,10 +343,12 @@ class MemoryLog:
         assert held.first <= before <= held.end, (held.first, before, held.end)
         del held.records[: before - held.first]
         held.first = before
+        self.changes += 1
 
     def delete_topic(self, topic: str) -> None:
         """Forget the topic; made anew it has another id."""
         del self._topics[topic]
+        self.changes += 1
 
     def committed(self, topic: str, group: str) -> Offsets:
         """What the group has noted."""
@@ -370,6 +383,7 @@ class MemoryLog:
         held = self.topic(topic).partitions[partition]
         offset = held.end
         held.records.append(Record(topic, partition, offset, self.clock_ms(), key, value, headers))
+        self.changes += 1
         if self.threaded:
             self.arrived.notify_all()
         return Delivered(partition, offset)

@@ -39,6 +39,10 @@ class Coordinator:
         self._members: dict[str, _Member] = {}
         self._owner: dict[int, str] = {}
         self._target: dict[str, list[int]] = {}
+        self._oldest_ms = 0
+        """No member was seen last before this."""
+        self._changes = 0
+        """Goes up when a partition may be given or taken."""
         self.committed: Offsets = {}
 
     def heartbeat(self, reader: "MemoryGroupReader") -> tuple[list[int], list[int]]:
@@ -50,6 +54,9 @@ class Coordinator:
         me = reader.instance_id
         self._put_out_silent(now)
         member = self._members.get(me)
+        if member and member.reader is reader and reader.settled == self._changes:
+            member.seen_ms = now
+            return [], []
         if member is None or member.reader is not reader:
             if reader.joined and member is not None:
                 raise Fenced(
@@ -74,9 +81,15 @@ class Coordinator:
         gained = sorted(p for p in want - held if self._owner.get(p, me) == me)
         for partition in gained:
             self._owner[partition] = me
+        if revoked or gained:
+            self._changes += 1
+        else:
+            reader.settled = self._changes
         return revoked, gained
 
     def _put_out_silent(self, now: int) -> None:
+        if now - self._oldest_ms <= self._log.session_timeout_ms:
+            return
         silent = [
             name
             for name, member in self._members.items()
@@ -85,11 +98,13 @@ class Coordinator:
         for name in silent:
             del self._members[name]
             self._owner = {p: who for p, who in self._owner.items() if who != name}
+        self._oldest_ms = min((m.seen_ms for m in self._members.values()), default=now)
         if silent:
             self._balance()
 
     def _balance(self) -> None:
         """Make the target: even shares, and as much as possible stays where it is."""
+        self._changes += 1
         names = sorted(self._members)
         before = {name: self._target.get(name, []) for name in names}
         self._target = {}
@@ -123,6 +138,8 @@ class MemoryGroupReader:
     ) -> None:
         self.instance_id = instance_id
         self.joined = False
+        self.settled = -1
+        """The coordinator's `changes` when there was nothing to give or take here."""
         self._inner = log.reader(topic, {})
         self._log, self._coordinator = log, coordinator
         self._on_assigned, self._on_revoked = on_assigned, on_revoked

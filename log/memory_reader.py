@@ -29,6 +29,8 @@ class MemoryReader:
         self._gone: dict[int, OffsetGone | None] = {}
         """Partitions that lost their place: silent until `seek`; the error is raised once."""
         self._turn = 0
+        self._seen = -1
+        """How many records the log had stored when nothing more was found here."""
         self.closed = False
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
@@ -38,11 +40,13 @@ class MemoryReader:
         with log.lock:
             while True:
                 log.settle()
-                self._raise_gone()
-                records = self._take(max_records)
-                if records:
-                    return records
-                self._raise_gone()
+                if self._seen != log.changes:
+                    self._raise_gone()
+                    records = self._take(max_records)
+                    if records:
+                        return records
+                    self._raise_gone()
+                    self._seen = log.changes
                 left = deadline - time.monotonic() if log.threaded else 0.0
                 if left <= 0:
                     return []
@@ -83,11 +87,13 @@ class MemoryReader:
     def seek(self, partition: int, offset: int) -> None:
         assert partition in self._positions, f"partition {partition} is not read here"
         self._positions[partition] = offset
+        self._seen = -1
         self._gone.pop(partition, None)
 
     def add(self, start: Mapping[int, int]) -> None:
         """Read these partitions too."""
         self._positions.update(start)
+        self._seen = -1
 
     def drop(self, partitions: Iterable[int]) -> None:
         """Read these partitions no more."""
