@@ -107,7 +107,7 @@ def apply(
             return _called(view, entry, event, before, messages)
         case ev.GenComplete():
             return _completed(view, entry, event, before)
-        case ev.GenStopped():
+        case ev.GenStopped() if before.closing is not None:
             return _add(view, Fragment("partial", *_place(event), entry.offset, event.content))
         case ev.TurnEnded():
             return _ended(view, entry, before, messages)

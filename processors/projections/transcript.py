@@ -81,7 +81,7 @@ def _line(entry, event, before: TurnView, turn: TurnView, state: SessionState):
         case ev.GenComplete():
             fields = {"name": event.stop_reason, "body": event.content}
             return "answer", (event.turn, event.step), fields
-        case ev.GenStopped():
+        case ev.GenStopped() if before.closing is not None:
             fields = {"name": event.why, "body": event.content}
             return "partial", (event.turn, event.step), fields
         case ev.GenFailed():

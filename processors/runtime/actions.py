@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 
 from ...schemas import events as ev
 from ...schemas.codec import Entry, encode, headers_for
-from ...schemas.ids import call_key
 from ...schemas.record import Record
 from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from ..agent import Agent
@@ -24,6 +23,7 @@ from .owned import Clock, Owned
 
 AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
 SLOT_WAIT_MS = 50  # how soon to look again for a slot that nobody announced
+CLAIMS = {"tools": ("TOOL_STARTED",), "models": ("GEN_START", "GEN_RESUMED")}
 REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
 
 
@@ -50,6 +50,7 @@ class Effects(Protocol):
     def recover_chunks(self, session_id: str, partition: int, begin: "BeginGeneration") -> None: ...
     def report(self, session_id: str, event: Any) -> None: ...
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
+    def running(self, role: str) -> int: ...
 
 
 class BeginGeneration(NamedTuple):
@@ -197,11 +198,10 @@ class Actions:
             case "begin" | "abort":
                 return self._on_claim(owned, views, owed, agent)
             case "GEN_STOPPED" | "TOOL_RESULT" | "TOOL_FAILED_UNCERTAIN":
-                return self._recover(owned, views, owed, agent)
+                return self._recover(owned, views, owed, agent, now)
             case "GEN_START" | "GEN_RESUMED" | "TOOL_STARTED":
-                slots = self._tool_slots if owed.role == "tools" else self._model_slots
-                if not slots.free(now):
-                    return max(slots.next_free_at(now) or 0, now + SLOT_WAIT_MS)
+                if not self._has_slot(owed.role, now):
+                    return now + SLOT_WAIT_MS
                 events = [self._claim(views, owed, agent, owned, now)]
             case _:
                 events = decide(owed, views, agent, self._store_body, self._read_blob)
@@ -212,6 +212,12 @@ class Actions:
         self._awaited[key] = Awaited(values, until, views.turn)
         self._of_session.setdefault(views.session_id, set()).add(key)
         return now + AWAITED_MS
+
+    def _has_slot(self, role: str, now: int) -> bool:
+        """Whether one more effect may be claimed: those that run and those in the air count."""
+        slots = self._tool_slots if role == "tools" else self._model_slots
+        in_air = sum(1 for key in self._awaited if key[4] in CLAIMS[role])
+        return slots.free(now) and self._effects.running(role) + in_air < slots.size
 
     def _claim(
         self, views: SessionViews, owed: Obligation, agent: Agent | None, owned: Owned, now: int
@@ -338,7 +344,7 @@ class Actions:
     # -- effects of owners that are gone ---------------------------------------------------------
 
     def _recover(
-        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None
+        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None, now: int
     ) -> int | None:
         """Lane A2 and rows T6: report on an effect whose owner is gone; once per claim."""
         assert agent is not None
@@ -353,6 +359,10 @@ class Actions:
         assert call is not None and call.claim is not None
         if -call.claim.offset in begun:
             return None
+        tool = agent.tool(call.name)
+        sure_at = call.claim.deadline + agent.limits.margin_ms
+        if tool is not None and tool.reconciler is not None and now < sure_at:
+            return sure_at  # before that, its "it did not happen" might still become untrue
         begun.add(-call.claim.offset)
         if owed.owed == "TOOL_RESULT":
             self._effects.report(views.session_id, unbegun(call, "its attempts are used up"))
@@ -385,4 +395,4 @@ def unbegun(call: Call, why: str) -> ev.ToolResult:
     )
 
 
-__all__ = ["Actions", "BeginGeneration", "BeginTool", "Effects", "call_key", "unbegun"]
+__all__ = ["Actions", "BeginGeneration", "BeginTool", "Effects", "unbegun"]

@@ -1,4 +1,4 @@
-"""A partition in the hands of this worker: its cached sessions, timers, and what is not written yet.
+"""A partition in the hands of this worker: cached sessions, timers, and what is not written yet.
 
 Plain bookkeeping, no decision. `views` is the one way to a session's views: cache, then store.
 """

@@ -23,7 +23,6 @@ from .owned import KEY_BYTES_MAX, Clock, Owned, is_foldable, may_owe
 from .store import Cursor, Store
 
 SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
-RETRY_SLOT_MS = 50  # how soon to look again for a free slot
 
 
 class OpenStore(Protocol):
@@ -225,6 +224,9 @@ class Worker:
         held = self._held(owned)
         views = owned.views(session_id)
         if not held or views is None or session_id in owned.stuck:
+            return
+        if not may_owe(views):
+            self.actions.forget_session(session_id)
             return
         rules = self.rules.get(views.turn.agent)
         now = self.now(owned)

@@ -1,0 +1,119 @@
+"""Puts a worker together from its parts, for one process; host.py gives it a life.
+
+The order matters: the state directory is locked first, what an earlier process left in the outbox
+is written before any partition is taken, and the model SDK is imported in the background.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Iterable
+
+from ...log import Settings, open_log
+from ...log.door import Log
+from ...producers.blobs import BlobStore
+from ...schemas.topics import SESSION_EVENTS, topics
+from ..agent import Agent
+from ..effects.side_log import SideLogStore
+from ..effects.slots import Slots
+from .actions import Actions
+from .chunks_reader import chunks_reader
+from .effects_host import EffectsHost
+from .loop import Loop, Mailbox, appender
+from .outbox import Outbox
+from .reports import Reports
+from .state_dir import StateDir
+from .store import Belongs, Store, fold_version, new_store, open_store
+from .worker import Identity, Worker
+
+ROLES = ("sessions", "models", "tools")
+MODEL_SLOTS = 16  # model calls of one API key at a time, per process
+TOOL_SLOTS = 32  # tool calls at a time, per process
+OUTBOX_S = 30.0  # to write what an earlier process left, before anything is taken
+_log = logging.getLogger("foldlog.worker")
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    def now_ms(self) -> int:
+        """Unix ms."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Ms since some moment; never steps back."""
+        return time.monotonic_ns() // 1_000_000
+
+
+def say(text: str) -> None:
+    """A line for the operator."""
+    _log.info("%s", text)
+
+
+class Parts:
+    """Everything of one worker process. `close` ends it in the right order."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        agents: Iterable[Agent],
+        roles: tuple[str, ...],
+        worker_id: str | None,
+    ) -> None:
+        self.settings = settings
+        self.state = StateDir(settings.state_dir, worker_id)
+        self.log: Log = open_log(settings)
+        self.log.check_topics(topics(settings.partitions)).demand()
+        self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
+        self.blobs = BlobStore(settings.blobs_dir)
+        self.fatal: list[BaseException] = []
+        self.producer = self.log.producer(on_fatal=self.fatal.append)
+        self.outbox = Outbox(self.state.path / "outbox")
+        self.reports = Reports(self.producer, self.outbox, say)
+        self.reports.emit_pending(OUTBOX_S)
+        model_slots, mail = Slots(MODEL_SLOTS), Mailbox()
+        self.effects = EffectsHost(
+            self.reports,
+            self.blobs,
+            SideLogStore(self.state.path / "side_log"),
+            model_slots,
+            self._client,
+            chunks_reader(self.log),
+            say,
+        )
+        actions = Actions(
+            self.identity.owner,
+            appender(self.producer, mail),
+            self.effects,
+            self.blobs.body,
+            lambda ref: self.blobs.get(ref.sha256),
+            model_slots,
+            Slots(TOOL_SLOTS),
+            SystemClock(),
+            say,
+        )
+        self.worker = Worker(
+            self.identity, roles, agents, self._open_store, actions, SystemClock(), say
+        )
+        self.loop = Loop(self.log, self.worker, f"foldlog-{'-'.join(roles)}", mail)
+
+    def _client(self):
+        from ..effects.models import make_client
+
+        return make_client(self.settings.api_key or "none", self.settings.base_url)
+
+    def _open_store(self, partition: int, *, fresh: bool) -> Store:
+        end = self.log.end_offsets(SESSION_EVENTS)[partition]
+        belongs = Belongs(self.log.identity(), self.log.topic_id(SESSION_EVENTS), fold_version())
+        directory = self.state.store(self.settings.topic(SESSION_EVENTS), partition)
+        if fresh:
+            return new_store(directory, belongs, end)
+        return open_store(directory, belongs, end, say)
+
+    def close(self) -> None:
+        """End effects, flush the producer, release the directory."""
+        self.effects.close()
+        self.producer.close()
+        self.outbox.close()
+        self.log.close()
+        self.state.close()

@@ -1,0 +1,47 @@
+"""What a lost attempt had said: its chunks, read again from its claim's offset (row A2)."""
+
+import json
+from collections.abc import Callable, Iterable
+
+from ...log.door import Log
+from ...schemas.codec import entry_of
+from ...schemas.events import GenChunk
+from ...schemas.topics import SESSION_EVENTS
+
+ChunksReader = Callable[[str, int, int], list[GenChunk]]
+POLL_S = 1.0
+
+
+def chunks_reader(log: Log) -> ChunksReader:
+    """A function (session_id, partition, from offset) -> the session's chunks up to now."""
+
+    def read(session_id: str, partition: int, start: int) -> list[GenChunk]:
+        end = log.end_offsets(SESSION_EVENTS)[partition]
+        reader = log.reader(SESSION_EVENTS, {partition: start})
+        chunks: list[GenChunk] = []
+        try:
+            while reader.positions().get(partition, start) < end:
+                for record in reader.poll(POLL_S):
+                    if record.key == session_id.encode():
+                        event = entry_of(record, chunks=True).event
+                        if isinstance(event, GenChunk):
+                            chunks.append(event)
+        finally:
+            reader.close()
+        return chunks
+
+    return read
+
+
+def said_so_far(chunks: Iterable[GenChunk]) -> bytes:
+    """The text that chunks carried, as a JSON array of text blocks; the rest was not finished."""
+    texts: dict[int, str] = {}
+    seen = -1
+    for chunk in chunks:
+        if chunk.seq <= seen:
+            continue  # a repetition
+        seen = chunk.seq
+        if chunk.kind == "text":
+            texts[chunk.block] = texts.get(chunk.block, "") + chunk.delta
+    blocks = [{"type": "text", "text": text} for _, text in sorted(texts.items()) if text]
+    return json.dumps(blocks, ensure_ascii=False, separators=(",", ":")).encode()

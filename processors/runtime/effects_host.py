@@ -1,0 +1,262 @@
+"""Runs effects as tasks of one event loop, in a thread of its own, away from the poll thread.
+
+Each begun effect ends in exactly one outcome through Reports: also when its task dies. The heavy
+import of the model SDK happens here, in the background, never on the way to a started worker.
+"""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ...producers.blobs import BlobStore
+from ...schemas import events as ev
+from ..agent import Agent
+from ..effects import models, tools
+from ..effects.side_log import SideLogStore
+from ..effects.sink import Stop
+from ..effects.slots import Slots
+from .actions import BeginGeneration, BeginTool
+from .chunks_reader import ChunksReader, said_so_far
+from .reports import Reports
+
+FAREWELL_S = 5.0  # how long a worker that ends waits for its effects, as the grace of a cancel
+
+
+class EffectsHost:
+    """See the module. Its methods may be called from any thread and return at once."""
+
+    def __init__(
+        self,
+        reports: Reports,
+        blobs: BlobStore,
+        side_log: SideLogStore,
+        model_slots: Slots,
+        make_client: Callable[[], Any],
+        read_chunks: ChunksReader,
+        say: Callable[[str], None],
+    ) -> None:
+        self._reports = reports
+        self._blobs = blobs
+        self._side_log = side_log
+        self._slots = model_slots
+        self._make_client = make_client
+        self._read_chunks = read_chunks
+        self._say = say
+        self._client: asyncio.Future | None = None
+        self._stops: dict[tuple[str, int], tuple[str, Stop]] = {}
+        self._running: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="effects", daemon=True)
+        self._thread.start()
+
+    def warm(self) -> None:
+        """Import the model SDK and make the client, in the background."""
+        asyncio.run_coroutine_threadsafe(self._get_client(), self._loop)
+
+    async def _get_client(self) -> Any:
+        if self._client is None:
+            self._client = asyncio.ensure_future(asyncio.to_thread(self._make_client))
+        return await asyncio.shield(self._client)
+
+    def running(self, role: str) -> int:
+        """How many effects of a role run now."""
+        return self._running[role]
+
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+        """Ask an effect to end; whether it runs."""
+        found = self._stops.get((session_id, claim_offset))
+        if found is not None:
+            found[1].request(why)
+        return found is not None
+
+    def _spawn(
+        self, role: str, key: tuple[str, int], stop: Stop, work: Coroutine[Any, Any, None]
+    ) -> None:
+        with self._lock:
+            self._running[role] += 1
+            self._stops[key] = (role, stop)
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as bug:
+                self._say(f"an effect of {key[0]} ended badly: {type(bug).__name__}: {bug}")
+            finally:
+                with self._lock:
+                    self._running[role] -= 1
+                    self._stops.pop(key, None)
+
+        asyncio.run_coroutine_threadsafe(guarded(), self._loop)
+
+    # -- what Actions asks for -------------------------------------------------------------------
+
+    def generate(self, session_id: str, begin: BeginGeneration) -> None:
+        """Begin a model call."""
+        stop = Stop()
+        work = self._generate(session_id, begin, stop)
+        self._spawn("models", (session_id, begin.claim.offset), stop, work)
+
+    async def _generate(self, session_id: str, begin: BeginGeneration, stop: Stop) -> None:
+        claim = models.GenClaim(
+            session_id=session_id,
+            turn=begin.turn,
+            step=begin.step,
+            attempt=begin.attempt,
+            claimed_at=begin.claim.at,
+        )
+        try:
+            client = await self._get_client()
+        except Exception as error:
+            detail = f"no client for the model: {type(error).__name__}: {error}"
+            await self._reports.outcome(session_id, _failed(begin, "client", detail))
+            return
+        await models.generate(
+            claim,
+            begin.request,
+            self._reports,
+            stop,
+            client,
+            limits=begin.agent.limits,
+            pace=self._slots,
+            store_body=self._blobs.body,
+        )
+
+    def run_tool(self, session_id: str, begin: BeginTool) -> None:
+        """Begin a tool call."""
+        stop = Stop()
+        work = self._run_tool(session_id, begin, stop)
+        self._spawn("tools", (session_id, begin.claim.offset), stop, work)
+
+    async def _run_tool(self, session_id: str, begin: BeginTool, stop: Stop) -> None:
+        tool = begin.agent.tool(begin.call.name)
+        claim = self._tool_claim(session_id, begin)
+        if tool is None:
+            event = _no_tool(begin)
+            await self._reports.outcome(session_id, event)
+            return
+        host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log)
+        late = await tools.run(claim, tool, begin.args, self._reports, stop, host)
+        if late is not None:
+            await late
+
+    def _tool_claim(self, session_id: str, begin: BeginTool) -> tools.ToolClaim:
+        call, agent = begin.call, begin.agent
+        tool = agent.tool(call.name)
+        return tools.ToolClaim(
+            session_id=session_id,
+            turn=call.turn,
+            step=call.step,
+            index=call.index,
+            attempt=call.attempt,
+            name=call.name,
+            effect=call.effect,
+            approval="ask" if call.decision else "none",
+            args_sha256=call.args_sha256,
+            timeout_ms=(tool and tool.timeout_ms) or agent.limits.tool_timeout_ms,
+        )
+
+    def reconcile(self, session_id: str, begin: BeginTool) -> None:
+        """Ask a tool's reconciler what became of a call whose owner is gone."""
+        stop = Stop()
+        work = self._reconcile(session_id, begin, stop)
+        self._spawn("tools", (session_id, -begin.claim.offset), stop, work)
+
+    async def _reconcile(self, session_id: str, begin: BeginTool, stop: Stop) -> None:
+        tool = begin.agent.tool(begin.call.name)
+        claim = self._tool_claim(session_id, begin)
+        if tool is None or tool.reconciler is None:
+            event = ev.ToolFailedUncertain(
+                turn=claim.turn,
+                step=claim.step,
+                index=claim.index,
+                attempt=claim.attempt,
+                reason="the worker that had begun it is gone, and nobody can say what it did",
+            )
+            await self._reports.outcome(session_id, event)
+            return
+        host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log)
+        await tools.reconcile(claim, tool, begin.args, self._reports, stop, host)
+
+    def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
+        """Close a lost attempt with what its chunks had said (row A2)."""
+        work = self._recover_chunks(session_id, partition, begin)
+        self._spawn("models", (session_id, -begin.claim.offset), Stop(), work)
+
+    async def _recover_chunks(
+        self, session_id: str, partition: int, begin: BeginGeneration
+    ) -> None:
+        chunks = await asyncio.to_thread(
+            self._read_chunks, session_id, partition, begin.claim.offset
+        )
+        place = (begin.turn, begin.step, begin.attempt)
+        content = said_so_far(chunk for chunk in chunks if place_of(chunk) == place)
+        event = ev.GenStopped(
+            turn=begin.turn,
+            step=begin.step,
+            attempt=begin.attempt,
+            why="its worker is gone and the turn is ending",
+            content=await asyncio.to_thread(self._blobs.body, content, "application/json"),
+        )
+        await self._reports.outcome(session_id, event)
+
+    def report(self, session_id: str, event: Any) -> None:
+        """Write an outcome that no effect made."""
+        work = self._reports.outcome(session_id, event)
+        self._spawn("reports", (session_id, id(event)), Stop(), work)
+
+    def close(self) -> None:
+        """Stop the model calls, give tools a little time to end by themselves, stop the loop.
+
+        A tool that still runs then dies with the process, and the log knows that it had begun.
+        """
+        for role, stop in list(self._stops.values()):
+            if role == "models":
+                stop.request("the worker is ending")
+
+        async def settle() -> None:
+            tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+            if tasks:
+                await asyncio.wait(tasks, timeout=FAREWELL_S)
+
+        asyncio.run_coroutine_threadsafe(settle(), self._loop).result(FAREWELL_S * 2)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(FAREWELL_S)
+
+
+def place_of(event: Any) -> tuple[int, int, int]:
+    """(turn, step, attempt) of a generation's event."""
+    return event.turn, event.step, event.attempt
+
+
+def _failed(begin: BeginGeneration, error: str, detail: str) -> ev.GenFailed:
+    return ev.GenFailed(
+        turn=begin.turn,
+        step=begin.step,
+        attempt=begin.attempt,
+        content=ev.Body(inline=b"[]"),
+        error=error,
+        detail=detail[:2_000],
+        permanent=True,
+    )
+
+
+def _no_tool(begin: BeginTool) -> ev.ToolResult:
+    text = f"The agent {begin.agent.name} has no tool {begin.call.name} any more: it was not run."
+    return ev.ToolResult(
+        turn=begin.call.turn,
+        step=begin.call.step,
+        index=begin.call.index,
+        attempt=begin.call.attempt,
+        outcome="error",
+        via="tool",
+        content=ev.Body(inline=text.encode()),
+        bytes=len(text),
+        tokens=len(text) // 3,
+        left_out=0,
+    )
+
+
+__all__ = ["Agent", "EffectsHost"]

@@ -1,0 +1,114 @@
+"""One worker process: Faust hosts it (life-cycle, signals, web views), a thread of it polls.
+
+`run` assembles the parts and blocks until the process is told to end. Only this file imports faust.
+"""
+
+import asyncio
+import functools
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterable
+
+from ...log import Settings
+from ..agent import Agent
+from .assemble import ROLES, Parts, say
+
+JOIN_S = 10.0  # how long the poll thread may take to finish its round
+
+
+def run(
+    settings: Settings,
+    agents: Iterable[Agent],
+    roles: tuple[str, ...] = ROLES,
+    worker_id: str | None = None,
+) -> int:
+    """Run a worker until SIGTERM or SIGINT; the exit code, 0 after a clean end.
+
+    Raises StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable before it starts.
+    """
+    parts = Parts(settings, agents, roles, worker_id)
+    import faust
+
+    if "models" in roles:
+        parts.effects.warm()
+    app = _app(faust, settings, parts)
+    worker = faust.Worker(app, override_logging=False, quiet=True, redirect_stdouts=False)
+    worker.spinner = None
+    try:
+        worker.execute_from_commandline()
+    except SystemExit as end:
+        return int(end.code or 0) if not parts.fatal else 1
+    finally:
+        parts.close()
+    return 0
+
+
+def _app(faust, settings: Settings, parts: Parts):
+    port = _free_port()
+    state = parts.state
+
+    class Interpreter(faust.Service):
+        """The poll loop, in a thread: Faust's own loop is never kept waiting."""
+
+        _thread: threading.Thread | None = None
+
+        async def on_start(self) -> None:
+            self._thread = threading.Thread(target=self._run, name="poll", daemon=True)
+            self._thread.start()
+
+        async def on_stop(self) -> None:
+            parts.loop.stop()
+            if self._thread is not None:
+                await asyncio.to_thread(self._thread.join, JOIN_S)
+
+        def _run(self) -> None:
+            try:
+                parts.loop.run()
+            except BaseException as error:
+                say(f"the worker ends: {type(error).__name__}: {error}")
+                parts.fatal.append(error)
+                self.loop.call_soon_threadsafe(asyncio.ensure_future, self.crash(error))
+
+    class App(faust.App):
+        def on_init_dependencies(self):
+            return [*super().on_init_dependencies(), self.interpreter]
+
+        @functools.cached_property
+        def interpreter(self) -> Interpreter:
+            return Interpreter(loop=self.loop, beacon=self.beacon)
+
+    app = App(
+        f"{settings.topic_prefix}foldlog-{parts.identity.worker_id}",
+        broker=f"kafka://{settings.bootstrap_servers}",
+        store="memory://",
+        datadir=str(state.path / "faust"),
+        web_port=port,
+        web_bind="127.0.0.1",
+        autodiscover=False,
+        topic_partitions=settings.partitions,
+        topic_replication_factor=1,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        worker_redirect_stdouts=False,
+    )
+
+    @app.page("/status{_:/?}")
+    async def status(self, request, _):
+        return self.json(parts.worker.status())
+
+    state.note({"pid": os.getpid(), "web": f"http://127.0.0.1:{port}"})
+    say(f"worker {parts.identity.owner} runs {', '.join(parts.worker.roles)} on port {port}")
+    return app
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+logging.getLogger("faust").setLevel(logging.WARNING)
+logging.getLogger("mode").setLevel(logging.WARNING)
+logging.getLogger("aiokafka").setLevel(logging.ERROR)

@@ -1,0 +1,101 @@
+"""The poll loop of a worker: one consumer, one fold, one store per partition, in one thread.
+
+The order of a round is the argument for its correctness (design section 7):
+1 poll, 2 decode, 3 fold in memory, 4 one batch with the cursor, 5 wake and produce, 6 now and then
+a hint of the cursor to the group. 2 to 5 are Worker.consume.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from ...log.door import Delivered, GroupReader, Log, Producer
+from ...log.errors import AppendError, FoldlogError, LogFatal
+from ...schemas.ids import PARTITION_KEY
+from ...schemas.topics import SESSION_EVENTS
+from .worker import Worker
+
+POLL_S = 0.2  # the longest a round waits: timers and lost records are looked at this often
+COMMIT_ROUNDS = 500  # between two hints of the cursor to the group, for lag metrics only
+
+
+class Mailbox:
+    """What other threads want done in the poll thread, in order."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[Callable[[], None]] = deque()
+
+    def post(self, job: Callable[[], None]) -> None:
+        """Have a job done in the next round."""
+        self._jobs.append(job)
+
+    def drain(self) -> None:
+        """Do what was posted."""
+        while self._jobs:
+            self._jobs.popleft()()
+
+
+def appender(producer: Producer, mail: Mailbox):
+    """The Append of Actions: produces at once, tells of a loss in the poll thread."""
+
+    def append(topic, partition, key, value, headers, failed) -> None:
+        def answered(answer: Delivered | AppendError) -> None:
+            if not isinstance(answer, Delivered):
+                mail.post(lambda: failed(str(answer)))
+
+        # The key decides the partition of a session; only the partition's own key can not.
+        place = partition if key == PARTITION_KEY else None
+        try:
+            producer.append(topic, key, value, headers, partition=place, on_delivery=answered)
+        except LogFatal:
+            raise
+        except FoldlogError as error:
+            why = str(error)
+            mail.post(lambda: failed(why))
+
+    return append
+
+
+class Loop:
+    """Runs rounds until it is told to stop."""
+
+    def __init__(self, log: Log, worker: Worker, group: str, mail: Mailbox) -> None:
+        self._log = log
+        self._worker = worker
+        self._group = group
+        self._mail = mail
+        self._halt = threading.Event()
+        self.rounds = 0
+
+    def stop(self) -> None:
+        """End after the round that runs."""
+        self._halt.set()
+
+    def run(self) -> None:
+        """Poll, fold, write, wake until stopped; then close the stores. Raises what is fatal."""
+        reader = self._log.group_reader(
+            SESSION_EVENTS,
+            self._group,
+            self._worker.identity.worker_id,
+            lambda partitions: self._worker.assigned(partitions),
+            lambda partitions: self._worker.revoked(partitions),
+        )
+        try:
+            while not self._halt.is_set():
+                self._round(reader)
+        finally:
+            self._worker.close()
+            reader.close()
+
+    def _round(self, reader: GroupReader) -> None:
+        due = self._worker.next_due_ms()
+        wait = POLL_S if due is None else min(POLL_S, due / 1000)
+        records = reader.poll(wait)
+        if records:
+            for partition, offset in self._worker.consume(records).items():
+                reader.seek(partition, offset)
+        self._mail.drain()
+        self._worker.tick()
+        self.rounds += 1
+        if self.rounds % COMMIT_ROUNDS == 0:
+            reader.commit(reader.positions())
