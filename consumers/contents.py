@@ -1,0 +1,124 @@
+"""Content as people read it: bodies resolved, the text of content blocks, JSON of any value.
+
+This file owns how bytes of the log become something to print. It must not print, nor know who
+asks. What is in the blob store is fetched only when `read` is given.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from ..processors.rows import Rows
+from ..schemas.codec import ChunkSeen, Entry, Unreadable
+from ..schemas.events import BY_CLASS
+from ..schemas.parts import BlobRef, Body
+
+ReadBlob = Callable[[BlobRef], bytes]
+"""The bytes of a reference; raises BlobMissing or BlobCorrupt."""
+
+DIGESTS = frozenset({"called", "views_sha", "basis_sha"})
+"""Fields of raw bytes that are no text."""
+
+PLACE = ("partition", "offset", "at", "type", "writer", "session_id")
+"""What is said of every event before its own fields."""
+
+
+def whole(body: Body | None, read: ReadBlob | None) -> bytes:
+    """The whole content, or its inline part where it is in a blob and nobody may read that."""
+    if body is None:
+        return b""
+    if body.ref is not None and read is not None:
+        return read(body.ref)
+    return body.inline or b""
+
+
+def blocks_of(content: bytes) -> list[dict[str, Any]]:
+    """The content blocks of a JSON array; [] for anything else, as a preview that was cut."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return []
+    return [block for block in found if isinstance(block, dict)] if isinstance(found, list) else []
+
+
+def text_of(content: bytes) -> str:
+    """The text of the text blocks, as a person reads it."""
+    texts = (block.get("text") for block in blocks_of(content) if block.get("type") == "text")
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def text_of_body(body: Body | None, read: ReadBlob | None) -> str:
+    """The text of a message or an answer."""
+    return text_of(whole(body, read))
+
+
+def shown(data: bytes) -> Any:
+    """Bytes for JSON: their text, or {"base64": ...} where they are none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def plain(value: Any, read: ReadBlob | None = None) -> Any:
+    """Any value of the views or the events as what JSON has: dicts, lists, texts, numbers.
+
+    A Body becomes {"inline": text or null, "ref": reference or null}; with `read` its inline part
+    is the whole content.
+    """
+    match value:
+        case Body():
+            inline = None if value.inline is None else shown(value.inline)
+            if value.ref is None:
+                return {"inline": inline}
+            if read is not None:
+                inline = shown(read(value.ref))
+            return {"inline": inline, "ref": plain(value.ref)}
+        case bytes():
+            return shown(value)
+        case Rows() | list():
+            return [plain(item, read) for item in value]
+        case dict():
+            return {str(name): plain(item, read) for name, item in value.items()}
+        case tuple() if not hasattr(value, "_fields"):
+            return [plain(item, read) for item in value]
+    return dict(_members(value, read)) if _has_fields(value) else value
+
+
+def _has_fields(value: Any) -> bool:
+    return hasattr(value, "_fields") or (is_dataclass(value) and not isinstance(value, type))
+
+
+def _members(value: Any, read: ReadBlob | None) -> Iterator[tuple[str, Any]]:
+    names = getattr(value, "_fields", None) or [field.name for field in fields(value)]
+    for name in names:
+        held = getattr(value, name)
+        if name in DIGESTS and isinstance(held, bytes):
+            yield name, held.hex()
+        else:
+            yield name, plain(held, read)
+
+
+def type_of(entry: Entry) -> str:
+    """The type of an event, as in the log; of what can not be read, what its header says."""
+    match entry.event:
+        case ChunkSeen():
+            return "GEN_CHUNK"
+        case Unreadable():
+            return entry.event.type or "unreadable"
+    return BY_CLASS[type(entry.event)].name
+
+
+def event_json(entry: Entry, read: ReadBlob | None = None) -> dict[str, Any]:
+    """An event for `--json`: its place and type, then its fields.
+
+    A field with a name of the place is spelled with its type before it: `refused_offset`.
+    """
+    kind = type_of(entry)
+    place = (entry.partition, entry.offset, entry.at, kind, entry.writer, entry.session_id)
+    out: dict[str, Any] = dict(zip(PLACE, place, strict=True))
+    for name, value in _members(entry.event, read):
+        out[f"{kind.lower()}_{name}" if name in out else name] = value
+    return out

@@ -1,0 +1,93 @@
+"""One session, folded as its worker folds it: from the first offset, chunks undecoded unless asked.
+
+Whoever needs a session's views outside of a worker comes here: waiting for a decision, viewers,
+`show`, `request`, `wake`. The fold is the processors' own, so a reader and a worker can not
+disagree. This file must not know what anybody wants of the views.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..log.door import Log
+from ..processors.projections import partition as partition_fold
+from ..processors.projections.partition import PartitionView
+from ..processors.ruling import Ruling
+from ..processors.session import SessionViews, fold, initial
+from ..schemas.codec import Entry
+from .follow import POLL_S, Follow
+
+
+class Seen(NamedTuple):
+    """One event of the session, the fold's word on it, and the views around it."""
+
+    entry: Entry
+    ruling: Ruling
+    before: SessionViews
+    views: SessionViews
+
+
+class SessionFold:
+    """The views of one session, at a place in the log that only moves forward.
+
+    `views` and `holders` (who has the partition, for wake) are those after the last event handed
+    out; `newest_ms` is its broker time. Raises LogUnreachable, TopicMissing; polls may raise
+    OffsetGone.
+    """
+
+    def __init__(self, log: Log, session_id: str, *, chunks: bool = False) -> None:
+        self.session_id = session_id
+        self.views: SessionViews = initial(session_id)
+        self.holders: PartitionView = partition_fold.INITIAL
+        self.newest_ms = 0
+        self._follow = Follow(log, (session_id,), chunks=chunks, holders=True)
+        (self.partition,) = self._follow.cursor
+        self._unread: deque[Entry] = deque()
+
+    @property
+    def cursor(self) -> int:
+        """The next offset of the session's partition that is not folded yet."""
+        return self._unread[0].offset if self._unread else self._follow.cursor[self.partition]
+
+    def poll(self, timeout_s: float = POLL_S) -> Iterator[Seen]:
+        """Fold what has come, one event at a time; nothing after `timeout_s` seconds of silence.
+
+        Whoever stops early loses nothing: the next poll goes on behind the last event taken.
+        """
+        if not self._unread:
+            self._unread.extend(self._follow.poll(timeout_s))
+        yield from self._take_before(None)
+
+    def upto(self, end: int) -> Iterator[Seen]:
+        """Fold every event before `end`, and no other. Raises LogUnreachable on a stall."""
+        yield from self._take_before(end)
+        for batch in self._follow.to({self.partition: end}):
+            self._unread.extend(batch)
+            yield from self._take_before(end)
+
+    def _take_before(self, end: int | None) -> Iterator[Seen]:
+        while self._unread and (end is None or self._unread[0].offset < end):
+            entry = self._unread.popleft()
+            self.newest_ms = max(self.newest_ms, entry.at)
+            if entry.session_id != self.session_id:
+                self.holders = partition_fold.apply(self.holders, entry)
+                continue
+            before = self.views
+            self.views, ruling = fold(before, entry)
+            yield Seen(entry, ruling, before, self.views)
+
+    def to_end(self) -> SessionViews:
+        """Fold everything that is in the log now, and return the views. Raises LogUnreachable."""
+        for _ in self.upto(self._follow.ends()[self.partition]):
+            pass
+        return self.views
+
+    def close(self) -> None:
+        """End reading."""
+        self._follow.close()
+
+    def __enter__(self) -> "SessionFold":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

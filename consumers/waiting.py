@@ -1,0 +1,56 @@
+"""What a session waits for, in words: a person, a retry, a worker. For people who wait with it.
+
+The facts are the turn view's; the words are ours. This file must not know how they are shown.
+"""
+
+from typing import NamedTuple
+
+from ..processors.projections.turn_view import Call, TurnView
+from ..processors.session import SessionViews
+
+
+class Waits(NamedTuple):
+    """What is waited for, '' if nobody can say. `person`: a human has to act."""
+
+    text: str
+    person: bool = False
+
+
+def asking(turn: TurnView) -> list[Call]:
+    """The calls that ask for approval, oldest first."""
+    return [call for call in turn.calls if call.status == "asks"] if turn.closing is None else []
+
+
+def doubtful(turn: TurnView) -> list[Call]:
+    """The calls of which a person must say what happened, oldest first."""
+    calls = (*turn.doubts, *turn.calls)
+    return [call for call in calls if call.status in ("doubt", "contradicted")]
+
+
+def what_it_waits_for(views: SessionViews) -> Waits:
+    """Why the open turn does not go on by itself."""
+    session_id, turn = views.session_id, views.turn
+    if views.frozen is not None:
+        return Waits(f"the session is frozen at offset {views.frozen.offset}: see `foldlog doctor`")
+    for call in asking(turn):
+        return Waits(
+            f"{call.name} asks for approval: `foldlog approve {session_id} {call.key}` or `deny`",
+            person=True,
+        )
+    for call in doubtful(turn):
+        if call in turn.calls:
+            return Waits(
+                f"it is not known whether {call.name} happened: `foldlog resolve {session_id} "
+                f"{call.key} --happened TEXT` or `--did-not-happen`",
+                person=True,
+            )
+    generation = turn.generation
+    if turn.open and generation is not None:
+        if generation.status == "failed":
+            return Waits(f"the model call failed ({generation.error}) and is tried again")
+        if generation.status == "running":
+            return Waits(f"the model was asked (attempt {generation.attempt})")
+    started = [call for call in turn.calls if call.status == "started"]
+    if started:
+        return Waits(f"{started[0].name} runs ({started[0].key})")
+    return Waits("")

@@ -1,0 +1,276 @@
+"""Sessions: each method turns what somebody asks into one event, and returns where it lies.
+
+A receipt says that the log has the event, not that it counted: the fold decides, and consumers/
+tells. Every call may be repeated with the same id (message_id, command_id, cancel_id) and counts
+once; an id that the caller does not give is made here, and this is the only place where chance
+makes one. This file must not know a view or a fold.
+"""
+
+import queue
+from typing import NamedTuple
+from uuid import uuid4
+
+from ..log.door import Delivered, Log, Producer
+from ..log.errors import AppendError, LogUnreachable
+from ..log.settings import Settings
+from ..schemas import events as ev
+from ..schemas.codec import encode, headers_for
+from ..schemas.parts import Body
+from ..schemas.topics import SESSION_EVENTS
+from ..schemas.words import CancelMode, Decision, Resolution, WhenBusy
+from . import checks
+from .blobs import BlobStore
+from .checks import Blocks
+
+RULES = 1
+"""Version of the fold's meaning that sessions are opened under; a test holds it equal to the
+fold's own, which this room can not import."""
+
+ACK_S = 10.0
+"""How long a call waits for the broker: a broker that comes back needs under 2 s."""
+
+CONTENT_TYPE = "application/json"
+
+
+class Receipt(NamedTuple):
+    """Where an event lies. `id`: the id it carries, the caller's or the one made for it, or ''."""
+
+    session_id: str
+    partition: int
+    offset: int
+    id: str = ""
+
+
+class Unacknowledged(LogUnreachable):
+    """The broker did not say that it has the event: it may be in the log or not.
+
+    Repeat the call with `id` (where it has one): it counts once, whether or not the first arrived.
+    """
+
+    def __init__(self, session_id: str, what: str, id: str, reason: str) -> None:
+        again = f" with the id {id}" if id else ""
+        super().__init__(
+            f"{what} for session {session_id} was not acknowledged: {reason}. It may or may not be "
+            f"in the log. Do it again{again}: it counts once."
+        )
+        self.session_id, self.id = session_id, id
+
+
+class Sessions:
+    """The write side of every session of one installation. May be used from several threads.
+
+    Each method raises Invalid before producing, Unacknowledged when no broker answers within
+    `ack_s` seconds, TopicMissing, RecordTooLarge, or BlobError. `user` defaults to the settings'.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        settings: Settings,
+        blobs: BlobStore | None = None,
+        *,
+        ack_s: float = ACK_S,
+    ) -> None:
+        self._log, self._settings, self._blobs, self._ack_s = log, settings, blobs, ack_s
+        self._producer: Producer | None = None
+
+    def open(self, session_id: str, *, agent: str, user: str | None = None) -> Receipt:
+        """Begin a session. The same again is harmless; another user or agent is refused."""
+        return self._append(
+            session_id,
+            ev.SessionOpened(
+                user_id=self._user(user), agent=checks.an_id("agent", agent), rules=RULES
+            ),
+        )
+
+    def say(
+        self,
+        session_id: str,
+        content: str | Blocks,
+        *,
+        message_id: str | None = None,
+        when_busy: str = WhenBusy.QUEUE,
+        channel: str = "python",
+        user: str | None = None,
+    ) -> Receipt:
+        """Say something: a text, or a list of content blocks. Large content goes to the blobs."""
+        checks.an_id("session_id", session_id)
+        message_id = self._id("message_id", message_id)
+        word = checks.a_word("when_busy", when_busy, WhenBusy)
+        checks.an_id("channel", channel)
+        by_user = self._user(user)
+        data = checks.content_json(content)
+        return self._append(
+            session_id,
+            ev.MessageReceived(
+                message_id=message_id,
+                role="user",
+                content=self._body(data),
+                tokens=checks.tokens_of(data),
+                channel=channel,
+                when_busy=word.value,
+                by_user=by_user,
+            ),
+            message_id,
+        )
+
+    def trigger(
+        self,
+        session_id: str,
+        trigger: str,
+        *,
+        command_id: str | None = None,
+        user: str | None = None,
+    ) -> Receipt:
+        """Ask for a phase transition; the fold knows which are legal."""
+        command_id = self._id("command_id", command_id)
+        return self._append(
+            session_id,
+            ev.PhaseTriggered(
+                command_id=command_id,
+                trigger=checks.an_id("trigger", trigger),
+                by_user=self._user(user),
+            ),
+            command_id,
+        )
+
+    def lock(
+        self,
+        session_id: str,
+        project_id: str,
+        *,
+        command_id: str | None = None,
+        user: str | None = None,
+    ) -> Receipt:
+        """Lock the session to a project, once in its life."""
+        command_id = self._id("command_id", command_id)
+        return self._append(
+            session_id,
+            ev.ProjectLocked(
+                command_id=command_id,
+                project_id=checks.an_id("project_id", project_id),
+                by_user=self._user(user),
+            ),
+            command_id,
+        )
+
+    def cancel(
+        self,
+        session_id: str,
+        *,
+        turn: int | None = None,
+        seen_phase: str | None = None,
+        mode: str = CancelMode.NOW,
+        reason: str = "",
+        cancel_id: str | None = None,
+        user: str | None = None,
+    ) -> Receipt:
+        """Ask to stop. Name the turn and the phase you saw: if either is over, it is refused."""
+        cancel_id = self._id("cancel_id", cancel_id)
+        if turn is not None and turn < 1:
+            raise checks.Invalid("invalid_turn", f"turns count from 1, there is no turn {turn}")
+        if seen_phase is not None:
+            checks.an_id("seen_phase", seen_phase)
+        return self._append(
+            session_id,
+            ev.CancelRequested(
+                cancel_id=cancel_id,
+                mode=checks.a_word("mode", mode, CancelMode).value,
+                turn=turn,
+                seen_phase=seen_phase,
+                reason=checks.a_reason(reason),
+                by_user=self._user(user),
+            ),
+            cancel_id,
+        )
+
+    def decide(
+        self,
+        session_id: str,
+        call: str,
+        decision: str,
+        *,
+        args_sha256: str,
+        remember: bool = False,
+        user: str | None = None,
+    ) -> Receipt:
+        """Allow or deny a call that asks, bound to the arguments that were shown (their sha256)."""
+        return self._append(
+            session_id,
+            ev.ApprovalDecided(
+                call=checks.a_call(call),
+                args_sha256=checks.an_id("args_sha256", args_sha256),
+                decision=checks.a_word("decision", decision, Decision).value,
+                remember=remember,
+                by_user=self._user(user),
+            ),
+        )
+
+    def resolve(
+        self,
+        session_id: str,
+        call: str,
+        outcome: str,
+        *,
+        report: str = "",
+        user: str | None = None,
+    ) -> Receipt:
+        """Say what happened to a call in doubt; `report` is what the model is told of it."""
+        return self._append(
+            session_id,
+            ev.HumanResolved(
+                call=checks.a_call(call),
+                outcome=checks.a_word("outcome", outcome, Resolution).value,
+                content=Body(inline=checks.a_report(report)),
+                by_user=self._user(user),
+            ),
+        )
+
+    def terminate(self, session_id: str, *, reason: str = "", user: str | None = None) -> Receipt:
+        """End the session for good; what waits in its queue is dropped."""
+        return self._append(
+            session_id,
+            ev.SessionTerminated(reason=checks.a_reason(reason), by_user=self._user(user)),
+        )
+
+    def close(self) -> None:
+        """End the producer, if there was one."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def _user(self, user: str | None) -> str:
+        return checks.an_id("user", self._settings.user if user is None else user)
+
+    def _id(self, what: str, given: str | None) -> str:
+        return uuid4().hex if given is None else checks.an_id(what, given)
+
+    def _body(self, data: bytes) -> Body:
+        """Content inline up to the limit; beyond it the bytes are on disk before the event is."""
+        if len(data) <= self._settings.inline_limit_bytes:
+            return Body(inline=data)
+        if self._blobs is None:
+            self._blobs = BlobStore(self._settings.blobs_dir)
+        return Body(ref=self._blobs.store(data, CONTENT_TYPE))
+
+    def _append(self, session_id: str, event: object, id: str = "") -> Receipt:
+        checks.an_id("session_id", session_id)
+        if self._producer is None:
+            self._producer = self._log.producer()
+        answers: queue.SimpleQueue[Delivered | AppendError] = queue.SimpleQueue()
+        self._producer.append(
+            SESSION_EVENTS,
+            session_id,
+            encode(event),
+            headers_for(event, "producer"),
+            on_delivery=answers.put,
+        )
+        what = ev.BY_CLASS[type(event)].name
+        try:
+            answer = answers.get(timeout=self._ack_s)
+        except queue.Empty:
+            why = f"no broker answered within {self._ack_s:g} s"
+            raise Unacknowledged(session_id, what, id, why) from None
+        if isinstance(answer, AppendError):
+            raise Unacknowledged(session_id, what, id, answer.reason) from answer
+        return Receipt(session_id, answer.partition, answer.offset, id)

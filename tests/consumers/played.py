@@ -1,0 +1,307 @@
+"""Plays a worker by hand: appends what one would, and demands that the fold accepts each event.
+
+For tests of the write side, the read side and the command line, which need sessions in every
+state and no real worker. Nothing is mocked: the events go through the log and the real folds.
+"""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.log import MemoryLog, Settings
+from foldlog.log.partition import partition_for
+from foldlog.processors.context.build import BUILDER, request_bytes, request_sha256
+from foldlog.processors.session import SessionViews
+from foldlog.producers import Sessions
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import encode, headers_for
+from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.topics import SESSION_EVENTS, topics
+
+PARTITIONS = 4
+USAGE = ev.Usage(
+    input_tokens=10,
+    cache_read_tokens=0,
+    cache_write_5m_tokens=0,
+    cache_write_1h_tokens=0,
+    output_tokens=5,
+    raw=b"{}",
+)
+
+
+def memory_log(*, threaded: bool = False) -> MemoryLog:
+    return MemoryLog(topics(PARTITIONS), threaded=threaded)
+
+
+def settings_in(directory: Path, user: str = "ana", **more) -> Settings:
+    return Settings(
+        home=directory,
+        state_dir=directory / "worker",
+        blobs_dir=directory / "blobs",
+        cache_dir=directory / "cache",
+        user=user,
+        partitions=PARTITIONS,
+        **more,
+    )
+
+
+def text_block(text: str) -> dict:
+    return {"type": "text", "text": text}
+
+
+class Played:
+    """One session, and the worker that serves it."""
+
+    def __init__(self, log: MemoryLog, session_id: str, owner: str = "w1/1") -> None:
+        self.log, self.session_id, self.owner = log, session_id, owner
+        self.producer = log.producer()
+        self.fold = SessionFold(log, session_id)
+        self.epochs: dict[str, int] = {}
+        self.seq = 0
+
+    @property
+    def views(self) -> SessionViews:
+        return self.fold.to_end()
+
+    def append(self, event: object, writer: str, key: str | None = None) -> int:
+        """Append an event, and demand that it counts; its offset."""
+        placed = []
+        self.producer.append(
+            SESSION_EVENTS,
+            key or self.session_id,
+            encode(event),
+            headers_for(event, writer),
+            partition=partition_for(self.session_id, PARTITIONS),
+            on_delivery=placed.append,
+        )
+        last = None
+        for last in self.fold.upto(placed[0].offset + 1):
+            pass
+        if key is None:
+            assert last is not None and last.ruling.accepted, (event, last and last.ruling)
+        return placed[0].offset
+
+    def take(self, owner: str | None = None) -> "Played":
+        """Take the partition for every role, as a worker does when it starts."""
+        self.owner = owner or self.owner
+        for role in ("sessions", "models", "tools"):
+            taken = ev.PartitionTaken(role=role, owner=self.owner)
+            self.epochs[role] = self.append(taken, role, PARTITION_KEY)
+        return self
+
+    def call(self) -> None:
+        """LLM_CALLED for the next step, with the prefix before it."""
+        if not self.epochs:
+            self.take()
+        views = self.views
+        if not views.context.prefix_sha:
+            self.append(
+                ev.ContextSet(
+                    system=ev.Body(inline=b'[{"type":"text","text":"Be brief."}]'),
+                    tools=ev.Body(inline=b"[]"),
+                    sha256="prefix",
+                ),
+                "sessions",
+            )
+        turn = self.views.turn
+        steered = [w.message_id for w in turn.queue if w.when_busy == "steer"]
+        self.append(
+            ev.LlmCalled(
+                turn=turn.number,
+                step=turn.step + 1,
+                model="claude-test",
+                params=b'{"max_tokens":64}',
+                strategy="full",
+                budget=ev.Budget(soft_tokens=1, hard_tokens=2),
+                includes=(*turn.owned, *steered),
+                reminders=tuple(r.reminder_id for r in turn.reminders),
+                compacted_upto=-1,
+                prompt_tokens=1,
+                context_sha256="prefix",
+                basis=turn.basis,
+            ),
+            "sessions",
+        )
+
+    def _claim(self) -> dict:
+        turn = self.views.turn
+        self.seq = 0
+        request = request_bytes(self.views.context, lambda ref: b"")
+        return {
+            "turn": turn.number,
+            "step": turn.step,
+            "attempt": turn.generation.attempt + 1,
+            "owner": self.owner,
+            "epoch": self.epochs["models"],
+            "deadline": self.log.clock_ms() + 60_000,
+            "called": turn.generation.called,
+            "request_sha256": request_sha256(request),
+            "builder": BUILDER,
+        }
+
+    def start(self) -> None:
+        self.append(ev.GenStart(**self._claim()), "models")
+
+    def resume(self, owner: str = "w2/1") -> None:
+        """Another worker takes the partition, and the attempt over."""
+        self.take(owner)
+        self.append(ev.GenResumed(**self._claim(), strategy="replace", prior_seq=0), "models")
+
+    def place(self) -> dict:
+        turn = self.views.turn
+        return {"turn": turn.number, "step": turn.step, "attempt": turn.generation.attempt}
+
+    def chunk(self, delta: str, *, block: int = 0, kind: str = "text", **changes) -> None:
+        fields = {**self.place(), "seq": self.seq, "block": block, "kind": kind, "delta": delta}
+        event = ev.GenChunk(**{**fields, **changes})
+        if changes:
+            self.send(event, "models")
+        else:
+            self.append(event, "models")
+            self.seq += 1
+
+    def send(self, event: object, writer: str) -> None:
+        """Append an event that need not count."""
+        self.producer.append(
+            SESSION_EVENTS, self.session_id, encode(event), headers_for(event, writer)
+        )
+
+    def complete(self, text: str = "", calls=(), stop_reason: str = "", content=None) -> None:
+        """GEN_COMPLETE. `calls`: (name, arguments) each."""
+        blocks = [text_block(text)] if text else []
+        proposed = []
+        for index, (name, args) in enumerate(calls):
+            raw = json.dumps(args).encode()
+            call_id = f"toolu_{self.place()['turn']}{self.place()['step']}{index}"
+            blocks.append({"type": "tool_use", "id": call_id, "name": name, "input": args})
+            proposed.append(
+                ev.ProposedCall(
+                    index=index,
+                    call_id=call_id,
+                    name=name,
+                    args=ev.Body(inline=raw),
+                    args_sha256=sha256(raw).hexdigest(),
+                )
+            )
+        self.append(
+            ev.GenComplete(
+                **self.place(),
+                content=content or ev.Body(inline=json.dumps(blocks).encode()),
+                calls=tuple(proposed),
+                stop_reason=stop_reason or ("tool_use" if calls else "end_turn"),
+                response_id="msg_1",
+                model="claude-test",
+                usage=USAGE,
+            ),
+            "models",
+        )
+
+    def fail(self, *, permanent: bool = False) -> None:
+        self.append(
+            ev.GenFailed(
+                **self.place(),
+                content=ev.Body(inline=b"[]"),
+                error="overloaded_error",
+                detail="the provider is overloaded",
+                status=529,
+                retry_at=None,
+                permanent=permanent,
+                usage=None,
+            ),
+            "models",
+        )
+
+    def stopped(self, text: str) -> None:
+        body = ev.Body(inline=json.dumps([text_block(text)]).encode())
+        self.append(ev.GenStopped(**self.place(), why="cancelled", content=body), "models")
+
+    def invoke(self, index: int = 0, *, approval: str = "none", effect: str = "once") -> None:
+        turn = self.views.turn
+        call = turn.calls[index]
+        self.append(
+            ev.ToolInvoked(
+                turn=call.turn,
+                step=call.step,
+                index=index,
+                call_id=call.call_id,
+                name=call.name,
+                effect=effect,
+                approval=approval,
+                expires_at=self.log.clock_ms() + 1000 if approval == "ask" else None,
+                basis=turn.basis,
+            ),
+            "sessions",
+        )
+
+    def tool_start(self, index: int = 0) -> None:
+        turn = self.views.turn
+        self.append(
+            ev.ToolStarted(
+                turn=turn.number,
+                step=turn.step,
+                index=index,
+                attempt=turn.calls[index].attempt + 1,
+                owner=self.owner,
+                epoch=self.epochs["tools"],
+                start_by=self.log.clock_ms() + 5000,
+                deadline=self.log.clock_ms() + 60_000,
+            ),
+            "tools",
+        )
+
+    def tool_result(self, text: str, index: int = 0, *, outcome: str = "ok", **more) -> None:
+        call = self.views.turn.calls[index]
+        data = text.encode()
+        self.append(
+            ev.ToolResult(
+                turn=call.turn,
+                step=call.step,
+                index=index,
+                attempt=call.attempt,
+                outcome=outcome,
+                via="tool",
+                content=ev.Body(inline=data),
+                bytes=len(data),
+                tokens=1,
+                left_out=0,
+                **more,
+            ),
+            "tools",
+        )
+
+    def uncertain(self, index: int = 0, reason: str = "the worker died") -> None:
+        call = self.views.turn.calls[index]
+        self.append(
+            ev.ToolFailedUncertain(
+                turn=call.turn, step=call.step, index=index, attempt=call.attempt, reason=reason
+            ),
+            "tools",
+        )
+        self.append(ev.HumanNeeded(call=call.key, why=reason), "sessions")
+
+    def end(self, reason: str = "end_turn") -> int:
+        turn = self.views.turn
+        return self.append(
+            ev.TurnEnded(
+                turn=turn.number, reason=reason, basis=turn.basis, views_sha=turn.basis_sha
+            ),
+            "sessions",
+        )
+
+    def answer(self, text: str) -> int:
+        """A whole turn of one step, streamed in two chunks; the offset of its TURN_ENDED."""
+        self.call()
+        self.start()
+        half = len(text) // 2
+        self.chunk(text[:half])
+        self.chunk(text[half:])
+        self.complete(text)
+        return self.end()
+
+
+def opened(log: MemoryLog, settings: Settings, session_id: str = "s1") -> tuple[Sessions, Played]:
+    """A session that is open, the write side, and its worker."""
+    sessions = Sessions(log, settings)
+    sessions.open(session_id, agent="shop")
+    return sessions, Played(log, session_id)

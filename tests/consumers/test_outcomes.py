@@ -1,0 +1,251 @@
+"""Was it accepted, and what is the answer: both are read from the log, by anybody, alike."""
+
+import pytest
+
+from foldlog.consumers import outcomes
+from foldlog.consumers.outcomes import NoAnswerYet, UnknownMessage, answer_of, decision_on
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.producers import Sessions
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.consumers.played import Played, memory_log, opened, settings_in
+
+
+@pytest.fixture
+def log():
+    return memory_log()
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return settings_in(tmp_path)
+
+
+def decide(log, receipt):
+    with SessionFold(log, receipt.session_id) as folded:
+        return decision_on(folded, receipt)
+
+
+def answer(log, message_id, **more):
+    with SessionFold(log, "s1") as folded:
+        return answer_of(folded, message_id, **more)
+
+
+def test_the_ruling_is_read_from_the_log_without_a_worker(log, settings):
+    sessions = Sessions(log, settings)
+    first = decide(log, sessions.open("s1", agent="shop"))
+    assert first.verdict == "accepted" and first.counted and first.views.turn.known
+    again = decide(log, sessions.open("s1", agent="shop"))
+    assert again.verdict == "duplicate" and again.counted and "nothing changed" in again.detail
+    other = decide(log, sessions.open("s1", agent="other"))
+    assert (other.verdict, other.code, other.counted) == ("refused", "already_open", False)
+
+
+def test_an_unknown_session_is_refused(log, settings):
+    refused = decide(log, Sessions(log, settings).say("nobody", "hi"))
+    assert refused.code == "unknown_session" and "unknown session" in refused.detail
+
+
+def test_the_ruling_is_that_at_the_offset_whatever_came_later(log, settings):
+    sessions, _ = opened(log, settings)
+    locked = sessions.lock("s1", "p1")
+    second = sessions.lock("s1", "p2")
+    sessions.terminate("s1")
+    assert decide(log, locked).verdict == "accepted"
+    assert decide(log, second).detail == "project_id already locked"
+
+
+def test_S0_6_another_user_can_not_cancel(log, settings):
+    sessions, _ = opened(log, settings)
+    sessions.say("s1", "hi")
+    refused = decide(log, sessions.cancel("s1", turn=1, user="eve"))
+    assert (refused.verdict, refused.code) == ("refused", "not_your_session")
+    assert decide(log, sessions.cancel("s1", turn=1)).verdict == "accepted"
+
+
+def test_S0_11_publish_and_cancel_at_the_same_instant_one_wins(log, settings):
+    sessions, _ = opened(log, settings)
+    for trigger in ("start_build", "todo_done_build"):
+        sessions.trigger("s1", trigger)
+    publish = sessions.trigger("s1", "publish")
+    cancel = sessions.cancel("s1", seen_phase="verifying")
+    assert decide(log, publish).verdict == "accepted"
+    lost = decide(log, cancel)
+    assert lost.code == "phase_changed" and lost.detail == "the phase is done, no longer verifying"
+
+
+def test_S0_11_the_other_way_round_the_cancel_wins(log, settings):
+    sessions, _ = opened(log, settings)
+    for trigger in ("start_build", "todo_done_build"):
+        sessions.trigger("s1", trigger)
+    cancel = sessions.cancel("s1", seen_phase="verifying")
+    publish = sessions.trigger("s1", "publish")
+    assert decide(log, cancel).verdict == "accepted"
+    assert decide(log, publish).detail == "invalid transition: phase=chatting, event=publish"
+
+
+def test_a_frozen_session_says_where_and_why(log, settings):
+    sessions, played = opened(log, settings)
+    played.producer.append(
+        SESSION_EVENTS, "s1", b"from the future", [("t", b"NEW"), ("w", b"producer"), ("m", b"1")]
+    )
+    ignored = decide(log, sessions.say("s1", "hi"))
+    assert (ignored.verdict, ignored.counted) == ("ignored", False)
+    assert "frozen at offset 1" in ignored.detail
+
+
+def test_S0_10_both_senders_of_a_message_get_the_same_answer(log, settings):
+    sessions, played = opened(log, settings)
+    first = sessions.say("s1", "hi", message_id="m1")
+    second = sessions.say("s1", "hi", message_id="m1")
+    assert decide(log, first).verdict == "accepted"
+    assert decide(log, second).verdict == "duplicate"
+    ended = played.answer("hello")
+    late = sessions.say("s1", "hi", message_id="m1")
+    assert decide(log, late).verdict == "duplicate"
+    answers = {answer(log, receipt.id) for receipt in (first, second, late)}
+    assert answers == {outcomes.Answer("s1", "m1", 1, "end_turn", "hello", ended)}
+    assert played.views.turn.number == 1, "one turn"
+
+
+def test_S0_10_the_same_id_with_other_content_is_refused(log, settings):
+    sessions, _ = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    assert decide(log, sessions.say("s1", "ho", message_id="m1")).code == "message_id_reused"
+
+
+def test_the_answer_is_the_last_thing_said_in_the_turn(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "look", message_id="m1")
+    played.call()
+    played.start()
+    played.complete("I will look.", [("read", {"path": "a"})])
+    played.invoke()
+    played.tool_start()
+    played.tool_result("seen")
+    played.answer("It is there.")
+    assert answer(log, "m1").text == "It is there."
+
+
+def test_queued_messages_share_the_turn_that_owns_them(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "one", message_id="m1")
+    played.call()
+    sessions.say("s1", "two", message_id="m2")
+    sessions.say("s1", "three", message_id="m3")
+    played.start()
+    played.complete("first")
+    played.end()
+    played.answer("second")
+    assert [answer(log, m).turn for m in ("m1", "m2", "m3")] == [1, 2, 2]
+    assert answer(log, "m2")._replace(message_id="m3") == answer(log, "m3")
+
+
+def test_a_cancelled_turn_answers_with_what_had_been_said(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    played.call()
+    played.start()
+    sessions.cancel("s1", turn=1)
+    played.stopped("I was about to")
+    played.end("cancelled")
+    assert answer(log, "m1")[3:5] == ("cancelled", "I was about to")
+
+
+def test_a_failed_turn_says_why(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    played.call()
+    played.start()
+    played.fail(permanent=True)
+    played.end("failed")
+    assert answer(log, "m1").reason == "failed"
+    assert "overloaded_error" in answer(log, "m1").note
+
+
+def test_messages_behind_a_terminated_turn_are_answered_so(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "one", message_id="m1")
+    played.call()
+    sessions.say("s1", "two", message_id="m2")
+    sessions.terminate("s1")
+    played.end("terminated")
+    assert {answer(log, m).reason for m in ("m1", "m2")} == {"terminated"}
+
+
+def test_a_wait_without_a_worker_says_so_and_ends_at_its_bound(log, settings):
+    sessions, _ = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    told = []
+    with pytest.raises(NoAnswerYet, match="--message-id m1 --wait"):
+        answer(log, "m1", patience_s=0, timeout_s=0.05, say=told.append)
+    assert len(told) == 1 and "foldlog worker" in told[0] and "foldlog dev" in told[0]
+
+
+def test_a_wait_for_a_person_says_what_to_do_at_once(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "pay", message_id="m1")
+    played.call()
+    played.start()
+    played.complete("", [("charge", {"cents": 5})])
+    played.invoke(approval="ask")
+    told = []
+    with pytest.raises(NoAnswerYet):
+        answer(log, "m1", patience_s=60, say=told.append, stop=lambda: bool(told))
+    assert told == ["charge asks for approval: `foldlog approve s1 1.1.0` or `deny`"]
+
+
+def test_a_doubt_that_holds_the_turn_says_what_to_do(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "pay", message_id="m1")
+    played.call()
+    played.start()
+    played.complete("", [("charge", {"cents": 5})])
+    played.invoke()
+    played.tool_start()
+    played.uncertain()
+    told = []
+    with pytest.raises(NoAnswerYet):
+        answer(log, "m1", patience_s=60, say=told.append, stop=lambda: bool(told))
+    assert "foldlog resolve s1 1.1.0 --happened TEXT" in told[0]
+
+
+def test_an_unknown_message_is_no_endless_wait(log, settings):
+    opened(log, settings)
+    with pytest.raises(UnknownMessage, match="no message m9"):
+        answer(log, "m9")
+
+
+def test_an_answer_in_the_blob_store_is_fetched(log, settings):
+    from foldlog.producers import BlobStore
+    from foldlog.schemas.events import Body
+
+    blobs = BlobStore(settings.blobs_dir)
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    played.call()
+    played.start()
+    ref = blobs.store(b'[{"type":"text","text":"long"}]', "application/json")
+    played.complete(content=Body(ref=ref))
+    played.end()
+    assert answer(log, "m1", read=lambda ref: blobs.get(ref.sha256)).text == "long"
+
+
+def test_a_wait_ends_when_the_answer_comes(settings):
+    log = memory_log(threaded=True)
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    with SessionFold(log, "s1") as folded:
+        told = []
+
+        def look() -> bool:
+            if not told:
+                told.append(played.answer("there"))
+            return False
+
+        assert answer_of(folded, "m1", stop=look).text == "there"
+
+
+def test_played_worker_demands_that_its_events_count(log, settings):
+    _, played = opened(log, settings)
+    with pytest.raises(AssertionError):
+        Played(log, "s1").take().end()

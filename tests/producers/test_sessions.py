@@ -1,0 +1,229 @@
+"""The write side: one event per call, checked before it is produced, idempotent by its id."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldlog.log import LOST_ACK, Faults, MemoryLog, RecordTooLarge, TopicMissing
+from foldlog.processors.projections import context
+from foldlog.processors.rulings_asked import RULES, content_error
+from foldlog.producers import BlobStore, Invalid, Receipt, Sessions, Unacknowledged, checks
+from foldlog.producers import sessions as module
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import decode
+from foldlog.schemas.ids import is_id
+from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests.consumers.played import PARTITIONS, memory_log, settings_in
+
+
+@pytest.fixture
+def log():
+    return memory_log()
+
+
+@pytest.fixture
+def sessions(log, tmp_path):
+    return Sessions(log, settings_in(tmp_path))
+
+
+def stored(log, receipt):
+    """The record of a receipt, and its event."""
+    record = log.records(SESSION_EVENTS, receipt.partition)[receipt.offset]
+    return record, decode(record.value)
+
+
+def produced(log):
+    return sum(len(log.records(SESSION_EVENTS, p)) for p in range(PARTITIONS))
+
+
+def test_the_numbers_that_two_rooms_share_are_equal():
+    assert module.RULES == RULES
+    assert checks.CHARS_PER_TOKEN == context.CHARS_PER_TOKEN
+
+
+def test_S2_1_each_call_becomes_its_event_under_the_session_key(log, sessions):
+    calls = {
+        "SESSION_OPENED": sessions.open("s1", agent="shop"),
+        "MESSAGE_RECEIVED": sessions.say("s1", "hi"),
+        "PHASE_TRIGGERED": sessions.trigger("s1", "start_build"),
+        "PROJECT_LOCKED": sessions.lock("s1", "p1"),
+        "CANCEL_REQUESTED": sessions.cancel("s1", turn=1, seen_phase="building"),
+        "APPROVAL_DECIDED": sessions.decide("s1", "1.1.0", "allow", args_sha256="ab"),
+        "HUMAN_RESOLVED": sessions.resolve("s1", "1.1.0", "happened", report="seen"),
+        "SESSION_TERMINATED": sessions.terminate("s1", reason="enough"),
+    }
+    partitions = {receipt.partition for receipt in calls.values()}
+    assert len(partitions) == 1
+    for name, receipt in calls.items():
+        record, event = stored(log, receipt)
+        assert ev.BY_CLASS[type(event)].name == name
+        assert record.key == b"s1" and record.header("w") == b"producer"
+        assert record.header("t") == name.encode() and record.header("m") == b"1"
+        assert getattr(event, "by_user", "ana") == "ana"
+
+
+def test_receipt_says_where_the_event_lies_and_which_id_it_carries(log, sessions):
+    receipt = sessions.say("s1", "hi", message_id="m1")
+    assert isinstance(receipt, Receipt)
+    assert receipt == ("s1", receipt.partition, 0, "m1")
+    assert sessions.say("s1", "hi", message_id="m1").offset == 1
+
+
+def test_S0_10_an_id_that_is_not_given_is_made_and_returned(log, sessions):
+    first, second = sessions.say("s1", "hi"), sessions.say("s1", "hi")
+    assert first.id != second.id and is_id(first.id)
+    assert stored(log, first)[1].message_id == first.id
+    assert stored(log, sessions.cancel("s1"))[1].cancel_id
+    assert stored(log, sessions.trigger("s1", "publish"))[1].command_id
+
+
+def test_message_is_a_json_array_of_blocks_with_its_tokens_estimated(log, sessions):
+    _, event = stored(log, sessions.say("s1", "grüße"))
+    assert event.content.inline == '[{"type":"text","text":"grüße"}]'.encode()
+    assert event.role == "user" and event.channel == "python" and event.when_busy == "queue"
+    assert event.tokens == int(len('[{"type":"text","text":"grüße"}]') / 2.6) + 1
+    blocks = [{"type": "text", "text": "a"}, {"type": "image", "source": {"type": "url"}}]
+    _, event = stored(log, sessions.say("s1", blocks, when_busy="steer"))
+    assert json.loads(event.content.inline) == blocks and event.when_busy == "steer"
+
+
+def test_S2_3_content_over_the_inline_limit_is_in_the_blob_store_before_its_event(log, tmp_path):
+    blobs = BlobStore(tmp_path / "blobs")
+    kept = []
+
+    class Watched:
+        """Notes what the blob store holds at the moment an event is produced."""
+
+        def producer(self):
+            producer = log.producer()
+            append = producer.append
+
+            def noting(topic, key, value, headers=(), **more):
+                ref = decode(value).content.ref
+                kept.append(ref is not None and blobs.get(ref.sha256))
+                append(topic, key, value, headers, **more)
+
+            producer.append = noting
+            return producer
+
+    sessions = Sessions(Watched(), settings_in(tmp_path, inline_limit_bytes=1024), blobs)
+    text = "x" * 5000
+    receipt = sessions.say("s1", text)
+    _, event = stored(log, receipt)
+    whole = json.dumps([{"type": "text", "text": text}], separators=(",", ":")).encode()
+    assert event.content.inline is None and event.content.ref.bytes == len(whole)
+    assert kept == [whole] and content_error(event.content) is None
+    assert stored(log, receipt)[0].value.__sizeof__() < 1024
+
+
+BAD_IDS = ["", " ", "a b", "ä", "x" * 129, "a/b", "a\nb", "\x1b[2J", "#partition"]
+
+
+@pytest.mark.parametrize("bad", BAD_IDS)
+def test_bad_ids_are_refused_before_anything_is_produced(log, sessions, bad):
+    attempts = [
+        lambda: sessions.open(bad, agent="shop"),
+        lambda: sessions.open("s1", agent=bad),
+        lambda: sessions.open("s1", agent="shop", user=bad),
+        lambda: sessions.say(bad, "hi"),
+        lambda: sessions.say("s1", "hi", message_id=bad),
+        lambda: sessions.say("s1", "hi", user=bad),
+        lambda: sessions.trigger("s1", bad),
+        lambda: sessions.trigger("s1", "publish", command_id=bad),
+        lambda: sessions.lock("s1", bad),
+        lambda: sessions.cancel("s1", cancel_id=bad),
+        lambda: sessions.cancel("s1", seen_phase=bad),
+        lambda: sessions.decide("s1", bad, "allow", args_sha256="ab"),
+        lambda: sessions.decide("s1", "1.1.0", "allow", args_sha256=bad),
+        lambda: sessions.resolve("s1", bad, "happened"),
+        lambda: sessions.terminate(bad),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Invalid) as refused:
+            attempt()
+        assert len(str(refused.value)) < 300
+    assert produced(log) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("", "empty_message"),
+        ("  \n\t ", "empty_message"),
+        ([], "empty_message"),
+        ([{"type": "text", "text": " "}], "empty_message"),
+        ({"type": "text", "text": "a"}, "invalid_content"),
+        ([{"text": "a"}], "invalid_content"),
+        (["a"], "invalid_content"),
+        ([{"type": "text", "text": 1}], "invalid_content"),
+        ([{"type": "x", "n": float("nan")}], "invalid_content"),
+        ([{"type": "x", "n": {1, 2}}], "invalid_content"),
+        (None, "invalid_content"),
+        ("half \ud83d", "invalid_text"),
+        ("x" * checks.MESSAGE_BYTES_MAX, "too_large"),
+    ],
+)
+def test_bad_messages_are_refused_before_anything_is_produced(log, sessions, content, code):
+    with pytest.raises(Invalid) as refused:
+        sessions.say("s1", content)
+    assert refused.value.code == code and produced(log) == 0
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda s: s.say("s1", "hi", when_busy="later"),
+        lambda s: s.cancel("s1", mode="soon"),
+        lambda s: s.cancel("s1", turn=0),
+        lambda s: s.cancel("s1", reason="x" * 1001),
+        lambda s: s.decide("s1", "1.1.0", "maybe", args_sha256="ab"),
+        lambda s: s.decide("s1", "toolu_1", "allow", args_sha256="ab"),
+        lambda s: s.resolve("s1", "1.1.0", "perhaps"),
+        lambda s: s.resolve("s1", "1.1.0", "happened", report="x" * 20_000),
+        lambda s: s.terminate("s1", reason="\ud83d"),
+    ],
+)
+def test_bad_words_and_sizes_are_refused_before_anything_is_produced(log, sessions, attempt):
+    with pytest.raises(Invalid):
+        attempt(sessions)
+    assert produced(log) == 0
+
+
+@given(content=st.text(max_size=200))
+def test_what_the_producer_takes_the_fold_takes(content):
+    try:
+        data = checks.content_json(content)
+    except Invalid:
+        return
+    assert content_error(ev.Body(inline=data)) is None
+
+
+def test_a_lost_acknowledgement_says_so_and_names_the_id_to_repeat(tmp_path):
+    log = MemoryLog(topics(PARTITIONS), faults=Faults([LOST_ACK]))
+    sessions = Sessions(log, settings_in(tmp_path))
+    with pytest.raises(Unacknowledged, match=r"may or may not be in the log.*the id m1.*once"):
+        sessions.say("s1", "hi", message_id="m1")
+    assert produced(log) == 1
+    assert sessions.say("s1", "hi", message_id="m1").offset == 1
+
+
+def test_a_broker_that_is_silent_ends_the_wait(tmp_path):
+    log = MemoryLog(topics(PARTITIONS), immediate=False)
+    sessions = Sessions(log, settings_in(tmp_path), ack_s=0.01)
+    with pytest.raises(Unacknowledged, match="no broker answered within 0.01 s") as lost:
+        sessions.say("s1", "hi")
+    assert is_id(lost.value.id)
+
+
+def test_no_topic_is_said_with_what_to_do(tmp_path):
+    with pytest.raises(TopicMissing, match="topics apply"):
+        Sessions(MemoryLog(), settings_in(tmp_path)).say("s1", "hi")
+
+
+def test_a_message_that_fills_its_record_is_refused_by_the_door(log, tmp_path):
+    settings = settings_in(tmp_path, inline_limit_bytes=2 * 1024 * 1024)
+    with pytest.raises(RecordTooLarge):
+        Sessions(log, settings).say("s1", "x" * 1_100_000)
+    assert produced(log) == 0
