@@ -44,6 +44,7 @@ class Children:
         self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._lifelines: dict[asyncio.subprocess.Process, int] = {}
+        self._dying: list[asyncio.Future] = []
         self._closed = False
 
     async def run(
@@ -78,8 +79,9 @@ class Children:
             code = await self._code(process, None if why is None else KILL_S)
         finally:
             stopping.cancel()
-            reading.cancel()
             self._let_go(process)
+            if not reading.done():
+                self._dying.append(asyncio.gather(reading, process.wait()))
         return Ended(code, output.kept(), output.left_out, why)
 
     def run_blocking(self, command: Sequence[str], **options: object) -> Ended:
@@ -89,13 +91,12 @@ class Children:
     async def close(self) -> None:
         """Kill what still runs, and return when it is gone. Nothing starts afterwards."""
         self._closed = True
-        running = list(self._lifelines)
-        for process in running:
+        for process in list(self._lifelines):
             self._let_go(process)
-        if running:
-            await asyncio.wait(
-                [asyncio.ensure_future(process.wait()) for process in running], timeout=KILL_S
-            )
+            self._dying.append(asyncio.ensure_future(process.wait()))
+        if self._dying:
+            await asyncio.wait(self._dying, timeout=KILL_S)
+            await asyncio.sleep(0)  # the loop closes the pipes of the dead in its next round
 
     async def _start(
         self,

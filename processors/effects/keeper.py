@@ -34,7 +34,7 @@ def _prctl(option: int, value: int) -> None:
 def _become(command: list[str]) -> None:
     """In the child: turn into the command. Never returns."""
     try:
-        os.setsid()
+        os.setpgid(0, 0)
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # should the keeper itself be killed
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
@@ -108,6 +108,8 @@ def main(lifeline: int, command: list[str]) -> None:
     pid = os.fork()
     if pid == 0:
         _become(command)
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, pid)  # both sides do: whoever comes first, the group is there to be told
     while True:
         ready, _, _ = select.select([lifeline, wake_read], [], [])
         if lifeline in ready:

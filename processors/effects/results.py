@@ -82,9 +82,9 @@ def plain(value: Any) -> Any:
         json.dumps(value, allow_nan=False, sort_keys=True)
         return value
     except (TypeError, ValueError, RecursionError):
-        from pydantic_core import to_jsonable_python  # datetimes, dataclasses, models, sets, NaN
+        from pydantic_core import to_json  # knows datetimes, dataclasses, models, sets, NaN
 
-        return to_jsonable_python(value, inf_nan_mode="strings", bytes_mode="base64")
+        return json.loads(to_json(value, inf_nan_mode="strings", bytes_mode="base64"))
 
 
 def _tell(value: Any) -> _Told:
@@ -151,7 +151,8 @@ def _notice(left_out: int, told: _Told, how: str, read_at: int) -> str:
 
 def _cut(text: str, limit_tokens: int, told: _Told, how: str) -> tuple[str, int]:
     """Head and tail of a text with a notice between them, and the bytes left out of the whole."""
-    room = max(0, limit_tokens - estimate_tokens(_notice(len(told.whole), told, how, len(text))))
+    longest = _notice(len(told.whole), told, how, len(text))
+    room = max(0, limit_tokens - estimate_tokens(f"\n{longest}\n"))
     head = _prefix(text, room * 2 // 3)  # two parts head, one part tail: logs end in the error
     tail = _prefix(text[len(head) :][::-1], room - room * 2 // 3)[::-1]
     shown = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
