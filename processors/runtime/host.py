@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable
 
 from ...log import Settings
+from ...schemas.topics import DEAD_LETTERS
 from ..agent import Agent
 from .assemble import ROLES, Parts, say
 
@@ -73,7 +74,8 @@ def _app(faust, settings: Settings, parts: Parts):
 
     class App(faust.App):
         def on_init_dependencies(self):
-            return [*super().on_init_dependencies(), self.interpreter]
+            # First: a killed worker is back as soon as it can poll, whatever Faust still does.
+            return [self.interpreter, *super().on_init_dependencies()]
 
         @functools.cached_property
         def interpreter(self) -> Interpreter:
@@ -94,9 +96,19 @@ def _app(faust, settings: Settings, parts: Parts):
         worker_redirect_stdouts=False,
     )
 
+    letters = app.topic(
+        settings.topic(DEAD_LETTERS), key_type=bytes, value_type=bytes, value_serializer="raw"
+    )
+    seen = {"dead_letters": 0}
+
+    @app.agent(letters)
+    async def notice_dead_letters(stream):
+        async for _ in stream:
+            seen["dead_letters"] += 1
+
     @app.page("/status{_:/?}")
     async def status(self, request, _):
-        return self.json(parts.worker.status())
+        return self.json({**parts.worker.status(), **seen})
 
     state.note({"pid": os.getpid(), "web": f"http://127.0.0.1:{port}"})
     say(f"worker {parts.identity.owner} runs {', '.join(parts.worker.roles)} on port {port}")
