@@ -8,10 +8,12 @@ exception: `ClientGone` when the other side left first.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import random
 import socket
 import struct
+import termios
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +28,9 @@ from .script import Reply
 
 # Announced length of the HTTP chunk that a `cut` or `reset` leaves unfinished.
 _TORN_CHUNK_BYTES = 4096
+# How long a reader may leave its buffer full before a reset cuts it off all the same.
+_ARRIVE_S = 2.0
+_LOOK_S = 0.001
 _STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 
@@ -139,6 +144,21 @@ class Delivery:
             else:
                 transport.close()
         return web.Response(status=204)
+
+    async def _arrived(self) -> None:
+        """Wait until the other side's kernel has all that was written.
+
+        A reset throws away what is still queued here; the client would see fewer than k events.
+        """
+        transport = self.http.transport
+        tries = int(_ARRIVE_S / _LOOK_S)
+        while transport is not None and not transport.is_closing() and tries:
+            sock = transport.get_extra_info("socket")
+            unsent = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, struct.pack("i", 0))
+            if not struct.unpack("i", unsent)[0]:
+                return
+            tries -= 1
+            await asyncio.sleep(_LOOK_S)
 
     async def _silence(self, seconds: float | None) -> None:
         """Say nothing for so long, or until the client leaves (the handler is cancelled)."""
@@ -258,6 +278,7 @@ class Delivery:
         elif how in ("cut", "reset"):
             torn = wire(self.answer.events[self.sent])
             self._write_raw(b"%x\r\n" % _TORN_CHUNK_BYTES + torn[: len(torn) // 2])
+            await self._arrived()
             self._drop(rst=how == "reset")
             return
         elif how == "half_open":

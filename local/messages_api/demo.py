@@ -1,7 +1,317 @@
-"""stub"""
+"""The script `demo`: an agent that works on a real directory with whatever tools it is given.
 
-from .script import Reply, text
+Owns what the agent decides. It reads tool results as a model would, so it must not know the
+directory or the exact form of a tool's input and output: inputs are fitted to the declared
+schemas, results are quoted (`demo_reading.py` finds what is worth quoting).
+
+It keeps no state: what has been called in this turn tells what comes next, so a request that is
+sent again gets the same reply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .demo_reading import (
+    about,
+    count_of,
+    folders_in,
+    lines_of,
+    listed,
+    main_file,
+    names_in,
+    quoted,
+    standing,
+)
+from .request import Request, text_of
+from .script import Block, Reply, text, thinking, tool_use
+
+LIST, READ, SEARCH, EDIT, RUN = (
+    "list_directory",
+    "read_file",
+    "search_files",
+    "edit_file",
+    "run_command",
+)
+# What a tool may call the thing we mean; the first name that its schema has is used.
+_ALIASES = {
+    "path": ("path", "file_path", "file", "filename", "directory", "dir", "root"),
+    "query": ("query", "pattern", "text", "regex", "needle", "words"),
+    "command": ("command", "cmd", "line", "script"),
+    "old": ("old_text", "old_string", "old_str", "old", "find", "search"),
+    "new": ("new_text", "new_string", "new_str", "new", "replace", "replacement"),
+}
+_COMMAND = re.compile(r"\b(?:run|execute|call|try)\b[^`\n]{0,40}`([^`]+)`", re.IGNORECASE)
+_BARE_COMMAND = re.compile(r"^\s*(?:run|execute)\s+(?!`)(\S.*)$", re.IGNORECASE | re.MULTILINE)
+_READ = re.compile(r"\b(?:read|open|show|cat|print)\s+(?:me\s+)?[`'\"]?([\w./-]*\w\.\w+|README)")
+_SEARCH = re.compile(r"\b(?:search|grep|find|look)\s+(?:for\s+)?[`'\"]([^`'\"]+)[`'\"]", re.I)
+_EDIT = re.compile(
+    r"replace\s+[`'\"](.+?)[`'\"]\s+(?:with|by)\s+[`'\"](.*?)[`'\"]\s+in\s+[`'\"]?([\w./-]*\w)",
+    re.IGNORECASE,
+)
+_TOUR = re.compile(
+    r"\b(explore|look around|tour|director\w*|project|repo\w*|folder|what is (?:this|here)"
+    r"|summari[sz]e|describe|overview)\b",
+    re.IGNORECASE,
+)
+_QUOTE_CHARS = 320
+_QUOTE_LINES = 6
 
 
-def demo(request):
-    return Reply([text("demo")])
+def demo(request: Request) -> Reply:
+    """The next thing the agent says: calls of tools until it has what it wants, then an answer."""
+    asked = text_of(request.messages[request.turn_start]["content"])
+    called = {call["name"] for call in request.turn_calls}
+    if _is_tour(request, asked):
+        return _tour(request, asked, called)
+    for wanted, step in ((_EDIT, _edit), (_SEARCH, _search), (_READ, _read)):
+        match = wanted.search(asked)
+        if match:
+            return step(request, match, called)
+    command = _command_in(asked)
+    if command is not None and RUN in request.tool_names:
+        return _run(request, command, called)
+    return _talk(request, asked)
+
+
+def _is_tour(request: Request, asked: str) -> bool:
+    first = request.turn_start == 0 and not (_EDIT.search(asked) or _BARE_COMMAND.search(asked))
+    return bool(request.tool_names) and (first or bool(_TOUR.search(asked)))
+
+
+def _command_in(asked: str) -> str | None:
+    match = _COMMAND.search(asked) or _BARE_COMMAND.search(asked)
+    return match[1].strip() if match else None
+
+
+def call(request: Request, name: str, **meant: str) -> list[Block]:
+    """A call of a declared tool, its input fitted to the schema; nothing if it is not declared."""
+    tools = request.body.get("tools") or ()
+    tool: Mapping[str, Any] | None = next((t for t in tools if t.get("name") == name), None)
+    if tool is None:
+        return []
+    properties = (tool.get("input_schema") or {}).get("properties") or {}
+    fitted = {}
+    for meaning, value in meant.items():
+        names = [alias for alias in _ALIASES[meaning] if alias in properties]
+        fitted[names[0] if names else _ALIASES[meaning][0]] = value
+    return [tool_use(name, fitted)]
+
+
+def _say(*blocks: Block) -> Reply:
+    return Reply(list(blocks), chunk="word")
+
+
+# a tour of the directory -------------------------------------------------------------------------
+
+
+def _tour(request: Request, asked: str, called: set[str]) -> Reply:
+    if LIST in request.tool_names and LIST not in called:
+        plan = (
+            "I know nothing about this directory yet. The listing comes first; then whatever "
+            "describes it, a look for loose ends, and one command to see it alive."
+        )
+        return _say(
+            thinking(plan),
+            text("I'll start by looking at what is here."),
+            *call(request, LIST, path="."),
+        )
+    listing = request.result_of(LIST) or ""
+    names = names_in(listing)
+    file = main_file(names)
+    if not called & {READ, SEARCH}:
+        calls = call(request, READ, path=file) if file else []
+        calls += call(request, SEARCH, query="TODO", path=".")
+        if calls:
+            why = f"`{file}` should say what this is. " if file and calls else ""
+            return _say(text(f"{why}I'll read it and look for open ends at the same time."), *calls)
+    command = _command_in(asked) or _default_command(names, file)
+    if RUN not in called:
+        calls = call(request, RUN, command=command)
+        if calls:
+            return _say(
+                thinking("The files say what it should be; a command shows what it is now."),
+                text(f"Now one command, to see it from the outside: `{command}`."),
+                *calls,
+            )
+    return _say(text(_tour_answer(request, names, file)))
+
+
+def _default_command(names: list[str], file: str | None) -> str:
+    if any(name.startswith(".git") for name in names):
+        return "git log --oneline -n 5"
+    return f"wc -l {file}" if file and " " not in file else "ls -la"
+
+
+def _tour_answer(request: Request, names: list[str], file: str | None) -> str:
+    parts = [
+        "Here is what I found, in the order in which I looked.",
+        _what_is_here(request, names),
+        _what_it_says(request, file),
+        _loose_ends(request),
+        _what_the_command_said(request),
+        _added(request),
+        _advice(names, file),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _what_is_here(request: Request, names: list[str]) -> str:
+    listing = request.result_of(LIST)
+    if listing is None:
+        return ""
+    if _failed(request, LIST):
+        return f"**What is here.** I could not list the directory: {quoted(listing, 200)}"
+    folders = folders_in(names)
+    files = [name for name in names if name not in folders]
+    sentences = [f"**What is here.** The listing has {count_of(len(names), 'entry', 'entries')}."]
+    if folders:
+        sentences.append(f"The folders are {listed(folders, 8)}.")
+    if files:
+        sentences.append(f"Beside them lie the files {listed(files, 8)}.")
+    if any(name.startswith("test") for name in names):
+        sentences.append("There are tests, so somebody means this to keep working.")
+    return " ".join(sentences)
+
+
+def _what_it_says(request: Request, file: str | None) -> str:
+    said = request.result_of(READ)
+    if said is None or file is None:
+        return ""
+    if _failed(request, READ):
+        return f"**What it says about itself.** `{file}` could not be read: {quoted(said, 200)}"
+    title, paragraph = about(said)
+    size = count_of(len(lines_of(said)), "line", "lines")
+    opening = f"**What it says about itself.** I read {size} of `{file}`."
+    if title:
+        opening += f' It is headed "{title}".'
+    if paragraph:
+        opening += f" In its own words:\n\n> {quoted(paragraph, _QUOTE_CHARS)}"
+    return opening
+
+
+def _loose_ends(request: Request) -> str:
+    said = request.result_of(SEARCH)
+    if said is None:
+        return ""
+    if _failed(request, SEARCH):
+        return f"**Loose ends.** The search did not work: {quoted(said, 200)}"
+    hits = [line for line in lines_of(said) if "TODO" in line]
+    if not hits:
+        return "**Loose ends.** I searched for `TODO` and found none, which is rare."
+    shown = "\n".join(f"- `{quoted(hit, 100)}`" for hit in hits[:3])
+    return f"**Loose ends.** {count_of(len(hits), 'line', 'lines')} with `TODO`:\n\n{shown}"
+
+
+def _what_the_command_said(request: Request) -> str:
+    runs = [call for call in request.turn_calls if call["name"] == RUN]
+    said = request.result_of(RUN)
+    if not runs or said is None:
+        return ""
+    command = next((v for v in runs[-1]["input"].values() if isinstance(v, str)), "the command")
+    state = standing(said, _failed(request, RUN))
+    if state is not None:
+        return f"**The command.** `{quoted(command, 120)}` {state}"
+    lines = [line for line in lines_of(said) if line.strip()]
+    if not lines:
+        return f"**The command.** `{quoted(command, 120)}` ran and printed nothing."
+    shown = "\n".join(quoted(line, 100) for line in lines[:_QUOTE_LINES])
+    more = len(lines) - _QUOTE_LINES
+    rest = f"\n\n... and {count_of(more, 'line', 'lines')} more." if more > 0 else ""
+    return f"**The command.** `{quoted(command, 120)}` said:\n\n```\n{shown}\n```{rest}"
+
+
+def _added(request: Request) -> str:
+    late = request.last_user_text
+    opened = text_of(request.messages[request.turn_start]["content"])
+    if late == opened:
+        return ""
+    return f'**While I worked** you added: "{quoted(late, 200)}". I have taken note of it.'
+
+
+def _advice(names: list[str], file: str | None) -> str:
+    other = next((name for name in names if name != file and "." in name.strip(".")), file)
+    offer = f"ask me to read `{other}`, " if other else ""
+    return (
+        "**Where to go from here.** Nothing above is from memory: every sentence rests on a tool "
+        f"result that is now in the log. If you want to go deeper, {offer}to search for a word in "
+        "quotes, or to run a command in backquotes. I ask before I change anything, and if I am "
+        "interrupted, the next worker goes on from what the log says was done."
+    )
+
+
+# single wishes -----------------------------------------------------------------------------------
+
+
+def _read(request: Request, match: re.Match[str], called: set[str]) -> Reply:
+    file = match[1]
+    if READ in request.tool_names and READ not in called:
+        return _say(text(f"I'll read `{file}`."), *call(request, READ, path=file))
+    return _say(text(_what_it_says(request, file) or f"I have no tool to read `{file}`."))
+
+
+def _search(request: Request, match: re.Match[str], called: set[str]) -> Reply:
+    word = match[1]
+    if SEARCH in request.tool_names and SEARCH not in called:
+        calls = call(request, SEARCH, query=word, path=".")
+        return _say(text(f"I'll search for `{word}`."), *calls)
+    said = request.result_of(SEARCH)
+    if said is None:
+        return _say(text("I have no tool to search with."))
+    lines = [line for line in lines_of(said) if line.strip()]
+    shown = "\n".join(f"- `{quoted(line, 120)}`" for line in lines[:_QUOTE_LINES])
+    found = count_of(len(lines), "line", "lines")
+    return _say(text(f"The search for `{word}` gave {found}:\n\n{shown}"))
+
+
+def _edit(request: Request, match: re.Match[str], called: set[str]) -> Reply:
+    old, new, file = match.groups()
+    if READ in request.tool_names and READ not in called:
+        opening = f"I'll read `{file}` first, to see what I am changing."
+        return _say(text(opening), *call(request, READ, path=file))
+    if EDIT in request.tool_names and EDIT not in called:
+        calls = call(request, EDIT, path=file, old=old, new=new)
+        return _say(text(f"Now I'll replace `{old}` with `{new}` in `{file}`."), *calls)
+    said = request.result_of(EDIT)
+    if said is None:
+        return _say(text("I have no tool to edit files with."))
+    state = standing(said, _failed(request, EDIT))
+    if state is not None:
+        return _say(text(f"The edit of `{file}` {state}"))
+    return _say(text(f"Done: `{file}` is edited. The tool reports: {quoted(said, 200)}"))
+
+
+def _run(request: Request, command: str, called: set[str]) -> Reply:
+    if RUN not in called:
+        return _say(text(f"I'll run `{command}`."), *call(request, RUN, command=command))
+    return _say(text(_what_the_command_said(request)))
+
+
+def _talk(request: Request, asked: str) -> Reply:
+    tools = listed(request.tool_names, 8) if request.tool_names else "no tools"
+    earlier = sorted(
+        {
+            block["name"]
+            for message in request.messages
+            if message["role"] == "assistant" and isinstance(message["content"], list)
+            for block in message["content"]
+            if block.get("type") == "tool_use"
+        }
+    )
+    so_far = f" In this conversation I have used {listed(earlier, 8)}." if earlier else ""
+    return _say(
+        text(
+            f'You said: "{quoted(asked.strip(), 200)}". I am a scripted stand-in for a model, so '
+            f"small talk is not my strength, but my tools are real: {tools}.{so_far} Ask me to "
+            "explore this directory, to read a file, to search for a 'word' in quotes, or to run "
+            "`a command` in backquotes."
+        )
+    )
+
+
+def _failed(request: Request, name: str) -> bool:
+    ids = {call["id"] for call in request.turn_calls if call["name"] == name}
+    found = [block for block in request.turn_results if block["tool_use_id"] in ids]
+    return bool(found and found[-1].get("is_error"))

@@ -101,7 +101,9 @@ class ScriptedServer:
         """Start serving. Raises OSError if the port is taken."""
         ready: concurrent.futures.Future[int] = concurrent.futures.Future()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._serve(ready)), name="scripted-messages-api"
+            target=lambda: asyncio.run(self._serve(ready)),
+            name="scripted-messages-api",
+            daemon=True,
         )
         self._thread.start()
         self.port = ready.result(_START_S)

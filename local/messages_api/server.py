@@ -53,6 +53,7 @@ class ServerState:
     cache: PromptCache = field(default_factory=PromptCache)
     ordinals: Counter[str] = field(default_factory=Counter)
     bodies: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
+    stopping: bool = False
 
     def __post_init__(self) -> None:
         # A server that was restarted on its journal goes on counting each session's requests.
@@ -67,6 +68,7 @@ def make_app(state: ServerState) -> web.Application:
     """The application. Run it with `handler_cancellation=True`: a stall must notice a leaver."""
     app = web.Application()
     app[STATE] = state
+    app.on_shutdown.append(_stopping)
     app.router.add_post("/v1/messages", messages)
     app.router.add_post("/v1/messages/count_tokens", count_tokens)
     app.router.add_post("/_gate/{name}", open_gate)
@@ -74,6 +76,10 @@ def make_app(state: ServerState) -> web.Application:
     app.router.add_get("/_journal", show_journal)
     app.router.add_route("*", "/{tail:.*}", not_found)
     return app
+
+
+async def _stopping(app: web.Application) -> None:
+    app[STATE].stopping = True
 
 
 # control ----------------------------------------------------------------------------------------
@@ -177,16 +183,13 @@ async def _answer(
     try:
         response, outcome = await delivery.deliver(bool(request.body.get("stream")))
     except (ClientGone, ConnectionError, asyncio.CancelledError) as gone:
-        left = http.transport is None or not isinstance(gone, asyncio.CancelledError)
-        kind = "client_gone" if left else "dropped"
+        kind = "dropped" if state.stopping else "client_gone"
         facts = {"events": delivery.sent, **_fault_name(said)}
         state.journal.note(kind, arrived.n, **identity, **facts)
         if isinstance(gone, asyncio.CancelledError):
             raise
-        raise ConnectionResetError from gone
+        return web.Response(status=204)  # for the server's loop to discard: nobody reads it
     state.journal.note(outcome.kind, arrived.n, **identity, **outcome.facts)
-    if http.transport is None or http.transport.is_closing():
-        raise ConnectionResetError
     return response
 
 

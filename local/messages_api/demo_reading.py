@@ -1,0 +1,143 @@
+"""How the demo's agent reads tool results: names in a listing, a title, a first paragraph.
+
+Owns guesses about text that nobody specified, so every function takes any text and gives
+something printable. It must not know the conversation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_MODE = re.compile(r"^[bcdlps-][rwxsStT-]{9}")
+_NUMBERED = re.compile(r"^\s*\d+\s*[\t|:→]\s?")
+_KINDS = {"dir", "directory", "file", "d", "f", "-", "link", "folder"}
+_MANIFESTS = ("pyproject.toml", "package.json", "Cargo.toml", "go.mod", "Makefile", "setup.py")
+_TEXT_ENDS = (".md", ".rst", ".txt", ".toml", ".py", ".js", ".ts", ".go", ".rs", ".c", ".sh")
+# Phrases that tell how a call ended, when it did not simply succeed.
+_UNKNOWN = re.compile(r"outcome (?:is )?(?:unknown|uncertain)|unknown outcome|not known", re.I)
+_DENIED = re.compile(r"\b(denied|not allowed|refused by|rejected)\b", re.I)
+_NOT_RUN = re.compile(r"\b(not run|cancelled|canceled|expired)\b", re.I)
+
+
+def lines_of(said: str) -> list[str]:
+    """The lines of a result, without line numbers if all of them are numbered."""
+    lines = said.splitlines()
+    filled = [line for line in lines if line.strip()]
+    if filled and all(_NUMBERED.match(line) for line in filled):
+        return [_NUMBERED.sub("", line) for line in lines]
+    return lines
+
+
+def names_in(listing: str) -> list[str]:
+    """Names of files and folders in a listing, JSON or text; folders end in a slash if known."""
+    try:
+        found = _names_in_json(json.loads(listing))
+    except ValueError:
+        found = [name for line in listing.splitlines() if (name := _name_in_line(line))]
+    return list(dict.fromkeys(found))
+
+
+def _names_in_json(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [name for item in value for name in _names_in_json(item)]
+    if isinstance(value, dict):
+        name = value.get("name") or value.get("path")
+        if isinstance(name, str):
+            folder = str(value.get("type") or value.get("kind")).startswith("d")
+            return [name.rstrip("/") + "/" if folder else name]
+        return [name for item in value.values() for name in _names_in_json(item)]
+    return []
+
+
+def _name_in_line(line: str) -> str | None:
+    mode = _MODE.match(line.strip())
+    if mode:
+        return line.split()[-1] + ("/" if mode[0].startswith("d") else "")
+    words = line.strip().lstrip("-*• ").split()
+    if not words:
+        return None
+    folder = words[0].lower().strip("[]:") in ("dir", "directory", "d", "folder")
+    if len(words) > 1 and words[0].lower().strip("[]:") in _KINDS:
+        words = words[1:]
+    name = words[0].strip("`'\",:")
+    # A heading or a count is no name; a name has a letter and no sentence around it.
+    if not re.search(r"[A-Za-z]", name) or len(words) > 6:
+        return None
+    return name.rstrip("/") + "/" if folder or name.endswith("/") else name
+
+
+def folders_in(names: list[str]) -> list[str]:
+    """The names that are surely folders."""
+    return [name for name in names if name.endswith("/")]
+
+
+def main_file(names: list[str]) -> str | None:
+    """The file that most likely says what a directory is."""
+    files = [name for name in names if not name.endswith("/")]
+    for name in files:
+        if re.match(r"readme(\.|$)", name.rpartition("/")[2], re.IGNORECASE):
+            return name
+    for wanted in _MANIFESTS:
+        if wanted in files:
+            return wanted
+    return next((name for name in files if name.endswith(_TEXT_ENDS)), None)
+
+
+def about(said: str) -> tuple[str, str]:
+    """(title, first paragraph) of a text file; either may be empty."""
+    title, paragraph = "", []
+    fenced = False
+    for line in map(str.strip, lines_of(said)):
+        fenced ^= line.startswith("```")
+        if line.startswith("#") and not title and not paragraph:
+            title = line.lstrip("#! ").strip()
+        elif fenced or line.startswith(("```", "#", "[!", "![", "<", "|", "---", "===")):
+            if paragraph:
+                break
+        elif line:
+            paragraph.append(line)
+        elif paragraph:
+            break
+    return quoted(title, 120), " ".join(paragraph)
+
+
+def standing(said: str, failed: bool) -> str | None:
+    """How a call stands that did not simply succeed, as the end of a sentence; None if it did."""
+    if _UNKNOWN.search(said[:400]):
+        return (
+            "may or may not have run: its outcome is unknown. I did not run it again, because "
+            f"twice could be worse than never. What I was told: {quoted(said, 200)}"
+        )
+    if not failed:
+        return None
+    if _DENIED.search(said[:400]):
+        return "was not allowed, so I left it alone."
+    if _NOT_RUN.search(said[:400]):
+        return f"was not run: {quoted(said, 200)}"
+    return f"did not succeed: {quoted(said, 200)}"
+
+
+def quoted(said: str, chars_max: int) -> str:
+    """A text on one line, cut at a word."""
+    flat = " ".join(said.split())
+    if len(flat) <= chars_max:
+        return flat
+    return flat[:chars_max].rpartition(" ")[0] + " ..."
+
+
+def listed(names: list[str], count_max: int) -> str:
+    """`a`, `b` and `c`, with a count of what is left out."""
+    shown = [f"`{name}`" for name in names[:count_max]]
+    left = len(names) - len(shown)
+    if left > 0:
+        return f"{', '.join(shown)} and {left} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+
+
+def count_of(number: int, one: str, many: str) -> str:
+    """ "1 line", "2 lines"."""
+    return f"{number} {one if number == 1 else many}"

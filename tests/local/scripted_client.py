@@ -1,0 +1,77 @@
+"""Shared by the tests of the scripted Messages API server: the real client, and small requests."""
+
+import functools
+import http.client
+import json
+
+import anthropic
+
+MODEL = "claude-opus-5-5"
+TOOLS = [
+    {"name": "look", "input_schema": {"type": "object", "properties": {"path": {}}}},
+    {"name": "touch", "input_schema": {"type": "object"}},
+]
+
+
+@functools.cache
+def _shared() -> anthropic.Anthropic:
+    # One client, because making its TLS context costs more than a whole test.
+    return anthropic.Anthropic(api_key="key", auth_token=None, base_url="http://x", max_retries=0)
+
+
+def client(server) -> anthropic.Anthropic:
+    """The real client, pointed at a server, without its own retries."""
+    return _shared().with_options(base_url=server.base_url)
+
+
+def request(*messages, **fields):
+    """Keyword arguments of a small request; a string is a user's message."""
+    said = [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
+    fields = {"model": MODEL, "max_tokens": 256, "tools": TOOLS, **fields}
+    return {**fields, "messages": said or [{"role": "user", "content": "hi"}]}
+
+
+def assistant(*blocks):
+    return {"role": "assistant", "content": [_plain(block) for block in blocks]}
+
+
+def _plain(block):
+    return block if isinstance(block, dict) else block.to_dict()
+
+
+def results(*ids, **fields):
+    return {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": id, "content": "ok", **fields} for id in ids
+        ],
+    }
+
+
+def call(id, name="look"):
+    return {"type": "tool_use", "id": id, "name": name, "input": {}}
+
+
+def ask(server, *messages, **fields):
+    """The final message of a stream."""
+    with client(server).messages.stream(**request(*messages, **fields)) as stream:
+        return stream.get_final_message()
+
+
+def events(server, *messages, **fields):
+    """The raw events of a stream, as dicts."""
+    made = client(server).messages.create(stream=True, **request(*messages, **fields))
+    return [event.to_dict() for event in made]
+
+
+def post(server, path="/v1/messages", body=None, headers=None):
+    """A raw POST past the client: (status, headers, parsed body)."""
+    connection = http.client.HTTPConnection(server.base_url.removeprefix("http://"), timeout=20)
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    usual = {"authorization": "Bearer key", "anthropic-version": "2026-10-21"}
+    try:
+        connection.request("POST", path, sent, usual if headers is None else headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, json.loads(answer.read() or b"null")
+    finally:
+        connection.close()

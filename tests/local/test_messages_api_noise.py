@@ -1,0 +1,194 @@
+"""Faults that do not break the connection: noise on the wire, and answers of odd shapes."""
+
+import json
+
+import anthropic
+import pytest
+
+from foldlog.local.messages_api import (
+    FAULTS,
+    Reply,
+    ScriptedServer,
+    Stage,
+    fault,
+    text,
+    thinking,
+    tool_use,
+)
+from foldlog.tests.local.scripted_client import ask, assistant, events, results
+
+SAID = "one two three four five six seven eight nine ten"
+BLOCKS = [thinking("hm"), text(SAID), tool_use("look", {"path": "a" * 40})]
+
+
+def serving(name, blocks=BLOCKS, **params):
+    return ScriptedServer(Reply(blocks, chunk=4, fault=fault(name, **params)))
+
+
+def by_stage(stage):
+    return [name for name, mode in FAULTS.items() if mode.stage is stage]
+
+
+def said(message):
+    return "".join(block.text for block in message.content if block.type == "text")
+
+
+# noise -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(set(by_stage(Stage.NOISE)) - {"bad_event_json"}))
+def test_noise_does_not_change_the_answer(name):
+    with serving(name) as server:
+        kinds = [event["type"] for event in events(server)]
+        message = ask(server)
+    assert said(message) == SAID
+    assert message.content[2].input == {"path": "a" * 40}
+    assert message.stop_reason == "tool_use"
+    assert kinds[0] == "message_start"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "count"),
+    [
+        ("duplicate_message_stop", "message_stop", 2),
+        ("duplicate_message_delta", "message_delta", 2),
+        ("unknown_event", "future_event", 1),
+    ],
+)
+def test_noise_is_on_the_wire(name, kind, count):
+    with serving(name) as server:
+        assert [event["type"] for event in events(server)].count(kind) == count
+
+
+def test_events_after_the_end_reach_a_reader_who_goes_on():
+    """The client adds them to its message: a reader has to stop at message_stop."""
+    with serving("events_after_message_stop", [text(SAID)]) as server:
+        kinds = [event["type"] for event in events(server)]
+        assert kinds[-2:] == ["message_stop", "content_block_delta"]
+        assert said(ask(server)) == SAID + "said after the end"
+
+
+def test_unknown_deltas_and_fields_reach_the_reader():
+    with serving("unknown_delta") as server:
+        found = [e.get("delta", {}).get("type") for e in events(server)]
+        assert "future_delta" in found
+    with serving("unknown_fields") as server:
+        start = next(e for e in events(server) if e["type"] == "content_block_start")
+        assert start["content_block"]["future_field"] == "kept"
+
+
+def test_data_that_is_no_json_raises_in_the_client():
+    with serving("bad_event_json") as server:
+        with pytest.raises(json.JSONDecodeError):
+            events(server)
+
+
+def test_an_unknown_block_must_come_back_value_for_value():
+    with serving("unknown_block", [text("a")]) as server:
+        raw = events(server)
+        block = [e for e in raw if e["type"] == "content_block_start"][-1]["content_block"]
+        assert block["type"] == "future_block"
+        assert ask(server, "go", assistant(block), "and?").stop_reason == "end_turn"
+        changed = {**block, "payload": {"n": 2, "s": "é"}}
+        with pytest.raises(anthropic.BadRequestError, match="Input tag 'future_block'"):
+            ask(server, "go", assistant(changed), "and?")
+
+
+# shape -------------------------------------------------------------------------------------------
+
+STOPS = {
+    "max_tokens_in_tool_use": "max_tokens",
+    "max_tokens": "max_tokens",
+    "refusal": "refusal",
+    "pause_turn": "pause_turn",
+    "context_window_exceeded": "model_context_window_exceeded",
+    "empty_content": "end_turn",
+    "thinking_only": "end_turn",
+    "compaction_null": "compaction",
+    "invalid_tool_json": "tool_use",
+    "repeated_tool_ids": "tool_use",
+    "parallel_tool_calls": "tool_use",
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_every_stop_reason_is_seen(name):
+    with serving(name) as server:
+        reasons = [
+            e["delta"]["stop_reason"] for e in events(server) if e["type"] == "message_delta"
+        ]
+    assert reasons == [STOPS[name]]
+    assert set(by_stage(Stage.SHAPE)) == set(STOPS)
+
+
+def test_a_refusal_has_details():
+    with serving("refusal", category="bio", explanation="no") as server:
+        details = ask(server).stop_details
+    assert (details.category, details.explanation) == ("bio", "no")
+
+
+def test_a_tool_input_cut_by_max_tokens_is_no_json():
+    with serving("max_tokens_in_tool_use") as server:
+        raw = "".join(
+            e["delta"]["partial_json"]
+            for e in events(server)
+            if e.get("delta", {}).get("type") == "input_json_delta"
+        )
+    with pytest.raises(ValueError):
+        json.loads(raw)
+
+
+def test_a_tool_input_that_is_no_json():
+    with serving("invalid_tool_json", raw='{"a": tru') as server:
+        raw = [
+            e["delta"]["partial_json"]
+            for e in events(server)
+            if e.get("delta", {}).get("type") == "input_json_delta"
+        ]
+    assert "".join(raw) == '{"a": tru'
+
+
+def test_content_edge_cases():
+    with serving("empty_content") as server:
+        assert ask(server).content == []
+    with serving("thinking_only") as server:
+        assert [b.type for b in ask(server).content] == ["thinking"]
+    with serving("parallel_tool_calls", count=10) as server:
+        ids = [b.id for b in ask(server).content if b.type == "tool_use"]
+        assert len(set(ids)) == len(ids) == 10
+
+
+def test_ids_that_repeat_within_and_across_answers():
+    with serving("repeated_tool_ids", [tool_use("look"), tool_use("touch")]) as server:
+        first, second = ask(server), ask(server, "something else")
+        ids = {block.id for message in (first, second) for block in message.content}
+        assert len(ids) == 1
+        # Sending them back as they came is refused: the client has to tell them apart.
+        with pytest.raises(anthropic.BadRequestError, match="ids must be unique"):
+            ask(server, "hi", assistant(*first.content), results(*ids))
+
+
+def test_a_paused_turn_goes_on_when_it_is_sent_back():
+    with ScriptedServer([Reply([text("done")])]) as server:
+        server.add(Reply([text("searching")], fault="pause_turn"))
+        paused = ask(server)
+        assert [b.type for b in paused.content] == ["text", "server_tool_use"]
+        server.add(Reply([text("found")]))
+        assert said(ask(server, "hi", assistant(*paused.content))) == "found"
+
+
+# the table ---------------------------------------------------------------------------------------
+
+
+def test_a_wrong_fault_is_refused_with_what_is_known():
+    with pytest.raises(ValueError, match=r"unknown fault 'eofs'; known: .*eof"):
+        Reply(fault="eofs")
+    with pytest.raises(ValueError, match="'eof' has no parameter n; it has: k"):
+        fault("eof", n=1)
+
+
+def test_a_fault_that_does_not_fit_its_reply_is_the_scripts_mistake():
+    with serving("invalid_tool_json", [text("a")]) as server:
+        with pytest.raises(anthropic.InternalServerError, match="needs a tool_use block"):
+            ask(server)
+        assert server.wait_count("failed")
