@@ -1,0 +1,139 @@
+"""Keeps a worker running: one that dies is replaced at once by a spare that is already warm.
+
+Importing the model SDK and Faust takes seconds; a spare has done it and waits for a byte on its
+control pipe. The pipe's end also tells a worker that its supervisor is gone, so that none is left
+behind. The supervisor knows nothing of the log: it starts processes and waits for them.
+"""
+
+import contextlib
+import importlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+GO = b"g"
+QUICK_S = 3.0  # an end sooner than this after its start is a failure to start
+QUICK_MAX = 3  # failures to start in a row, then it is given up
+STOP_S = 15.0  # for a clean end: the grace of effects and a round of the poll loop
+HEAVY = (  # what a worker imports that takes longest
+    "anthropic",
+    "faust",
+    "faust.worker",
+    "confluent_kafka",
+    "rocksdict",
+    "msgspec",
+    "fastavro",
+)
+
+
+class Child:
+    """One worker process with its control pipe."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        read_end, self._write_end = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                [*command, "--control-fd", str(read_end)],
+                pass_fds=(read_end,),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C reaches the supervisor, which ends it cleanly
+            )
+        finally:
+            os.close(read_end)
+        self.started_at = 0.0
+
+    def go(self) -> None:
+        """Let it work."""
+        self.started_at = time.monotonic()
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._write_end, GO)
+
+    def end(self, timeout_s: float) -> int:
+        """Ask it to end, wait, and insist."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        self.close()
+        return code
+
+    def close(self) -> None:
+        """Close the pipe of a child that has ended."""
+        with contextlib.suppress(OSError):
+            os.close(self._write_end)
+
+
+def run(command: Sequence[str], say: Callable[[str], None]) -> int:
+    """Supervise `command` until SIGTERM or SIGINT; the exit code of the last worker."""
+    stopping = threading.Event()
+    previous = {
+        number: signal.signal(number, lambda *_: stopping.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    active, spare = Child(command), Child(command)
+    active.go()
+    failures = 0
+    try:
+        while True:
+            code = _wait(active, stopping)
+            if code is None:
+                return active.end(STOP_S)
+            quick = time.monotonic() - active.started_at < QUICK_S
+            active.close()
+            if code == 0:
+                return 0
+            failures = failures + 1 if quick and code > 0 else 0
+            if failures >= QUICK_MAX or (quick and code == 2):
+                say(f"the worker can not start (exit code {code}): given up; its reason is above")
+                return code
+            active, spare = spare, Child(command)
+            active.go()
+            how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+            say(f"the worker ended {how}; its spare, pid {active.process.pid}, took over at once")
+    finally:
+        spare.process.kill()
+        spare.process.wait()
+        spare.close()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _wait(child: Child, stopping: threading.Event) -> int | None:
+    """The exit code of a child once it has ended, or None when we are to stop."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        child.process.wait()
+        ended.set()
+        wake.set()
+
+    wake = threading.Event()
+    threading.Thread(target=watch, daemon=True).start()
+    while not ended.is_set() and not stopping.is_set():
+        wake.wait(0.2)  # signals set `stopping` in this thread, between two waits
+    return None if stopping.is_set() else child.process.returncode
+
+
+def await_go(control_fd: int) -> None:
+    """In a child: import what is heavy, wait for the go, then end with the supervisor.
+
+    Raises SystemExit if the supervisor is gone before it says go.
+    """
+    for name in HEAVY:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if os.read(control_fd, 1) != GO:
+        raise SystemExit(0)
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            os.read(control_fd, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
