@@ -75,11 +75,9 @@ class Played:
             partition=partition_for(self.session_id, PARTITIONS),
             on_delivery=placed.append,
         )
-        last = None
-        for last in self.fold.upto(placed[0].offset + 1):
-            pass
+        seen = list(self.fold.upto(placed[0].offset + 1))
         if key is None:
-            assert last is not None and last.ruling.accepted, (event, last and last.ruling)
+            assert seen[-1].ruling.accepted, (event, seen[-1].ruling)
         return placed[0].offset
 
     def take(self, owner: str | None = None) -> "Played":

@@ -246,6 +246,6 @@ def test_a_wait_ends_when_the_answer_comes(settings):
 
 
 def test_played_worker_demands_that_its_events_count(log, settings):
-    _, played = opened(log, settings)
+    opened(log, settings)
     with pytest.raises(AssertionError):
         Played(log, "s1").take().end()

@@ -1,0 +1,178 @@
+"""What a viewer sees, as it happens: each token of the winning attempt exactly once.
+
+A pure fold beside the session's own: `see(viewer, seen) -> (viewer, things shown)`. Chunks are in
+no stored view, so a viewer folds those of the open attempt here. What is shown is a function of the
+log up to an offset, so a viewer that reconnects at a cursor folds up to it in silence and goes on
+as if it had never been away (beyond-the-seeds 1). This file must not know how things are drawn.
+
+    Token     a piece of what the model says, never repeated
+    Dropped   what was shown of an attempt does not count: another takes its place, or none does
+    Settled   the attempt's words are final; its tokens add up to them, byte for byte
+    Told      a line of the transcript: messages, calls, results, approvals, ends
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ..processors.projections.transcript import Line
+from ..processors.rows import Rows
+from ..schemas import events as ev
+from ..schemas.words import ChunkKind
+from .contents import ReadBlob, blocks_of, whole
+from .session_fold import Seen
+
+SPOKEN = {"text": ChunkKind.TEXT, "thinking": ChunkKind.THINKING}
+"""Block type -> the chunk kind that streams it; the field has the type's name."""
+
+
+class Attempt(NamedTuple):
+    """Which try of which generation."""
+
+    turn: int
+    step: int
+    attempt: int
+
+
+class Token(NamedTuple):
+    """A piece of one block. kind: text, thinking, tool_name, tool_input."""
+
+    of: Attempt
+    block: int
+    kind: str
+    text: str
+
+
+class Dropped(NamedTuple):
+    """Forget what was shown of this attempt."""
+
+    of: Attempt
+    why: str
+
+
+class Settled(NamedTuple):
+    """The attempt ended well (or was stopped): what was shown of it is what is kept."""
+
+    of: Attempt
+    line: Line
+
+
+class Told(NamedTuple):
+    """A line of the transcript."""
+
+    line: Line
+
+
+Shown = Token | Dropped | Settled | Told
+
+
+class Viewer(NamedTuple):
+    """The open attempt, and what was shown of it. `seq`: the next chunk that counts."""
+
+    open: Attempt | None = None
+    tokens: Rows[Token] = Rows()
+    seq: int = 0
+
+
+INITIAL = Viewer()
+
+
+def see(viewer: Viewer, seen: Seen, read: ReadBlob | None = None) -> tuple[Viewer, list[Shown]]:
+    """The viewer after a folded event (chunks decoded), and what it shows, in order.
+
+    `read` resolves content that is in the blob store; without it such content shows as it streamed.
+    """
+    if not seen.ruling.accepted:
+        return viewer, []
+    event = seen.entry.event
+    match event:
+        case ev.GenChunk():
+            return _chunk(viewer, event)
+        case ev.GenStart() | ev.GenResumed():
+            lost = f"attempt {event.attempt} takes its place"
+            dropped = _dropped(viewer, lost)
+            attempt = Attempt(event.turn, event.step, event.attempt)
+            return Viewer(attempt, Rows()), [*dropped, *_told(seen)]
+        case ev.GenComplete():
+            return INITIAL, _settled(viewer, seen, event, read)
+        case ev.GenStopped() if seen.before.turn.closing is not None:
+            return INITIAL, _settled(viewer, seen, event, read)
+        case ev.GenStopped():
+            return INITIAL, [*_dropped(viewer, f"the attempt was stopped: {event.why}")]
+        case ev.GenFailed():
+            return INITIAL, [*_dropped(viewer, f"the attempt failed: {event.error}"), *_told(seen)]
+        case ev.TurnEnded():
+            why = "the turn ended before the attempt reported"
+            return INITIAL, [*_dropped(viewer, why), *_told(seen)]
+    return viewer, _told(seen)
+
+
+def _chunk(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
+    attempt = Attempt(event.turn, event.step, event.attempt)
+    if attempt != viewer.open or event.seq < viewer.seq:
+        return viewer, []  # written twice by a producer that lost an acknowledgement
+    if event.seq > viewer.seq:
+        # A chunk was lost. What follows waits for the completion, so that no gap is ever shown.
+        return viewer, []
+    token = Token(attempt, event.block, event.kind, event.delta)
+    return Viewer(attempt, viewer.tokens.append(token), viewer.seq + 1), [token]
+
+
+def _dropped(viewer: Viewer, why: str) -> list[Shown]:
+    if viewer.open is None or not len(viewer.tokens):
+        return []
+    return [Dropped(viewer.open, why)]
+
+
+def _told(seen: Seen) -> list[Shown]:
+    before = len(seen.before.transcript.lines)
+    return [Told(line) for line in seen.views.transcript.lines.since(before)]
+
+
+def _settled(
+    viewer: Viewer, seen: Seen, event: ev.GenComplete | ev.GenStopped, read: ReadBlob | None
+) -> list[Shown]:
+    """What is missing of the final words, then their line.
+
+    The chunks shown are nearly always the whole of it. Where some were lost the rest is shown from
+    the content; where they say anything else, they are dropped and the content is shown instead.
+    """
+    attempt = Attempt(event.turn, event.step, event.attempt)
+    (line,) = seen.views.transcript.lines.since(len(seen.before.transcript.lines))
+    content = event.content
+    if content.ref is not None and read is None:
+        return [Settled(attempt, line)]
+    final = [Token(attempt, *spoken) for spoken in _spoken(blocks_of(whole(content, read)))]
+    # What was stopped is kept as text alone, and its blocks may count otherwise.
+    kinds = set(SPOKEN.values()) if isinstance(event, ev.GenComplete) else {ChunkKind.TEXT}
+    agrees = all(_said(final, kind).startswith(_said(viewer.tokens, kind)) for kind in kinds)
+    if not agrees:
+        return [*_dropped(viewer, "its chunks are not its words"), *final, Settled(attempt, line)]
+    shown = {kind: len(_said(viewer.tokens, kind)) for kind in kinds}
+    return [*_rest(final, shown), Settled(attempt, line)]
+
+
+def _said(tokens: Iterable[Token], kind: str) -> str:
+    return "".join(token.text for token in tokens if token.kind == kind)
+
+
+def _rest(final: list[Token], shown: dict[ChunkKind, int]) -> Iterator[Token]:
+    """The final tokens without the first characters of each kind, which were shown."""
+    for token in final:
+        before = shown.get(ChunkKind(token.kind), 0)
+        shown[ChunkKind(token.kind)] = max(0, before - len(token.text))
+        if token.text[before:]:
+            yield token._replace(text=token.text[before:])
+
+
+def _spoken(blocks: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
+    """(block, kind, text) of what the model said or thought."""
+    for number, block in enumerate(blocks):
+        kind = SPOKEN.get(block.get("type", ""))
+        text = block.get(block.get("type", ""))
+        if kind is not None and isinstance(text, str):
+            yield number, kind, text
+
+
+def snapshot(viewer: Viewer) -> list[Shown]:
+    """What a viewer that comes late is shown of the open attempt before it goes on."""
+    return list(viewer.tokens)

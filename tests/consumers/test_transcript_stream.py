@@ -1,0 +1,273 @@
+"""A viewer sees each token of the winning attempt once, whenever it comes and however it is cut."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.consumers.transcript_stream import (
+    INITIAL,
+    Dropped,
+    Settled,
+    Token,
+    Told,
+    see,
+    snapshot,
+)
+from foldlog.producers import BlobStore
+from foldlog.schemas import events as ev
+from foldlog.tests.consumers.played import memory_log, opened, settings_in
+
+
+@pytest.fixture
+def log():
+    return memory_log()
+
+
+@pytest.fixture
+def talk(log, tmp_path):
+    """An open turn of s1 whose first step was decided."""
+    sessions, played = opened(log, settings_in(tmp_path))
+    sessions.say("s1", "hi", message_id="m1")
+    played.call()
+    return sessions, played
+
+
+def watched(log, *, start=0, read=None):
+    """Everything a viewer is shown that folds to `start` in silence and then watches."""
+    shown, viewer = [], INITIAL
+    with SessionFold(log, "s1", chunks=True) as folded:
+        folded_end = folded._follow.ends()[folded.partition]
+        for seen in folded.upto(folded_end):
+            viewer, now = see(viewer, seen, read)
+            if seen.entry.offset >= start:
+                shown += now
+    return shown
+
+
+def said(shown, kind="text"):
+    """What stands on the screen in the end: the tokens that were not dropped."""
+    kept = []
+    for thing in shown:
+        if isinstance(thing, Token):
+            kept.append(thing)
+        elif isinstance(thing, Dropped):
+            kept = [token for token in kept if token.of != thing.of]
+    return "".join(token.text for token in kept if token.kind == kind)
+
+
+def test_beyond_1_tokens_are_shown_as_they_come_and_once(log, talk):
+    _, played = talk
+    played.start()
+    played.chunk("hel")
+    assert said(watched(log)) == "hel"
+    played.chunk("lo")
+    played.complete("hello")
+    played.end()
+    shown = watched(log)
+    assert [t.text for t in shown if isinstance(t, Token)] == ["hel", "lo"]
+    kinds = [type(thing) for thing in shown[-3:]]
+    assert kinds == [Token, Settled, Told] and shown[-1].line.kind == "ended"
+
+
+def test_P6_a_superseded_attempt_is_dropped_and_never_leaks(log, talk):
+    _, played = talk
+    played.start()
+    played.chunk("the answer is ")
+    played.resume("w2/1")
+    played.chunk("The answer is 42.")
+    played.chunk("zombie", seq=1, attempt=1)
+    played.complete("The answer is 42.")
+    shown = watched(log)
+    assert said(shown) == "The answer is 42."
+    dropped = [thing for thing in shown if isinstance(thing, Dropped)]
+    assert [d.of.attempt for d in dropped] == [1] and "attempt 2" in dropped[0].why
+    told = [thing.line.name for thing in shown if isinstance(thing, Told)]
+    assert "resumed" in told
+
+
+def test_P6_a_failed_attempt_is_dropped_at_once(log, talk):
+    _, played = talk
+    played.start()
+    played.chunk("half an ans")
+    played.fail()
+    assert said(watched(log)) == ""
+    played.start()
+    played.complete("whole")
+    assert said(watched(log)) == "whole"
+
+
+def test_S2_9_a_turn_that_ends_before_the_attempt_reports_leaves_nothing_hanging(log, talk):
+    sessions, played = talk
+    played.start()
+    played.chunk("half")
+    sessions.cancel("s1", turn=1)
+    played.end("cancelled")
+    assert said(watched(log)) == ""
+
+
+def test_what_was_stopped_by_a_cancel_stays(log, talk):
+    sessions, played = talk
+    played.start()
+    played.chunk("let me see", kind="thinking")
+    played.chunk("half", block=1)
+    sessions.cancel("s1", turn=1)
+    played.stopped("half")
+    played.end("cancelled")
+    shown = watched(log)
+    assert said(shown) == "half" and said(shown, "thinking") == "let me see"
+    assert not any(isinstance(thing, Dropped) for thing in shown)
+
+
+def test_a_stop_that_is_no_cancel_is_another_attempt_to_come(log, talk):
+    _, played = talk
+    played.start()
+    played.chunk("half")
+    played.stopped("half")
+    assert said(watched(log)) == ""
+
+
+def test_a_lost_chunk_is_made_up_for_from_the_content(log, talk):
+    _, played = talk
+    played.start()
+    played.chunk("one ")
+    played.seq += 1  # "two " never arrived
+    played.chunk("three")
+    assert said(watched(log)) == "one "
+    played.complete("one two three")
+    assert said(watched(log)) == "one two three"
+
+
+def test_a_chunk_written_twice_is_shown_once(log, talk):
+    _, played = talk
+    played.start()
+    played.chunk("one ")
+    played.chunk("one ", seq=0)
+    played.chunk("two")
+    played.complete("one two")
+    assert [t.text for t in watched(log) if isinstance(t, Token)] == ["one ", "two"]
+
+
+def test_chunks_that_are_not_the_content_are_dropped_for_it(log, talk):
+    _, played = talk
+    played.start()
+    played.chunk("something else")
+    played.complete("the answer")
+    shown = watched(log)
+    assert said(shown) == "the answer" and any(isinstance(thing, Dropped) for thing in shown)
+
+
+def test_an_answer_without_chunks_is_shown_whole(log, talk):
+    _, played = talk
+    played.start()
+    played.complete("whole")
+    assert said(watched(log)) == "whole"
+
+
+def test_S1_C_thinking_and_calls_stream_beside_the_text(log, talk):
+    _, played = talk
+    played.start()
+    played.chunk("hm", kind="thinking")
+    played.chunk("I look.", block=1)
+    played.chunk("read", block=2, kind="tool_name")
+    played.chunk('{"path":', block=2, kind="tool_input")
+    content = [
+        {"type": "thinking", "thinking": "hmm", "signature": "x"},
+        {"type": "text", "text": "I look. Now."},
+    ]
+    played.complete(content=ev.Body(inline=json.dumps(content).encode()))
+    shown = watched(log)
+    assert (said(shown), said(shown, "thinking")) == ("I look. Now.", "hmm")
+    assert said(shown, "tool_name") == "read"
+
+
+def test_an_answer_in_the_blob_store_is_shown_from_there(log, talk, tmp_path):
+    blobs = BlobStore(tmp_path / "blobs")
+    _, played = talk
+    played.start()
+    played.chunk("lo")
+    ref = blobs.store(b'[{"type":"text","text":"long"}]', "application/json")
+    played.complete(content=ev.Body(ref=ref))
+    assert said(watched(log, read=lambda ref: blobs.get(ref.sha256))) == "long"
+    assert isinstance(watched(log)[-1], Settled), "without the blob it ends all the same"
+
+
+def test_calls_results_and_doubts_are_told(log, talk):
+    _, played = talk
+    played.start()
+    played.complete("", [("read", {}), ("charge", {})])
+    played.invoke(0)
+    played.invoke(1, approval="ask")
+    played.tool_start(0)
+    played.tool_result("seen", 0)
+    kinds = [thing.line.kind for thing in watched(log) if isinstance(thing, Told)]
+    assert kinds == ["message", "call", "asks", "result"]
+
+
+@pytest.fixture
+def long_story(log, talk):
+    """Every fate of an attempt, one after the other."""
+    _, played = talk
+    played.start()
+    played.chunk("dead")
+    played.fail()
+    played.start()
+    played.chunk("dead ")
+    played.chunk("too")
+    played.resume("w2/1")
+    played.chunk("the ")
+    played.chunk("dead", seq=1, attempt=2)
+    played.chunk("win")
+    played.seq += 1
+    played.chunk("lost one before")
+    played.complete("the winner", [("read", {})])
+    played.invoke()
+    played.tool_start()
+    played.tool_result("seen")
+    played.answer("and done")
+    return played
+
+
+def test_P5_beyond_1_cut_and_resumed_at_every_offset_nothing_differs(log, long_story):
+    whole = watched(log)
+    for cut in range(long_story.fold.cursor + 1):
+        with SessionFold(log, "s1", chunks=True) as folded:
+            first, viewer = [], INITIAL
+            for seen in folded.upto(cut):
+                viewer, shown = see(viewer, seen)
+                first += shown
+        assert first + watched(log, start=cut) == whole
+
+
+def test_beyond_1_who_comes_late_sees_what_the_others_see(log, long_story):
+    for cut in range(long_story.fold.cursor + 1):
+        with SessionFold(log, "s1", chunks=True) as folded:
+            viewer = INITIAL
+            for seen in folded.upto(cut):
+                viewer, _ = see(viewer, seen)
+            kept = said(snapshot(viewer))
+            late = [*snapshot(viewer), *watched(log, start=cut)]
+        answers = [t.of for t in late if isinstance(t, Settled)]
+        for attempt in answers:
+            only = [t for t in late if not isinstance(t, Token) or t.of == attempt]
+            assert said(only) in ("the winner", "and done"), (cut, kept)
+
+
+@given(data=st.data(), text=st.text(min_size=1, max_size=60))
+def test_beyond_1_any_cut_into_chunks_with_any_lost_adds_up_to_the_words(tmp_path_factory, data, text):
+    log = memory_log()
+    sessions, played = opened(log, settings_in(tmp_path_factory.getbasetemp() / "any"))
+    sessions.say("s1", "hi", message_id="m1")
+    played.call()
+    played.start()
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(text) - 1)), max_size=5)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True)]
+    for seq, piece in enumerate(pieces):
+        for _ in range(data.draw(st.integers(0, 2))):
+            played.chunk(piece, seq=seq)
+    content = json.dumps([{"type": "text", "text": text}]).encode()
+    played.complete(content=ev.Body(inline=content))
+    shown = watched(log)
+    assert said(shown) == text and not any(isinstance(thing, Dropped) for thing in shown)
