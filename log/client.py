@@ -44,12 +44,18 @@ _PRODUCER_FIXED: Mapping[str, Any] = {
     "partitioner": "murmur2_random",
 }
 
+_BRIEF: Mapping[str, Any] = {
+    # librdkafka asks for the id of an idempotent producer 500 ms after it was made, not earlier.
+    "enable.idempotence": False,
+    # A record that is sent again keeps its place; it may then be in the log twice.
+    "max.in.flight.requests.per.connection": 1,
+}
+
 _CONSUMER_FIXED: Mapping[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     # The store's cursor decides where to read. A hole must be loud.
     "auto.offset.reset": "error",
-    "enable.partition.eof": False,
 }
 
 _GROUP_FIXED: Mapping[str, Any] = {
@@ -118,18 +124,26 @@ def common_properties(bootstrap_servers: str, given: Mapping[str, str]) -> dict[
     return {**_DEFAULTS, **passed, "bootstrap.servers": bootstrap_servers}
 
 
-def producer_properties(common: Mapping[str, Any], linger_ms: float) -> dict[str, Any]:
+def producer_properties(common: Mapping[str, Any], linger_ms: float, brief: bool) -> dict[str, Any]:
+    """An idempotent producer; `brief`: one that need not wait for its id (see door.py)."""
     defaults = {**_PRODUCER_DEFAULTS, "linger.ms": linger_ms}
-    return {**defaults, **common, **_PRODUCER_FIXED}
+    fixed = {**_PRODUCER_FIXED, **(_BRIEF if brief else {})}
+    return {**defaults, **common, **fixed}
 
 
 def reader_properties(common: Mapping[str, Any], group: str) -> dict[str, Any]:
-    """A consumer outside of any group; the client insists on a group id, and brokers check it."""
-    return {**_CONSUMER_DEFAULTS, **common, **_CONSUMER_FIXED, "group.id": group}
+    """A consumer outside of any group; the client insists on a group id, and brokers check it.
+
+    It is told of ends, so that who reads up to a known end arrives there even where compaction or a
+    transaction left a gap before it.
+    """
+    fixed = {**_CONSUMER_FIXED, "enable.partition.eof": True, "group.id": group}
+    return {**_CONSUMER_DEFAULTS, **common, **fixed}
 
 
 def group_properties(common: Mapping[str, Any], group: str, instance_id: str) -> dict[str, Any]:
-    fixed = {**_GROUP_FIXED, "group.instance.id": instance_id}
+    """A static member. Not told of ends: each would wake its loop once more for nothing."""
+    fixed = {**_GROUP_FIXED, "group.instance.id": instance_id, "enable.partition.eof": False}
     return {**reader_properties(common, group), **fixed}
 
 

@@ -217,8 +217,8 @@ class KafkaLog:
             self._cluster = Cluster(self._common, self._timeout_s)
         return self._cluster
 
-    def producer(self, on_fatal: OnFatal | None = None) -> KafkaProducer:
-        properties = producer_properties(self._common, self._linger_ms)
+    def producer(self, on_fatal: OnFatal | None = None, *, brief: bool = False) -> KafkaProducer:
+        properties = producer_properties(self._common, self._linger_ms, brief)
         made = KafkaProducer(properties, self._prefix, on_fatal)
         self._open.add(made)
         return made

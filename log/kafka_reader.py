@@ -4,6 +4,7 @@ This file owns the poll loop's shape and the meaning of errors that come in the 
 must not know what a record means, nor keep an offset anywhere but in its own positions.
 """
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,23 @@ _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE
 _FORBIDDEN = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 )
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
+    """Its headers. A null value, which others may write, is empty; a name must be UTF-8."""
+    try:
+        held = message.headers()
+    except (SystemError, UnicodeDecodeError):
+        # The client raises this for a name that is no UTF-8. One such record must not take the
+        # batch with it, which would be a hole; without headers it is judged by its value alone.
+        LOGGER.warning("HEADER names that are no UTF-8 at %s/%d", message.topic(), message.offset())
+        return ()
+    if not held:
+        return ()
+    for _, value in held:
+        if value is None:
+            return tuple((name, value or b"") for name, value in held)
+    return tuple(held)
 
 
 class KafkaReader:
@@ -38,25 +56,30 @@ class KafkaReader:
         return self
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
-        if self._failures:
-            raise self._failures.pop(0)
+        deadline = time.monotonic() + timeout_s
+        left = timeout_s
+        while True:
+            if self._failures:
+                raise self._failures.pop(0)
+            records = self._records(self._messages(left, max_records))
+            left = deadline - time.monotonic()
+            if records or (left <= 0 and not self._failures):
+                return records
+
+    def _messages(self, timeout_s: float, max_records: int) -> list[Message]:
+        """What the client has, errors and ends of partitions among it."""
         try:
             first = self._client.poll(timeout_s)
             self._moved.clear()
             if first is None:
-                messages = []
-            else:
-                # Never consume(n, t): it waits all of t for n messages (52 ms against 0.5 ms).
-                messages = self._client.consume(max_records - 1, 0) if max_records > 1 else []
-                if first.partition() not in self._moved:
-                    messages.insert(0, first)
+                return []
+            # Never consume(n, t): it waits all of t for n messages (52 ms against 0.5 ms).
+            messages = self._client.consume(max_records - 1, 0) if max_records > 1 else []
         except KafkaException as error:
             self._failures.append(meaning(error.args[0], self._servers))
-            messages = []
-        records = self._records(messages)
-        if not records and self._failures:
-            raise self._failures.pop(0)
-        return records
+            return []
+        # What the group moved inside consume() makes a record fetched before it stale.
+        return messages if first.partition() in self._moved else [first, *messages]
 
     def _records(self, messages: list[Message]) -> list[Record]:
         topic, positions, records = self._topic, self._positions, []
@@ -71,15 +94,19 @@ class KafkaReader:
                 continue
             positions[partition] = offset + 1
             time_ms = message.timestamp()[1]
-            headers = tuple(message.headers() or ())
+            headers = _headers(message)
             fields = (topic, partition, offset, time_ms, message.key(), message.value(), headers)
             records.append(new(Record, fields))
         return records
 
     def _fail(self, error: KafkaError, message: Message) -> None:
-        """An error that came in the place of a record."""
+        """An error that came in the place of a record, or the end of a partition."""
         code, partition = error.code(), message.partition()
-        if code in _GONE and partition in self._positions:
+        if code == KafkaError._PARTITION_EOF:
+            # Beyond the last record where compaction or a transaction left a gap at the end.
+            if partition in self._positions:
+                self._positions[partition] = message.offset()
+        elif code in _GONE and partition in self._positions:
             self._failures.append(self._offset_gone(partition))
         elif code in MISSING:
             self._failures.append(TopicMissing(self._full))

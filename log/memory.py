@@ -251,7 +251,7 @@ class MemoryLog:
     # The door.
 
     def producer(
-        self, on_fatal: OnFatal | None = None, *, name: str | None = None
+        self, on_fatal: OnFatal | None = None, *, brief: bool = False, name: str | None = None
     ) -> MemoryProducer:
         producer = MemoryProducer(self, name or f"producer-{len(self._producers)}", on_fatal)
         self._producers.append(producer)

@@ -146,7 +146,7 @@ def _from_toml(path: Path | None, env: Mapping[str, str]) -> _Found:
         raise SettingsError(f"{path}: unknown settings {', '.join(unknown)}. Known are: {known}.")
     for name in (*_PATHS, "client_properties"):
         if isinstance(held.get(name), str):
-            held[name] = str(path.absolute().parent / _path(held[name], env))
+            held[name] = str(path.absolute().parent / _expanded(held[name], env))
     return {name: (value, str(path)) for name, value in held.items()}
 
 
@@ -223,10 +223,13 @@ def _home(env: Mapping[str, str]) -> Path:
     return Path(env.get("HOME") or Path.home())
 
 
+def _expanded(text: str, env: Mapping[str, str]) -> Path:
+    """Not pathlib's expanduser(), which reads the environment of the process."""
+    return _home(env) / text[2:] if text == "~" or text.startswith("~/") else Path(text)
+
+
 def _path(text: str, env: Mapping[str, str]) -> Path:
-    if text == "~" or text.startswith("~/"):
-        return _home(env) / text[2:]
-    return Path(text).absolute()
+    return _expanded(text, env).absolute()
 
 
 def _login(env: Mapping[str, str]) -> str:

@@ -1,0 +1,197 @@
+"""Where a setting comes from, what is refused, and what is never shown."""
+
+from dataclasses import FrozenInstanceError, asdict
+from pathlib import Path
+
+import pytest
+
+from foldlog.log import Settings, SettingsError, open_log
+
+ENV = {"HOME": "/h", "USER": "ada"}
+
+
+@pytest.fixture
+def toml(tmp_path):
+    def write(text: str) -> Path:
+        path = tmp_path / "foldlog.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_without_any_source_the_defaults_hold():
+    settings = Settings.load(ENV, None, {})
+    home = Path("/h/.local/state/foldlog")
+    assert asdict(settings) == {
+        "bootstrap_servers": None,
+        "topic_prefix": "",
+        "partitions": 8,
+        "linger_ms": 0,
+        "client_properties": {},
+        "home": home,
+        "state_dir": home / "worker",
+        "blobs_dir": home / "blobs",
+        "cache_dir": Path("/h/.cache/foldlog"),
+        "api_key": None,
+        "base_url": None,
+        "user": "ada",
+        "inline_limit_bytes": 65536,
+    }
+    assert settings.kafka_dir == home / "kafka"
+    with pytest.raises(FrozenInstanceError):
+        settings.user = "eve"
+
+
+def test_flags_beat_the_environment_which_beats_the_file(toml):
+    path = toml('topic_prefix = "file."\npartitions = 3\nuser = "file"\n')
+    env = {**ENV, "FOLDLOG_PARTITIONS": "4", "FOLDLOG_USER": "env"}
+    settings = Settings.load(env, path, {"user": "flag", "partitions": None})
+    assert (settings.topic_prefix, settings.partitions, settings.user) == ("file.", 4, "flag")
+    assert settings.topic("session-events") == "file.session-events"
+
+
+def test_every_setting_has_its_variables():
+    env = {
+        **ENV,
+        "KAFKA_BOOTSTRAP_SERVERS": "a:1,b:2",
+        "FOLDLOG_TOPIC_PREFIX": "p-",
+        "FOLDLOG_LINGER_MS": "5",
+        "FOLDLOG_HOME": "~/fold",
+        "FOLDLOG_STATE_DIR": "/s",
+        "FOLDLOG_BLOBS": "/b",
+        "FOLDLOG_CACHE_DIR": "/c",
+        "ANTHROPIC_API_KEY": "sk-1",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
+        "FOLDLOG_INLINE_LIMIT_BYTES": "2048",
+    }
+    got = Settings.load(env)
+    assert (got.bootstrap_servers, got.topic_prefix, got.linger_ms) == ("a:1,b:2", "p-", 5)
+    paths = (got.home, got.state_dir, got.blobs_dir, got.cache_dir)
+    assert paths == (Path("/h/fold"), Path("/s"), Path("/b"), Path("/c"))
+    assert (got.api_key, got.base_url) == ("sk-1", "http://127.0.0.1:1")
+    assert got.inline_limit_bytes == 2048
+    both = {**env, "FOLDLOG_BOOTSTRAP_SERVERS": "mine:9"}
+    assert Settings.load(both).bootstrap_servers == "mine:9"
+
+
+def test_an_empty_variable_is_not_set():
+    env = {**ENV, "KAFKA_BOOTSTRAP_SERVERS": "", "ANTHROPIC_API_KEY": ""}
+    assert Settings.load(env).bootstrap_servers is None
+    assert Settings.load(env).api_key is None
+
+
+def test_the_xdg_directories_count_if_they_are_absolute():
+    env = {**ENV, "XDG_STATE_HOME": "/x/state", "XDG_CACHE_HOME": "relative"}
+    settings = Settings.load(env)
+    assert settings.home == Path("/x/state/foldlog")
+    assert settings.cache_dir == Path("/h/.cache/foldlog")
+
+
+def test_paths_of_the_file_are_relative_to_it(toml, tmp_path):
+    settings = Settings.load(ENV, toml('home = "state"\nblobs_dir = "~/b"\ncache_dir = "/c"\n'))
+    assert settings.home == tmp_path / "state"
+    assert settings.state_dir == tmp_path / "state" / "worker"
+    assert (settings.blobs_dir, settings.cache_dir) == (Path("/h/b"), Path("/c"))
+
+
+def test_a_file_that_is_not_there_is_empty(tmp_path):
+    assert Settings.load(ENV, tmp_path / "foldlog.toml") == Settings.load(ENV)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("server = 'a:1'\npartition = 3\n", "unknown settings partition, server. Known are: "),
+        ("partitions = true", "partitions must be a whole number 1 to 1024"),
+        ("partitions = 0", "partitions must be a whole number"),
+        ("partitions = 2.5", "partitions must be a whole number"),
+        ("partitions = 'many'", "partitions must be a whole number"),
+        ("linger_ms = 6", "linger_ms must be a whole number 0 to 5"),
+        ("inline_limit_bytes = 99999999", "inline_limit_bytes must be"),
+        ("user = 7", "user must be a text, not int"),
+        ("user = 'a b'", "user must be 1-128 of"),
+        ("topic_prefix = 'a/b'", "topic_prefix may hold"),
+        ("bootstrap_servers = ' '", "bootstrap_servers is empty"),
+        ("a = ", "is not a TOML file"),
+    ],
+)  # fmt: skip
+def test_a_bad_setting_is_named_with_its_source(toml, text, said):
+    path = toml(text)
+    with pytest.raises(SettingsError) as raised:
+        Settings.load(ENV, path)
+    assert said in str(raised.value) and str(path) in str(raised.value)
+
+
+def test_a_bad_variable_or_flag_is_named():
+    with pytest.raises(SettingsError, match="FOLDLOG_PARTITIONS: partitions"):
+        Settings.load({**ENV, "FOLDLOG_PARTITIONS": "x"})
+    with pytest.raises(SettingsError, match="--topic-prefix: topic_prefix"):
+        Settings.load(ENV, None, {"topic_prefix": "ä"})
+    with pytest.raises(AssertionError, match="no such settings"):
+        Settings.load(ENV, None, {"colour": "red"})
+
+
+def test_client_properties_pass_through(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# the staging cluster\n! also a comment\n\nsecurity.protocol = SASL_SSL\n"
+        "sasl.password=p=w #1\nbootstrap.servers=far:9\n",
+        encoding="utf-8",
+    )
+    settings = Settings.load({**ENV, "FOLDLOG_CLIENT_PROPERTIES": str(file)})
+    passed = {"security.protocol": "SASL_SSL", "sasl.password": "p=w #1"}
+    assert settings.client_properties == passed
+    assert settings.bootstrap_servers == "far:9"
+    near = {**ENV, "FOLDLOG_CLIENT_PROPERTIES": str(file), "KAFKA_BOOTSTRAP_SERVERS": "near:9"}
+    assert Settings.load(near).bootstrap_servers == "near:9"
+
+
+def test_a_bad_properties_file_is_named_and_not_quoted(tmp_path):
+    file = tmp_path / "client.properties"
+    with pytest.raises(SettingsError, match="can not be read"):
+        Settings.load(ENV, None, {"client_properties": file})
+    file.write_text("a=b\nsasl.password hunter2\n", encoding="utf-8")
+    with pytest.raises(SettingsError, match="line 2") as raised:
+        Settings.load(ENV, None, {"client_properties": file})
+    assert "hunter2" not in str(raised.value)
+
+
+def test_no_secret_is_ever_shown(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.password=hunter2\nssl.key.pem=hunter3\n", encoding="utf-8")
+    env = {
+        **ENV,
+        "ANTHROPIC_API_KEY": "sk-secret",
+        "ANTHROPIC_BASE_URL": "https://me:hunter4@proxy:8080/v1",
+        "FOLDLOG_CLIENT_PROPERTIES": str(file),
+    }
+    shown = repr(Settings.load(env)) + str(Settings.load(env)) + f"{Settings.load(env)}"
+    for secret in ("hunter", "sk-secret", "me:"):
+        assert secret not in shown
+    assert "sasl.password" in shown and "https://proxy:8080/v1" in shown
+
+
+@pytest.mark.parametrize("name", ["acks", "enable.idempotence", "partitioner", "auto.offset.reset"])
+def test_a_property_that_the_guarantees_rest_on_can_not_be_changed(name):
+    from foldlog.log.kafka import KafkaLog
+
+    with pytest.raises(SettingsError, match=f"client.properties sets {name}=0"):
+        KafkaLog("127.0.0.1:1", client_properties={name: "0"})
+
+
+def test_a_property_said_as_we_need_it_passes():
+    from foldlog.log.kafka import KafkaLog
+
+    KafkaLog("127.0.0.1:1", client_properties={"acks": "ALL", "enable.idempotence": "true"})
+
+
+def test_a_log_without_a_broker_says_what_to_do():
+    with pytest.raises(SettingsError, match="foldlog up.*KAFKA_BOOTSTRAP_SERVERS"):
+        open_log(Settings.load(ENV))
+
+
+def test_the_login_name_becomes_a_legal_user():
+    assert Settings.load({"HOME": "/h", "USER": "CORP\\ada lovelace"}).user == "CORP-ada-lovelace"
+    assert Settings.load({"HOME": "/h", "LOGNAME": "x"}).user == "x"
+    assert Settings.load({"HOME": "/h"}).user == "local"
