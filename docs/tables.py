@@ -1,0 +1,140 @@
+"""The tables and diagrams of the documentation, made from the code they describe.
+
+Each function gives Markdown. A page holds them between `<!-- generated: NAME -->` and
+`<!-- end -->`; a test compares, `make docs` writes.
+"""
+
+import re
+from pathlib import Path
+
+from foldlog.processors.projections.partition import ROLES
+from foldlog.processors.transitions import TRANSITIONS
+from foldlog.processors.wake_table import SEED_ROWS, WAKE
+from foldlog.processors.writers import MEANING, WRITERS
+from foldlog.schemas.codec import schema_of
+from foldlog.schemas.events import EVENT_TYPES
+from foldlog.schemas.topics import TOPICS
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "docs/architecture.md")
+MARK = re.compile(r"(<!-- generated: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    lines += [f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(schema: dict) -> str:
+    return ", ".join(field["name"] for field in schema["fields"])
+
+
+def events() -> str:
+    """Every event type: its marks, writers, meaning and fields."""
+    rows = []
+    for row in EVENT_TYPES:
+        marks = " ".join(
+            m for m, on in (("i", row.is_input), ("m", row.must_understand)) if on
+        )
+        schema = schema_of(row.name)
+        rows.append(
+            (f"`{row.name}`", marks, ", ".join(row.writers), schema["doc"], _fields(schema))
+        )
+    return _table(("event", "", "written by", "says", "fields"), rows)
+
+
+def state() -> str:
+    """The fields of session_state, who may write each, and when."""
+    rows = [
+        (f"`{name}`", MEANING[name][0], ", ".join(f"`{w}`" for w in writers), MEANING[name][1])
+        for name, writers in WRITERS.items()
+    ]
+    return _table(("field", "type", "writers", "when"), rows)
+
+
+def transitions() -> str:
+    """TRANSITIONS as a table."""
+    triggers = list(dict.fromkeys(t for row in TRANSITIONS.values() for t in row))
+    rows = [
+        (f"**{phase}**", *(row.get(trigger, "") for trigger in triggers))
+        for phase, row in TRANSITIONS.items()
+    ]
+    return _table(("phase", *(f"`{t}`" for t in triggers)), rows)
+
+
+def phases() -> str:
+    """TRANSITIONS as a picture."""
+    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> chatting"]
+    for phase, row in TRANSITIONS.items():
+        lines += [f"    {phase} --> {after}: {trigger}" for trigger, after in row.items()]
+    return "\n".join([*lines, "```"]) + "\n"
+
+
+def _facts(when: dict[str, tuple]) -> str:
+    said = []
+    for name, values in when.items():
+        shown = " or ".join(
+            {True: "yes", False: "no"}.get(value, value) for value in values
+        )
+        said.append(f"{name.replace('_', ' ')} = {shown}")
+    return ", ".join(said) or "always"
+
+
+def wake() -> str:
+    """WAKE as a table."""
+    rows = [
+        (row.id, _facts(row.when), f"`{row.owed}`", row.role, row.why) for row in WAKE
+    ]
+    return _table(("row", "the views say", "owed", "role", "why"), rows)
+
+
+def seed_rows() -> str:
+    """What the last event alone would say, and the rows that say it with the whole view."""
+    rows = [(f"`{last}`", row, why) for last, row, why in SEED_ROWS]
+    return _table(("last event", "rows", "what happens"), rows)
+
+
+def topics() -> str:
+    """The topics of an installation."""
+    rows = [(f"`{t.name}`", t.key, t.cleanup, t.holds) for t in TOPICS]
+    return _table(("topic", "key", "cleanup", "holds"), rows)
+
+
+def picture() -> str:
+    """Who writes what into the log, counted from the event table."""
+    lines = ["```mermaid", "flowchart LR", '    LOG[("session-events<br/>keyed by session_id")]']
+    for writer in ("producer", *ROLES, "consumers"):
+        names = [row.name for row in EVENT_TYPES if writer in row.writers]
+        shown = "<br/>".join(names[:4]) + (f"<br/>and {len(names) - 4} more" if names[4:] else "")
+        lines.append(f'    {writer}["{writer}"] -->|"{shown}"| LOG')
+    lines += [
+        '    LOG --> FOLD["folds: pure functions"]',
+        '    FOLD --> VIEWS[("views in RocksDB:<br/>' + "<br/>".join(_views()) + '")]',
+        '    VIEWS --> WAKE{"WAKE: what is owed"}',
+        *(f"    WAKE -.-> {role}" for role in ROLES),
+    ]
+    return "\n".join([*lines, "```"]) + "\n"
+
+
+def _views() -> tuple[str, ...]:
+    from foldlog.processors.runtime.views_codec import VIEW_NAMES
+
+    return VIEW_NAMES
+
+
+MADE = {
+    "events": events,
+    "state": state,
+    "transitions": transitions,
+    "phases": phases,
+    "wake": wake,
+    "seed_rows": seed_rows,
+    "topics": topics,
+    "picture": picture,
+}
+
+
+def regenerated(text: str) -> str:
+    """A page with every generated part made anew. Raises KeyError for a part nobody makes."""
+    return MARK.sub(lambda found: found[1] + MADE[found[2]]() + found[3], text)

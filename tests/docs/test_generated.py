@@ -1,0 +1,22 @@
+"""The tables in README and docs are those of the code. Red when a row or a writer changes."""
+
+import pytest
+
+from foldlog.docs.tables import MADE, MARK, PAGES, ROOT, regenerated
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_S0_2_S0_4_generated_tables_equal_the_code(name):
+    text = (ROOT / name).read_text("utf-8")
+    assert regenerated(text) == text, "run `make docs`"
+
+
+def test_every_table_is_on_some_page():
+    pages = "".join((ROOT / name).read_text("utf-8") for name in PAGES)
+    assert {found[2] for found in MARK.finditer(pages)} == set(MADE)
+
+
+def test_a_changed_table_is_noticed():
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert regenerated(text.replace("SESSION_OPENED", "SESSION_BEGUN", 1)) == regenerated(text)
+    assert "SESSION_BEGUN" not in regenerated(text.replace("SESSION_OPENED", "SESSION_BEGUN", 1))
