@@ -72,7 +72,8 @@ def spawn(
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        code = process.wait()
+        with process:
+            code = process.wait()
         raise RuntimeError(
             f"the scripted Messages API server did not start (exit {code}); "
             "what it said is on stderr"

@@ -3,6 +3,7 @@
 import functools
 import http.client
 import json
+import socket
 
 import anthropic
 
@@ -36,7 +37,7 @@ def assistant(*blocks):
 
 
 def _plain(block):
-    return block if isinstance(block, dict) else block.to_dict()
+    return block if isinstance(block, dict) else block.to_dict(warnings=False)
 
 
 def results(*ids, **fields):
@@ -61,7 +62,7 @@ def ask(server, *messages, **fields):
 def events(server, *messages, **fields):
     """The raw events of a stream, as dicts."""
     made = client(server).messages.create(stream=True, **request(*messages, **fields))
-    return [event.to_dict() for event in made]
+    return [event.to_dict(warnings=False) for event in made]
 
 
 def post(server, path="/v1/messages", body=None, headers=None):
@@ -75,3 +76,23 @@ def post(server, path="/v1/messages", body=None, headers=None):
         return answer.status, answer.headers, json.loads(answer.read() or b"null")
     finally:
         connection.close()
+
+
+def raw_chunks(server):
+    """(headers, HTTP chunks) of a stream, as bytes."""
+    body = json.dumps({**request("go"), "stream": True}).encode()
+    head = (
+        b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\n"
+        b"anthropic-version: 2026-10-21\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+    )
+    port = int(server.base_url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+        sock.sendall(head % len(body) + body)
+        data = b"".join(iter(lambda: sock.recv(65536), b""))
+    headers, _, rest = data.partition(b"\r\n\r\n")
+    chunks = []
+    while rest:
+        size, _, rest = rest.partition(b"\r\n")
+        chunks.append(rest[: int(size, 16)])
+        rest = rest[int(size, 16) + 2 :]
+    return headers, [chunk for chunk in chunks if chunk]

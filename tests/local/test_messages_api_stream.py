@@ -1,8 +1,6 @@
 """Whole answers: what the real client makes of a faithful stream."""
 
 import asyncio
-import json
-import socket
 
 import anthropic
 import pytest
@@ -17,7 +15,15 @@ from foldlog.local.messages_api import (
     thinking,
     tool_use,
 )
-from foldlog.tests.local.scripted_client import MODEL, ask, client, events, post, request
+from foldlog.tests.local.scripted_client import (
+    MODEL,
+    ask,
+    client,
+    events,
+    post,
+    raw_chunks,
+    request,
+)
 
 WORDS = 'Größe: 12 µm, naïve façade, 日本語のテキスト, 😀👩‍👩‍👧 and \\ " \n\t end. ' * 4
 INPUT = {"path": 'a/\u20ac\U0001f600"\\\n.txt', "n": [1, {"deep": None}], "s": "x" * 200}
@@ -73,26 +79,6 @@ def test_the_signature_comes_just_before_its_block_stops():
     assert said[stop - 1]["delta"]["type"] == "signature_delta"
 
 
-def _raw_stream(server):
-    """The bytes of a stream in the pieces of its HTTP chunks, headers cut off."""
-    body = json.dumps({**request("go"), "stream": True}).encode()
-    head = (
-        b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\n"
-        b"anthropic-version: 2026-10-21\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
-    )
-    port = int(server.base_url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
-        sock.sendall(head % len(body) + body)
-        data = b"".join(iter(lambda: sock.recv(65536), b""))
-    headers, _, rest = data.partition(b"\r\n\r\n")
-    chunks = []
-    while rest:
-        size, _, rest = rest.partition(b"\r\n")
-        chunks.append(rest[: int(size, 16)])
-        rest = rest[int(size, 16) + 2 :]
-    return headers, [chunk for chunk in chunks if chunk]
-
-
 def _breaks_a_character(chunk):
     try:
         chunk.decode()
@@ -103,7 +89,7 @@ def _breaks_a_character(chunk):
 
 def test_writes_end_inside_events_and_inside_characters():
     with ScriptedServer(FULL) as server:
-        headers, chunks = _raw_stream(server)
+        headers, chunks = raw_chunks(server)
     assert b"text/event-stream" in headers
     assert b"request-id: req_01" in headers
     assert any(not chunk.endswith(b"\n\n") for chunk in chunks)
@@ -114,7 +100,7 @@ def test_writes_end_inside_events_and_inside_characters():
 
 def test_writes_are_whole_events_when_splitting_is_off():
     with ScriptedServer(FULL, split=False) as server:
-        _, chunks = _raw_stream(server)
+        _, chunks = raw_chunks(server)
     assert all(chunk.endswith(b"\n\n") for chunk in chunks)
 
 
