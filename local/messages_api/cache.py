@@ -22,9 +22,10 @@ from .seal import canonical
 
 # How many positions before a breakpoint are searched for an entry [documented].
 LOOK_BACK = 20
-# Bounds of this process's memory; about 100 bytes each.
+# Bounds of this process's memory: an entry is about 100 bytes, a remembered request as many for
+# each of its blocks.
 ENTRIES_MAX = 20_000
-REMEMBERED_MAX = 2_000
+REMEMBERED_MAX = 200
 # Frame of a message or block beside its own text.
 _FRAME_TOKENS = 4
 
@@ -58,10 +59,6 @@ class CacheUse:
     write_1h: int
     uncached: int
     keys: tuple[bytes, ...] = ()
-
-    @property
-    def total(self) -> int:
-        return self.read + self.write_5m + self.write_1h + self.uncached
 
     def usage(self) -> dict[str, Any]:
         """The input side of a `usage` object."""
@@ -139,7 +136,12 @@ class PromptCache:
             self._entries.popitem(last=False)
 
     def remember(self, message_id: str, body: Mapping[str, Any]) -> None:
-        """Keep what a response answered, so that `diagnose` can compare the next request."""
+        """Keep what a response answered, so that `diagnose` can compare the next request.
+
+        Only for requests that opted in with a `diagnostics` field.
+        """
+        if "diagnostics" not in body:
+            return
         self._remembered[message_id] = (body["model"], positions_of(body))
         while len(self._remembered) > REMEMBERED_MAX:
             self._remembered.popitem(last=False)

@@ -34,8 +34,8 @@ API_VERSIONS = ("2023-06-01", "2026-10-21")
 # The documented limit of a request body; what is longer is read and thrown away, up to four times.
 BODY_BYTES_MAX = 32 * 1024 * 1024
 _OVERSIZE_FACTOR = 4
-# Bodies kept in memory for tests that look at what was sent.
-BODIES_MAX = 500
+# The newest bodies are kept in memory for tests that look at what was sent.
+BODIES_BYTES_MAX = 64 * 1024 * 1024
 
 
 @dataclass
@@ -53,12 +53,20 @@ class ServerState:
     cache: PromptCache = field(default_factory=PromptCache)
     ordinals: Counter[str] = field(default_factory=Counter)
     bodies: OrderedDict[int, bytes] = field(default_factory=OrderedDict)
+    bodies_bytes: int = 0
     stopping: bool = False
 
     def __post_init__(self) -> None:
         # A server that was restarted on its journal goes on counting each session's requests.
         for entry in self.journal.entries("accepted"):
             self.ordinals[entry["canary"]] = entry["ordinal"]
+
+    def keep(self, n: int, body: bytes) -> None:
+        """Keep a body, and forget the oldest ones when there is too much."""
+        self.bodies[n] = body
+        self.bodies_bytes += len(body)
+        while self.bodies_bytes > BODIES_BYTES_MAX and len(self.bodies) > 1:
+            self.bodies_bytes -= len(self.bodies.popitem(last=False)[1])
 
 
 STATE = web.AppKey("state", ServerState)
@@ -260,9 +268,7 @@ async def _arrive(http: web.Request, state: ServerState) -> Arrived:
         if total > state.body_bytes_max * _OVERSIZE_FACTOR:
             break
     body = bytes(raw)
-    state.bodies[n] = body
-    while len(state.bodies) > BODIES_MAX:
-        state.bodies.popitem(last=False)
+    state.keep(n, body)
     request_id = make_id("req", n, hashlib.sha256(body).hexdigest())
     return Arrived(n, body, http.headers.get(ATTEMPT_HEADER), request_id)
 
