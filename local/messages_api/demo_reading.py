@@ -16,7 +16,8 @@ _KINDS = {"dir", "directory", "file", "d", "f", "-", "link", "folder"}
 _MANIFESTS = ("pyproject.toml", "package.json", "Cargo.toml", "go.mod", "Makefile", "setup.py")
 _TEXT_ENDS = (".md", ".rst", ".txt", ".toml", ".py", ".js", ".ts", ".go", ".rs", ".c", ".sh")
 # Phrases that tell how a call ended, when it did not simply succeed.
-_UNKNOWN = re.compile(r"outcome (?:is )?(?:unknown|uncertain)|unknown outcome|not known", re.I)
+_UNKNOWN = re.compile(r"\W*(?:the )?outcome (?:is )?(?:unknown|uncertain)", re.IGNORECASE)
+_MAYBE = re.compile(r"may have run|may or may not|is not known", re.IGNORECASE)
 _DENIED = re.compile(r"\b(denied|not allowed|refused by|rejected)\b", re.I)
 _NOT_RUN = re.compile(r"\b(not run|cancelled|canceled|expired)\b", re.I)
 
@@ -107,7 +108,8 @@ def about(said: str) -> tuple[str, str]:
 
 def standing(said: str, failed: bool) -> str | None:
     """How a call stands that did not simply succeed, as the end of a sentence; None if it did."""
-    if _UNKNOWN.search(said[:400]):
+    # Only at its very start does a successful result say so; a command may print such words.
+    if _UNKNOWN.match(said) or (failed and _MAYBE.search(said[:400])):
         return (
             "may or may not have run: its outcome is unknown. I did not run it again, because "
             f"twice could be worse than never. What I was told: {quoted(said, 200)}"

@@ -289,7 +289,8 @@ def test_demo_takes_any_result(files, wanted):
 @pytest.mark.parametrize(
     ("result", "wanted"),
     [
-        ("denied by ada", "was not allowed"),
+        ("Not run: the user denied this call.", "was not allowed"),
+        ("An earlier attempt may have run: it timed out.", "did not run it again"),
         ("not run: cancelled", "was not run"),
         ("exit code 1", "did not succeed: exit code 1"),
     ],
