@@ -236,15 +236,10 @@ class Broker:
 
     @contextmanager
     def _child(self, command: list[str], *, tied: bool) -> Iterator[int]:
-        """A process that is killed if the block fails or is interrupted."""
         self.log_file.write_bytes(b"")  # what we may have to explain is this process alone
         with open(self.log_file, "ab") as log:
-            pid = process.spawn(command, cwd=self.dir, log=log, tied=tied)
-        try:
-            yield pid
-        except BaseException:
-            process.kill(pid)
-            raise
+            with process.spawned(command, cwd=self.dir, log=log, tied=tied) as pid:
+                yield pid
 
     def _await_ready(self, pid: int, port: int) -> None:
         cluster_id = self._cluster_id()

@@ -12,9 +12,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
@@ -34,11 +34,15 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-def spawn(command: Sequence[str], *, cwd: Path, log: IO[bytes], tied: bool) -> int:
-    """Starts `command` in a session of its own (Ctrl-C does not reach it); returns its pid.
+@contextmanager
+def spawned(command: Sequence[str], *, cwd: Path, log: IO[bytes], tied: bool) -> Iterator[int]:
+    """Starts `command` and gives its pid; if the block fails or is interrupted, it is killed.
 
-    `tied`: on Linux it gets SIGTERM when this process ends, however it ends.
+    It gets a session of its own, so Ctrl-C in a terminal does not reach it. If the block ends well
+    it goes on. `tied`: on Linux it gets SIGTERM when this process ends, however it ends.
     """
+    if tied and sys.platform == "linux":
+        command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]
 
     def start() -> int:
         child = subprocess.Popen(
@@ -52,37 +56,42 @@ def spawn(command: Sequence[str], *, cwd: Path, log: IO[bytes], tied: bool) -> i
         _children[child.pid] = child
         return child.pid
 
-    if not (tied and sys.platform == "linux"):
-        return start()
-    command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]
-    return _in_lasting_thread(start)
+    # Another thread forks, because Ctrl-C strikes the main one anywhere, inside Popen too, and the
+    # child would be forgotten. Here it is either not started yet, or known in a moment.
+    pid: Future[int] = Future()
+    try:
+        _ask_starter(start, pid)
+        yield pid.result()
+    except BaseException:
+        if not pid.cancel() and not pid.exception():
+            kill(pid.result())
+        raise
 
 
-# The kernel ends a tied child when the *thread* that started it ends. A test may start a broker
-# from any thread, so one thread that lasts as long as the process starts them all.
-_jobs: SimpleQueue[tuple[Callable[[], int], Future[int]]] = SimpleQueue()
-_lasting_thread: threading.Thread | None = None
-_lasting_thread_guard = threading.Lock()
+# One thread that lasts as long as the process starts all children: the kernel ends a tied child
+# when the *thread* that forked it ends, and a test may start a broker from any thread.
+_starts: SimpleQueue[tuple[Callable[[], int], Future[int]]] = SimpleQueue()
+_starter: threading.Thread | None = None
+_starter_guard = threading.Lock()
 
 
-def _in_lasting_thread(start: Callable[[], int]) -> int:
-    global _lasting_thread
-    with _lasting_thread_guard:
-        if _lasting_thread is None:
-            _lasting_thread = threading.Thread(target=_run_jobs, daemon=True, name="spawn")
-            _lasting_thread.start()
-    done: Future[int] = Future()
-    _jobs.put((start, done))
-    return done.result()
+def _ask_starter(start: Callable[[], int], pid: Future[int]) -> None:
+    global _starter
+    with _starter_guard:
+        if _starter is None or not _starter.is_alive():  # a fork of ours has no threads
+            _starter = threading.Thread(target=_run_starts, daemon=True, name="starter")
+            _starter.start()
+    _starts.put((start, pid))
 
 
-def _run_jobs() -> None:
+def _run_starts() -> None:
     while True:
-        start, done = _jobs.get()
-        try:
-            done.set_result(start())
-        except BaseException as error:
-            done.set_exception(error)
+        start, pid = _starts.get()
+        if pid.set_running_or_notify_cancel():
+            try:
+                pid.set_result(start())
+            except BaseException as error:
+                pid.set_exception(error)
 
 
 def find(marker: str) -> tuple[int, list[str]] | None:
@@ -119,7 +128,7 @@ def wait_gone(pid: int, timeout_s: float) -> bool:
 
 
 def exit_code(pid: int) -> int | None:
-    """Of a process that `spawn` started and `wait_gone` saw end; None for any other."""
+    """Of a process that `spawned` started and `wait_gone` saw end; None for any other."""
     child = _children.get(pid)
     return child.returncode if child else None
 
@@ -162,7 +171,7 @@ def end(pid: int, *, patience_s: float) -> None:
 def kill(pid: int) -> None:
     """SIGKILL to the process and what it started; returns when it has ended."""
     with suppress(ProcessLookupError):
-        group = os.getpgid(pid)  # `spawn` made it a session, hence a group, of its own
+        group = os.getpgid(pid)  # `spawned` made it a session, hence a group, of its own
         if group == os.getpgid(0):
             os.kill(pid, signal.SIGKILL)
         else:

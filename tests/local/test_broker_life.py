@@ -141,6 +141,9 @@ def test_up_is_idempotent_and_down_is_clean(broker_of):
     state = broker.up()
     assert broker.up() == state == broker.state()
     assert broker.status().running and broker.status().pid == state.pid
+    os.kill(state.pid, signal.SIGSTOP)
+    assert broker.status().condition is Condition.SILENT
+    os.kill(state.pid, signal.SIGCONT)
     assert broker.down()
     assert wait_gone(state.pid, 0)
     assert broker.status().condition is Condition.STOPPED

@@ -35,10 +35,11 @@ def stranger():
 
 
 class Stranger(socket.socket):
-    def __init__(self):
+    def __init__(self, port: int = 0, says: bytes = b""):
         super().__init__()
-        self.says = b""
-        self.bind(("127.0.0.1", 0))
+        self.says = says
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.bind(("127.0.0.1", port))
         self.listen()
         self.port = self.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
@@ -51,6 +52,13 @@ class Stranger(socket.socket):
                     client.recv(1000)
         except OSError:
             pass  # closed by the test
+
+
+def metadata(port: int, *, correlation_id: int = 1) -> bytes:
+    """What a Kafka of the cluster `other` that advertises `port` says to our request."""
+    body = struct.pack(">iiiih", correlation_id, 0, 1, 1, 9) + b"127.0.0.1"
+    body += struct.pack(">ihh", port, -1, 5) + b"other" + struct.pack(">ii", 1, 0)
+    return struct.pack(">i", len(body)) + body
 
 
 def a_free_port() -> int:
@@ -68,12 +76,18 @@ def a_free_port() -> int:
         struct.pack(">i", 8) + b"\0" * 8,
         struct.pack(">ii", 12, 1) + b"\xff" * 8,
         struct.pack(">iiiiih", 18, 1, 0, 1, 1, 99),
+        metadata(1, correlation_id=2),
     ],
 )
 def test_a_program_that_is_no_kafka_gives_no_answer(stranger, says):
     stranger.says = says
     assert is_taken(stranger.port)
     assert ask(stranger.port, timeout_s=0.2) is None
+
+
+def test_a_kafka_tells_its_cluster_and_the_ports_it_advertises(stranger):
+    stranger.says = metadata(4711)
+    assert ask(stranger.port) == ("other", (4711,))
 
 
 def test_a_closed_port_gives_no_answer_and_is_free():
@@ -123,7 +137,7 @@ def test_default_port_taken_moves_to_a_free_pair_that_others_find(broker_of, bro
 
 
 @pytest.mark.broker
-def test_port_lost_while_kafka_starts_is_tried_on_another(broker_of):
+def test_port_lost_to_another_kafka_while_ours_starts_is_tried_on_another(broker_of):
     wanted = a_free_port()
     broker = broker_of(preferred_port=wanted)
     assert broker.up().port == wanted
@@ -133,18 +147,16 @@ def test_port_lost_while_kafka_starts_is_tried_on_another(broker_of):
     thief.start()
     state = broker.up()
     thief.join()
-    assert thief.took == wanted != state.port
+    with thief.stranger as stranger:
+        assert stranger.port == wanted != state.port
     assert broker.status().running
-    thief.socket.close()
+    assert state.cluster_id != "other"
 
 
 def take_the_port_of(broker: Broker) -> None:
-    """Listens on the port as soon as the properties name it, before the JVM gets that far."""
+    """As soon as the properties name the port, before the JVM gets that far, a Kafka is there."""
     properties, text = broker.dir / "server.properties", ""
     while not (named := re.search(r"^listeners=\S+:(\d+),", text, re.MULTILINE)):
         text = properties.read_text() if properties.exists() else ""
-    thief = threading.current_thread()
-    thief.took, thief.socket = int(named[1]), socket.socket()
-    thief.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    thief.socket.bind(("127.0.0.1", thief.took))
-    thief.socket.listen()
+    port = int(named[1])
+    threading.current_thread().stranger = Stranger(port, metadata(port))
