@@ -59,7 +59,10 @@ class Abort:
 
 
 class ToolContext:
-    """One run of one tool call. `call_key` is TURN.STEP.INDEX, `attempt` counts from 1."""
+    """One run of one tool call. `call_key` is TURN.STEP.INDEX, `attempt` counts from 1.
+
+    result_tokens: a longer result is cut, so a tool that can choose returns less.
+    """
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class ToolContext:
         side_log: "SideLog",
         children: "Children",
         blobs: "BlobStore",
+        result_tokens: int,
         workdir: Path | None = None,
     ) -> None:
         self.session_id = session_id
@@ -80,6 +84,7 @@ class ToolContext:
         self.side_log = side_log
         self.children = children
         self.blobs = blobs
+        self.result_tokens = result_tokens
         self.workdir = workdir
         self.triggers: list[Trigger] = []
         self.reminders: list[str] = []

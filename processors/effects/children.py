@@ -88,6 +88,11 @@ class Children:
         """`run` for a tool that is no coroutine function: it waits in the tool's own thread."""
         return asyncio.run_coroutine_threadsafe(self.run(command, **options), self._loop).result()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a command runs: whoever waits for it hears of the abort through its end."""
+        return bool(self._lifelines)
+
     async def close(self) -> None:
         """Kill what still runs, and return when it is gone. Nothing starts afterwards."""
         self._closed = True

@@ -153,15 +153,15 @@ def _cut(text: str, limit_tokens: int, told: _Told, how: str) -> tuple[str, int]
     """Head and tail of a text with a notice between them, and the bytes left out of the whole."""
     longest = _notice(len(told.whole), told, how, len(text))
     room = max(0, limit_tokens - estimate_tokens(f"\n{longest}\n"))
-    head = _prefix(text, room * 2 // 3)  # two parts head, one part tail: logs end in the error
-    tail = _prefix(text[len(head) :][::-1], room - room * 2 // 3)[::-1]
+    head = prefix(text, room * 2 // 3)  # two parts head, one part tail: logs end in the error
+    tail = prefix(text[len(head) :][::-1], room - room * 2 // 3)[::-1]
     shown = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
     left_out = max(0, len(told.whole) - shown)
     notice = _notice(left_out, told, how, len(head) if told.shown is None else told.read_at)
     return f"{head}\n{notice}\n{tail}", left_out
 
 
-def _prefix(text: str, tokens: int) -> str:
+def prefix(text: str, tokens: int) -> str:
     """The longest beginning of a text that is estimated within the tokens."""
     low, high = 0, min(len(text), tokens * 3)  # no character is estimated below 0.4 tokens
     while low < high:

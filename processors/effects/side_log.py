@@ -90,7 +90,7 @@ class SideLog:
         """The entry, or nothing where there is none, or one that is damaged or another call's."""
         try:
             entry = json.loads(self._path.read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return {}
         if not isinstance(entry, dict):
             return {}

@@ -78,6 +78,7 @@ class Run:
             side_log=host.side_log.of(claim.session_id, claim.call_key),
             children=self.children,
             blobs=host.blobs,
+            result_tokens=tool.result_tokens or host.limits.result_tokens,
             workdir=tool.workdir or host.workdir,
         )
 
@@ -101,7 +102,7 @@ class Run:
             why = "the deadline" if self.timed_out else outer.why or "the worker is stopping"
             self.stop.request(why)
             grace_s = self.host.limits.grace_ms / 1000
-            if self.ctx.aborted.watched or not cancel:
+            if self.ctx.aborted.watched or self.children.busy or not cancel:
                 await asyncio.wait({work}, timeout=ASK_SHARE * grace_s)
             if cancel and not work.done():
                 work.cancel()

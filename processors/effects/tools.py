@@ -157,10 +157,9 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
 
 def _shaped(one: Run, value: Any) -> Shaped:
     """A value as content. Never raises: the tool has run, and that must be told."""
-    limit = one.tool.result_tokens or one.host.limits.result_tokens
-    readable = one.host.results_readable
+    limit, host = one.ctx.result_tokens, one.host
     try:
-        return shape(value, limit_tokens=limit, blobs=one.host.blobs, readable=readable)
+        return shape(value, limit_tokens=limit, blobs=host.blobs, readable=host.results_readable)
     except Exception as error:
         return short(f"it returned, but its result can't be shown: {type(error).__name__}: {error}")
 

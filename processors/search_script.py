@@ -1,0 +1,107 @@
+"""The search of the tool search_files, as a process of its own; it must not import foldlog.
+
+Run as `python -I -S search_script.py FD REQUEST`, where FD is an open directory or file and
+REQUEST is JSON. A regular expression that never ends can't be interrupted inside a worker, but
+a process can be killed. Prints one JSON string per row as it is found, at last one object.
+"""
+
+import fnmatch
+import json
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Iterator
+
+# Never searched: version control, and what is installed or made by machines, not written.
+SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
+FILE_BYTES_MAX = 2 * 1024 * 1024  # larger text is data, and would only fill the rows
+BINARY_PROBE_BYTES = 8 * 1024
+LINE_CHARS_MAX = 200  # of a matching line: minified files have one line
+MATCHES_MAX = 10_000  # counted for "N more", then the search ends
+SEARCH_S = 10.0  # seconds; what was found until then is given
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def files(fd: int) -> Iterator[tuple[str, int, str]]:
+    """(path below FD, descriptor of its directory, name), sorted, without following links."""
+    for path, directories, names, directory in os.fwalk(".", dir_fd=fd):
+        directories[:] = sorted(name for name in directories if name not in SKIPPED)
+        for name in sorted(names):
+            yield os.path.normpath(os.path.join(path, name)), directory, name
+
+
+def wanted(path: str, glob: str | None) -> bool:
+    """Whether a glob means this path: by its name, or by the whole path."""
+    if glob is None:
+        return True
+    short = glob.removeprefix("**/")
+    return fnmatch.fnmatchcase(os.path.basename(path), short) or fnmatch.fnmatchcase(path, glob)
+
+
+def text_of(fd: int) -> str | None:
+    """The text of an open file; None for what is no regular file, too large or binary."""
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > FILE_BYTES_MAX:
+        return None
+    with open(fd, "rb", closefd=False) as file:
+        data = file.read(FILE_BYTES_MAX)
+    return None if b"\0" in data[:BINARY_PROBE_BYTES] else data.decode("utf-8", "replace")
+
+
+def matches(path: str, text: str, search: re.Pattern) -> Iterator[str]:
+    """One row per matching line."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if search.search(line):
+            line = line.strip()
+            cut = line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 3] + "..."
+            yield f"{path}:{number}: {cut}"
+
+
+def rows(fd: int, request: dict, counts: dict) -> Iterator[str]:
+    """Every row there is, and in `counts` how many files were searched and skipped."""
+    search = re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0)
+    if not stat.S_ISDIR(os.fstat(fd).st_mode):
+        yield from matches(request["name"], text_of(fd) or "", search)
+        return
+    for path, directory, name in files(fd):
+        shown = os.path.normpath(os.path.join(request["name"], path))
+        if not wanted(path, request["glob"]) and not wanted(shown, request["glob"]):
+            continue
+        try:
+            opened = os.open(name, _FLAGS, dir_fd=directory)
+        except OSError:  # a link, or gone, or not ours to read
+            counts["skipped"] += 1
+            continue
+        try:
+            text = text_of(opened)
+        finally:
+            os.close(opened)
+        counts["skipped" if text is None else "files"] += 1
+        if not request["pattern"]:
+            yield shown
+        elif text is not None:
+            yield from matches(shown, text, search)
+
+
+def main(fd: int, request: dict) -> None:
+    """Print the rows that were asked for, count the others."""
+    until = time.monotonic() + SEARCH_S
+    counts = {"files": 0, "skipped": 0, "more": 0, "complete": True}
+    first, last = request["offset"], request["offset"] + request["rows"]
+    for index, row in enumerate(rows(fd, request, counts)):
+        if first <= index < last:
+            print(json.dumps(row), flush=True)
+        counts["more"] += index >= last
+        if index >= MATCHES_MAX or time.monotonic() > until:
+            counts["complete"] = False
+            break
+    print(json.dumps(counts), flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]), json.loads(sys.argv[2]))
+    except (re.error, RecursionError, OverflowError) as error:
+        sys.exit(f"the pattern is no regular expression: {error}")

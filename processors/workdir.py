@@ -1,0 +1,196 @@
+"""A directory that tools may work in, and nothing outside it.
+
+Every path is walked name by name with descriptors and O_NOFOLLOW, so that no `..`, no absolute
+path and no symbolic link leads out, also not one that is put there while we look. `.git` is closed:
+what is written there runs as code. Raises ToolFailed with a text for the model. It must not know
+which tools use it.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .tool import ToolFailed
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a pipe that nobody writes to must not hang; it is refused afterwards.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+PATH_CHARS_MAX = 1_024  # longer ones are a mistake; the kernel's own limit is 4,096 bytes
+CLOSED = ".git"
+
+
+class _Missing(ToolFailed):
+    """Nothing is there: for some callers a fact, for the others a failure."""
+
+
+class Workdir:
+    """The directory below which everything happens. It may itself be reached by a link."""
+
+    def __init__(self, root: Path | None) -> None:
+        if root is None:
+            raise ToolFailed("this agent has no working directory: set Agent(workdir=...)")
+        self.root = Path(root)
+
+    @contextmanager
+    def directory(self, path: str) -> Iterator[int]:
+        """A descriptor of a directory, closed at the end."""
+        with self._walk(_names(path), path) as fd:
+            yield fd
+
+    @contextmanager
+    def file(self, path: str) -> Iterator[int]:
+        """A descriptor of a regular file to read from, closed at the end."""
+        with self._beside(path) as (parent, name), _open(path, parent, name) as fd:
+            yield fd
+
+    @contextmanager
+    def any(self, path: str) -> Iterator[tuple[int, bool]]:
+        """A descriptor of a directory or a regular file, and whether it is a directory."""
+        names = _names(path)
+        if not names or self._is_directory(path):
+            with self._walk(names, path) as fd:
+                yield fd, True
+        else:
+            with self.file(path) as fd:
+                yield fd, False
+
+    def read(self, path: str, bytes_max: int) -> bytes | None:
+        """The whole content of a file, or None where there is none."""
+        try:
+            with self._beside(path) as (parent, name):
+                data = _read(path, parent, name, bytes_max)
+        except _Missing:
+            return None
+        if data is not None and len(data) > bytes_max:
+            raise ToolFailed(f"{path} is larger than {bytes_max} bytes")
+        return data
+
+    def replace(self, path: str, data: bytes, expected: bytes | None) -> None:
+        """Give a file new content at once, or make it if nothing is expected there.
+
+        Raises ToolFailed, and changes nothing, if the file no longer holds what is expected.
+        """
+        with self._beside(path, create=expected is None) as (parent, name):
+            if _read(path, parent, name, len(expected or b"")) != expected:
+                raise ToolFailed(f"{path} was changed by somebody else, nothing was written")
+            with _told(path):
+                _write(parent, name, data, fresh=expected is None)
+
+    def _is_directory(self, path: str) -> bool:
+        with self._beside(path) as (parent, name), _told(path, parent, name):
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        return stat.S_ISDIR(found.st_mode)
+
+    @contextmanager
+    def _beside(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        """A descriptor of the directory that a path lies in, and the path's last name."""
+        names = _names(path)
+        if not names:
+            raise ToolFailed(f"{path or '.'} is a directory, a file is needed")
+        with self._walk(names[:-1], path, create=create) as parent:
+            yield parent, names[-1]
+
+    @contextmanager
+    def _walk(self, names: list[str], path: str, *, create: bool = False) -> Iterator[int]:
+        with _told(str(self.root.name)):
+            fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name in names:
+                with _told(path, fd, name):
+                    if create:
+                        with contextlib.suppress(FileExistsError):
+                            os.mkdir(name, 0o755, dir_fd=fd)
+                    inner = os.open(name, _DIRECTORY, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            yield fd
+        finally:
+            os.close(fd)
+
+
+def _names(path: str) -> list[str]:
+    """The names of a path below the root; raises ToolFailed for what would leave it."""
+    shown = repr(path[:100])
+    if len(path) > PATH_CHARS_MAX:
+        raise ToolFailed(f"the path {shown} is too long")
+    if "\0" in path or path != path.encode("utf-8", "replace").decode():
+        raise ToolFailed(f"the path {shown} has characters that no path has")
+    if path.startswith(("/", "~")):
+        raise ToolFailed(f"the path {shown} must be relative to the working directory")
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    if ".." in names:
+        raise ToolFailed(f"the path {shown} must not contain '..'")
+    if any(name.lower() == CLOSED for name in names):  # some file systems ignore case
+        raise ToolFailed(f"the path {shown} is not open to tools: {CLOSED} belongs to git")
+    return names
+
+
+@contextmanager
+def _told(path: str, parent: int | None = None, name: str = "") -> Iterator[None]:
+    """Say an OSError in words that help a model. `name` in `parent` is what was touched."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise _Missing(f"there is no {path}") from None
+    except FileExistsError:
+        raise ToolFailed(f"{path} exists already") from None
+    except OSError as error:
+        if parent is not None and error.errno in (errno.ELOOP, errno.ENOTDIR):
+            with contextlib.suppress(OSError):
+                target = os.readlink(name, dir_fd=parent)
+                text = f"{path}: {name} is a symbolic link to {target}; links are not followed"
+                raise ToolFailed(text) from None
+        raise ToolFailed(f"{path}: {error.strerror}") from None
+
+
+@contextmanager
+def _open(path: str, parent: int, name: str) -> Iterator[int]:
+    with _told(path, parent, name):
+        fd = os.open(name, _FILE, dir_fd=parent)
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise ToolFailed(f"{path} is a directory, a file is needed")
+        if not stat.S_ISREG(mode):
+            raise ToolFailed(f"{path} is no regular file")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _read(path: str, parent: int, name: str, bytes_max: int) -> bytes | None:
+    """A file's content, cut one byte after the maximum; None where there is no such name."""
+    try:
+        with _open(path, parent, name) as fd, open(fd, "rb", closefd=False) as file:
+            return file.read(bytes_max + 1)
+    except _Missing:
+        return None
+
+
+def _write(parent: int, name: str, data: bytes, *, fresh: bool) -> None:
+    """Write beside and rename, so that a reader or a crash sees the old content or the new."""
+    mode = 0o644 if fresh else stat.S_IMODE(os.stat(name, dir_fd=parent).st_mode)
+    temporary = f".{secrets.token_hex(8)}.foldlog"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(temporary, flags, 0o600, dir_fd=parent)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        if fresh:  # unlike a rename, a link does not replace what somebody just put there
+            os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+            os.unlink(temporary, dir_fd=parent)
+        else:
+            os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=parent)
+        raise
+    os.fsync(parent)
