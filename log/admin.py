@@ -28,6 +28,12 @@ from .errors import FoldlogError, LogUnreachable, TopicMissing
 
 T = TypeVar("T")
 
+_REFUSED_S = 2.0
+"""How long to go on where every broker refuses: a killed local one is back in 1.8 s."""
+
+_LOOK_S = 0.1
+"""How often a waiting question looks whether all brokers refuse."""
+
 
 class _NotYet(LogUnreachable):
     """A leader is being found; the question may be asked again at once."""
@@ -40,13 +46,17 @@ class Cluster:
         self._servers = str(properties["bootstrap.servers"])
         self._timeout_s = timeout_s
         self._reason = "no answer"
+        self._refused = False
+        """Every known broker refused a connection since the last answer."""
         # Its errors are raised to the caller; lines about them would say everything twice.
         self._admin = AdminClient(
             {**properties, "log_level": 0, "error_cb": self._note, "client.id": "foldlog-admin"}
         )
 
     def _note(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._refused = True
+        else:
             self._reason = error.str()
 
     def _ask(self, what: str, ask: Callable[[], Future[T]]) -> T:
@@ -60,18 +70,27 @@ class Cluster:
             raise self._meaning("", error) from error
 
     def _wait(self, what: str, answer: Future[T]) -> T:
-        try:
-            # The request ends by itself; the second more only guards against a client that hangs.
-            return answer.result(self._timeout_s + 1)
-        except KafkaException as error:
-            if error.args[0].code() in TRANSIENT:
-                raise _NotYet(
-                    f"{what} has no leader at {self._servers} ({error.args[0].str()}). Nothing was "
-                    "read or written. Wait until its brokers are back."
-                ) from error
-            raise self._meaning(what, error) from error
-        except TimeoutError as error:
-            raise unreachable(self._servers, self._reason) from error
+        began = time.monotonic()
+        while True:
+            try:
+                found = answer.result(_LOOK_S)
+            except KafkaException as error:
+                if error.args[0].code() in TRANSIENT:
+                    raise _NotYet(
+                        f"{what} has no leader at {self._servers} ({error.args[0].str()}). Nothing "
+                        "was read or written. Wait until its brokers are back."
+                    ) from error
+                raise self._meaning(what, error) from error
+            except TimeoutError as error:
+                self._admin.poll(0)  # `_note` is called in here only
+                waited = time.monotonic() - began
+                bound = min(_REFUSED_S, self._timeout_s) if self._refused else self._timeout_s
+                # The request ends by itself in time; the second more is for a client that hangs.
+                if waited > bound + (0 if self._refused else 1):
+                    raise unreachable(self._servers, self._reason) from error
+            else:
+                self._refused = False
+                return found
 
     def _meaning(self, topic: str, raised: KafkaException) -> FoldlogError:
         error: KafkaError = raised.args[0]

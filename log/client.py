@@ -7,7 +7,7 @@ change them. It must not know a topic's content. Beside it only
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -153,13 +153,14 @@ class OncePerWhile(logging.Filter):
     A kind is librdkafka's facility (FAIL, ERROR, GETPID, ...), the first argument of its lines.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
+        self._monotonic_s = monotonic_s
         self._kinds: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind = str(record.args[0]) if isinstance(record.args, tuple) and record.args else record.msg
-        now = time.monotonic()
+        now = self._monotonic_s()
         since, held = self._kinds.get(kind, (float("-inf"), 0))
         if now - since < _QUIET_S:
             self._kinds[kind] = (since, held + 1)
@@ -172,7 +173,11 @@ class OncePerWhile(logging.Filter):
 
 
 LOGGER = logging.getLogger("foldlog.log.client")
+"""What clients write, and what comes as often as records do: one line of a kind in a while."""
 LOGGER.addFilter(OncePerWhile())
+
+ALARM = logging.getLogger("foldlog.log")
+"""What must be seen whenever it happens."""
 
 
 def is_fatal(error: KafkaError) -> bool:

@@ -47,7 +47,8 @@ LOST = Fate(copies=0, ack=False)
 class Faults:
     """Says what becomes of each append. This one plays a script and then lets all go well.
 
-    A simulator overrides `fate`; it is called once per append, in order.
+    A simulator overrides `fate`, called once per append, in order, and `heard`. `fate` may also
+    raise LogBusy.
     """
 
     def __init__(self, script: Iterable[Fate] = ()) -> None:
@@ -55,3 +56,11 @@ class Faults:
 
     def fate(self, producer: str, topic: str, partition: int, headers: Headers) -> Fate:
         return next(self._script, NORMAL)
+
+    def heard(self, instance_id: str) -> bool:
+        """Whether this poll of a group member is in contact with its group.
+
+        If not, it reads on from the partitions it believes to have, and the group counts it as
+        silent: so does a process that was stopped, in its first moments afterwards.
+        """
+        return True

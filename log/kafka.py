@@ -16,6 +16,7 @@ from confluent_kafka import Producer as Client
 from ..schemas.topics import TopicSpec
 from .admin import Cluster
 from .client import (
+    ALARM,
     LOGGER,
     MISSING,
     common_properties,
@@ -91,7 +92,7 @@ class KafkaProducer:
     def _die(self, error: FoldlogError) -> None:
         if self._fatal is None:
             self._fatal = error if isinstance(error, LogFatal) else LogFatal(str(error))
-            LOGGER.error("FATAL %s", self._fatal)
+            ALARM.error("FATAL %s", self._fatal)
             with self._changed:
                 self._changed.notify_all()
             if self._on_fatal is not None:
@@ -142,7 +143,7 @@ class KafkaProducer:
             on_delivery(answer)
         except Exception as error:
             # Nobody is above this thread: a bug in a callback must not pass in silence.
-            LOGGER.exception("BUG on_delivery raised")
+            ALARM.exception("BUG on_delivery raised")
             self._die(LogFatal(f"on_delivery raised {error!r}: a bug; end this process."))
 
     def _refused(
@@ -177,7 +178,7 @@ class KafkaProducer:
         self._ended.set()
         self._thread.join(_CLOSE_S)
         if left:
-            LOGGER.error("LOST %d records had no answer when the producer was closed", left)
+            ALARM.error("LOST %d records had no answer when the producer was closed", left)
 
 
 def _unheard(error: KafkaError | None, message: Message) -> None:

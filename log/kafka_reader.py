@@ -21,17 +21,31 @@ _FORBIDDEN = frozenset(
 )
 
 
-def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
-    """Its headers. A null value, which others may write, is empty; a name must be UTF-8."""
-    try:
-        held = message.headers()
-    except (SystemError, UnicodeDecodeError):
-        # The client raises this for a name that is no UTF-8. One such record must not take the
-        # batch with it, which would be a hole; without headers it is judged by its value alone.
-        LOGGER.warning("HEADER names that are no UTF-8 at %s/%d", message.topic(), message.offset())
-        return ()
-    if not held:
-        return ()
+_Headers = tuple[tuple[str, bytes], ...]
+
+
+def _headers(messages: list[Message]) -> list[_Headers]:
+    """The headers of each message; none of one whose header names are no UTF-8.
+
+    Such a name, which anybody may write, must not cost a record, nor the process: the client then
+    returns a broken list and leaves an error behind it. Called by `map` the error is raised; called
+    as `message.headers()` in a loop that runs warm, CPython 3.11 and newer do not look for it, and
+    the process dies of SIGSEGV at the first use of the list. Never ask such a message twice.
+    """
+    found: list[_Headers] = []
+    ask = map(Message.headers, messages)
+    while len(found) < len(messages):
+        try:
+            found.extend(_clean(held) if held else () for held in ask)
+        except (SystemError, UnicodeDecodeError):
+            odd = messages[len(found)]
+            LOGGER.warning("HEADER names are no UTF-8: %s offset %d", odd.topic(), odd.offset())
+            found.append(())
+    return found
+
+
+def _clean(held: list[tuple[str, bytes | None]]) -> _Headers:
+    """As they are; a null value, which others may write, becomes an empty one."""
     for _, value in held:
         if value is None:
             return tuple((name, value or b"") for name, value in held)
@@ -84,7 +98,7 @@ class KafkaReader:
     def _records(self, messages: list[Message]) -> list[Record]:
         topic, positions, records = self._topic, self._positions, []
         new = tuple.__new__  # a third off the cost of this loop, which every replay runs through
-        for message in messages:
+        for message, headers in zip(messages, _headers(messages), strict=True):
             error = message.error()
             if error is not None:
                 self._fail(error, message)
@@ -94,7 +108,6 @@ class KafkaReader:
                 continue
             positions[partition] = offset + 1
             time_ms = message.timestamp()[1]
-            headers = _headers(message)
             fields = (topic, partition, offset, time_ms, message.key(), message.value(), headers)
             records.append(new(Record, fields))
         return records

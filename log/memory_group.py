@@ -7,7 +7,8 @@ The rules, as Kafka's classic group with static members and cooperative rebalanc
 1. Every partition belongs to one member; numbers differ by one at most; who keeps one keeps it.
 2. A partition that moves is revoked from its old member before its new one gets it.
 3. A member silent for longer than the session timeout is put out; others get its partitions while
-   it may still believe that it has them. At its next poll it loses them, then joins again.
+   it may still believe that it has them, and read them. At its next poll that is in contact with
+   the group (`Faults.heard`) it loses them, then joins again.
 4. A reader that joins under an instance id still known takes that member's partitions at once, with
    no rebalance; the earlier reader is fenced.
 5. A closed reader stays a member until the session timeout, so that a restart moves nothing.
@@ -146,6 +147,9 @@ class MemoryGroupReader:
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
         assert not self._inner.closed, "the reader is closed"
+        faults = self._log.faults
+        if faults is not None and not faults.heard(self.instance_id):
+            return self._inner.poll(timeout_s, max_records)
         with self._log.lock:
             revoked, gained = self._coordinator.heartbeat(self)
         if revoked:

@@ -60,7 +60,7 @@ def read(reader, count: int) -> list[Record]:
 def write(log: Log, *values: bytes, partition: int = 0, key: str = "k") -> list[Delivered]:
     """Append `values` in order; where each of them lies."""
     told: list[Delivered | AppendError] = []
-    producer = log.producer()
+    producer = log.producer(brief=True)
     for value in values:
         producer.append(EVENTS, key, value, partition=partition, on_delivery=told.append)
     assert producer.flush(30) == 0

@@ -182,6 +182,31 @@ def test_two_members_believe_they_own_a_partition_until_the_silent_one_polls():
     assert len(zombie.held) == len(other.held) == 2 and zombie.held | other.held == ALL
 
 
+def test_S2_7_a_zombie_may_read_on_before_it_hears_that_it_was_put_out():
+    class Deaf(Faults):
+        deaf = False
+
+        def heard(self, instance_id):
+            return not (self.deaf and instance_id == "w1")
+
+    log = MemoryLog([SPEC], clock_ms=Clock(), faults=Deaf())
+    zombie, other = Member(log, "w1"), Member(log, "w2")
+    zombie.step()
+    log.faults.deaf = True
+    other.step()
+    log.clock_ms.advance(SESSION_TIMEOUT_MS + 1)
+    zombie.step()
+    other.step()
+    assert zombie.held == other.held == ALL, "polling alone does not count as a sign of life"
+    append(log.producer(), b"both read this")
+    zombie.step()
+    other.step()
+    assert zombie.records == other.records != []
+    log.faults.deaf = False
+    zombie.step()
+    assert zombie.told[1:] == [("taken", sorted(ALL))]
+
+
 def test_a_lone_member_that_was_silent_too_long_loses_all_and_gets_all_again():
     log = make()
     member = Member(log, "w1")

@@ -1,0 +1,28 @@
+"""Writes records that foldlog's own client can not write. Run as a script: servers, topic.
+
+It needs aiokafka's pure Python record builder (AIOKAFKA_NO_EXTENSIONS=1).
+"""
+
+import asyncio
+import sys
+
+from aiokafka import AIOKafkaProducer
+
+
+class NoUtf8(str):
+    """A header name whose bytes are no text."""
+
+    def encode(self, *_args) -> bytes:
+        return b"\xff\xfe"
+
+
+async def main(servers: str, topic: str) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=servers)
+    await producer.start()
+    for number, headers in enumerate([[("x", None)], [(NoUtf8("x"), b"1")], [("x", b"2")]]):
+        await producer.send_and_wait(topic, b"%d" % number, headers=headers, partition=0)
+    await producer.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
