@@ -1,11 +1,11 @@
 """A real single-node Kafka 4.2 (KRaft) on loopback: no Docker, no installed Java, no root.
 
 Read in this order: `broker` (up, down, status), `node` (what the JVM is told), `jars` and `java`
-(what it is made of), `process` and `probe` (is it alive, does it answer), `last_words` and
-`errors`, `prepare` (makes starts faster).
+(what it is made of), `process`, `probe` and `ports` (is it alive, does it answer, who holds the
+port), `last_words` and `errors`, `temporary` (for tests), `prepare` (makes starts faster).
 """
 
-from .broker import Broker, BrokerState, BrokerStatus, Condition, temporary_broker
+from .broker import Broker, BrokerState, BrokerStatus, Condition
 from .errors import (
     BrokerError,
     BrokerFailed,
@@ -18,6 +18,7 @@ from .errors import (
     PortTaken,
 )
 from .prepare import prepare
+from .temporary import temporary_broker
 
 __all__ = [
     "Broker",

@@ -15,35 +15,27 @@ import errno
 import hashlib
 import json
 import os
-import random
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from . import node, process
 from .errors import BrokerError, BrokerFailed, DiskFull, PortTaken
-from .jars import LOCK, ensure_jars, only_one
+from .jars import LOCK, Progress, ensure_jars, only_one
 from .java import find_java
 from .last_words import explain
-from .probe import ask, is_taken
+from .ports import DEFAULT_PORT, free_pair, holder_of
+from .probe import ask
 
-DEFAULT_PORT = 19092  # 9092 is what every other Kafka takes
-# Free pairs are drawn below the range that systems give to outgoing connections: up there a client
-# that tries to reach a dead broker for long enough connects to itself and holds the port.
-_FREE_PORTS = range(20_000, 32_000, 2)
 _PORT_TRIES = 5
-_READY_S = 60.0  # 1 to 2.5 s on an idle laptop; a loaded CI machine took 10
+_READY_S = 60.0  # 1 to 2.5 s on an idle machine; one that is busy with other work takes its time
 _READY_POLL_S = 0.02
 _DOWN_S = 30.0  # 0.3 s on an idle broker; SIGKILL after that loses nothing (it replays its log)
-TEMPORARY = "foldlog-kafka-"  # then the pid of the owner, so that a later run can sweep
 _FREE_BYTES_MIN = 100 << 20  # 38 MB of jars, and some room to write in
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +254,7 @@ class Broker:
 
     def _choose_port(self, progress: Progress) -> int:
         if self.port is not None:
-            if holder := _holder(self.port):
+            if holder := holder_of(self.port):
                 raise PortTaken(
                     f"port {holder}. Nothing was started and nothing was changed. Stop that"
                     " program, or choose another port."
@@ -271,14 +263,11 @@ class Broker:
         last = self.state()  # after a crash clients still look for the port it had
         wanted = last.port if last else self.preferred_port
         if wanted is not None:
-            holder = _holder(wanted)
+            holder = holder_of(wanted)
             if holder is None:
                 return wanted
             progress(f"port {holder}; choosing another one")
-        for port in random.sample(_FREE_PORTS, 100):
-            if not _holder(port):
-                return port
-        raise PortTaken(f"no free pair of ports between {_FREE_PORTS[0]} and {_FREE_PORTS[-1]}")
+        return free_pair()
 
     # ---- files
 
@@ -317,7 +306,7 @@ class Broker:
                 " space and run `foldlog up` again."
             )
 
-    def _only_one(self, progress: Progress):
+    def _only_one(self, progress: Progress) -> AbstractContextManager[None]:
         return only_one(
             self.dir / "up.lock",
             lambda: progress("another `foldlog up` or `down` is at work here, waiting for it"),
@@ -329,16 +318,6 @@ _PORT_MARK = "-Dfoldlog.port="
 
 def _port_in(arguments: list[str]) -> int:
     return next(int(a.removeprefix(_PORT_MARK)) for a in arguments if a.startswith(_PORT_MARK))
-
-
-def _holder(port: int) -> str | None:
-    """Says what holds the pair that begins with `port`; None if it is free."""
-    for taken in (port, port + 1):
-        if is_taken(taken):
-            answer = ask(taken)
-            who = f"another Kafka (cluster {answer.cluster_id})" if answer else "another program"
-            return f"{taken} is taken by {who}"
-    return None
 
 
 def _unusable(directory: Path, error: OSError) -> BrokerError:
@@ -359,39 +338,3 @@ def _new_cluster_id() -> str:
         cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         if not cluster_id.startswith("-"):  # the format tool would take it for an option
             return cluster_id
-
-
-@contextmanager
-def temporary_broker(
-    cache_dir: Path,
-    *,
-    properties: Mapping[str, str] | None = None,
-    java_options: tuple[str, ...] = (),
-    mirror: str | None = None,
-) -> Iterator[Broker]:
-    """A broker for a test: free ports, a directory of its own, gone with the block or with us."""
-    _sweep()
-    directory = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))
-    broker = Broker(
-        dir=directory,
-        cache_dir=cache_dir,
-        preferred_port=None,
-        properties=properties or {},
-        java_options=java_options,
-        mirror=mirror,
-        tied=True,
-    )
-    try:
-        broker.up()
-        yield broker
-    finally:
-        broker.kill()
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def _sweep() -> None:
-    """Removes the directories of temporary brokers whose process was killed."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*-*"):
-        pid = directory.name.removeprefix(TEMPORARY).partition("-")[0]
-        if pid.isdigit() and process.wait_gone(int(pid), 0):
-            shutil.rmtree(directory, ignore_errors=True)

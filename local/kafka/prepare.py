@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 
 from . import node
-from .broker import Progress, temporary_broker
-from .jars import ensure_jars, only_one
+from .jars import Progress, ensure_jars, only_one
 from .java import find_java
+from .temporary import temporary_broker
 
 
 def prepare(cache_dir: Path, progress: Progress, *, mirror: str | None = None) -> None:

@@ -68,17 +68,3 @@ def _decode(answer: bytes) -> KafkaAnswer | None:
         ports.append(take(">i"))
         text()  # rack
     return KafkaAnswer(text(), tuple(ports))
-
-
-def is_taken(port: int) -> bool:
-    """True if something listens on the port, or it can not be bound on loopback."""
-    with socket.socket() as listener:
-        # As the JVM does: a port in TIME_WAIT is free. A listener still makes this fail.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("127.0.0.1", port))
-        except OSError:
-            return True
-    with socket.socket() as client:  # some systems let us bind beside a wildcard listener
-        client.settimeout(1.0)
-        return client.connect_ex(("127.0.0.1", port)) == 0

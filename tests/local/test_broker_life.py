@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from foldlog.local.kafka import Broker, Condition, temporary_broker
-from foldlog.local.kafka.broker import TEMPORARY
 from foldlog.local.kafka.process import wait_gone
+from foldlog.local.kafka.temporary import TEMPORARY
 
 pytestmark = pytest.mark.broker
 

@@ -1,6 +1,5 @@
 """Who holds the port decides: nobody, a stranger, another Kafka, or ourselves."""
 
-import random
 import re
 import socket
 import struct
@@ -10,8 +9,8 @@ from contextlib import ExitStack
 import pytest
 
 from foldlog.local.kafka import Broker, Condition, PortTaken
-from foldlog.local.kafka.broker import DEFAULT_PORT
-from foldlog.local.kafka.probe import ask, is_taken
+from foldlog.local.kafka.ports import DEFAULT_PORT, free_pair, is_taken
+from foldlog.local.kafka.probe import ask
 
 
 @pytest.fixture
@@ -61,11 +60,6 @@ def metadata(port: int, *, correlation_id: int = 1) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def a_free_port() -> int:
-    ports = random.sample(range(20_000, 32_000, 2), 50)
-    return next(port for port in ports if not is_taken(port) and not is_taken(port + 1))
-
-
 @pytest.mark.parametrize(
     "says",
     [
@@ -91,7 +85,7 @@ def test_a_kafka_tells_its_cluster_and_the_ports_it_advertises(stranger):
 
 
 def test_a_closed_port_gives_no_answer_and_is_free():
-    port = a_free_port()
+    port = free_pair()
     assert ask(port) is None
     assert not is_taken(port)
 
@@ -133,12 +127,12 @@ def test_default_port_taken_moves_to_a_free_pair_that_others_find(broker_of, bro
     )
     assert ask(state.port).cluster_id == state.cluster_id != broker.state().cluster_id
     with pytest.raises(PortTaken, match=f"already runs on port {state.port}"):
-        broker_of(port=a_free_port()).up()
+        broker_of(port=free_pair()).up()
 
 
 @pytest.mark.broker
 def test_port_lost_to_another_kafka_while_ours_starts_is_tried_on_another(broker_of):
-    wanted = a_free_port()
+    wanted = free_pair()
     broker = broker_of(preferred_port=wanted)
     assert broker.up().port == wanted
     broker.down()

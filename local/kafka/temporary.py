@@ -1,0 +1,49 @@
+"""Brokers that live as long as a block of code, for tests and for the training of a fast start."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from . import process
+from .broker import Broker
+
+TEMPORARY = "foldlog-kafka-"  # then the pid of the owner, so that a later run can sweep
+
+
+@contextmanager
+def temporary_broker(
+    cache_dir: Path,
+    *,
+    properties: Mapping[str, str] | None = None,
+    java_options: tuple[str, ...] = (),
+    mirror: str | None = None,
+) -> Iterator[Broker]:
+    """A broker for a test: free ports, a directory of its own, gone with the block or with us."""
+    _sweep()
+    directory = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))
+    broker = Broker(
+        dir=directory,
+        cache_dir=cache_dir,
+        preferred_port=None,
+        properties=properties or {},
+        java_options=java_options,
+        mirror=mirror,
+        tied=True,
+    )
+    try:
+        broker.up()
+        yield broker
+    finally:
+        broker.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Removes the directories of temporary brokers whose process was killed."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*-*"):
+        pid = directory.name.removeprefix(TEMPORARY).partition("-")[0]
+        if pid.isdigit() and process.wait_gone(int(pid), 0):
+            shutil.rmtree(directory, ignore_errors=True)
