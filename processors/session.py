@@ -52,7 +52,6 @@ def initial(session_id: str) -> SessionViews:
 _WRITERS = {row.cls: frozenset(row.writers) for row in EVENT_TYPES}
 _INPUTS = frozenset(row.cls for row in EVENT_TYPES if row.is_input)
 _CHUNKS = frozenset(turn.CHUNKS)
-_MODELS = frozenset({"models"})
 _PAID = frozenset(ledger.OUTCOMES)
 
 
@@ -64,7 +63,11 @@ def judge(views: SessionViews, entry: Entry) -> Ruling:
         return FROZEN
     if kind is Unreadable:
         return UNREADABLE
-    if entry.writer not in (_MODELS if kind in _CHUNKS else _WRITERS[kind]):
+    if kind in _CHUNKS:
+        if entry.writer != "models":
+            return MISTAKEN_WRITER
+        return rulings_work.chunk_seen(views, event)
+    if entry.writer not in _WRITERS[kind]:
         return MISTAKEN_WRITER
     asked = rulings_asked.JUDGES.get(kind)
     if asked is None:
@@ -111,24 +114,23 @@ def _refuse(view: TurnView, offset: int, ruling: Ruling) -> TurnView:
 
 
 def _apply(views: SessionViews, entry: Entry) -> SessionViews:
+    session_id, state, before, stream, seen, lines, spent, said, frozen = views
     kind = type(entry.event)
-    if kind in _CHUNKS:
-        return views._replace(stream=turn.stream(views.stream, entry))
-    before = views.turn
+    if kind in _CHUNKS:  # most of a log: nothing else may happen here
+        stream = turn.stream(stream, entry)
+        return SessionViews(session_id, state, before, stream, seen, lines, spent, said, frozen)
     after: TurnView = turn.apply(before, entry)
-    state = session_state.apply(views.state, entry, after)
+    now = session_state.apply(state, entry, after) if kind in session_state.READS else state
     if kind in _INPUTS:
-        after = after._replace(basis=entry.offset, basis_sha=session_state.short_sha(state))
-    return SessionViews(
-        views.session_id,
-        state,
-        after,
-        views.stream,
-        context.apply(views.context, entry, before, views.messages, views.state),
-        transcript.apply(views.transcript, entry, before, after, views.state),
-        ledger.apply(views.ledger, entry),
-        messages.apply(views.messages, entry, before, after),
-    )
+        after = after._replace(basis=entry.offset, basis_sha=session_state.short_sha(now))
+    if kind in context.READS:
+        seen = context.apply(seen, entry, before, said, state)
+    lines = transcript.apply(lines, entry, before, after, state)
+    if kind in _PAID:
+        spent = ledger.apply(spent, entry)
+    if kind in messages.READS:
+        said = messages.apply(said, entry, before, after)
+    return SessionViews(session_id, now, after, stream, seen, lines, spent, said, frozen)
 
 
 def is_input(event: Any) -> bool:

@@ -76,6 +76,22 @@ class ContextView(NamedTuple):
     last_step_tokens: int = 0
 
 
+READS = frozenset(
+    {
+        ev.ContextSet,
+        ev.LlmCalled,
+        ev.GenComplete,
+        ev.GenStopped,
+        ev.TurnEnded,
+        ev.ToolInvoked,
+        ev.ToolResult,
+        ev.ApprovalDecided,
+        ev.ApprovalExpired,
+        ev.HumanResolved,
+    }
+)
+
+
 def initial() -> ContextView:
     """An empty context; made anew because rows share their storage."""
     return ContextView(Rows(), Rows())

@@ -39,6 +39,9 @@ class MessagesView(NamedTuple):
     progress: Rows[Progress]
 
 
+READS = frozenset({ev.MessageReceived, ev.LlmCalled, ev.TurnEnded})
+
+
 def initial() -> MessagesView:
     """No messages yet; made anew because rows share their storage."""
     return MessagesView(Rows(key=_message_id), Rows(key=_message_id))

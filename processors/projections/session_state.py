@@ -38,10 +38,24 @@ class SessionState(NamedTuple):
 
 
 INITIAL = SessionState()
+READS = frozenset(
+    {
+        ev.SessionOpened,
+        ev.MessageReceived,
+        ev.ProjectLocked,
+        ev.PhaseTriggered,
+        ev.CancelRequested,
+        ev.ToolResult,
+        ev.ToolStarted,
+        ev.ToolFailedUncertain,
+        ev.HumanResolved,
+        ev.TurnEnded,
+    }
+)
 
 
 def as_json(state: SessionState) -> bytes:
-    """The state as compact JSON, fields in order: what clients see and what is hashed."""
+    """The state as compact JSON, fields in order: what clients see."""
     fields = state._asdict()
     if state.pending_tool is not None:
         fields["pending_tool"] = state.pending_tool._asdict()
@@ -50,7 +64,7 @@ def as_json(state: SessionState) -> bytes:
 
 def short_sha(state: SessionState) -> bytes:
     """8 bytes that name the state, as TURN_ENDED.views_sha."""
-    return sha256(as_json(state)).digest()[:8]
+    return sha256(repr(tuple(state)).encode()).digest()[:8]
 
 
 def triggered(

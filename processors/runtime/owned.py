@@ -8,6 +8,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 from ...schemas.ids import ID_CHARS_MAX
+from ...schemas.record import Record
 from ..projections.partition import PartitionView
 from ..session import SessionViews
 from .store import Store
@@ -78,6 +79,13 @@ class Owned:
         else:
             self._hot.move_to_end(session_id)
         return views
+
+    def folded(self, record: Record) -> None:
+        """Note that a record is behind us."""
+        self.next_offset = record.offset + 1
+        self.checksum = record.value
+        if record.timestamp_ms > self.newest_at:
+            self.newest_at = record.timestamp_ms
 
     def changed(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
         """Note new views; when only the stream place differs, only that is written."""

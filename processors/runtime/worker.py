@@ -142,23 +142,24 @@ class Worker:
 
     def _fold(self, owned: Owned, record: Record) -> None:
         entry = entry_of(record)
-        owned.next_offset = record.offset + 1
-        owned.checksum = record.value
-        owned.newest_at = max(owned.newest_at, record.timestamp_ms)
-        if entry.session_id == PARTITION_KEY:
+        session_id = entry.session_id
+        owned.folded(record)
+        if session_id == PARTITION_KEY:
             self._fold_partition(owned, entry)
             return
-        if isinstance(entry.event, Unreadable) or not is_foldable(record.key):
+        before = owned.views(session_id)
+        if type(entry.event) is Unreadable or (before is None and not is_foldable(record.key)):
             self._dead_letter(owned, record, entry)
             if not is_foldable(record.key):
                 return
-        before = owned.views(entry.session_id) or initial(entry.session_id)
+        if before is None:
+            before = initial(session_id)
         views, ruling = fold(before, entry)
         if not ruling.accepted:
             self.rulings[ruling.code] = self.rulings.get(ruling.code, 0) + 1
         if views is not before:
-            owned.changed(entry.session_id, before, views)
-        owned.touched.add(entry.session_id)
+            owned.changed(session_id, before, views)
+        owned.touched.add(session_id)
         self.actions.read_back(owned, entry, record, before, ruling)
 
     def _fold_partition(self, owned: Owned, entry: Entry) -> None:

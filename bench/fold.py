@@ -1,0 +1,163 @@
+"""fold and bytes_per_turn: the worker's loop with its store, on a log made beforehand.
+
+fold: events per second of poll, fold, batch, wake over a bare loop that consumes and decodes every
+record. bytes_per_turn: bytes put into the store by turn 200 over turn 20 of a long session.
+"""
+
+import shutil
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from foldlog.bench.history import Session
+from foldlog.bench.measure import PARTITIONS, Installation, Ratio, paired
+from foldlog.log import partition_for
+from foldlog.log.door import Reader
+from foldlog.processors.effects.slots import Slots
+from foldlog.processors.runtime.actions import Actions
+from foldlog.processors.runtime.assemble import SystemClock
+from foldlog.processors.runtime.store import Belongs, DictBackend, RocksBackend, Store
+from foldlog.processors.runtime.worker import Identity, Worker
+from foldlog.processors.session import fold
+from foldlog.schemas.codec import Entry, encode, entry_of, headers_for
+from foldlog.schemas.topics import SESSION_EVENTS
+
+SESSIONS, TURNS = 200, 12  # 200 sessions of 12 turns: about 62,000 events
+BELONGS = Belongs("bench", "bench", "bench")
+
+
+def write_log(here: Installation) -> int:
+    """Produce the sessions, turn by turn as they would come; how many records."""
+    producer = here.log.producer()
+    offsets = [count() for _ in range(PARTITIONS)]
+    names = [f"bench-{n}" for n in range(SESSIONS)]
+    sessions = [Session(name, offsets[partition_for(name, PARTITIONS)]) for name in names]
+    records = 0
+
+    def put(session: Session, made: Any) -> None:
+        nonlocal records
+        for writer, event in made:
+            name = session.views.session_id
+            producer.append(SESSION_EVENTS, name, encode(event), headers_for(event, writer))
+            records += 1
+
+    for session in sessions:
+        put(session, session.opened())
+    for _ in range(TURNS):
+        for session in sessions:
+            put(session, session.turn())
+        producer.flush(30)
+    producer.close()
+    return records
+
+
+def _reader(here: Installation) -> Reader:
+    return here.log.reader(SESSION_EVENTS, here.log.first_offsets(SESSION_EVENTS))
+
+
+def _consume(here: Installation, records: int, take) -> float:
+    """Events per second of a loop over the whole log."""
+    reader = _reader(here)
+    try:
+        seen, first = 0, 0.0
+        while seen < records:
+            batch = reader.poll(1.0)
+            first = first or time.perf_counter()  # connecting is not what is measured
+            take(batch)
+            seen += len(batch)
+        return seen / (time.perf_counter() - first)
+    finally:
+        reader.close()
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """An action that this bench never needs."""
+
+
+def _worker(store_dir: Path) -> Worker:
+    """A worker that folds and stores; it is given no partition by the log, so it acts on none."""
+    slots = Slots(1)
+    actions = Actions(
+        "bench/1", _nothing, None, _nothing, _nothing, slots, slots, SystemClock(), _nothing
+    )
+
+    def open_store(partition: int, *, fresh: bool) -> Store:
+        store = Store(RocksBackend(store_dir / str(partition)))
+        store.claim(BELONGS)
+        return store
+
+    return Worker(
+        Identity("bench", "1"),
+        ("sessions", "models", "tools"),
+        (),
+        open_store,
+        actions,
+        SystemClock(),
+        _nothing,
+    )
+
+
+def fold_ratio(here: Installation, runs: int) -> Ratio:
+    """The fold bench on this installation."""
+    records = write_log(here)
+
+    def bare() -> float:
+        def take(batch) -> None:
+            for record in batch:
+                entry_of(record, chunks=True)
+
+        return _consume(here, records, take)
+
+    def ours() -> float:
+        directory = here.home / "stores"
+        worker = _worker(directory)
+        worker.assigned(here.log.first_offsets(SESSION_EVENTS))
+
+        def take(batch) -> None:
+            worker.consume(batch)
+            worker.tick()
+
+        try:
+            return _consume(here, records, take)
+        finally:
+            worker.close()
+            shutil.rmtree(directory)
+
+    return paired(
+        "fold", ours, bare, unit="events/s", runs=runs, aim="at least 0.7, aim above 1"
+    )
+
+
+class _Counting(DictBackend):
+    """Counts what is put."""
+
+    written = 0
+
+    def write(self, puts, deletes) -> None:
+        puts = list(puts)
+        self.written += sum(len(key) + len(value) for key, value in puts)
+        super().write(puts, deletes)
+
+
+def bytes_per_turn() -> Ratio:
+    """Log and store bytes of turn 200 over those of turn 20, each turn a batch of its own."""
+    session, backend = Session("long", count()), _Counting()
+    store, logged, offset = Store(backend), 0, 0
+    at: dict[int, int] = {}
+    views = session.views
+    events = list(session.opened())
+    for turn in range(1, 201):
+        events += list(session.turn())
+        before = logged + backend.written
+        for writer, event in events:
+            logged += len(encode(event)) + sum(
+                len(k) + len(v) for k, v in headers_for(event, writer)
+            )
+            views, _ = fold(views, Entry("long", 0, offset, offset, writer, event))
+            offset += 1
+        store.write({"long": views}, {}, lambda v: v.turn.open, store.partition, store.cursor)
+        at[turn] = logged + backend.written - before
+        events = []
+    aim = "at most 1.2"
+    return Ratio("bytes_per_turn", at[200], at[20], "bytes", at[200] / at[20], 1, aim)

@@ -1,0 +1,80 @@
+"""One measured ratio, and a real installation to measure on."""
+
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from foldlog.local.kafka import temporary_broker
+from foldlog.log import Settings, open_log
+from foldlog.log.door import Log
+from foldlog.schemas.topics import topics
+
+PARTITIONS = 2  # two cores
+
+
+class Ratio(NamedTuple):
+    """`ours` over `baseline`, medians of runs that took turns. `aim` is said, never enforced."""
+
+    name: str
+    ours: float
+    baseline: float
+    unit: str
+    ratio: float
+    runs: int
+    aim: str
+
+
+def paired(
+    name: str,
+    ours: Callable[[], float],
+    baseline: Callable[[], float],
+    *,
+    unit: str,
+    runs: int,
+    aim: str,
+) -> Ratio:
+    """Measure both in turns, baseline first, so that a slow minute hits both."""
+    pairs = [(baseline(), ours()) for _ in range(runs)]
+    base = statistics.median(pair[0] for pair in pairs)
+    mine = statistics.median(pair[1] for pair in pairs)
+    ratio = statistics.median(pair[1] / pair[0] for pair in pairs)
+    return Ratio(name, mine, base, unit, ratio, runs, aim)
+
+
+class Installation(NamedTuple):
+    """A broker of its own with the topics made, and the settings to reach it."""
+
+    settings: Settings
+    log: Log
+    home: Path
+
+
+@contextmanager
+def installation(**env: str) -> Iterator[Installation]:
+    """A real broker and an empty home, both gone afterwards."""
+    cache_dir = Settings.load(os.environ, None, {}).cache_dir
+    with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as scratch:
+        home = Path(scratch)
+        with temporary_broker(cache_dir) as broker:
+            settings = Settings.load(
+                {
+                    "FOLDLOG_HOME": str(home),
+                    "HOME": str(home),
+                    "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+                    "FOLDLOG_PARTITIONS": str(PARTITIONS),
+                    "FOLDLOG_USER": "bench",
+                    **env,
+                },
+                None,
+                {},
+            )
+            log = open_log(settings)
+            try:
+                log.apply_topics(topics(PARTITIONS))
+                yield Installation(settings, log, home)
+            finally:
+                log.close()
