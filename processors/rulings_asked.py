@@ -48,22 +48,34 @@ def session_opened(views, event: ev.SessionOpened) -> Ruling:
     return ACCEPTED
 
 
+NO_BLOCKS = "the content is not a JSON list of text blocks"
+EMPTY = "an empty message: say something"
+
+
 def content_error(body: ev.Body) -> str | None:
-    """Why a message's content is not a non-empty list of content blocks, or None."""
-    if body.inline is None:
-        return None if body.ref is not None else "an empty message: say something"
+    """Why a message's content may not be said, or None; a blob was checked by who stored it.
+
+    It goes into every later request as it is, so anything that the API would refuse there, or that
+    a reader could not parse, would end the session for good: text blocks only, and nothing in them
+    but their text. One answer for all of it, since how deep a parser gets depends on its stack.
+    """
+    if body.ref is not None:
+        return None
     try:
-        blocks = json.loads(body.inline)
-    except ValueError:
-        return "the content is not JSON"
-    if not isinstance(blocks, list) or not all(isinstance(b, dict) and "type" in b for b in blocks):
-        return "the content is not a list of content blocks"
-    if not blocks and body.ref is None:
-        return "an empty message: say something"
-    for block in blocks:
-        if block["type"] == "text" and not str(block.get("text", "")).strip():
-            return "an empty message: say something"
-    return None
+        blocks = json.loads((body.inline or b"[]").decode())
+        if not isinstance(blocks, list):
+            return NO_BLOCKS
+        texts = [_text_of(block) for block in blocks]
+        "".join(texts).encode()  # half of a surrogate pair has no bytes
+    except (ValueError, TypeError, RecursionError):
+        return NO_BLOCKS
+    return None if texts and all(text.strip() for text in texts) else EMPTY
+
+
+def _text_of(block: dict) -> str:
+    if set(block) != {"type", "text"} or block["type"] != "text":
+        raise ValueError(block)
+    return block["text"]
 
 
 def message_received(views, event: ev.MessageReceived) -> Ruling:
@@ -79,7 +91,7 @@ def message_received(views, event: ev.MessageReceived) -> Ruling:
         return refused("invalid_role", "only the role user may be said")
     why = content_error(event.content)
     if why is not None:
-        return refused("empty_message" if why.startswith("an empty") else "invalid_content", why)
+        return refused("empty_message" if why == EMPTY else "invalid_content", why)
     waiting = len(views.turn.queue) + len(views.turn.owned)
     if waiting >= QUEUE_MAX:
         return refused("queue_full", f"{waiting} messages wait already: cancel or wait")
