@@ -24,8 +24,9 @@ def call_key(turn: int, step: int, index: int) -> str:
 
 
 def parse_call_key(text: str) -> tuple[int, int, int] | None:
-    """(turn, step, index) of a call key, or None if it is none."""
+    """(turn, step, index) of a call key, or None if it is none; one spelling each, so no 01.1.0."""
     parts = text.split(".")
     if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 10 for p in parts):
         return None
-    return int(parts[0]), int(parts[1]), int(parts[2])
+    place = int(parts[0]), int(parts[1]), int(parts[2])
+    return place if call_key(*place) == text else None
