@@ -229,6 +229,11 @@ def gen_sent(views, event: ev.GenSent) -> Ruling:
     return DUPLICATE if views.transcript.sent.last(key) is not None else ACCEPTED
 
 
+def misplaced(views, event) -> Ruling:
+    """A PARTITION_TAKEN under a session's key says nothing about the session."""
+    return Ruling("ignored", "misplaced")
+
+
 def not_in_this_version(views, event) -> Ruling:
     """Background work and deliveries come with a later version; no view has room for them yet."""
     return Ruling("ignored", "unsupported")
@@ -254,6 +259,7 @@ JUDGES = {
     ev.ToolResult: tool_result,
     ev.ToolFailedUncertain: tool_failed_uncertain,
     ev.GenSent: gen_sent,
+    ev.PartitionTaken: misplaced,
     ev.CompactionSkipped: not_in_this_version,
     ev.ResultCompacted: not_in_this_version,
     ev.ContextCompacted: not_in_this_version,
