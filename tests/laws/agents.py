@@ -1,0 +1,72 @@
+"""The agent of the law tests: one tool of each kind, and limits so small that they are reached."""
+
+from foldlog.processors.agent import Agent
+from foldlog.processors.limits import Limits
+from foldlog.processors.tool import tool
+
+MINUTE = 60_000
+
+
+@tool(effect="pure")
+def look(ctx, where: str = "here") -> str:
+    """Looks; may be repeated."""
+    return where
+
+
+@tool(effect="idempotent")
+def put(ctx, text: str = "") -> str:
+    """Puts a text in its place; may be repeated."""
+    return text
+
+
+@tool(effect="once", approval="ask")
+def charge(ctx, cents: int) -> dict:
+    """Takes money, after a person allowed it."""
+    return {"cents": cents}
+
+
+@tool(effect="once")
+def post(ctx, text: str = "") -> str:
+    """Sends a letter that can not be called back."""
+    return text
+
+
+@tool(effect="once", reconciler=lambda ctx, **args: None)
+def wire(ctx, cents: int = 1) -> str:
+    """As charge, with a bank that can be asked what happened."""
+    return "sent"
+
+
+@tool(effect="pure", stops=True)
+def complete(ctx, answer: str = "") -> str:
+    """Ends the turn."""
+    return answer
+
+
+@tool(approval="deny")
+def forbidden(ctx) -> str:
+    """No rule allows it."""
+    return ""
+
+
+LIMITS = Limits(
+    model_attempts=3,
+    tool_attempts=2,
+    steps=4,
+    stall_timeout_ms=MINUTE,
+    tool_timeout_ms=2 * MINUTE,
+    approval_expiry_ms=60 * MINUTE,
+    grace_ms=5_000,
+    margin_ms=10_000,
+    soft_tokens=1_000,
+    hard_tokens=4_000,
+)
+TOOLS = (look, put, charge, post, wire, complete, forbidden)
+AGENT = Agent(
+    name="helper", model="claude-test", system="Be brief.", tools=TOOLS, limits=LIMITS
+)
+# The same agent after somebody edited its prompt: CONTEXT_SET is owed again.
+EDITED = Agent(
+    name="helper", model="claude-test", system="Be very brief.", tools=TOOLS[:-1], limits=LIMITS
+)
+AGENTS = {"helper": AGENT}

@@ -1,0 +1,167 @@
+"""What a model may answer, as the events that the models role writes of it.
+
+Content and calls are made of one list of blocks, as the real effect does: `input` of a call whose
+arguments are no JSON object is `{}`, and its raw text stays in `calls`.
+"""
+
+import json
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from foldlog.schemas import events as ev
+from foldlog.tests.laws.desk import Blobs
+
+
+class Use(NamedTuple):
+    """A tool_use block: `args` is its raw text."""
+
+    name: str
+    args: str = "{}"
+    id: str = ""
+    error: str | None = None
+
+
+def text(words: str) -> str:
+    """A text block."""
+    return dumps({"type": "text", "text": words})
+
+
+def thinking(words: str, signature: str = "sig==") -> str:
+    """A thinking block; one without a signature was cut."""
+    return dumps({"type": "thinking", "thinking": words, "signature": signature})
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON, characters as they are."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _block(block: "str | Use") -> str:
+    if isinstance(block, str):
+        return block
+    args = "{}" if block.error else block.args
+    head = dumps({"type": "tool_use", "id": block.id, "name": block.name})
+    return f'{head[:-1]},"input":{args}}}'
+
+
+def content(blocks: "list[str | Use]") -> bytes:
+    """The content of an answer."""
+    return f"[{','.join(_block(block) for block in blocks)}]".encode()
+
+
+def calls(blocks: "list[str | Use]", stop_reason: str) -> tuple[ev.ProposedCall, ...]:
+    """The calls of an answer: none unless the model stopped to have them run."""
+    if stop_reason != "tool_use":
+        return ()
+    uses = [block for block in blocks if isinstance(block, Use)]
+    return tuple(
+        ev.ProposedCall(
+            index=index,
+            call_id=use.id[:128],
+            name=use.name,
+            args=ev.Body(inline=use.args.encode()),
+            args_sha256=sha256(use.args.encode()).hexdigest(),
+            args_error=use.error,
+        )
+        for index, use in enumerate(uses)
+    )
+
+
+def usage(read: int = 100, written: int = 10) -> ev.Usage:
+    """Tokens of an attempt."""
+    return ev.Usage(
+        input_tokens=read,
+        cache_read_tokens=1,
+        cache_write_5m_tokens=2,
+        cache_write_1h_tokens=3,
+        output_tokens=written,
+        raw=b'{"input_tokens":%d}' % read,
+    )
+
+
+def complete(
+    place: tuple[int, int, int],
+    blocks: "list[str | Use]",
+    stop_reason: str,
+    blobs: Blobs,
+    read: int = 100,
+) -> ev.GenComplete:
+    """GEN_COMPLETE of an attempt; `place` is (turn, step, attempt)."""
+    turn, step, attempt = place
+    return ev.GenComplete(
+        turn=turn,
+        step=step,
+        attempt=attempt,
+        content=blobs.body(content(blocks)),
+        calls=calls(blocks, stop_reason),
+        stop_reason=stop_reason,
+        response_id=f"msg_{turn}_{step}_{attempt}",
+        model="claude-test",
+        usage=usage(read),
+    )
+
+
+def failed(
+    place: tuple[int, int, int], *, permanent: bool = False, retry_at: int | None = None
+) -> ev.GenFailed:
+    """GEN_FAILED of an attempt."""
+    turn, step, attempt = place
+    return ev.GenFailed(
+        turn=turn,
+        step=step,
+        attempt=attempt,
+        content=ev.Body(inline=b"[]"),
+        error="overloaded_error",
+        detail="try later",
+        status=529,
+        retry_at=retry_at,
+        permanent=permanent,
+        usage=usage(7, 1),
+    )
+
+
+def stopped(
+    place: tuple[int, int, int], blocks: "list[str | Use]", blobs: Blobs, why: str = "aborted"
+) -> ev.GenStopped:
+    """GEN_STOPPED of an attempt, with what it had said."""
+    turn, step, attempt = place
+    said = blobs.body(content(blocks))
+    return ev.GenStopped(
+        turn=turn, step=step, attempt=attempt, why=why, content=said, usage=usage(5, 2)
+    )
+
+
+def result(
+    call: tuple[int, int, int],
+    attempt: int,
+    said: str,
+    outcome: str = "ok",
+    *,
+    via: str = "tool",
+    triggers: tuple[ev.Trigger, ...] = (),
+    reminders: tuple[str, ...] = (),
+) -> ev.ToolResult:
+    """TOOL_RESULT of an attempt of a call."""
+    turn, step, index = call
+    return ev.ToolResult(
+        turn=turn,
+        step=step,
+        index=index,
+        attempt=attempt,
+        outcome=outcome,
+        via=via,
+        content=ev.Body(inline=said.encode()),
+        bytes=len(said.encode()),
+        tokens=len(said) // 3,
+        left_out=0,
+        triggers=triggers,
+        reminders=reminders,
+    )
+
+
+def uncertain(call: tuple[int, int, int], attempt: int) -> ev.ToolFailedUncertain:
+    """TOOL_FAILED_UNCERTAIN of an attempt of a call."""
+    turn, step, index = call
+    return ev.ToolFailedUncertain(
+        turn=turn, step=step, index=index, attempt=attempt, reason="the connection was lost"
+    )

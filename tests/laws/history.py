@@ -1,0 +1,338 @@
+"""A tiny language for histories: what people, models and tools do, one line each.
+
+Every event goes through the codec into a record and comes back as an entry, as from the log; what
+workers owe is asked of WAKE and done by the real Actions. `say`, `cancel` and so on return the
+fold's ruling; `work` lets a worker do all that needs no world.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+from foldlog.processors.agent import Agent
+from foldlog.processors.context.build import request_bytes
+from foldlog.processors.decide import rules_of
+from foldlog.processors.projections import partition as partition_fold
+from foldlog.processors.projections.partition import PartitionView
+from foldlog.processors.projections.turn_view import Call, find_call
+from foldlog.processors.ruling import Ruling
+from foldlog.processors.session import SessionViews, fold, initial
+from foldlog.processors.wake import Obligation, wake
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import Entry, encode, entry_of, headers_for
+from foldlog.schemas.ids import PARTITION_KEY, parse_call_key
+from foldlog.schemas.record import Record
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.agents import AGENT
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.desk import Blobs, Desk, Done
+
+ROLES = ("sessions", "models", "tools")
+T0 = 1_700_000_000_000  # Unix ms; any moment will do
+NEEDS_A_WORLD = ("begin", "abort", "wait")
+REPORTS = {ev.ToolResult: "tools", ev.ToolFailedUncertain: "tools"}
+ROUNDS_MAX = 200  # a worker that is not done by then will never be
+
+
+class Step(NamedTuple):
+    """One record of the session, the fold's word on it, and the views around it; `at`: the time
+    (Unix ms) when it had been folded."""
+
+    entry: Entry
+    ruling: Ruling
+    before: SessionViews
+    views: SessionViews
+    holders: PartitionView
+    at: int
+
+
+class History:
+    """One session in one partition, and the worker that holds it."""
+
+    def __init__(self, session_id: str = "s1", agent: Agent = AGENT) -> None:
+        self.session_id, self.agent = session_id, agent
+        self.views: SessionViews = initial(session_id)
+        self.holders: PartitionView = partition_fold.INITIAL
+        self.at, self.offset = T0, 0
+        self.records: list[Record] = []
+        self.steps: list[Step] = []
+        self.blobs = Blobs()
+
+    # -- the log ---------------------------------------------------------------------------------
+
+    def append(self, event: Any, writer: str, key: str | None = None) -> Ruling:
+        """Write an event to the log and fold it; the fold's word."""
+        headers = tuple(headers_for(event, writer))
+        return self.append_raw(encode(event), headers, key)
+
+    def append_raw(
+        self, value: bytes | None, headers: tuple[tuple[str, bytes], ...], key: str | None = None
+    ) -> Ruling:
+        """Write a record of any kind to the log and fold it."""
+        name = (self.session_id if key is None else key).encode()
+        record = Record(SESSION_EVENTS, 0, self.offset, self.at, name, value, headers)
+        self.records.append(record)
+        self.offset += 1
+        self.at += 1
+        entry = entry_of(record)
+        if entry.session_id == PARTITION_KEY:
+            self.holders = partition_fold.apply(self.holders, entry)
+            return Ruling("accepted")
+        before = self.views
+        self.views, ruling = fold(before, entry)
+        self.steps.append(Step(entry, ruling, before, self.views, self.holders, self.at))
+        return ruling
+
+    def again(self, number: int = -1) -> Ruling:
+        """The record of that number once more, at a new offset."""
+        record = self.records[number]
+        return self.append_raw(record.value, record.headers, (record.key or b"").decode())
+
+    def later(self, ms: int) -> "History":
+        """Time passes."""
+        self.at += ms
+        return self
+
+    # -- views -----------------------------------------------------------------------------------
+
+    @property
+    def turn(self):
+        return self.views.turn
+
+    @property
+    def state(self):
+        return self.views.state
+
+    def call(self, key: str) -> Call | None:
+        """The call of that name, if it is in the open turn or in doubt."""
+        return find_call(self.turn, *_parsed(key))
+
+    def request(self) -> dict:
+        """The newest request, parsed."""
+        return json.loads(self.request_bytes())
+
+    def request_bytes(self) -> bytes:
+        """The newest request."""
+        return request_bytes(self.views.context, self.blobs.read)
+
+    def messages(self) -> list[tuple[str, list[str]]]:
+        """The newest request's messages: role, and each block in a few words."""
+        return [(m["role"], [_words(b) for b in m["content"]]) for m in self.request()["messages"]]
+
+    def lines(self, kind: str) -> list[Any]:
+        """The transcript's lines of a kind."""
+        return [line for line in self.views.transcript.lines if line.kind == kind]
+
+    def became_of(self, message_id: str) -> str:
+        """Why the turn of a message ended, or '' while it runs."""
+        row = self.views.messages.progress.last(message_id)
+        return row.reason if row else ""
+
+    # -- people ----------------------------------------------------------------------------------
+
+    def open(self, user: str = "ana", agent: str = "helper") -> Ruling:
+        return self.append(ev.SessionOpened(user_id=user, agent=agent, rules=1), "producer")
+
+    def say(
+        self,
+        words: str = "hi",
+        id: str | None = None,
+        *,
+        when_busy: str = "queue",
+        by: str = "ana",
+        raw: bytes | None = None,
+        role: str = "user",
+    ) -> Ruling:
+        said = f"[{answers.text(words)}]".encode() if raw is None else raw
+        event = ev.MessageReceived(
+            message_id=f"m{self.offset}" if id is None else id,
+            role=role,
+            content=self.blobs.body(said) if raw is None else ev.Body(inline=said),
+            tokens=len(said) // 3,
+            channel="test",
+            when_busy=when_busy,
+            by_user=by,
+        )
+        return self.append(event, "producer")
+
+    def cancel(
+        self,
+        id: str | None = None,
+        *,
+        mode: str = "now",
+        turn: int | None = None,
+        seen_phase: str | None = None,
+        by: str = "ana",
+    ) -> Ruling:
+        event = ev.CancelRequested(
+            cancel_id=f"c{self.offset}" if id is None else id,
+            mode=mode,
+            turn=turn,
+            seen_phase=seen_phase,
+            reason="enough",
+            by_user=by,
+        )
+        return self.append(event, "producer")
+
+    def trigger(self, trigger: str, id: str | None = None, by: str = "ana") -> Ruling:
+        name = f"t{self.offset}" if id is None else id
+        event = ev.PhaseTriggered(command_id=name, trigger=trigger, by_user=by)
+        return self.append(event, "producer")
+
+    def lock(self, project: str, id: str | None = None, by: str = "ana") -> Ruling:
+        name = f"l{self.offset}" if id is None else id
+        event = ev.ProjectLocked(command_id=name, project_id=project, by_user=by)
+        return self.append(event, "producer")
+
+    def decides(
+        self, call: str, decision: str, *, remember: bool = False, sha: str | None = None
+    ) -> Ruling:
+        known = self.call(call) if parse_call_key(call) else None
+        event = ev.ApprovalDecided(
+            call=call,
+            args_sha256=(known.args_sha256 if known else "") if sha is None else sha,
+            decision=decision,
+            remember=remember,
+            by_user="ana",
+        )
+        return self.append(event, "producer")
+
+    def allow(self, call: str, **more: Any) -> Ruling:
+        return self.decides(call, "allow", **more)
+
+    def deny(self, call: str, **more: Any) -> Ruling:
+        return self.decides(call, "deny", **more)
+
+    def resolve(self, call: str, outcome: str = "happened", words: str = "") -> Ruling:
+        body = ev.Body(inline=words.encode())
+        event = ev.HumanResolved(call=call, outcome=outcome, content=body, by_user="ana")
+        return self.append(event, "producer")
+
+    def terminate(self, by: str = "ana") -> Ruling:
+        return self.append(ev.SessionTerminated(reason="done", by_user=by), "producer")
+
+    # -- workers ---------------------------------------------------------------------------------
+
+    def take(self, owner: str = "w1/1", roles: tuple[str, ...] = ROLES) -> "History":
+        """A worker takes the partition for its roles."""
+        for role in roles:
+            self.append(ev.PartitionTaken(role=role, owner=owner), role, PARTITION_KEY)
+        return self
+
+    def owed(self) -> tuple[Obligation, ...]:
+        """What WAKE says now."""
+        return wake(self.views, self.holders, self.at, rules_of(self.agent))
+
+    def rows(self) -> list[str]:
+        """The rows that match now."""
+        return [owed.row for owed in self.owed()]
+
+    def do(self, owed: Obligation) -> Done:
+        """The holder discharges an obligation; what it writes is in the log at once."""
+        holder = self.holders.holder(owed.role)
+        assert holder is not None, f"nobody has the partition for {owed.role}"
+        desk = Desk(holder.owner, self.blobs, lambda: self.at)
+        done = desk.discharge(self.views, self.holders, owed, self.agent, self.at)
+        for event, role in done.written:
+            self.append(event, role)
+        for event in done.reported:
+            self.append(event, REPORTS.get(type(event), "models"))
+        return done
+
+    def discharge(self, row: str) -> Done:
+        """The holder discharges the first obligation of a row, which must be owed."""
+        found = [owed for owed in self.owed() if owed.row == row]
+        assert found, f"{row} is not owed, but {self.rows()}"
+        return self.do(found[0])
+
+    def work(self, *, before: tuple[str, ...] = ()) -> "History":
+        """The holder writes every decision and claim that is owed, but stops before these rows."""
+        for _ in range(ROUNDS_MAX):
+            todo = [o for o in self.owed() if o.owed not in NEEDS_A_WORLD and o.row not in before]
+            if not todo or todo[0].row in ("A2", "T6", "T6r", "T6v"):
+                return self
+            self.do(todo[0])
+        raise AssertionError(f"never done: {self.rows()}")
+
+    # -- models and tools ------------------------------------------------------------------------
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """(turn, step, attempt) of the newest attempt."""
+        generation = self.turn.generation
+        return self.turn.number, self.turn.step, generation.attempt if generation else 0
+
+    def complete(self, *blocks: "str | Use", stop: str | None = None, read: int = 100) -> Ruling:
+        """The running attempt ends; a plain text or Use is a block, `stop` its stop_reason."""
+        made = [answers.text(b) if isinstance(b, str) and b[:1] != "{" else b for b in blocks]
+        uses = any(isinstance(block, Use) for block in made)
+        reason = stop or ("tool_use" if uses else "end_turn")
+        event = answers.complete(self.place, made, reason, self.blobs, read)
+        return self.append(event, "models")
+
+    def answer(self, *blocks: "str | Use", stop: str | None = None, read: int = 100) -> "History":
+        """Work up to the model call, the model's answer, and what follows of it."""
+        assert self.work().complete(*blocks, stop=stop, read=read).accepted
+        return self.work()
+
+    def fail(self, *, permanent: bool = False, retry_at: int | None = None) -> Ruling:
+        event = answers.failed(self.place, permanent=permanent, retry_at=retry_at)
+        return self.append(event, "models")
+
+    def stopped(self, *blocks: "str | Use", why: str = "aborted") -> Ruling:
+        made = [answers.text(b) if isinstance(b, str) and b[:1] != "{" else b for b in blocks]
+        return self.append(answers.stopped(self.place, made, self.blobs, why), "models")
+
+    def chunk(self, delta: str = "a", seq: int = 0) -> Ruling:
+        turn, step, attempt = self.place
+        event = ev.GenChunk(
+            turn=turn, step=step, attempt=attempt, seq=seq, block=0, kind="text", delta=delta
+        )
+        return self.append(event, "models")
+
+    def result(
+        self, call: str, said: str = "ok", outcome: str = "ok", *, attempt: int | None = None,
+        **more: Any,
+    ) -> Ruling:
+        known = self.call(call)
+        number = (known.attempt if known else 1) if attempt is None else attempt
+        event = answers.result(_parsed(call), number, said, outcome, **more)
+        return self.append(event, "tools")
+
+    def uncertain(self, call: str) -> Ruling:
+        known = self.call(call)
+        event = answers.uncertain(_parsed(call), known.attempt if known else 1)
+        return self.append(event, "tools")
+
+
+def _parsed(key: str) -> tuple[int, int, int]:
+    parts = parse_call_key(key)
+    assert parts is not None, key
+    return parts
+
+
+def _words(block: dict) -> str:
+    match block["type"]:
+        case "text":
+            return block["text"]
+        case "tool_use":
+            return f"use {block['name']}"
+        case "tool_result":
+            mark = "error" if block.get("is_error") else "result"
+            return f"{mark}: {block['content']}"
+    return block["type"]
+
+
+def opened(session_id: str = "s1", agent: Agent = AGENT) -> History:
+    """A session that was opened, with a worker that holds its partition."""
+    history = History(session_id, agent)
+    history.take()
+    assert history.open().accepted
+    return history
+
+
+def asked(*uses: Use, agent: Agent = AGENT) -> History:
+    """A session whose first answer made these calls, all decided and claimed."""
+    history = opened(agent=agent)
+    history.say("go")
+    return history.answer(*uses)

@@ -1,0 +1,222 @@
+"""The laws of the fold: what holds for every history, whatever anybody writes.
+
+One law per test, named like a sentence, over the shared histories of worlds.py. A failing history
+is printed whole, with its seed.
+"""
+
+from dataclasses import fields
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldlog.processors.projections.session_state import SessionState, as_json
+from foldlog.processors.projections.turn_view import QUEUE_MAX, REFUSALS_MAX, SEEN_MAX
+from foldlog.processors.runtime import views_codec
+from foldlog.processors.session import SessionViews, fold, initial, is_input
+from foldlog.processors.transitions import TRANSITIONS
+from foldlog.processors.writers import WRITERS
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import Entry, Unreadable, entry_of
+from foldlog.schemas.events import BY_CLASS
+from foldlog.tests.laws.history import Step
+from foldlog.tests.laws.worlds import World, histories
+
+STATE_BYTES_MAX = 1024  # S0.1
+PAID = (ev.GenComplete, ev.GenFailed, ev.GenStopped)
+
+
+def parts(views: SessionViews) -> dict[str, bytes]:
+    """Every view's bytes."""
+    return dict(views_codec.view_parts(views))
+
+
+def entries(world: World) -> list[Entry]:
+    """The session's entries, decoded anew from the records."""
+    return [step.entry for step in world.steps]
+
+
+def folded(views: SessionViews, more: list[Entry]) -> SessionViews:
+    for entry in more:
+        views, _ = fold(views, entry)
+    return views
+
+
+def through_the_store(views: SessionViews) -> SessionViews:
+    """The same views after their bytes were written and read."""
+    rows = {
+        letter: [
+            views_codec.decode_row(letter, views_codec.encode_row(row))
+            for row in views_codec.rows_of(views, letter)
+        ]
+        for letter in views_codec.SERIES
+    }
+    head, stream = views_codec.head_of(views), views_codec.stream_of(views)
+    return views_codec.views_from(views.session_id, head, stream, rows)
+
+
+def name_of(step: Step) -> str:
+    row = BY_CLASS.get(type(step.entry.event))
+    return row.name if row else ""
+
+
+@given(histories(forged=True))
+def test_beyond_4_replaying_twice_gives_the_same_bytes(world):
+    again = [entry_of(r) for r in world.records if (r.key or b"").decode() == world.session_id]
+    replayed = folded(initial(world.session_id), again)
+    assert parts(replayed) == parts(world.views)
+    assert replayed == world.views
+
+
+@given(histories(forged=True), st.integers(0, 10_000))
+def test_a_history_may_be_folded_in_two_parts_through_the_store(world, cut):
+    whole = entries(world)
+    cut %= len(whole) + 1
+    first = folded(initial(world.session_id), whole[:cut])
+    kept = through_the_store(first)
+    assert kept == first and parts(kept) == parts(first)
+    assert parts(folded(kept, whole[cut:])) == parts(world.views)
+
+
+@given(histories(forged=True))
+def test_no_event_ever_freezes_a_session_but_one_that_must_be_understood(world):
+    assert world.views.frozen is None
+
+
+@given(histories(forged=True), st.integers(0, 10_000))
+def test_law_2_an_event_written_twice_changes_nothing_but_refusals_owed(world, number):
+    if not world.records:
+        return
+    record = world.records[number % len(world.records)]
+    entry = entry_of(record)
+    if entry.session_id != world.session_id or isinstance(entry.event, ev.ContextSet):
+        return  # a prefix may come into force again: an agent that was edited and edited back
+    seen = next(step for step in world.steps if step.entry == entry)
+    if not seen.ruling.accepted:
+        return
+    later = entry._replace(offset=world.offset, at=world.at)
+    for views in (seen.views, world.views):
+        after, ruling = fold(views, later)
+        assert not ruling.accepted, ruling
+        blank = {"refusals": (), "refusals_dropped": 0}
+        assert parts(after._replace(turn=after.turn._replace(**blank))) == parts(
+            views._replace(turn=views.turn._replace(**blank))
+        )
+
+
+@given(histories(forged=True))
+def test_law_2_what_is_not_accepted_changes_no_view_but_the_answer_owed(world):
+    for step in world.steps:
+        before, after, ruling = step.before, step.views, step.ruling
+        if ruling.verdict == "ignored" and type(step.entry.event) in PAID:
+            after = after._replace(ledger=before.ledger)  # it was paid for, whoever won
+        if ruling.verdict == "ignored":
+            assert after == before, step.entry
+        if ruling.verdict == "refused":
+            owed = after.turn.refusals[-1]
+            assert (owed.offset, owed.code) == (step.entry.offset, ruling.code)
+            assert len(owed.detail) > 5
+            turn = after.turn._replace(
+                refusals=before.turn.refusals, refusals_dropped=before.turn.refusals_dropped
+            )
+            assert after._replace(turn=turn) == before, step.entry
+            assert step.entry.writer == "producer", "only who waits for an answer is refused"
+
+
+@given(histories(forged=True))
+def test_S0_2_a_field_is_changed_only_by_the_events_of_its_WRITERS_row(world):
+    for step in world.steps:
+        before, after = step.before.state, step.views.state
+        for field in SessionState._fields:
+            if getattr(before, field) != getattr(after, field):
+                assert name_of(step) in WRITERS[field], (field, step.entry)
+        if before != after:
+            assert after.updated_at == step.entry.at
+            assert before._replace(updated_at=0) != after._replace(updated_at=0)
+
+
+def triggers_of(step: Step) -> list[str]:
+    match step.entry.event:
+        case ev.PhaseTriggered(trigger=trigger):
+            return [trigger]
+        case ev.CancelRequested():
+            return ["cancel"]
+        case ev.ToolResult(triggers=triggers):
+            return [t.trigger for t in triggers if t.trigger is not None]
+    return []
+
+
+@given(histories(forged=True))
+def test_S0_4_the_phase_moves_only_along_TRANSITIONS(world):
+    for step in world.steps:
+        phase, after = step.before.state.phase, step.views.state.phase
+        assert after in TRANSITIONS
+        if phase != after:
+            for trigger in triggers_of(step):
+                phase = TRANSITIONS[phase].get(trigger, phase)
+            assert phase == after, step.entry
+
+
+@given(histories(forged=True))
+def test_S0_3_a_project_is_never_replaced(world):
+    for step in world.steps:
+        before, after = step.before.state.project_id, step.views.state.project_id
+        assert before is None or before == after
+
+
+@given(histories(forged=True))
+def test_S0_1_the_state_is_its_fields_and_below_1_KB(world):
+    for step in world.steps:
+        assert len(as_json(step.views.state)) < STATE_BYTES_MAX
+    assert set(SessionState._fields) == set(WRITERS)
+
+
+@given(histories(forged=True))
+def test_law_8_the_basis_is_the_offset_of_the_last_accepted_input(world):
+    basis = -1
+    for step in world.steps:
+        chunk_or_none = type(step.entry.event) not in BY_CLASS
+        if step.ruling.accepted and not chunk_or_none and is_input(step.entry.event):
+            basis = step.entry.offset
+        assert step.views.turn.basis == basis
+
+
+@given(histories(forged=True))
+def test_what_is_in_flight_is_bounded(world):
+    for step in world.steps:
+        turn = step.views.turn
+        assert len(turn.refusals) <= REFUSALS_MAX
+        assert len(turn.queue) + len(turn.owned) <= QUEUE_MAX
+        assert len(turn.cancel_ids) <= SEEN_MAX and len(turn.command_ids) <= SEEN_MAX
+        if not turn.open:
+            assert turn.generation is None and not turn.calls and not turn.owned
+            assert turn.closing is None and not turn.queue
+
+
+@given(histories())
+def test_S0_10_every_accepted_message_has_one_turn_and_gets_one_outcome(world):
+    received = [row.message_id for row in world.views.messages.received]
+    assert len(received) == len(set(received))
+    rows = list(world.views.messages.progress)
+    for message_id in received:
+        mine = [row for row in rows if row.message_id == message_id]
+        ends = [row for row in mine if row.reason]
+        waits = any(w.message_id == message_id for w in world.turn.queue)
+        assert len(ends) <= 1, mine
+        assert {row.turn for row in mine} == {mine[-1].turn} if mine else waits, mine
+        assert bool(ends) != (waits or (world.turn.open and mine[-1].turn == world.turn.number))
+
+
+@given(histories())
+def test_constraint_4_a_turn_that_ended_left_nothing_open(world):
+    for step in world.steps:
+        if isinstance(step.entry.event, ev.TurnEnded) and step.ruling.accepted:
+            assert step.before.turn.open
+            turn = step.views.turn
+            assert turn.number == step.before.turn.number + (1 if turn.open else 0)
+            assert turn.open == bool(step.before.turn.queue and not turn.terminated)
+            assert {c.status for c in turn.doubts} <= {"doubt", "contradicted", "done"}
+
+
+def test_the_events_of_the_laws_are_those_of_the_table():
+    assert {f.name for f in fields(ev.TurnEnded)} >= {"basis", "views_sha"}
+    assert Unreadable not in BY_CLASS
