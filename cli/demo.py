@@ -152,11 +152,11 @@ class Teller:
         self.say(f"\n   >>> kill -9 {pid}: the worker is gone, and all that it knew with it\n")
 
     def explain(self, seen: Seen) -> None:
-        """Say which rows of WAKE match the views as they are, for a worker that comes after."""
+        """Say which row of WAKE the new worker read, that made it write this event."""
         later = max(self.folded.newest_ms, time.time_ns() // 1_000_000)
-        for owed in wake(seen.views, self.folded.holders, later, Rules()):
+        for owed in wake(seen.before, self.folded.holders, later, Rules()):
             why = BY_ID[owed.row].why
-            self.say(f"         the log says: row {owed.row} owes {owed.owed} ({why})")
+            self.say(f"         why: WAKE row {owed.row} owed {owed.owed}: {why}")
 
 
 def _line(seen: Seen) -> str:
@@ -213,13 +213,13 @@ def _kill_inside_a_tool(teller: Teller, ledger: Path) -> None:
     teller.kill()
     pending = started.views.state.pending_tool
     teller.say(f"         the log knew: pending_tool = {pending and pending._asdict()}")
-    teller.until(_is(ev.ToolFailedUncertain))
+    teller.explain(teller.until(_is(ev.ToolFailedUncertain)))
     needed = teller.until(_is(ev.HumanNeeded))
     doubt = needed.entry.event.call
     teller.say(f"         it did not run the command again; call {doubt} is in doubt")
     lines = ledger.read_text().count("\n")
     teller.say(f"         a person looks: the ledger has {lines} line, so it happened")
-    teller.client.resolve(SESSION, call, "happened", f"the ledger has {lines} line")
+    teller.client.resolve(SESSION, call, "happened", report=f"the ledger has {lines} line")
 
 
 def _kill_inside_an_answer(teller: Teller) -> None:
@@ -238,7 +238,7 @@ def _kill_inside_an_answer(teller: Teller) -> None:
     partial = "".join(teller.shown)
     teller.kill()
     teller.say(f"         a viewer had seen {len(partial)} characters of attempt 1")
-    teller.until(_is(ev.GenResumed))
+    teller.explain(teller.until(_is(ev.GenResumed)))
     teller.say("         the half answer is put away; the new worker begins it anew, by `replace`")
     ended = teller.until(_is(ev.TurnEnded))
     if ended.entry.event.reason != "end_turn":
@@ -261,7 +261,9 @@ def _sum_up(teller: Teller, ledger: Path, journal: Path | None) -> None:
     teller.say(f"   the answer arrived whole: {len(text)} characters, the viewer saw just these")
     teller.say("   the side effect happened once, although its worker was killed inside it")
     spent = teller.folded.views.ledger
-    tokens = f"tokens in {spent.input_tokens}, out {spent.output_tokens}"
+    read = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
+    cached = f"{read} ({spent.cache_read_tokens} of them from the cache)"
+    tokens = f"tokens in {cached}, out {spent.output_tokens}"
     teller.say(f"   {tokens}, in {len(spent.spent)} attempts that reported their usage")
     if journal is not None:
         facts = [json.loads(line) for line in journal.read_text("utf-8").splitlines()]
