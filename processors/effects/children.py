@@ -81,7 +81,7 @@ class Children:
             stopping.cancel()
             self._let_go(process)
             if not reading.done():
-                self._dying.append(asyncio.gather(reading, process.wait()))
+                self._dying.append(asyncio.gather(reading, process.wait(), return_exceptions=True))
         return Ended(code, output.kept(), output.left_out, why)
 
     def run_blocking(self, command: Sequence[str], **options: object) -> Ended:

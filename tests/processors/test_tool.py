@@ -124,6 +124,7 @@ def test_each_call_gets_its_own_mutable_default():
         (b'{"amount_cents":5,"items":[],"price":1e999}', "price"),
         (b'{"amount_cents":5,"items":[],"extra":1}', "extra"),
         (b'{"amount_cents":5,"items":[{"sku":"a","extra":1}]}', "items.0.extra"),
+        (b'{"amount_cents":5,"items":[{"sku":"a","count":"1"}]}', "items.0.count"),
         (b'{"amount_cents":5,"items":[],"mode":"medium"}', "'fast' or 'slow'"),
         (b'{"amount_cents":5,"items":[],"amount_cents":6}', "'amount_cents' comes twice"),
         (b'{"amount_cents":5,"items":[{"sku":"a","sku":"b"}]}', "'sku' comes twice"),

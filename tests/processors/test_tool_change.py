@@ -43,6 +43,7 @@ def test_an_edit_changes_one_place(bench):
     [
         ("a b c", "b", "b b2", "a b b2 c"),
         ("a b c", "b", "xbx", "a xbx c"),
+        ("new old", "old", "new", "new new"),
         ("one\ntwo\n", "one\n", "one\none and a half\n", "one\none and a half\ntwo\n"),
         ("a b c", " b", "", "a c"),
         ("a\r\nb\r\n", "a\nb\n", "a\nc\n", "a\r\nc\r\n"),

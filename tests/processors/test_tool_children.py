@@ -21,7 +21,8 @@ def run_commands(use):
         stop = Stop()
         children = Children(stop)
         try:
-            return await use(children, stop)
+            async with asyncio.timeout(2 * DEATH_S):
+                return await use(children, stop)
         finally:
             await children.close()
 
