@@ -23,10 +23,11 @@ _NOT_RUN = re.compile(r"\b(not run|cancelled|canceled|expired)\b", re.I)
 
 
 def lines_of(said: str) -> list[str]:
-    """The lines of a result, without line numbers if all of them are numbered."""
+    """The lines of a result, without line numbers if nearly all are numbered (a notice is not)."""
     lines = said.splitlines()
     filled = [line for line in lines if line.strip()]
-    if filled and all(_NUMBERED.match(line) for line in filled):
+    numbered = sum(1 for line in filled if _NUMBERED.match(line))
+    if numbered and numbered >= len(filled) - 1:
         return [_NUMBERED.sub("", line) for line in lines]
     return lines
 
