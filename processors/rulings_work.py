@@ -88,7 +88,8 @@ def turn_ended(views, event: ev.TurnEnded) -> Ruling:
     if event.reason in CLOSING_REASONS:
         return STALE
     if event.reason == "failed":
-        failed = turn.generation is not None and turn.generation.status in ("failed", "running")
+        over = ("failed", "stopped", "running")  # the last of its attempts, whatever became of it
+        failed = turn.generation is not None and turn.generation.status in over
         return ACCEPTED if failed else STALE
     if event.reason == "budget_exceeded" and step_is_due(views):
         return ACCEPTED
