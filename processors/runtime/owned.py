@@ -44,6 +44,12 @@ def may_owe(views: SessionViews) -> bool:
     return turn.open or bool(turn.refusals) or untold
 
 
+def _only_streamed(before: SessionViews, views: SessionViews) -> bool:
+    """Whether nothing but the stream place changed: then the head need not be written anew."""
+    pairs = zip(views, before, views._fields, strict=True)
+    return all(now is was for now, was, name in pairs if name != "stream")
+
+
 class Owned:
     """One assigned partition."""
 
@@ -92,7 +98,7 @@ class Owned:
         self._hot[session_id] = views
         if session_id in self.dirty:
             self.dirty[session_id] = views
-        elif views.turn is before.turn and views.ledger is before.ledger and not views.frozen:
+        elif _only_streamed(before, views):
             self.streamed[session_id] = views
         else:
             self.streamed.pop(session_id, None)
