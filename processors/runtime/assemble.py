@@ -72,10 +72,12 @@ class Parts:
         self.reports = Reports(self.producer, self.outbox, say)
         self.reports.emit_pending(OUTBOX_S)
         model_slots, mail = Slots(MODEL_SLOTS), Mailbox()
+        side_log = SideLogStore(self.state.path / "side_log")
+        side_log.prune()
         self.effects = EffectsHost(
             self.reports,
             self.blobs,
-            SideLogStore(self.state.path / "side_log"),
+            side_log,
             model_slots,
             self._client,
             chunks_reader(self.log),

@@ -167,13 +167,13 @@ class EffectsHost:
     async def _reconcile(self, session_id: str, begin: BeginTool, stop: Stop) -> None:
         tool = begin.agent.tool(begin.call.name)
         claim = self._tool_claim(session_id, begin)
-        if tool is None or tool.reconciler is None:
+        if tool is None:
             event = ev.ToolFailedUncertain(
                 turn=claim.turn,
                 step=claim.step,
                 index=claim.index,
                 attempt=claim.attempt,
-                reason="the worker that had begun it is gone, and nobody can say what it did",
+                reason="the worker that had begun it is gone, and the agent has no such tool any more",
             )
             await self._reports.outcome(session_id, event)
             return
