@@ -21,7 +21,19 @@ from importlib import import_module
 
 # Public name -> module that defines it. Loaded by `__getattr__`, so `import foldlog` costs
 # nothing: the anthropic, confluent_kafka and faust packages take seconds to import.
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "Agent": ".processors.agent",
+    "Client": ".consumers.client",
+    "DidNotHappen": ".processors.tool",
+    "FoldlogError": ".log.errors",
+    "Happened": ".processors.tool",
+    "Limits": ".processors.limits",
+    "Rule": ".processors.agent",
+    "Settings": ".log.settings",
+    "ToolContext": ".processors.tool_context",
+    "ToolFailed": ".processors.tool",
+    "tool": ".processors.tool",
+}
 
 __all__ = sorted(_EXPORTS)
 

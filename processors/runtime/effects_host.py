@@ -173,7 +173,7 @@ class EffectsHost:
                 step=claim.step,
                 index=claim.index,
                 attempt=claim.attempt,
-                reason="the worker that had begun it is gone, and the agent has no such tool any more",
+                reason="its worker is gone, and the agent has no such tool any more",
             )
             await self._reports.outcome(session_id, event)
             return
