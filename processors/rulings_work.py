@@ -111,9 +111,8 @@ def human_needed(views, event: ev.HumanNeeded) -> Ruling:
 
 
 def reminder_added(views, event: ev.ReminderAdded) -> Ruling:
-    """One reminder per id."""
-    known = any(r.reminder_id == event.reminder_id for r in views.turn.reminders)
-    return DUPLICATE if known else ACCEPTED
+    """One reminder per id, whether it waits or has been said (constraint 6)."""
+    return DUPLICATE if event.reminder_id in views.turn.reminder_ids else ACCEPTED
 
 
 def _generation(views, event) -> Generation | Ruling:

@@ -255,7 +255,10 @@ def _remind(view: TurnView, entry, texts: list[str]) -> TurnView:
 
 def _reminder(view: TurnView, entry, event: ev.ReminderAdded) -> TurnView:
     added = Reminder(event.reminder_id, event.text)
-    return view._replace(reminders=(*view.reminders, added)[-REMINDERS_MAX:])
+    return view._replace(
+        reminders=(*view.reminders, added)[-REMINDERS_MAX:],
+        reminder_ids=(*view.reminder_ids, event.reminder_id)[-SEEN_MAX:],
+    )
 
 
 def _human_needed(view: TurnView, entry, event: ev.HumanNeeded) -> TurnView:

@@ -10,7 +10,7 @@ from ...schemas.events import Body
 from ...schemas.ids import call_key
 
 REFUSALS_MAX = 64  # refusals owed at a time; older ones are only counted
-SEEN_MAX = 64  # cancel ids and command ids kept to recognise a repetition
+SEEN_MAX = 64  # cancel, command and reminder ids kept to recognise a repetition
 GRANTS_MAX = 64
 QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
 RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts a person
@@ -131,6 +131,7 @@ class TurnView(NamedTuple):
     refusals_dropped: int = 0
     cancel_ids: tuple[str, ...] = ()
     command_ids: tuple[str, ...] = ()
+    reminder_ids: tuple[str, ...] = ()  # of REMINDER_ADDED: said or not, never said again
 
 
 class Stream(NamedTuple):
