@@ -9,6 +9,7 @@ import random
 from functools import cache, lru_cache
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from foldlog.processors.decide import rules_of
@@ -18,7 +19,7 @@ from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import AGENT, EDITED, MINUTE
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.desk import Desk
-from foldlog.tests.laws.history import NEEDS_A_WORLD, REPORTS, History
+from foldlog.tests.laws.history import NEEDS_A_WORLD, REPORTS, History, Step
 from foldlog.tests.laws.plausible import (
     CALLS,
     CONTENTS,
@@ -30,7 +31,8 @@ from foldlog.tests.laws.plausible import (
 )
 
 ACTS = 80  # of a history: each is no, one or a few events
-SEEDS = 120  # of the shared long histories; `make soak` widens it
+SEEDS = 120  # of the shared long histories; `python -m foldlog.tests.laws` takes more
+LAW = settings(max_examples=40)  # of each law: the seeded histories are made once for all of them
 STOPS = (
     "end_turn",
     "tool_use",
@@ -48,6 +50,7 @@ USES = (
     ("charge", '{"cents":3}'),
     ("charge", '{"cents":"three"}'),
     ("post", "{}"),
+    ("post", '{"text":"dear"}'),
     ("wire", '{"cents":1}'),
     ("complete", "{}"),
     ("forbidden", "{}"),
@@ -104,9 +107,14 @@ class World(History):
         acts = [
             (30, self.act_work), (24, self.act_outcome), (12, self.act_say), (5, self.act_decide),
             (3, self.act_cancel), (6, self.act_pause), (4, self.act_stale), (4, self.act_again),
-            (4, self.act_take), (4, self.act_chunk), (3, self.act_phase), (2, self.act_stranger),
+            (4, self.act_take), (4, self.act_chunk), (3, self.act_phase), (1, self.act_stranger),
             (1, self.act_end), (1, self.act_edit), (2, self.act_neighbour),
         ]
+        self.temper = choose.pick(("calm", "calm", "failing", "crashing", "crashing", "racing"))
+        if self.temper == "crashing":
+            acts += [(25, self.act_crash)]
+        if self.temper == "racing":
+            acts += [(20, self.act_race)]
         if forged:
             acts += [(14, self.act_forge), (3, self.act_garbage)]
         self._acts = tuple(act for weight, act in acts for _ in range(weight))
@@ -146,7 +154,9 @@ class World(History):
         """A worker that looks at an old view writes now what was owed then."""
         if not self.steps:
             return
-        step = self.steps[-self.choose.number(1, min(len(self.steps), 8))]
+        self._write_late(self.steps[-self.choose.number(1, min(len(self.steps), 8))])
+
+    def _write_late(self, step: Step) -> None:
         rules = rules_of(self.agent)
         owed_then = wake(step.views, step.holders, step.at, rules)
         todo = [owed for owed in owed_then if owed.owed not in NEEDS_A_WORLD]
@@ -168,6 +178,25 @@ class World(History):
         roles = ("sessions", "models", "tools")
         self.take(owner, roles if self.choose.chance(60) else (self.choose.pick(roles),))
 
+    def act_crash(self) -> None:
+        """The worker dies; the next one is the same again, or another that waits for deadlines."""
+        streamed = self.choose.chance(50)
+        if streamed:
+            self.act_chunk()
+        self.take(self.choose.pick(OWNERS))
+        if streamed and self.choose.chance(30):
+            self.cancel()
+        if self.choose.chance(50):
+            self.later(self.choose.pick(PAUSES_MS[-4:]))
+        self.act_work()
+
+    def act_race(self) -> None:
+        """Another worker takes the partition, and the one before has not read of it yet."""
+        for _ in range(self.choose.number(1, 2)):
+            if self.steps:
+                self.take(self.choose.pick(OWNERS))
+                self._write_late(self.steps[-1])
+
     def act_edit(self) -> None:
         self.agent = EDITED if self.agent is AGENT else AGENT
 
@@ -183,6 +212,8 @@ class World(History):
         else:
             return
         if isinstance(claim, ev.ToolStarted):
+            if self.temper in ("crashing", "racing") and self.choose.chance(75):
+                return  # it dies, or its claim is lost, before it can report
             self.append(self.tool_outcome(claim), "tools")
         else:
             self.append(self.model_outcome(claim), "models")
@@ -205,12 +236,13 @@ class World(History):
     def model_outcome(self, claim: Any) -> Any:
         place = (claim.turn, claim.step, claim.attempt)
         choose = self.choose
-        if choose.chance(12):
+        fails = 45 if self.temper == "failing" else 8
+        if choose.chance(fails):
             retry = choose.pick((None, self.at + 5_000))
-            return answers.failed(place, permanent=choose.chance(25), retry_at=retry)
+            return answers.failed(place, permanent=choose.chance(15), retry_at=retry)
         stop = choose.pick(("tool_use", "tool_use", "end_turn") if choose.chance(70) else STOPS)
         blocks = self.blocks(stop)
-        if choose.chance(12):
+        if choose.chance(fails):
             whole = [block for block in blocks if isinstance(block, str) or choose.chance(50)]
             return answers.stopped(place, whole, self.blobs, "the worker is ending")
         read = choose.pick((50, 300, 5_000) if choose.chance(15) else (50, 300))
@@ -325,7 +357,8 @@ class World(History):
             self.again(-self.choose.number(1, min(len(self.records), 20)))
 
     def act_pause(self) -> None:
-        self.later(self.choose.pick(PAUSES_MS))
+        asks = any(call.status == "asks" for call in self.turn.calls)
+        self.later(self.choose.pick(PAUSES_MS[-3:] if asks else PAUSES_MS))
 
     def act_neighbour(self) -> None:
         """A record of another session takes an offset of this partition."""

@@ -1,0 +1,200 @@
+"""The laws of WAKE: a table without overlaps, and a fold that accepts whatever the table owes."""
+
+from collections import Counter
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldlog.processors.decide import rules_of
+from foldlog.processors.runtime.actions import BeginGeneration
+from foldlog.processors.runtime.owned import may_owe
+from foldlog.processors.session import SessionViews, fold
+from foldlog.processors.wake import Obligation, wake
+from foldlog.processors.wake_table import BY_ID, BY_LANE, DOMAINS, WAKE, match
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import Entry, decode, encode
+from foldlog.schemas.events import BY_NAME
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.desk import Blobs, Desk, Done
+from foldlog.tests.laws.history import REPORTS, Step
+from foldlog.tests.laws.test_fold_laws import parts
+from foldlog.tests.laws.worlds import LAW, SEEDS, World, histories, world_of
+
+WAIT = "wait"
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lane", DOMAINS)
+def test_law_4_at_most_one_row_of_a_lane_matches_any_combination_of_facts(lane):
+    names, reached = list(DOMAINS[lane]), set()
+    for values in product(*DOMAINS[lane].values()):
+        facts = dict(zip(names, values, strict=True))
+        rows = [
+            row.id
+            for row in BY_LANE[lane]
+            if all(facts[name] in allowed for name, allowed in row.when.items())
+        ]
+        assert len(rows) <= 1, (facts, rows)
+        found = match(lane, facts)
+        assert (found.id if found else None) == (rows[0] if rows else None)
+        reached.update(rows)
+    assert reached == {row.id for row in BY_LANE[lane]}, "a row that no facts match"
+
+
+def test_the_table_names_only_facts_and_values_that_exist():
+    for row in WAKE:
+        for name, values in row.when.items():
+            assert set(values) <= set(DOMAINS[row.lane][name]), (row.id, name)
+        assert row.why and row.role in ("sessions", "models", "tools")
+        if row.owed not in ("begin", "abort", WAIT):
+            assert row.role in BY_NAME[row.owed].writers, row.id
+    assert len(BY_ID) == len(WAKE)
+
+
+def test_a_session_that_is_halted_owes_answers_and_nothing_else():
+    for row in WAKE:
+        gates = row.when.get("gate", ("live", "halted"))
+        assert gates == ("live",) or row.owed in ("REFUSED", "HUMAN_NEEDED"), row.id
+
+
+# -- law 9 -----------------------------------------------------------------------------------------
+
+
+def possible_ends(done: Done, blobs: Blobs) -> list[Any]:
+    """Every kind of outcome that the effects which were begun may have."""
+    ends: list[Any] = list(done.reported)
+    for what, begin in done.begun:
+        if isinstance(begin, BeginGeneration):
+            place = (begin.turn, begin.step, begin.attempt)
+            ends.append(answers.stopped(place, [answers.text("so far")], blobs))
+            if what == "generate":
+                call = answers.Use("look", "{}", "a")
+                ends.append(answers.complete(place, [answers.text("yes")], "end_turn", blobs))
+                ends.append(answers.complete(place, [call], "tool_use", blobs))
+                ends.append(answers.complete(place, [], "refusal", blobs))
+                ends.append(answers.failed(place))
+                ends.append(answers.failed(place, permanent=True))
+        else:
+            call_place = begin.call[:3]
+            ends += [
+                answers.result(call_place, begin.call.attempt, "said", outcome)
+                for outcome in ("ok", "error", "not_run", "cancelled")
+            ]
+            ends.append(answers.uncertain(call_place, begin.call.attempt))
+    return ends
+
+
+def take_in(views: SessionViews, event: Any, role: str, step: Step) -> SessionViews:
+    """The views after a worker's event, which must be accepted."""
+    offset = step.entry.offset + 1
+    entry = Entry(views.session_id, 0, offset, step.at, role, decode(encode(event)))
+    after, ruling = fold(views, entry)
+    assert ruling.accepted, f"{ruling.code}: {event}"
+    assert after.frozen == views.frozen
+    return after
+
+
+def still_owed(views: SessionViews, owed: Obligation, step: Step, world: World) -> bool:
+    again = wake(views, step.holders, step.at, rules_of(world.agent))
+    return any((o.row, o.subject) == (owed.row, owed.subject) for o in again)
+
+
+def check_law_9(world: World, step: Step, rows: Counter) -> None:
+    """Discharge everything that is owed at a step's views, each on its own."""
+    for owed in wake(step.views, step.holders, step.at, rules_of(world.agent)):
+        rows[owed.row] += 1
+        holder = step.holders.holder(owed.role)
+        if owed.owed == WAIT:
+            assert owed.due is not None
+            assert holder is None or owed.due > step.at, f"{owed} would be looked at for ever"
+            continue
+        assert may_owe(step.views), f"{owed} would be forgotten at the next assignment"
+        if holder is None:
+            continue
+        desk = Desk(holder.owner, world.blobs, lambda: step.at)
+        done = desk.discharge(step.views, step.holders, owed, world.agent, step.at)
+        assert any(done) or owed.row == "T6", f"nothing is done about {owed}"
+        after = step.views
+        for event, role in done.written:
+            assert role == owed.role
+            after = take_in(after, event, role, step)
+        if done.written:
+            assert not still_owed(after, owed, step, world), f"{owed} is owed again"
+        for event in possible_ends(done, world.blobs):
+            after = take_in(step.views, event, REPORTS.get(type(event), "models"), step)
+            assert not still_owed(after, owed, step, world), f"{owed} is owed after {event}"
+
+
+@LAW
+@given(histories(), st.integers(0, 10_000))
+def test_law_9_what_wake_owes_is_accepted_at_that_view_and_discharges_its_row(world, number):
+    if world.steps:
+        check_law_9(world, world.steps[number % len(world.steps)], Counter())
+        check_law_9(world, world.steps[-1], Counter())
+
+
+def test_law_9_holds_at_every_view_of_the_long_histories_which_reach_most_rows():
+    rows: Counter = Counter()
+    for seed in range(SEEDS):
+        world = world_of(seed)
+        for step in world.steps:
+            check_law_9(world, step, rows)
+    never = set(BY_ID) - set(rows)  # each row has its own history in test_wake_rows.py
+    assert len(never) <= 3, sorted(never)
+
+
+# -- waking is looking -----------------------------------------------------------------------------
+
+
+@LAW
+@given(histories(forged=True))
+def test_waking_twice_is_waking_once(world):
+    for step in world.steps[-5:]:
+        before = parts(step.views)
+        rules = rules_of(world.agent)
+        first = wake(step.views, step.holders, step.at, rules)
+        assert wake(step.views, step.holders, step.at, rules) == first
+        assert parts(step.views) == before
+        assert len({(o.lane, o.subject) for o in first}) == len(first), "one row per lane and subject"
+
+
+@LAW
+@given(histories())
+def test_what_was_written_is_not_written_again_while_it_is_in_the_air(world):
+    for step in world.steps[-3:]:
+        for owed in wake(step.views, step.holders, step.at, rules_of(world.agent)):
+            holder = step.holders.holder(owed.role)
+            if holder is None or owed.owed == WAIT:
+                continue
+            desk = Desk(holder.owner, world.blobs, lambda: step.at)
+            place = (step.views, step.holders, owed, world.agent, step.at)
+            assert any(desk.discharge(*place)) or owed.row == "T6"
+            second = desk.discharge(*place)
+            assert not (second.written or second.begun or second.reported), owed
+
+
+@LAW
+@given(histories())
+def test_an_agent_that_is_not_known_owes_only_answers(world):
+    for step in world.steps[-5:]:
+        for owed in wake(step.views, step.holders, step.at, None):
+            assert owed.owed in ("REFUSED", "HUMAN_NEEDED")
+
+
+@LAW
+@given(histories())
+def test_law_4_an_open_turn_owes_or_waits_for_something_unless_it_waits_for_a_person(world):
+    for step in world.steps:
+        turn = step.views.turn
+        asked = any(call.status == "doubt" and call.told for call in turn.calls)
+        if turn.open and not asked:
+            assert wake(step.views, step.holders, step.at, rules_of(world.agent)), step.entry
+
+
+def test_a_gen_start_belongs_to_the_decision_it_was_made_for():
+    assert {"called", "epoch", "deadline"} <= set(ev.GenStart.__dataclass_fields__)
