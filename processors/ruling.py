@@ -31,6 +31,7 @@ MISTAKEN_WRITER = Ruling("ignored", "writer")
 UNREADABLE = Ruling("ignored", "unreadable")
 FROZEN = Ruling("ignored", "frozen")
 UNKNOWN_CALL = Ruling("ignored", "unknown_call")
+UNKNOWN_SESSION = Ruling("ignored", "unknown_session")  # its stub holds only the refusals owed
 
 
 def refused(code: str, detail: str) -> Ruling:

@@ -6,12 +6,13 @@ same function runs in the worker, in recovery, in replay, in the time scrubber a
 
 from typing import Any, NamedTuple
 
+from ..schemas import events as ev
 from ..schemas.codec import Entry, Unreadable
 from ..schemas.events import BY_CLASS, EVENT_TYPES
 from . import rulings_asked, rulings_work
 from .projections import context, ledger, messages, session_state, transcript, turn
 from .projections.turn_view import REFUSALS_MAX, Refusal, Stream, TurnView
-from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNREADABLE, Ruling
+from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNKNOWN_SESSION, UNREADABLE, Ruling
 
 
 class Frozen(NamedTuple):
@@ -53,13 +54,14 @@ _WRITERS = {row.cls: frozenset(row.writers) for row in EVENT_TYPES}
 _INPUTS = frozenset(row.cls for row in EVENT_TYPES if row.is_input)
 _CHUNKS = frozenset(turn.CHUNKS)
 _PAID = frozenset(ledger.OUTCOMES)
+_ANSWERS = frozenset({ev.Refused, ev.HumanNeeded})  # row G: a frozen session still owes these
 
 
 def judge(views: SessionViews, entry: Entry) -> Ruling:
     """Whether an event counts at these views, and if not, why."""
     event = entry.event
     kind = type(event)
-    if views.frozen is not None:
+    if views.frozen is not None and kind not in _ANSWERS:
         return FROZEN
     if kind is Unreadable:
         return UNREADABLE
@@ -71,8 +73,10 @@ def judge(views: SessionViews, entry: Entry) -> Ruling:
         return MISTAKEN_WRITER
     asked = rulings_asked.JUDGES.get(kind)
     if asked is None:
+        if not views.turn.known and kind is not ev.Refused:
+            return UNKNOWN_SESSION
         return rulings_work.JUDGES[kind](views, event)
-    if kind is not rulings_asked.ev.SessionOpened:
+    if kind is not ev.SessionOpened:
         impossible = rulings_asked.not_possible(views, event)
         if impossible is not None:
             return impossible
@@ -91,7 +95,7 @@ def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
         return _not_accepted(views, entry, ruling), ruling
     except Exception as bug:
         frozen = Frozen(entry.offset, f"{type(bug).__name__}: {bug}"[:500])
-        return views._replace(frozen=frozen), FROZEN
+        return views._replace(frozen=views.frozen or frozen), FROZEN
 
 
 def _not_accepted(views: SessionViews, entry: Entry, ruling: Ruling) -> SessionViews:
