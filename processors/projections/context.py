@@ -12,7 +12,7 @@ from ..rows import Rows
 from .messages import MessagesView
 from .session_state import SessionState, triggered
 from .turn import told
-from .turn_view import TurnView, closed, find_call
+from .turn_view import TurnView, calls_of, closed, find_call
 
 CHARS_PER_TOKEN = 2.6  # the new model family's measured ratio on prose; a little low on code
 DENIED = "Not run: the user denied this call."
@@ -233,7 +233,7 @@ def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView
                 call.call_id,
                 True,
             )
-            for call in event.calls
+            for call in calls_of(event)
         ),
     )
 

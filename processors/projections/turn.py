@@ -19,6 +19,7 @@ from .turn_view import (
     Stream,
     TurnView,
     Waiting,
+    calls_of,
     closed,
     contradicts,
 )
@@ -119,7 +120,7 @@ def _claimed(view: TurnView, entry, event: ev.GenStart | ev.GenResumed) -> TurnV
 def _gen_complete(view: TurnView, entry, event: ev.GenComplete) -> TurnView:
     assert view.generation is not None and not view.calls
     generation = view.generation._replace(status="done", stop_reason=event.stop_reason)
-    calls = tuple(_proposed(entry, event, call) for call in event.calls)
+    calls = tuple(_proposed(entry, event, call) for call in calls_of(event))
     if view.closing is not None:
         calls = tuple(call._replace(status="done", outcome="not_run") for call in calls)
     return view._replace(generation=generation, calls=calls)

@@ -6,7 +6,7 @@ in the messages view, content of answers in the context; only arguments of open 
 
 from typing import NamedTuple
 
-from ...schemas.events import Body
+from ...schemas.events import Body, GenComplete, ProposedCall
 from ...schemas.ids import call_key
 
 REFUSALS_MAX = 64  # refusals owed at a time; older ones are only counted
@@ -150,6 +150,11 @@ def find_call(view: TurnView, turn: int, step: int, index: int) -> Call | None:
         if (call.turn, call.step, call.index) == (turn, step, index):
             return call
     return None
+
+
+def calls_of(event: GenComplete) -> tuple[ProposedCall, ...]:
+    """The calls that a response really makes: a tool_use of any other stop_reason was cut."""
+    return event.calls if event.stop_reason == "tool_use" else ()
 
 
 def is_open(call: Call) -> bool:
