@@ -188,15 +188,24 @@ def test_S1_C_omitted_thinking_keeps_its_empty_block_and_signature():
 
 
 def test_a_compaction_block_takes_what_its_delta_sets():
-    answer, _ = answer_of(
-        start(0, {"type": "compaction", "content": None}),
-        delta(0, "compaction_delta", content="short", encrypted_content="e"),
+    said = {"content": "short", "encrypted_content": "e"}
+    begin = start(0, {"type": "compaction", "content": None})
+    answer, _ = answer_of(begin, delta(0, "compaction_delta", **said), stop(0))
+    assert json.loads(answer.content()) == [{"type": "compaction", **said}]
+
+
+def test_a_block_that_ended_and_one_that_begins_twice_are_not_touched_again():
+    answer, shown = answer_of(
+        start(0, {"type": "text", "text": ""}),
+        delta(0, "text_delta", text="a"),
         stop(0),
-        finish("compaction"),
+        delta(0, "text_delta", text="b"),
+        start(0, {"type": "text", "text": "c"}),
+        *call_events(1, "", given='{"n":1}', pieces=[]),
+        stop(1),
     )
-    assert json.loads(answer.content()) == [
-        {"type": "compaction", "content": "short", "encrypted_content": "e"}
-    ]
+    assert json.loads(answer.content())[0] == {"type": "text", "text": "a"}
+    assert "".join(piece.text for piece in shown) == 'aread{"n":1}'
 
 
 def test_blocks_lie_in_the_order_of_their_index():
@@ -229,7 +238,7 @@ def test_half_a_surrogate_pair_is_replaced_and_kills_nothing(field):
 def test_calls_are_counted_over_tool_use_blocks_and_bound_to_their_raw_text():
     raw = '{ "path" : "\\u00e9", "n": 1.0 }'
     answer, _ = answer_of(
-        start(0, {"type": "text", "text": "x"}),
+        start(0, {"type": "server_tool_use", "id": "srv", "name": "search", "input": {}}),
         *call_events(1, raw, pieces=[raw[:9], raw[9:]]),
         *call_events(2, "", id="toolu_2", name="now", pieces=[""]),
         finish("tool_use"),
@@ -244,8 +253,7 @@ def test_calls_are_counted_over_tool_use_blocks_and_bound_to_their_raw_text():
 
 def test_repeated_call_ids_inside_a_response_are_two_calls():
     answer, _ = answer_of(*call_events(0, "{}"), *call_events(1, "{}"), finish("tool_use"))
-    ids = [(call.index, call.call_id) for call in answer.calls()]
-    assert ids == [(0, "toolu_1"), (1, "toolu_1")]
+    assert [(c.index, c.call_id) for c in answer.calls()] == [(0, "toolu_1"), (1, "toolu_1")]
 
 
 def test_a_label_is_cut_at_128_and_the_content_keeps_it_whole():
@@ -256,8 +264,7 @@ def test_a_label_is_cut_at_128_and_the_content_keeps_it_whole():
 
 @pytest.mark.parametrize("reason", ["end_turn", "max_tokens", "pause_turn", "refusal", "odd"])
 def test_only_tool_use_proposes_calls(reason):
-    answer, _ = answer_of(*call_events(0, '{"a":1}'), finish(reason))
-    assert answer.calls() == []
+    assert answer_of(*call_events(0, '{"a":1}'), finish(reason))[0].calls() == []
 
 
 def test_an_input_that_came_whole_is_kept_and_shown():
@@ -265,8 +272,10 @@ def test_an_input_that_came_whole_is_kept_and_shown():
         *call_events(0, "", given='{"a": 1.0}', pieces=[]), finish("tool_use")
     )
     assert answer.calls()[0].args == b'{"a": 1.0}'
-    assert [piece.text for piece in shown] == ["read", '{"a": 1.0}']
-    assert [piece.kind for piece in shown] == [ChunkKind.TOOL_NAME, ChunkKind.TOOL_INPUT]
+    assert [(piece.kind, piece.text) for piece in shown] == [
+        (ChunkKind.TOOL_NAME, "read"),
+        (ChunkKind.TOOL_INPUT, '{"a": 1.0}'),
+    ]
 
 
 BAD_ARGUMENTS = [
@@ -332,7 +341,7 @@ def test_usage_totals_overwrite_and_are_split_into_four_inputs():
         {"type": "message_start", "message": {**START, "usage": first}},
         finish(output_tokens=5, input_tokens=None),
         finish(output_tokens=9, input_tokens=11),
-        finish(output_tokens=9, input_tokens=11),
+        finish(output_tokens=9, input_tokens=None),
     )
     usage = answer.usage()
     assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == (11, 7, 9)
@@ -341,14 +350,14 @@ def test_usage_totals_overwrite_and_are_split_into_four_inputs():
 
 
 def test_cache_writes_without_a_split_have_the_default_lifetime():
-    answer, _ = answer_of(finish(cache_creation_input_tokens=5, cache_creation=None))
-    assert (answer.usage().cache_write_5m_tokens, answer.usage().cache_write_1h_tokens) == (5, 0)
+    usage = answer_of(finish(cache_creation_input_tokens=5, cache_creation=None))[0].usage()
+    assert (usage.cache_write_5m_tokens, usage.cache_write_1h_tokens) == (5, 0)
 
 
 def test_usage_that_never_came_is_unknown_and_odd_numbers_are_zero():
     assert Answer().usage() is None
-    answer, _ = answer_of(finish(input_tokens=-1, output_tokens="7", cache_read_input_tokens=True))
-    usage = answer.usage()
+    odd = finish(input_tokens=-1, output_tokens="7", cache_read_input_tokens=True)
+    usage = answer_of(odd)[0].usage()
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (0, 0, 0)
 
 
@@ -369,6 +378,7 @@ def test_an_error_event_fails_the_attempt_with_its_type_and_code():
         '{"type":"content_block_start","index":',
         "[]",
         "null",
+        '{"type":"ping","n":NaN}',
         '{"type":"content_block_start","index":"0","content_block":{}}',
         '{"type":"content_block_start","index":-1,"content_block":{}}',
         '{"type":"content_block_start","content_block":{}}',

@@ -12,6 +12,7 @@ import pytest
 
 from foldlog.local.messages_api import Reply, Rule, block, text, tool_use
 from foldlog.processors.effects.models import generate, inline_body, make_client
+from foldlog.processors.effects.models_chunks import FLUSH_CHARS
 from foldlog.processors.effects.sink import Stop
 from foldlog.processors.limits import Limits
 from foldlog.schemas.events import BlobRef, Body, GenComplete, GenFailed, GenStopped
@@ -209,12 +210,16 @@ def test_stop_before_the_first_byte_closes_the_socket(serve):
     assert (stopped.content.inline, stopped.usage, sink.chunks) == (b"[]", None, [])
 
 
-def test_stop_before_the_call_makes_no_call(serve):
-    server, stop = serve(Reply([text("a")])), Stop()
-    stop.request("terminated")
-    stopped = run(server, stop=stop).only
+def test_stop_before_the_call_makes_no_call():
+    async def go():
+        stop, sink = Stop(), Collected()
+        stop.request("terminated")
+        nobody = None  # a client that can not be called: whoever tries fails as a bug
+        await generate(CLAIM, request(), sink, stop, nobody, limits=Limits())
+        return sink.only
+
+    stopped = asyncio.run(go())
     assert isinstance(stopped, GenStopped) and stopped.why == "terminated"
-    assert server.journal.count() == server.journal.count("started") == 1
 
 
 def test_stop_after_the_stop_reason_is_too_late_the_answer_is_whole(serve):
@@ -226,6 +231,59 @@ def test_stop_after_the_stop_reason_is_too_late_the_answer_is_whole(serve):
 def test_a_cancelled_task_closes_the_socket_and_leaves_the_outcome_to_its_runner(serve):
     sink = stopped_at(serve(Reply([text("a")], gate="g")), "waiting", cancel=True)
     assert sink.outcomes == []
+
+
+def test_an_event_that_can_not_be_read_closes_the_socket(serve):
+    reply = Reply([text("a b c")], fault="bad_event_json", gate="g", gate_after=99)
+    server = serve(reply)
+
+    async def go():
+        sink = Collected()
+        async with make_client("k", server.base_url) as client:
+            await generate(CLAIM, request(), sink, Stop(), client, limits=Limits())
+            await asyncio.to_thread(server.wait_count, "client_gone")
+        return sink.only
+
+    assert asyncio.run(go()).error == "malformed"
+
+
+def test_an_answer_may_take_longer_than_a_stall_as_long_as_it_moves(serve):
+    """Each chunk takes 0.9 of the limit; the watchdog looks again after three, and lets it be."""
+    blocks = [text("a" * FLUSH_CHARS)] * 3  # each a chunk at once, without a timer
+    server = serve(Reply(blocks, chunk="whole", gate="g", gate_after=11))
+    limit_s = 0.05
+
+    async def go():
+        sink, looks, looked = Collected(), [], asyncio.Event()
+
+        def clock():
+            if len(sink.chunks) == 3:
+                looks.append(1)
+                if len(looks) > 3:
+                    looked.set()
+            return len(sink.chunks) * 0.9 * limit_s
+
+        async with make_client("k", server.base_url) as client:
+            work = asyncio.create_task(
+                generate(
+                    CLAIM,
+                    request(),
+                    sink,
+                    Stop(),
+                    client,
+                    limits=Limits(stall_timeout_ms=int(limit_s * 1000)),
+                    clock=clock,
+                )
+            )
+            looking = asyncio.create_task(looked.wait())
+            await asyncio.wait((work, looking), return_when=asyncio.FIRST_COMPLETED)
+            server.open("g")
+            await work
+            looking.cancel()
+        return sink.only
+
+    done = asyncio.run(go())
+    assert isinstance(done, GenComplete), done
 
 
 def test_a_stall_closes_the_socket(serve):

@@ -14,6 +14,8 @@ import pytest
 
 import foldlog
 from foldlog.processors.effects.models import GenClaim, generate, make_client
+from foldlog.processors.effects.models_client import READ_MARGIN_S, open_stream
+from foldlog.processors.effects.models_errors import AttemptFailed
 from foldlog.processors.effects.sink import Stop
 from foldlog.processors.limits import Limits
 from foldlog.schemas.events import GenFailed
@@ -143,6 +145,43 @@ def test_whatever_answers_at_the_address_ends_in_one_failure(data, error, said):
     failed = answered(data)
     assert failed.error == error, failed.detail
     assert said in failed.detail
+
+
+JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
+
+
+@pytest.mark.parametrize(
+    ("data", "source", "said"),
+    [(b"", "stalled", "Timeout"), (SSE, "stalled", "Timeout"), (JSON, "malformed", "json")],
+    ids=["silence", "a silent stream", "no stream"],
+)
+def test_the_stream_closes_its_own_socket_and_a_read_timeout_is_a_stall(data, source, said):
+    """The read timeout stands behind the watchdog of an attempt, which is not running here."""
+
+    async def go():
+        gone = asyncio.Event()
+
+        async def answer(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(data)
+            while await reader.read(4096):
+                pass
+            writer.close()
+            gone.set()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, make_client("k", url) as client:
+            soon = 0.1 - READ_MARGIN_S
+            with pytest.raises(AttemptFailed) as raised:
+                async with open_stream(client, b"{}", label="s", stall_timeout_s=soon) as events:
+                    async for _ in events:
+                        pass
+            await gone.wait()  # while the client lives
+        return raised.value.trouble
+
+    trouble = asyncio.run(asyncio.wait_for(go(), 20))
+    assert trouble.source == source and said in trouble.message
 
 
 def test_a_key_that_no_header_can_carry_never_comes_into_the_log():
