@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from ...schemas import events as ev
+from ...schemas.ids import is_id, why_not_an_id
 from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
 from .turn_view import Call, TurnView
 
@@ -79,7 +80,9 @@ def triggered(
             except InvalidTransition as refusal:
                 refusals.append(str(refusal))
         if wanted.project_id is not None:
-            if state.project_id is not None:
+            if not is_id(wanted.project_id):
+                refusals.append(why_not_an_id("project_id", wanted.project_id))
+            elif state.project_id is not None:
                 refusals.append("project_id already locked")
             else:
                 state = state._replace(project_id=wanted.project_id)
