@@ -9,7 +9,7 @@ from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use, complete, thinking
 from foldlog.tests.laws.history import History, asked, opened
 
-LOOK, POST, CHARGE = Use("look", "{}", "a"), Use("post", "{}", "b"), Use("charge", '{"cents":1}', "c")
+LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
 MINUTE = 60_000
 
 
