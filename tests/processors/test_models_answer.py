@@ -103,14 +103,8 @@ def blocks(draw, index):
         return events, compact(block), text
     if kind == "redacted":
         block = {"type": "redacted_thinking", "data": text}
-        return (
-            [
-                f'{{"type":"content_block_start","index":{index},"content_block":{compact(block)}}}',
-                stop(index),
-            ],
-            compact(block),
-            "",
-        )
+        begin = start(index, block)
+        return [begin, stop(index)], compact(block), ""
     if kind in ("tool", "server"):
         raw = draw(arguments)
         type_ = "tool_use" if kind == "tool" else "server_tool_use"
