@@ -16,6 +16,7 @@ from ...schemas.topics import SESSION_EVENTS, topics
 from ..agent import Agent
 from ..effects.side_log import SideLogStore
 from ..effects.slots import Slots
+from . import crash
 from .actions import Actions
 from .chunks_reader import chunks_reader
 from .effects_host import EffectsHost
@@ -62,6 +63,7 @@ class Parts:
     ) -> None:
         self.settings = settings
         self.state = StateDir(settings.state_dir, worker_id)
+        crash.reach("start.locked")
         self.log: Log = open_log(settings)
         self.log.check_topics(topics(settings.partitions)).demand()
         self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
@@ -71,6 +73,7 @@ class Parts:
         self.outbox = Outbox(self.state.path / "outbox")
         self.reports = Reports(self.producer, self.outbox, say)
         self.reports.emit_pending(OUTBOX_S)
+        crash.reach("start.emitted")
         model_slots, mail = Slots(MODEL_SLOTS), Mailbox()
         side_log = SideLogStore(self.state.path / "side_log")
         side_log.prune()

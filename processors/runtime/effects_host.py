@@ -17,6 +17,7 @@ from ..effects import models, tools
 from ..effects.side_log import SideLogStore
 from ..effects.sink import Stop
 from ..effects.slots import Slots
+from . import crash
 from .actions import BeginGeneration, BeginTool
 from .chunks_reader import ChunksReader, said_so_far
 from .reports import Reports
@@ -95,6 +96,7 @@ class EffectsHost:
 
     def generate(self, session_id: str, begin: BeginGeneration) -> None:
         """Begin a model call."""
+        crash.reach("models.begin")
         stop = Stop()
         work = self._generate(session_id, begin, stop)
         self._spawn("models", (session_id, begin.claim.offset), stop, work)
@@ -113,6 +115,7 @@ class EffectsHost:
             detail = f"no client for the model: {type(error).__name__}: {error}"
             await self._reports.outcome(session_id, _failed(begin, "client", detail))
             return
+        crash.reach("models.send")
         await models.generate(
             claim,
             begin.request,
@@ -126,6 +129,7 @@ class EffectsHost:
 
     def run_tool(self, session_id: str, begin: BeginTool) -> None:
         """Begin a tool call."""
+        crash.reach("tools.begin")
         stop = Stop()
         work = self._run_tool(session_id, begin, stop)
         self._spawn("tools", (session_id, begin.claim.offset), stop, work)
@@ -138,6 +142,7 @@ class EffectsHost:
             await self._reports.outcome(session_id, event)
             return
         host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log)
+        crash.reach("tools.run")
         late = await tools.run(claim, tool, begin.args, self._reports, stop, host)
         if late is not None:
             await late

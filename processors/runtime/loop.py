@@ -13,9 +13,11 @@ from ...log.door import Delivered, GroupReader, Log, Producer
 from ...log.errors import AppendError, FoldlogError, LogFatal
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.topics import SESSION_EVENTS
+from . import crash
 from .worker import Worker
 
 POLL_S = 0.2  # the longest a round waits: timers and lost records are looked at this often
+WROTE = {role.encode(): f"{role}.wrote" for role in ("sessions", "models", "tools")}
 COMMIT_ROUNDS = 500  # between two hints of the cursor to the group, for lag metrics only
 
 
@@ -47,6 +49,7 @@ def appender(producer: Producer, mail: Mailbox):
         place = partition if key == PARTITION_KEY else None
         try:
             producer.append(topic, key, value, headers, partition=place, on_delivery=answered)
+            crash.reach(WROTE.get(headers[1][1], ""))  # after the type, headers name the writer
         except LogFatal:
             raise
         except FoldlogError as error:
@@ -92,6 +95,7 @@ class Loop:
         wait = POLL_S if due is None else min(POLL_S, due / 1000)
         records = reader.poll(wait)
         if records:
+            crash.reach("poll.records")
             for partition, offset in self._worker.consume(records).items():
                 reader.seek(partition, offset)
         self._mail.drain()

@@ -14,6 +14,7 @@ from ...log.errors import AppendError, FoldlogError, LogBusy, RecordTooLarge
 from ...schemas import events as ev
 from ...schemas.codec import encode, headers_for
 from ...schemas.topics import SESSION_EVENTS
+from . import crash
 from .outbox import Outbox
 
 AGAIN_S = 0.5  # before an outcome that could not be written is produced again
@@ -40,17 +41,22 @@ class Reports:
             self._producer.append(
                 SESSION_EVENTS, session_id, encode(event), headers_for(event, "models")
             )
+            crash.reach("models.chunk")
         except FoldlogError as error:
             self._say(f"a chunk of {session_id} was not written: {error}")
 
     async def outcome(self, session_id: str, event: Any) -> None:
         """Keep the outcome, then produce it until the log has it."""
+        role = ROLE_OF[type(event)]
+        crash.reach(f"{role}.ended")
         token = await asyncio.to_thread(self._outbox.put, session_id, event)
+        crash.reach(f"{role}.kept")
         while True:
             done = asyncio.get_running_loop().create_future()
             settle = _settle(done)
             try:
                 self._append(session_id, event, settle)
+                crash.reach(f"{role}.sent")
                 answer = await done
             except RecordTooLarge as error:
                 self._say(f"an outcome of {session_id} is too large: {error}")
@@ -59,7 +65,9 @@ class Reports:
             except LogBusy as error:
                 answer = error
             if isinstance(answer, Delivered):
+                crash.reach(f"{role}.delivered")
                 self._outbox.done(token)
+                crash.reach(f"{role}.done")
                 return
             self._say(f"an outcome of {session_id} is produced again: {answer}")
             await asyncio.sleep(AGAIN_S)
@@ -84,6 +92,7 @@ class Reports:
                     left.release()
 
             self._append(kept.session_id, kept.event, settled)
+            crash.reach("start.outbox")
         self._producer.flush(timeout_s)
         written = sum(1 for _ in pending if left.acquire(timeout=0))
         if pending:

@@ -21,7 +21,7 @@ from ...schemas.events import EVENT_TYPES
 from ..projections.partition import PartitionView
 from ..rulings_asked import RULES
 from ..session import SessionViews
-from . import views_codec
+from . import crash, views_codec
 
 LAYOUT = 1  # a new value whenever the keys or the folds change what is kept
 
@@ -244,6 +244,7 @@ def open_store(
 def new_store(directory: Path, belongs: Belongs, end_offset: int) -> Store:
     """An empty store in the place of whatever is there."""
     shutil.rmtree(directory, ignore_errors=True)
+    crash.reach("store.removed")
     store = Store(RocksBackend(directory), letters_from=end_offset)
     store.claim(belongs)
     return store

@@ -18,6 +18,7 @@ from ..decide import rules_of
 from ..projections import partition as partition_fold
 from ..session import SessionViews, fold, initial
 from ..wake import Obligation, wake
+from . import crash
 from .actions import Actions
 from .owned import KEY_BYTES_MAX, Clock, Owned, is_foldable, may_owe
 from .store import Cursor, Store
@@ -80,6 +81,7 @@ class Worker:
             owned = self.owned[number] = Owned(number, store)
             starts[number] = max(0, store.cursor.offset - 1)
             owned.checking = store.cursor.offset > 0
+            crash.reach("partition.opened")
             self._take(owned)
         return starts
 
@@ -88,12 +90,14 @@ class Worker:
         for role in self.roles:
             event = PartitionTaken(role=role, owner=self.identity.owner)
             self.actions.write(owned.number, PARTITION_KEY, event, role)
+            crash.reach("partition.taking")
 
     def revoked(self, partitions: Iterable[int]) -> None:
         """Start nothing more there (law 7); begun effects end and report by themselves."""
         for number in partitions:
             owned = self.owned.pop(number, None)
             if owned is not None:
+                crash.reach("partition.revoked")
                 owned.store.close()
                 self.actions.drop_partition(number)
 
@@ -119,6 +123,8 @@ class Worker:
                 continue
             self._fold(owned, record)
             touched[owned.number] = owned
+        if touched:
+            crash.reach("fold.done")
         for owned in touched.values():
             self._write(owned)
         for owned in touched.values():
@@ -138,6 +144,7 @@ class Worker:
             "the store is made anew from the first offset"
         )
         owned.store.close()
+        crash.reach("refold.begun")
         owned.reset(self._open_store(owned.number, fresh=True))
 
     def _fold(self, owned: Owned, record: Record) -> None:
@@ -168,6 +175,7 @@ class Worker:
         now_held = self._held(owned)
         if now_held - held:
             owned.wake_all = True
+            crash.reach("partition.held")
         for role in held - now_held:
             self._say(f"partition {owned.number}: another worker took it for {role}")
 
@@ -188,6 +196,8 @@ class Worker:
         cursor = Cursor(owned.next_offset, crc32(owned.checksum or b""))
         owned.store.write(owned.dirty, owned.streamed, may_owe, owned.partition, cursor)
         owned.written()
+        again = owned.next_offset < owned.store.letters_from
+        crash.reach("refold.written" if again else "store.written")
 
     # -- waking ----------------------------------------------------------------------------------
 

@@ -1,0 +1,100 @@
+"""Named crash points: the instants at which a test may have this process killed.
+
+A point marks a boundary between two steps whose order the correctness rests on. `reach` does
+nothing, and costs a look at one global, until somebody arms a point: only a hidden option of the
+worker does. This file must not know what the steps mean, nor who kills whom.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+# Roles in a name stand for whose step it is: `sessions.wrote` is a decision, `tools.wrote` a claim.
+POINTS: dict[str, str] = {
+    # a round of the poll loop
+    "poll.records": "records came from the log, none is folded",
+    "fold.done": "a batch is folded in memory, the store does not have it",
+    "store.written": "views and cursor are in the store, nothing was woken",
+    "sessions.wrote": "a decision was handed to the producer",
+    "models.wrote": "the claim of a model call was handed to the producer",
+    "tools.wrote": "the claim of a tool call was handed to the producer",
+    # partitions and stores
+    "partition.opened": "partitions were assigned and their stores are open, none is taken",
+    "partition.taking": "PARTITION_TAKEN was handed to the producer",
+    "partition.held": "PARTITION_TAKEN came back, nothing was woken",
+    "partition.revoked": "a partition is taken from this worker, its store is still open",
+    "store.removed": "a store that is made anew was deleted, the new one does not exist",
+    "refold.begun": "a store was found to be of another log, its partition is not read anew yet",
+    "refold.written": "a store that is made anew has a part of the log",
+    # a model call
+    "models.begin": "the claim of a model call came back, the call is not begun",
+    "models.send": "the request is about to be sent",
+    "models.chunk": "a chunk was handed to the producer",
+    "models.ended": "the outcome of a model call is known, no disk has it",
+    "models.kept": "the outcome of a model call is in the outbox, not produced",
+    "models.sent": "the outcome of a model call was handed to the producer",
+    "models.delivered": "the log has the outcome of a model call, the outbox does not know",
+    "models.done": "the outcome of a model call is marked as done",
+    # a tool call
+    "tools.begin": "the claim of a tool call came back, the call is not begun",
+    "tools.run": "the tool is about to be called",
+    "tools.ended": "the outcome of a tool call is known, no disk has it",
+    "tools.kept": "the outcome of a tool call is in the outbox, not produced",
+    "tools.sent": "the outcome of a tool call was handed to the producer",
+    "tools.delivered": "the log has the outcome of a tool call, the outbox does not know",
+    "tools.done": "the outcome of a tool call is marked as done",
+    # the start of a worker
+    "start.locked": "the state directory is locked, nothing else was done",
+    "start.outbox": "an outcome that an earlier process kept was handed to the producer",
+    "start.emitted": "the outbox is written, no partition is assigned",
+}
+
+_lock = threading.Lock()
+_left: dict[str, int] | None = None
+_act: Callable[[], None] | None = None
+
+
+def reach(name: str) -> None:
+    """Mark that this point is reached now."""
+    if _left is not None:
+        _count(name)
+
+
+def arm(at: str, act: Callable[[], None] | None = None) -> None:
+    """Die of SIGKILL when `NAME:N`, a point of POINTS, is reached the Nth time from now.
+
+    act: what to do instead. Raises ValueError. Replaces what was armed before.
+    """
+    global _left, _act
+    name, _, times = at.partition(":")
+    if name not in POINTS:
+        raise ValueError(f"no crash point {name!r}; there are: {', '.join(POINTS)}")
+    if not (times or "1").isdigit() or int(times or "1") < 1:
+        raise ValueError(f"{at!r}: the number after the colon is 1 or more")
+    with _lock:
+        _left, _act = {name: int(times or "1")}, act or _die
+
+
+def disarm() -> None:
+    """Let every point pass again."""
+    global _left
+    with _lock:
+        _left = None
+
+
+def _count(name: str) -> None:
+    global _left
+    with _lock:
+        if _left is None or name not in _left:
+            return
+        _left[name] -= 1
+        if _left[name]:
+            return
+        act, _left = _act, None
+    assert act is not None
+    act()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
