@@ -35,6 +35,11 @@ _LOOK_S = 0.1
 """How often a waiting question looks whether all brokers refuse."""
 
 
+_OPEN: set[AdminClient] = set()
+"""Clients not yet closed. An admin client answers on a thread of its own; if the garbage collector
+ran there and freed that very client, it would abort the process. So none is ever garbage."""
+
+
 class _NotYet(LogUnreachable):
     """A leader is being found; the question may be asked again at once."""
 
@@ -52,6 +57,11 @@ class Cluster:
         self._admin = AdminClient(
             {**properties, "log_level": 0, "error_cb": self._note, "client.id": "foldlog-admin"}
         )
+        _OPEN.add(self._admin)
+
+    def close(self) -> None:
+        """End the client; asking afterwards is a bug."""
+        _OPEN.discard(self.__dict__.pop("_admin", None))
 
     def _note(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -59,17 +69,19 @@ class Cluster:
         else:
             self._reason = error.str()
 
-    def _ask(self, what: str, ask: Callable[[], Future[T]]) -> T:
-        """The answer to one question about `what`, a topic or the cluster."""
-        return self._wait(what, self._start(ask))
+    def _ask(self, question: str, *about: Any, **more: Any) -> Any:
+        """The futures that the client's method `question` gives.
 
-    def _start(self, ask: Callable[[], T]) -> T:
+        By its name, because a frame that held the method would hold the client, and a traceback
+        holds frames: see `_OPEN`.
+        """
         try:
-            return ask()
+            return getattr(self._admin, question)(*about, request_timeout=self._timeout_s, **more)
         except KafkaException as error:
             raise self._meaning("", error) from error
 
     def _wait(self, what: str, answer: Future[T]) -> T:
+        """The answer to one question about `what`, a topic or the cluster."""
         began = time.monotonic()
         while True:
             try:
@@ -103,14 +115,11 @@ class Cluster:
         return found
 
     def identity(self) -> str:
-        ask = self._admin.describe_cluster
-        return self._ask("", lambda: ask(request_timeout=self._timeout_s)).cluster_id
+        return self._wait("", self._ask("describe_cluster")).cluster_id
 
     def describe(self, topic: str) -> Any:
         """Its description: `topic_id`, `partitions`. Raises TopicMissing."""
-        names = TopicCollection([topic])
-        ask = self._admin.describe_topics
-        answers = self._start(lambda: ask(names, request_timeout=self._timeout_s))
+        answers = self._ask("describe_topics", TopicCollection([topic]))
         return self._wait(topic, answers[topic])
 
     def topic_id(self, topic: str) -> str:
@@ -122,10 +131,9 @@ class Cluster:
     def offsets(self, topic: str, spec: OffsetSpec) -> Offsets:
         """The offset that `spec` names, in every partition; -1 where there is none."""
         asked = {TopicPartition(topic, p): spec for p in range(self.partitions(topic))}
-        ask = self._admin.list_offsets
 
         def once() -> Offsets:
-            answers = self._start(lambda: ask(asked, request_timeout=self._timeout_s))
+            answers = self._ask("list_offsets", asked)
             return {at.partition: self._wait(topic, got).offset for at, got in answers.items()}
 
         return self._again_while(once, _NotYet)
@@ -191,13 +199,11 @@ class Cluster:
             NewTopic(spec.name, spec.partitions, -1, config=spec.properties())
             for spec in specs
         ]
-        limit = self._timeout_s
-        ask = self._admin.create_topics
-        answers = self._start(lambda: ask(new, operation_timeout=limit, request_timeout=limit))
+        answers = self._ask("create_topics", new, operation_timeout=self._timeout_s)
         created = []
         for name, answer in answers.items():
             try:
-                answer.result(limit + 1)
+                answer.result(self._timeout_s + 1)
                 created.append(name)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
@@ -206,7 +212,6 @@ class Cluster:
 
     def _properties(self, topic: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        ask = self._admin.describe_configs
-        answers = self._start(lambda: ask([resource], request_timeout=self._timeout_s))
+        answers = self._ask("describe_configs", [resource])
         (answer,) = answers.values()
         return {name: entry.value for name, entry in self._wait(topic, answer).items()}

@@ -282,3 +282,6 @@ class KafkaLog:
     def close(self) -> None:
         for opened in list(self._open):
             opened.close()
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None

@@ -165,6 +165,22 @@ def test_a_client_without_a_broker_writes_few_lines(connect, caplog, monkeypatch
     assert "_TRANSPORT:" in kinds
 
 
+def test_a_log_dropped_while_a_question_is_open_does_not_end_the_process():
+    # The garbage collector runs on the thread of the client that it would free.
+    code = """if True:
+        import gc, threading
+        from foldlog.log.kafka import KafkaLog
+        gc.disable()
+        done = threading.Event()
+        log = KafkaLog("127.0.0.1:1", timeout_s=0.3)
+        answer = log._ask()._ask("describe_cluster")
+        answer.add_done_callback(lambda answer: (gc.collect(), done.set()))
+        del log
+        assert done.wait(60)
+    """
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_the_room_is_used_without_the_client_library():
     code = "import sys, foldlog.log; sys.exit('confluent_kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -180,6 +181,23 @@ def test_two_members_believe_they_own_a_partition_until_the_silent_one_polls():
         other.step()
         zombie.step()
     assert len(zombie.held) == len(other.held) == 2 and zombie.held | other.held == ALL
+
+
+def test_who_stays_keeps_what_it_had():
+    log = MemoryLog([replace(SPEC, partitions=9)], clock_ms=Clock())
+    members = [Member(log, f"w{number}") for number in (1, 2, 3)]
+    for member in members * 4:
+        member.step()
+    assert [len(member.held) for member in members] == [3, 3, 3]
+    rest = members[1:]
+    told = [list(member.told) for member in rest]
+    for _ in range(2):
+        log.clock_ms.advance(SESSION_TIMEOUT_MS // 2 + 1)
+        for member in rest * 2:
+            member.step()
+    assert sorted(len(member.held) for member in rest) == [4, 5]
+    for member, before in zip(rest, told, strict=True):
+        assert all(what == "given" for what, _ in member.told[len(before) :])
 
 
 def test_S2_7_a_zombie_may_read_on_before_it_hears_that_it_was_put_out():

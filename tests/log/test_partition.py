@@ -24,3 +24,8 @@ def test_a_text_lies_where_its_utf8_lies():
     assert partition_for("é#3", 8) == partition_for("é#3".encode(), 8)
     assert {partition_for(f"session-{n}", 8) for n in range(200)} == set(range(8))
     assert partition_for("anything", 1) == 0
+
+
+@pytest.mark.parametrize(("key", "signed"), VECTORS.items())
+def test_the_sign_is_cut_off_and_not_negated(key, signed):
+    assert partition_for(key, 7) == (signed & 0x7FFFFFFF) % 7
