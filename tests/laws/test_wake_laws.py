@@ -1,6 +1,7 @@
 """The laws of WAKE: a table without overlaps, and a fold that accepts whatever the table owes."""
 
 from collections import Counter
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -116,7 +117,7 @@ def check_law_9(world: World, step: Step, rows: Counter) -> None:
         assert may_owe(step.views), f"{owed} would be forgotten at the next assignment"
         if holder is None:
             continue
-        desk = Desk(holder.owner, world.blobs, lambda: step.at)
+        desk = Desk(holder.owner, world.blobs, partial(int, step.at))
         done = desk.discharge(step.views, step.holders, owed, world.agent, step.at)
         assert any(done) or owed.row == "T6", f"nothing is done about {owed}"
         after = step.views
@@ -160,7 +161,8 @@ def test_waking_twice_is_waking_once(world):
         first = wake(step.views, step.holders, step.at, rules)
         assert wake(step.views, step.holders, step.at, rules) == first
         assert parts(step.views) == before
-        assert len({(o.lane, o.subject) for o in first}) == len(first), "one row per lane and subject"
+        subjects = [(owed.lane, owed.subject) for owed in first]
+        assert len(set(subjects)) == len(subjects), "one row per lane and subject"
 
 
 @LAW
@@ -171,7 +173,7 @@ def test_what_was_written_is_not_written_again_while_it_is_in_the_air(world):
             holder = step.holders.holder(owed.role)
             if holder is None or owed.owed == WAIT:
                 continue
-            desk = Desk(holder.owner, world.blobs, lambda: step.at)
+            desk = Desk(holder.owner, world.blobs, partial(int, step.at))
             place = (step.views, step.holders, owed, world.agent, step.at)
             assert any(desk.discharge(*place)) or owed.row == "T6"
             second = desk.discharge(*place)
