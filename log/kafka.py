@@ -165,6 +165,7 @@ class KafkaProducer:
         # Not the client's flush(): it would call back on this thread too, and looks only every
         # 10 ms whether the thread that owns the answers has had the last one. The client counts a
         # record until its callback has returned.
+        assert threading.current_thread() is not self._thread, "a callback must not flush"
         with self._changed:
             self._flushing += 1
             self._changed.wait_for(lambda: self._fatal or not len(self._client), timeout_s)
