@@ -53,13 +53,15 @@ def test_a_brief_producer_writes_in_order(log):
 
 
 def test_a_reader_arrives_at_an_end_behind_which_no_record_lies(log, broker, prefix):
-    client = Client({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": prefix})
+    servers = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+    client = Client({**servers, "transactional.id": prefix})
     client.init_transactions(30)
     client.begin_transaction()
     client.produce(prefix + EVENTS, b"0", partition=0)
-    client.commit_transaction(30)  # its marker takes offset 1
+    client.commit_transaction(30)
+    # Its marker takes offset 1, a moment after the commit has been answered.
+    until(lambda: log.end_offsets(EVENTS)[0] == 2, nap)
     ends = log.end_offsets(EVENTS)
-    assert ends[0] == 2
     reader = log.reader(EVENTS, dict.fromkeys(ALL, 0))
     records = []
     until(lambda: reader.positions() == ends, lambda: records.extend(reader.poll(POLL_S)))
@@ -187,5 +189,5 @@ def said(notes: Path) -> list[str]:
 
 
 def nap() -> None:
-    """The condition that is awaited is a file of another process."""
+    """What is awaited happens in another process and can only be looked at."""
     time.sleep(POLL_S)
