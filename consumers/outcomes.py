@@ -151,6 +151,33 @@ def _failure(lines: list[Line]) -> str:
     return next((x.text for x in reversed(lines) if (x.kind, x.name) == ("attempt", "failed")), "")
 
 
+class Patience:
+    """Says what a session waits for: at once when it is a person, else after some silence.
+
+    `say` hears each reason once. Silence is the time without an event of any worker.
+    """
+
+    def __init__(self, say: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
+        self._say, self._patience_s = say, patience_s
+        self._since, self._told = time.monotonic(), ""
+
+    def heard(self, seen: Seen) -> None:
+        """Note an event: a worker's ends the silence."""
+        if seen.entry.writer != "producer":
+            self._since = time.monotonic()
+
+    def look(self, views: SessionViews) -> None:
+        """Say what is waited for, if it is time to, and it was not said before."""
+        waits = what_it_waits_for(views)
+        text = waits.text
+        if not waits.person:
+            silent = time.monotonic() - self._since > self._patience_s
+            text = (text or NOBODY.format(seconds=self._patience_s)) if silent else ""
+        if text and text != self._told:
+            self._told = text
+            self._say(text)
+
+
 def answer_of(
     folded: SessionFold,
     message_id: str,
@@ -169,20 +196,12 @@ def answer_of(
     """
     folded.to_end()
     deadline = time.monotonic() + timeout_s
-    quiet_since, told = time.monotonic(), ""
+    patience = Patience(say, patience_s)
     while True:
         answer = answer_in(folded.views, message_id, read)
         if answer is not None:
             return answer
-        waits = what_it_waits_for(folded.views)
-        silent_s = time.monotonic() - quiet_since
-        if not waits.person and silent_s > patience_s:
-            waits = waits._replace(text=waits.text or NOBODY.format(seconds=patience_s))
-        elif not waits.person:
-            waits = waits._replace(text="")
-        if waits.text and waits.text != told:
-            say(waits.text)
-            told = waits.text
+        patience.look(folded.views)
         if stop() or time.monotonic() > deadline:
             raise NoAnswerYet(
                 f"message {message_id} of session {folded.session_id} is not answered yet. It is "
@@ -190,7 +209,4 @@ def answer_of(
                 f"{folded.session_id} --message-id {message_id} --wait"
             )
         for seen in folded.poll():
-            if seen.entry.writer != "producer":
-                quiet_since = time.monotonic()
-            if answer_in(seen.views, message_id, None) is not None:
-                break
+            patience.heard(seen)

@@ -76,9 +76,13 @@ class SessionFold:
             self.views, ruling = fold(before, entry)
             yield Seen(entry, ruling, before, self.views)
 
+    def end(self) -> int:
+        """The present end of the session's partition. Raises LogUnreachable."""
+        return self._follow.ends()[self.partition]
+
     def to_end(self) -> SessionViews:
         """Fold everything that is in the log now, and return the views. Raises LogUnreachable."""
-        for _ in self.upto(self._follow.ends()[self.partition]):
+        for _ in self.upto(self.end()):
             pass
         return self.views
 

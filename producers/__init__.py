@@ -7,7 +7,7 @@ an event counted is the fold's word, and waiting for it is the business of `cons
 
 from .blobs import BlobCorrupt, BlobError, BlobMissing, BlobStore
 from .checks import Invalid
-from .sessions import Receipt, Sessions, Unacknowledged
+from .sessions import Receipt, Sessions, Unacknowledged, new_session_id
 
 __all__ = [
     "BlobCorrupt",
@@ -18,4 +18,5 @@ __all__ = [
     "Receipt",
     "Sessions",
     "Unacknowledged",
+    "new_session_id",
 ]

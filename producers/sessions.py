@@ -32,6 +32,11 @@ ACK_S = 10.0
 CONTENT_TYPE = "application/json"
 
 
+def new_session_id() -> str:
+    """An id for a session that has none yet: a tab, a terminal (mission row S0.5)."""
+    return f"s-{uuid4().hex[:12]}"
+
+
 class Receipt(NamedTuple):
     """Where an event lies. `id`: the id it carries, the caller's or the one made for it, or ''."""
 
@@ -73,6 +78,13 @@ class Sessions:
     ) -> None:
         self._log, self._settings, self._blobs, self._ack_s = log, settings, blobs, ack_s
         self._producer: Producer | None = None
+
+    @property
+    def producer(self) -> Producer:
+        """What events go through; readers that report a delivery may share it."""
+        if self._producer is None:
+            self._producer = self._log.producer()
+        return self._producer
 
     def open(self, session_id: str, *, agent: str, user: str | None = None) -> Receipt:
         """Begin a session. The same again is harmless; another user or agent is refused."""
@@ -255,10 +267,8 @@ class Sessions:
 
     def _append(self, session_id: str, event: object, id: str = "") -> Receipt:
         checks.an_id("session_id", session_id)
-        if self._producer is None:
-            self._producer = self._log.producer()
         answers: queue.SimpleQueue[Delivered | AppendError] = queue.SimpleQueue()
-        self._producer.append(
+        self.producer.append(
             SESSION_EVENTS,
             session_id,
             encode(event),

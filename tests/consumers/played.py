@@ -5,12 +5,13 @@ state and no real worker. Nothing is mocked: the events go through the log and t
 """
 
 import json
+import time
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
 from foldlog.consumers.session_fold import SessionFold
-from foldlog.log import MemoryLog, Settings
-from foldlog.log.partition import partition_for
+from foldlog.log import Log, MemoryLog, Settings
 from foldlog.processors.context.build import BUILDER, request_bytes, request_sha256
 from foldlog.processors.session import SessionViews
 from foldlog.producers import Sessions
@@ -53,12 +54,15 @@ def text_block(text: str) -> dict:
 class Played:
     """One session, and the worker that serves it."""
 
-    def __init__(self, log: MemoryLog, session_id: str, owner: str = "w1/1") -> None:
+    def __init__(self, log: Log, session_id: str, owner: str = "w1/1") -> None:
         self.log, self.session_id, self.owner = log, session_id, owner
         self.producer = log.producer()
         self.fold = SessionFold(log, session_id)
         self.epochs: dict[str, int] = {}
         self.seq = 0
+
+    def now_ms(self) -> int:
+        return max(self.fold.newest_ms, time.time_ns() // 1_000_000)
 
     @property
     def views(self) -> SessionViews:
@@ -72,9 +76,10 @@ class Played:
             key or self.session_id,
             encode(event),
             headers_for(event, writer),
-            partition=partition_for(self.session_id, PARTITIONS),
+            partition=self.fold.partition,
             on_delivery=placed.append,
         )
+        assert self.producer.flush(10) == 0
         seen = list(self.fold.upto(placed[0].offset + 1))
         if key is None:
             assert seen[-1].ruling.accepted, (event, seen[-1].ruling)
@@ -132,7 +137,7 @@ class Played:
             "attempt": turn.generation.attempt + 1,
             "owner": self.owner,
             "epoch": self.epochs["models"],
-            "deadline": self.log.clock_ms() + 60_000,
+            "deadline": self.now_ms() + 60_000,
             "called": turn.generation.called,
             "request_sha256": request_sha256(request),
             "builder": BUILDER,
@@ -226,7 +231,7 @@ class Played:
                 name=call.name,
                 effect=effect,
                 approval=approval,
-                expires_at=self.log.clock_ms() + 1000 if approval == "ask" else None,
+                expires_at=self.now_ms() + 1000 if approval == "ask" else None,
                 basis=turn.basis,
             ),
             "sessions",
@@ -242,8 +247,8 @@ class Played:
                 attempt=turn.calls[index].attempt + 1,
                 owner=self.owner,
                 epoch=self.epochs["tools"],
-                start_by=self.log.clock_ms() + 5000,
-                deadline=self.log.clock_ms() + 60_000,
+                start_by=self.now_ms() + 5000,
+                deadline=self.now_ms() + 60_000,
             ),
             "tools",
         )
@@ -287,6 +292,14 @@ class Played:
             "sessions",
         )
 
+    def wait(self, until: Callable[[SessionViews], bool], timeout_s: float = 20) -> None:
+        """Wait until the session is so: for a worker that plays in a thread of its own."""
+        deadline = time.monotonic() + timeout_s
+        while not until(self.views):
+            assert time.monotonic() < deadline, "the session never became so"
+            for _ in self.fold.poll(0.05):
+                pass
+
     def answer(self, text: str) -> int:
         """A whole turn of one step, streamed in two chunks; the offset of its TURN_ENDED."""
         self.call()
@@ -298,7 +311,7 @@ class Played:
         return self.end()
 
 
-def opened(log: MemoryLog, settings: Settings, session_id: str = "s1") -> tuple[Sessions, Played]:
+def opened(log: Log, settings: Settings, session_id: str = "s1") -> tuple[Sessions, Played]:
     """A session that is open, the write side, and its worker."""
     sessions = Sessions(log, settings)
     sessions.open(session_id, agent="shop")

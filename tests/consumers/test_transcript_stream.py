@@ -39,8 +39,7 @@ def watched(log, *, start=0, read=None):
     """Everything a viewer is shown that folds to `start` in silence and then watches."""
     shown, viewer = [], INITIAL
     with SessionFold(log, "s1", chunks=True) as folded:
-        folded_end = folded._follow.ends()[folded.partition]
-        for seen in folded.upto(folded_end):
+        for seen in folded.upto(folded.end()):
             viewer, now = see(viewer, seen, read)
             if seen.entry.offset >= start:
                 shown += now
@@ -256,7 +255,7 @@ def test_beyond_1_who_comes_late_sees_what_the_others_see(log, long_story):
 
 
 @given(data=st.data(), text=st.text(min_size=1, max_size=60))
-def test_beyond_1_any_cut_into_chunks_with_any_lost_adds_up_to_the_words(tmp_path_factory, data, text):
+def test_beyond_1_any_cut_with_any_chunk_lost_adds_up_to_the_words(tmp_path_factory, data, text):
     log = memory_log()
     sessions, played = opened(log, settings_in(tmp_path_factory.getbasetemp() / "any"))
     sessions.say("s1", "hi", message_id="m1")

@@ -1,0 +1,176 @@
+"""`foldlog`: the list of commands, loaded on first use, and what becomes of errors.
+
+Exit codes: 0 done, 1 refused or not possible now (the reason on stderr), 2 usage, 3 the log can't
+be reached, 130 interrupted. This file must not import a command before it is asked for: `--help`
+answers at once.
+"""
+
+import difflib
+import logging
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ..log.errors import (
+    FoldlogError,
+    LogFatal,
+    LogUnreachable,
+    Refused,
+    SettingsError,
+    TopicMismatch,
+)
+
+if TYPE_CHECKING:
+    from .edge import Edge
+
+DONE, REFUSED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class Named(NamedTuple):
+    """Where a command lives, under which heading it is listed, and its one line of help."""
+
+    name: str
+    module: str
+    heading: str
+    help: str
+
+
+TALK, DECIDE, LOOK, RUN = "Talk", "Decide", "Look", "Run"
+COMMANDS = (
+    Named("chat", "chat", TALK, "Talk to a session: answers stream, tools ask."),
+    Named("send", "talk", TALK, "Say something to a session; opens it if it is new."),
+    Named("open", "talk", TALK, "Open a session."),
+    Named("cancel", "talk", TALK, "Stop what runs in a session."),
+    Named("terminate", "talk", TALK, "End a session for good."),
+    Named("phase", "talk", DECIDE, "Trigger a phase transition."),
+    Named("lock", "talk", DECIDE, "Lock a session to a project, once in its life."),
+    Named("approve", "decide", DECIDE, "Allow a call that asks."),
+    Named("deny", "decide", DECIDE, "Deny a call that asks."),
+    Named("resolve", "decide", DECIDE, "Say what happened to a call in doubt."),
+    Named("sessions", "look", LOOK, "List the sessions."),
+    Named("show", "look", LOOK, "Show the views of a session."),
+    Named("tail", "look", LOOK, "Print the events of a session, or of all."),
+    Named("request", "look", LOOK, "Print a past model request and check its hash."),
+    Named("wake", "look", LOOK, "Show what a session owes now, and why."),
+    Named("replay", "replay", LOOK, "Fold the log anew, compare with the store."),
+    Named("doctor", "doctor", LOOK, "Check everything and say what to do."),
+    Named("dev", "run", RUN, "Start all of it: Kafka, topics, a supervised worker."),
+    Named("demo", "run", RUN, "Watch an agent survive being killed, on a real broker."),
+    Named("up", "machine", RUN, "Start the local Kafka."),
+    Named("down", "machine", RUN, "Stop the local Kafka; its data is kept."),
+    Named("status", "machine", RUN, "Say what runs: Kafka, topics, worker."),
+    Named("topics", "machine", RUN, "Make the topics, or say what differs."),
+    Named("worker", "run", RUN, "Run a worker."),
+)
+BY_NAME = {command.name: command for command in COMMANDS}
+
+
+class Commands(click.Group):
+    """Commands by name, each imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [command.name for command in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        named = BY_NAME.get(cmd_name)
+        if named is None:
+            return None
+        module = import_module(f"..{named.module}", f"{__package__}.x")
+        found: click.Command = getattr(module, f"{cmd_name}_command")
+        return found
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        close = difflib.get_close_matches(args[0], BY_NAME, 1) if args else []
+        if args and args[0] not in BY_NAME and not args[0].startswith("-"):
+            hint = f", did you mean {close[0]}?" if close else ""
+            ctx.fail(f"no such command: {args[0]}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading in (TALK, DECIDE, LOOK, RUN):
+            with formatter.section(heading):
+                rows = [(c.name, c.help) for c in COMMANDS if c.heading == heading]
+                formatter.write_dl(rows)
+
+
+def _version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        click.echo(f"foldlog {version('foldlog')}")
+        context.exit()
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Begin with `foldlog dev` in one terminal and `foldlog chat` in another.",
+)
+@click.option("--bootstrap-servers", metavar="HOSTS", help="The Kafka brokers, host:port,...")
+@click.option("--topic-prefix", metavar="TEXT", help="Separates installations on one cluster.")
+@click.option("--home", metavar="DIR", help="Where local data lives: broker, stores, blobs.")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    metavar="FILE",
+    help="Settings to read instead of ./foldlog.toml.",
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
+@click.pass_obj
+def foldlog(edge: "Edge", config: Path | None, **flags: str | None) -> None:
+    """Agent sessions as a Kafka log: talk to them, look into them, run them."""
+    edge.configure(flags, config)
+
+
+def exit_code(error: Exception) -> int:
+    """What the shell is told of an error."""
+    if isinstance(error, SettingsError):
+        return USAGE
+    if isinstance(error, LogUnreachable | TopicMismatch | LogFatal):
+        return UNREACHABLE
+    return REFUSED
+
+
+def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
+    """Run a command; the exit code. `edge`: settings and a log at hand, as tests give them."""
+    from .edge import Edge
+    from .printing import note
+
+    edge = edge or Edge()
+    # A client that tries again says so at a lower level; its errors reach the user as errors.
+    logging.basicConfig(level=logging.ERROR, format="foldlog: %(message)s")
+    try:
+        result = foldlog.main(args, "foldlog", standalone_mode=False, obj=edge)
+        return result if isinstance(result, int) else DONE
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    except (click.Abort, KeyboardInterrupt):
+        if sys.stderr.isatty():
+            note("")  # the terminal shows ^C: what follows begins on a line of its own
+        return INTERRUPTED
+    except (FoldlogError, OSError) as error:
+        _tell(error, edge)
+        return exit_code(error)
+    finally:
+        edge.close()
+
+
+def _tell(error: Exception, edge: "Edge") -> None:
+    """The reason on stderr; with --json the fold's refusal on stdout as well."""
+    from .printing import emit, note
+
+    decision = getattr(error, "decision", None)
+    if decision is not None and edge.json:
+        from .talk import decision_json
+
+        emit(decision_json(decision))
+    note(f"{'refused' if isinstance(error, Refused) else 'foldlog'}: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""doctor: check everything, say what to do. The checks are `consumers/check_up.py`."""
+
+import time
+from collections.abc import Iterator
+
+import click
+
+from ..consumers import check_up
+from ..consumers.check_up import Finding
+from ..consumers.show import fold_everything
+from ..log.errors import TopicMissing
+from .edge import Edge, example, json_option, pass_edge
+from .printing import emit, line
+from .worker_info import WorkerInfo, worker_info
+
+MARKS = {"ok": "ok      ", "note": "look    ", "problem": "PROBLEM "}
+
+
+@click.command("doctor", epilog=example("foldlog doctor"))
+@json_option
+@pass_edge
+def doctor_command(edge: Edge, as_json: bool) -> int | None:
+    """Check everything and say what to do.
+
+    Broker, topics, partitions, store, worker, frozen sessions, agents that nobody has, approvals
+    and doubts, dead letters, sessions that are owed work and get none. Exit code 1 if there is a
+    problem, 3 if the log can't be reached.
+    """
+    problems = 0
+    for finding in _findings(edge):
+        problems += finding.level == "problem"
+        if as_json:
+            emit(finding._asdict())
+        else:
+            line(f"{MARKS[finding.level]}{finding.check}: {finding.text}")
+            if finding.do:
+                line(f"           -> {finding.do}")
+    if not as_json:
+        line(f"{problems} problems" if problems else "no problem found")
+    return 1 if problems else None
+
+
+def _findings(edge: Edge) -> Iterator[Finding]:
+    log, settings = edge.log, edge.settings
+    yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
+    try:
+        yield from check_up.topics_as_wanted(log, settings)
+        everything = fold_everything(log)
+    except TopicMissing:
+        return  # said above; without the topic there is nothing to look at
+    worker = worker_info(settings.state_dir)
+    yield from _worker(worker)
+    yield from check_up.partitions_held(everything, settings.partitions)
+    yield from check_up.stores(log, settings)
+    yield check_up.sessions_counted(everything)
+    yield from check_up.frozen_sessions(everything)
+    if worker.status is not None:
+        agents = frozenset(worker.status.get("agents", ()))
+        yield from check_up.agents_missing(everything, agents)
+    yield from check_up.people_wanted(everything)
+    now = max(time.time_ns() // 1_000_000, everything.newest_ms)
+    yield from check_up.owed_and_idle(everything, now)
+    yield from check_up.dead_letters(log)
+
+
+def _worker(worker: WorkerInfo) -> Iterator[Finding]:
+    if worker.status is None and worker.pid is None:
+        yield Finding(
+            "note", "worker", "none runs in this state directory", "foldlog worker, or foldlog dev"
+        )
+    elif worker.status is None:
+        yield Finding(
+            "problem", "worker", f"process {worker.pid} does not answer",
+            "end it: its successor goes on where it stood",
+        )
+    else:
+        status = worker.status
+        roles = ", ".join(status.get("roles", ()))
+        yield Finding("ok", "worker", f"{status.get('owner')}, process {worker.pid}, runs {roles}")
+        for number, held in status.get("partitions", {}).items():
+            for session_id, why in held.get("stuck", {}).items():
+                yield Finding(
+                    "problem", "worker",
+                    f"session {session_id} (partition {number}) is set aside: {why}",
+                    "report it; it is tried again when the worker starts anew",
+                )

@@ -1,0 +1,146 @@
+"""What every command gets: settings, the log they mean, a client; and the options all share.
+
+This file is the one place where the environment becomes settings, and where "which broker" is
+decided: the configured one, else the local one that `foldlog up` started. It must not know any
+command.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..log import LogUnreachable, Settings, open_log
+from ..log.door import Log
+
+if TYPE_CHECKING:
+    from ..consumers.client import Client
+    from ..local.kafka import Broker
+
+F = TypeVar("F", bound=Callable[..., Any])
+SETTINGS_FILE = "foldlog.toml"
+
+
+class Edge:
+    """The settings of this process, and what is opened from them on first use.
+
+    `json`: the command was asked for JSON, which a refusal is then told in as well. `flags`: what
+    the command line said before the command, for a process that shall mean the same.
+    """
+
+    def __init__(self, settings: Settings | None = None, log: Log | None = None) -> None:
+        self._settings = settings
+        self.json = False
+        self.flags: list[str] = []
+        self._log, self._owns_log = log, log is None
+        self._opened: list[Any] = []
+
+    def configure(self, flags: Mapping[str, Any], config: Path | None) -> None:
+        """Flags over environment over file, unless settings are at hand. Raises SettingsError."""
+        given = {name: value for name, value in flags.items() if value is not None}
+        self.flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        self.flags += [f"--config={config}"] if config else []
+        if self._settings is None:
+            self._settings = Settings.load(os.environ, config or Path(SETTINGS_FILE), flags)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of this process."""
+        assert self._settings is not None, "a command runs after the settings are read"
+        return self._settings
+
+    def local_broker(self) -> "Broker":
+        """The broker of this machine, whether it runs or not."""
+        from ..local.kafka import Broker
+
+        return Broker(dir=self.settings.kafka_dir, cache_dir=self.settings.cache_dir)
+
+    def bootstrap_servers(self) -> str:
+        """Where the log is. Raises LogUnreachable with what to do."""
+        if self.settings.bootstrap_servers is not None:
+            return self.settings.bootstrap_servers
+        from ..local.kafka import Condition
+
+        status = self.local_broker().status()
+        if status.state is None and status.pid is None:
+            raise LogUnreachable(
+                "no Kafka is configured, and no local one was started. Run `foldlog up` (or "
+                "`foldlog dev` for all of it), or set KAFKA_BOOTSTRAP_SERVERS."
+            )
+        if status.condition is Condition.GONE:
+            raise LogUnreachable(
+                "the local Kafka was started and has ended by itself or was killed. Its data is "
+                "kept: run `foldlog up` to bring it back."
+            )
+        return self.local_broker().bootstrap_servers
+
+    def connected(self) -> Settings:
+        """The settings with the broker filled in. Raises LogUnreachable."""
+        return replace(self.settings, bootstrap_servers=self.bootstrap_servers())
+
+    @property
+    def log(self) -> Log:
+        """The log. Raises LogUnreachable, SettingsError."""
+        if self._log is None:
+            self._log = open_log(self.connected())
+            self._opened.append(self._log)
+        return self._log
+
+    def client(self, user: str | None = None) -> "Client":
+        """A client on the log that acts for `user`, by default the login name."""
+        from ..consumers.client import Client
+
+        made = Client(self.settings, self.log, user=user, channel="cli")
+        self._opened.insert(0, made)
+        return made
+
+    def close(self) -> None:
+        """Close what was opened."""
+        for opened in self._opened:
+            opened.close()
+        self._opened.clear()
+        self._log = None if self._owns_log else self._log
+
+
+@contextmanager
+def local_errors() -> Iterator[None]:
+    """What the local broker can not do means that the log is not there."""
+    from ..local.kafka import BrokerError
+
+    try:
+        yield
+    except BrokerError as error:
+        raise LogUnreachable(str(error)) from error
+
+
+pass_edge = click.make_pass_decorator(Edge)
+
+
+def json_option(command: F) -> F:
+    """`--json`: print data as JSON, one value a line."""
+
+    def asked(context: click.Context, _parameter: click.Parameter, value: bool) -> bool:
+        edge = context.find_object(Edge)
+        if edge is not None:
+            edge.json = value
+        return value
+
+    return click.option(
+        "--json", "as_json", is_flag=True, callback=asked, help="Print JSON, one value a line."
+    )(command)
+
+
+def user_option(command: F) -> F:
+    """`--user`: for whom the command acts."""
+    return click.option(
+        "--user", metavar="USER", help="Act for this user (default: the login name)."
+    )(command)
+
+
+def example(*lines: str) -> str:
+    """An epilog that shows how a command is used."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,0 +1,271 @@
+"""sessions, show, tail, request, wake: look into the log. They fold it themselves, need no worker.
+
+This file must not change anything.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..consumers.contents import event_json, text_of_body
+from ..consumers.follow import Follow
+from ..consumers.show import (
+    VIEWS,
+    fold_everything,
+    known,
+    now_ms,
+    owed_json,
+    request_of,
+    status_of,
+    summaries,
+    view_json,
+)
+from ..consumers.waiting import asking, doubtful, what_it_waits_for
+from ..log.partition import partition_for
+from ..processors.wake import Rules
+from ..producers.blobs import BlobError
+from ..schemas.codec import ChunkSeen
+from ..schemas.events import GenChunk
+from ..schemas.topics import SESSION_EVENTS
+from .edge import Edge, example, json_option, pass_edge
+from .printing import brief, clean, emit, event_line, line, note, pretty, table, when
+
+if TYPE_CHECKING:
+    from ..consumers.session_fold import SessionFold
+    from ..processors.session import SessionViews
+
+
+@click.command("sessions", epilog=example("foldlog sessions --user ana"))
+@click.option("--user", metavar="USER", help="Only those of this user (default: all).")
+@json_option
+@pass_edge
+def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
+    """List the sessions.
+
+    The last changed first. Status: idle, busy, asks (an approval waits), doubt (a person must say
+    what happened), frozen, terminated.
+    """
+    everything = fold_everything(edge.log)
+    rows = list(summaries(everything, lambda v: user in (None, v.state.user_id)))
+    if as_json:
+        for row in rows:
+            emit(row)
+        return
+    shown = [{**row, "updated": when(row["updated_at"])} for row in rows]
+    names = "session_id user_id agent status phase project_id turn updated"
+    table(shown, names.split())
+    if not rows:
+        note("no sessions yet: `foldlog chat` opens one")
+
+
+@click.command("show", epilog=example(
+    "foldlog show s1", "foldlog show s1 --view transcript", "foldlog show s1 --view state --at 120"
+))
+@click.argument("session")
+@click.option("--view", type=click.Choice(VIEWS), help="One view, whole.")
+@click.option("--at", type=click.IntRange(min=0), metavar="OFFSET", help="As of right after it.")
+@click.option("--resolve", is_flag=True, help="Fetch what is in the blob store.")
+@json_option
+@pass_edge
+def show_command(
+    edge: Edge, session: str, view: str | None, at: int | None, resolve: bool, as_json: bool
+) -> None:
+    """Show the views of a session.
+
+    Without --view: its state, what it waits for, and the end of its transcript. The views are
+    folded from the log, now or as they were at an offset of its partition.
+    """
+    client = edge.client()
+    read = client.read_blob if resolve else None
+    with client.fold(session) as folded:
+        views = known(folded, at)
+        if as_json:
+            wanted = (view,) if view else VIEWS
+            found = {name: view_json(folded, name, read) for name in wanted}
+            emit(found[view] if view else found)
+        elif view == "transcript":
+            for text in transcript_lines(views, client.read_blob):
+                line(text)
+        elif view:
+            click.echo(pretty(view_json(folded, view, read)))
+        else:
+            _overview(folded, client.read_blob)
+
+
+def _overview(folded: "SessionFold", read: Any) -> None:
+    views = folded.views
+    state, turn = views.state, views.turn
+    line(f"session {views.session_id} of {state.user_id}: {status_of(views)}")
+    line(f"  agent {turn.agent}, phase {state.phase}, project {state.project_id or 'none'}")
+    running = "open" if turn.open else "ended"
+    line(f"  turn {turn.number} {running}, step {turn.step}, {len(turn.queue)} messages wait")
+    spent = views.ledger
+    line(f"  tokens: {spent.input_tokens} in, {spent.cache_read_tokens} from cache, "
+         f"{spent.output_tokens} out")
+    line(f"  changed {when(state.updated_at)}, partition {folded.partition}, "
+         f"next offset {folded.cursor}")
+    if state.pending_tool is not None:
+        line(f"  tool {state.pending_tool.name} ({state.pending_tool.call}), "
+             f"attempt {state.pending_tool.attempt}, {state.pending_tool.open} open")
+    waits = what_it_waits_for(views)
+    if waits.text:
+        line(f"  {waits.text}")
+    for call in (*asking(turn), *doubtful(turn)):
+        line(f"  call {call.key} {call.status}: {call.name} {brief(_inline(call.args))}")
+    for text in transcript_lines(views, read)[-12:]:
+        line(f"  | {text}")
+
+
+def _inline(body: Any) -> str:
+    return (body.inline or b"").decode("utf-8", "replace")
+
+
+def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
+    """The transcript for people, one or more lines each."""
+
+    def said(body: Any) -> str:
+        try:
+            return text_of_body(body, read)
+        except BlobError as error:
+            return f"[{error}]"
+
+    lines = []
+    for row in views.transcript.lines:
+        match row.kind:
+            case "message":
+                text = f"> {said(row.body)}"
+            case "answer" | "partial":
+                stopped = "" if row.kind == "answer" else f" [stopped: {row.name}]"
+                text = said(row.body) + stopped
+            case "call" | "asks" | "result" | "doubt" | "approval" | "resolved":
+                what = f"{brief(_inline(row.body))}" if row.body else ""
+                parts = (f"[{row.kind} {row.call} {row.name}]", what, brief(row.text))
+                text = " ".join(part for part in parts if part)
+            case "ended":
+                text = f"[turn {row.turn} ended: {row.name}]"
+            case _:
+                text = f"[{' '.join(part for part in (row.kind, row.name, row.text) if part)}]"
+        if text.strip():
+            lines.append(clean(text))
+    return lines
+
+
+@click.command("tail", epilog=example("foldlog tail s1 --follow", "foldlog tail --json --follow"))
+@click.argument("session", required=False)
+@click.option("--follow", "-f", is_flag=True, help="Go on as events come.")
+@click.option("--from", "start", type=click.IntRange(min=0), metavar="OFFSET",
+              help="Begin here (of each partition read).")
+@click.option("--chunks", is_flag=True, help="Print GEN_CHUNK too.")
+@click.option("--resolve", is_flag=True, help="Fetch what is in the blob store.")
+@json_option
+@pass_edge
+def tail_command(
+    edge: Edge,
+    session: str | None,
+    follow: bool,
+    start: int | None,
+    chunks: bool,
+    resolve: bool,
+    as_json: bool,
+) -> None:
+    """Print the events of a session, or of all.
+
+    Every record of the log is printed, also those that the fold refused or ignored: see
+    `foldlog replay --from` for the fold's word on each.
+    """
+    client = edge.client()
+    read = client.read_blob if resolve else None
+    wanted = None if session is None else (session,)
+    with Follow(edge.log, wanted, _begin(edge, session, start)) as events:
+        ends = events.ends()
+        for batch in events.to(ends):
+            _print_events(batch, chunks, as_json, read)
+        while follow:
+            _print_events(events.poll(), chunks, as_json, read)
+
+
+def _begin(edge: Edge, session: str | None, start: int | None) -> dict[int, int]:
+    """Where to begin in each partition read, within what the log holds."""
+    if start is None:
+        return {}
+    first, end = edge.log.first_offsets(SESSION_EVENTS), edge.log.end_offsets(SESSION_EVENTS)
+    wanted = first if session is None else {partition_for(session, len(first)): 0}
+    return {p: min(max(start, first[p]), end[p]) for p in wanted}
+
+
+def _print_events(batch: Any, chunks: bool, as_json: bool, read: Any) -> None:
+    for entry in batch:
+        if not chunks and isinstance(entry.event, GenChunk | ChunkSeen):
+            continue
+        event = event_json(entry, read)
+        if as_json:
+            emit(event)
+        else:
+            click.echo(event_line(event))
+
+
+@click.command("request", epilog=example("foldlog request s1 1.2 | python -m json.tool"))
+@click.argument("session")
+@click.argument("step", metavar="TURN.STEP")
+@json_option
+@pass_edge
+def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int | None:
+    """Print a past model request and check its hash.
+
+    It is rebuilt from the log alone, byte for byte. stdout has the bytes, without a newline; stderr
+    says whether their sha256 is the one in the claim of the model call. Exit code 1 if it is not.
+    """
+    parts = step.split(".")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise click.UsageError(f"TURN.STEP is two numbers, as in 1.2, not {step!r}.")
+    client = edge.client()
+    with client.fold(session) as folded:
+        found = request_of(folded, int(parts[0]), int(parts[1]), client.read_blob)
+    claims = [{"attempt": a, "request_sha256": sha, "builder": b} for a, sha, b in found.claims]
+    if as_json:
+        emit({
+            "session": session,
+            "step": step,
+            "sha256": found.sha256,
+            "agrees": found.agrees,
+            "claims": claims,
+            "request": found.body.decode(),
+        })
+    elif sys.stdout.isatty():
+        click.echo(clean(found.body.decode()), nl=False)
+    else:
+        sys.stdout.buffer.write(found.body)
+        sys.stdout.flush()
+    word = "as its claim says" if found.agrees else "NOT as its claim says"
+    note(f"{len(found.body)} bytes, sha256 {found.sha256}: {word if claims else 'not claimed yet'}")
+    for claim in claims:
+        note(f"  attempt {claim['attempt']}: {claim['request_sha256']} by {claim['builder']}")
+    return None if found.agrees else 1
+
+
+@click.command("wake", epilog=example("foldlog wake s1"))
+@click.argument("session")
+@json_option
+@pass_edge
+def wake_command(edge: Edge, session: str, as_json: bool) -> None:
+    """Show what a session owes now, and why.
+
+    These are the rows of the WAKE table that match the session's views, as every worker reads them
+    (with the default limits, where its agent has others). A worker that runs discharges them.
+    """
+    with edge.client().fold(session) as folded:
+        views = known(folded)
+        owed = owed_json(views, folded.holders, now_ms(folded), Rules())
+    if as_json:
+        for row in owed:
+            emit(row)
+        return
+    rows = [{**row, "of": row["subject"], "look again": _due(row)} for row in owed]
+    table(rows, ("row", "owed", "of", "role", "look again", "why"))
+    if not owed:
+        line(f"session {session} owes nothing: it is {status_of(views)}")
+
+
+def _due(row: dict[str, Any]) -> str:
+    return when(row["due"]) if row["due"] else ""

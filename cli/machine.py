@@ -1,0 +1,166 @@
+"""up, down, status, topics: the local Kafka, the topics, and what runs.
+
+This file must not know how a broker is started: `local/kafka` does.
+"""
+
+from typing import Any
+
+import click
+
+from ..log.door import TopicReport
+from ..log.errors import FoldlogError
+from ..schemas.topics import topics as topic_specs
+from .edge import Edge, example, json_option, local_errors, pass_edge
+from .printing import emit, line, note
+from .worker_info import worker_info
+
+
+def start_broker(edge: Edge) -> str:
+    """The bootstrap address of a broker that answers; starts the local one if none is configured.
+
+    Raises LogUnreachable with what to do.
+    """
+    if edge.settings.bootstrap_servers is not None:
+        return edge.settings.bootstrap_servers
+    with local_errors():
+        return edge.local_broker().up(note).bootstrap_servers
+
+
+@click.command("up", epilog=example("foldlog up"))
+@json_option
+@pass_edge
+def up_command(edge: Edge, as_json: bool) -> None:
+    """Start the local Kafka.
+
+    A real one, a single node on loopback; it outlives this command. The first start fetches its
+    jars. A broker that runs already is used; data is kept between runs.
+    """
+    configured = edge.settings.bootstrap_servers
+    if configured is not None:
+        note(f"an outside broker is configured: {configured}. Nothing was started.")
+    servers = start_broker(edge)
+    if as_json:
+        emit({"bootstrap_servers": servers, "local": configured is None})
+    elif configured is None:
+        line(f"Kafka answers on {servers}. Next: foldlog topics apply")
+
+
+@click.command("down", epilog=example("foldlog down"))
+@json_option
+@pass_edge
+def down_command(edge: Edge, as_json: bool) -> None:
+    """Stop the local Kafka; its data is kept.
+
+    Sessions that run wait until it is back; nothing is lost.
+    """
+    with local_errors():
+        ran = edge.local_broker().down()
+    if as_json:
+        emit({"stopped": ran})
+    else:
+        line("Kafka is stopped; its data is kept" if ran else "no local Kafka ran")
+
+
+@click.command("status", epilog=example("foldlog status"))
+@json_option
+@pass_edge
+def status_command(edge: Edge, as_json: bool) -> int | None:
+    """Say what runs: Kafka, topics, worker.
+
+    Exit code 3 if the log can't be reached. `foldlog doctor` looks deeper.
+    """
+    found: dict[str, Any] = {"kafka": _kafka(edge), "log": "", "topics": {}, "worker": {}}
+    try:
+        edge.log.identity()
+        found["log"] = "reachable"
+        found["topics"] = report_json(edge.log.check_topics(topic_specs(edge.settings.partitions)))
+    except FoldlogError as error:
+        found["log"] = str(error)
+    worker = worker_info(edge.settings.state_dir)
+    found["worker"] = {"pid": worker.pid, "status": worker.status}
+    if as_json:
+        emit(found)
+    else:
+        _print_status(found)
+    return None if found["log"] == "reachable" else 3
+
+
+def _kafka(edge: Edge) -> dict[str, Any]:
+    if edge.settings.bootstrap_servers is not None:
+        return {"where": "configured", "bootstrap_servers": edge.settings.bootstrap_servers}
+    status = edge.local_broker().status()
+    servers = status.state.bootstrap_servers if status.state else None
+    return {
+        "where": "local",
+        "condition": str(status.condition),
+        "bootstrap_servers": servers,
+        "pid": status.pid,
+    }
+
+
+def _print_status(found: dict[str, Any]) -> None:
+    kafka, worker = found["kafka"], found["worker"]
+    if kafka["where"] == "local":
+        place = f" on {kafka['bootstrap_servers']}" if kafka["bootstrap_servers"] else ""
+        line(f"kafka:  local, {kafka['condition']}{place}")
+    else:
+        line(f"kafka:  {kafka['bootstrap_servers']} (configured)")
+    line(f"log:    {found['log']}")
+    if found["topics"]:
+        wrong = [*(f"{name} is missing" for name in found["topics"]["missing"]),
+                 *found["topics"]["differs"]]
+        line(f"topics: {'; '.join(wrong) or 'as they must be'}")
+    if worker["status"]:
+        status = worker["status"]
+        line(f"worker: {status.get('owner')} (process {worker['pid']}), partitions "
+             f"{', '.join(status.get('partitions', {})) or 'none'}")
+    else:
+        running = f"process {worker['pid']} does not answer" if worker["pid"] else "none runs here"
+        line(f"worker: {running}")
+
+
+@click.group("topics")
+def topics_command() -> None:
+    """Make the topics, or say what differs."""
+
+
+def report_json(report: TopicReport) -> dict[str, Any]:
+    """A topic report for `--json`."""
+    return {
+        "created": list(report.created),
+        "same": list(report.same),
+        "missing": list(report.missing),
+        "differs": [str(found) for found in report.differs],
+    }
+
+
+@topics_command.command("apply", epilog=example("foldlog topics apply"))
+@click.option("--dry-run", is_flag=True, help="Only say what would be made, and what differs.")
+@json_option
+@pass_edge
+def topics_apply(edge: Edge, dry_run: bool, as_json: bool) -> int | None:
+    """Make the topics that are missing, say what differs.
+
+    What exists is never changed: a number of partitions is final, because a session must lie in the
+    same one for ever. Exit code 1 if something differs.
+    """
+    specs = topic_specs(edge.settings.partitions)
+    log = edge.log
+    report = log.check_topics(specs) if dry_run else log.apply_topics(specs)
+    if as_json:
+        emit(report_json(report))
+    else:
+        _print_report(report)
+    return 1 if report.differs else None
+
+
+def _print_report(report: TopicReport) -> None:
+    for name in report.created:
+        line(f"{name}: created")
+    for name in report.missing:
+        line(f"{name}: missing")
+    for name in report.same:
+        line(f"{name}: as it must be")
+    for found in report.differs:
+        line(f"{found}{' (no worker can start on this)' if found.fatal else ''}")
+

@@ -1,0 +1,111 @@
+"""Printing: content is data, so nothing in it may drive the terminal.
+
+This file owns how lines, tables, JSON and events look. Every text that comes from the log passes
+`clean`: escape sequences, other control characters and changes of writing direction become visible
+text. It must not know a broker or a session's rules.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TextIO
+
+import click
+
+# C0 but newline and tab, DEL, C1 (0x9b is an escape sequence's beginning on its own), the line and
+# paragraph separators, and what turns the writing direction: a shown command must be the real one.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+_SURROGATES = re.compile("[\ud800-\udfff]")
+LINE_CHARS_MAX = 160
+"""Of a brief line: a result or the arguments of a call, cut so that it stays one line."""
+
+
+def clean(text: str) -> str:
+    """The text with everything that could drive a terminal made visible, as in `\\x1b`."""
+    return _SURROGATES.sub("\ufffd", _UNSAFE.sub(_visible, text.replace("\r\n", "\n")))
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def brief(text: str, chars: int = LINE_CHARS_MAX) -> str:
+    """The text as one clean line of at most so many characters."""
+    line = clean(" ".join(text.split()))
+    return line if len(line) <= chars else line[: chars - 3] + "..."
+
+
+def compact(data: Any) -> str:
+    """One line of JSON; what a terminal would obey is escaped, as JSON allows inside of texts."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return _SURROGATES.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def emit(data: Any) -> None:
+    """One JSON value on a line of its own."""
+    click.echo(compact(data))
+
+
+def pretty(data: Any) -> str:
+    """Indented JSON for people."""
+    return clean(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+def line(text: str) -> None:
+    """A clean line on stdout."""
+    click.echo(clean(text))
+
+
+def note(text: str) -> None:
+    """A clean line on stderr: what is said beside the data."""
+    click.echo(clean(text), err=True)
+
+
+def write(text: str, to: TextIO | None = None) -> None:
+    """Clean text without an end of line, shown at once."""
+    stream = to or sys.stdout
+    stream.write(clean(text))
+    stream.flush()
+
+
+def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Rows as aligned columns under their names; nothing at all for no rows."""
+    cells = [[brief(_cell(row.get(name)), 60) for name in columns] for row in rows]
+    if not cells:
+        return
+    heads = [name.replace("_", " ") for name in columns]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    for row in (heads, *cells):
+        click.echo("  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip())
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None or value == "" else str(value)
+
+
+def when(at_ms: int) -> str:
+    """Unix ms as local date and time."""
+    return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """An event, as `consumers.contents.event_json` made it, on one line for people."""
+    place = ("partition", "offset", "at", "type", "writer", "session_id")
+    fields = {name: _flat(value) for name, value in event.items() if name not in place}
+    told = " ".join(f"{name}={compact(value)}" for name, value in fields.items() if value != "")
+    head = f"{event['partition']}:{event['offset']} {when(event['at'])} {event['session_id']}"
+    return brief(f"{head} {event['type']} {told}", 3 * LINE_CHARS_MAX)
+
+
+def _flat(value: Any) -> Any:
+    """A body as its text, so that a line says something."""
+    if isinstance(value, Mapping) and "inline" in value:
+        ref = value.get("ref")
+        return value["inline"] if ref is None else f"[{ref['bytes']} bytes in a blob]"
+    return "" if value in (None, [], ()) else value

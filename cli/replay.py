@@ -1,0 +1,151 @@
+"""replay: fold the log anew, print what it came to, compare with what a worker keeps.
+
+This file must not fold anything itself: `consumers/replay.py` does.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import click
+
+from ..consumers.contents import event_json
+from ..consumers.replay import Folded, Replay, Step, Verified, verify
+from ..log.partition import partition_for
+from ..schemas.codec import ChunkSeen
+from ..schemas.topics import SESSION_EVENTS
+from .edge import Edge, example, json_option, pass_edge
+from .printing import emit, event_line, line, note
+
+PLACE = "OFFSET, or a date and time as in 2026-11-21T10:00"
+
+
+def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int] | None:
+    """The offsets that --from or --to name, by partition; of a time, those of the first event."""
+    if text is None:
+        return None
+    partitions = edge.log.partitions(SESSION_EVENTS)
+    wanted = range(partitions) if session is None else [partition_for(session, partitions)]
+    if text.isascii() and text.isdigit():
+        return dict.fromkeys(wanted, int(text))
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"{text!r} is neither an offset nor a date and time.") from None
+    found = edge.log.offsets_at(SESSION_EVENTS, int(at.timestamp() * 1000))
+    return {p: found[p] for p in wanted}
+
+
+@click.command("replay", epilog=example(
+    "foldlog replay --session s1", "foldlog replay --verify", "foldlog replay --session s1 --from 0"
+))
+@click.option("--session", metavar="SESSION", help="Only this session.")
+@click.option("--from", "start", metavar="PLACE", help=f"List the events from here on: {PLACE}.")
+@click.option("--to", "stop", metavar="PLACE", help="Fold up to here, this offset included.")
+@click.option("--verify", "compare", is_flag=True, help="Compare with the worker's store.")
+@json_option
+@pass_edge
+def replay_command(
+    edge: Edge,
+    session: str | None,
+    start: str | None,
+    stop: str | None,
+    compare: bool,
+    as_json: bool,
+) -> int | None:
+    """Fold the log anew, compare with the store.
+
+    Every fold begins at the first offset. Printed are the sha256 of every view of every session:
+    anyone who replays the same log gets the same. --from lists events with the fold's word on each.
+    --verify refolds up to the cursor of each store in the worker's state directory and compares
+    view by view; exit code 1 if any differs.
+    """
+    if compare:
+        if start or stop:
+            raise click.UsageError("--verify goes from the first offset to the store's cursor.")
+        return _verify(edge, session, as_json)
+    begin, last = offsets(edge, start, session), offsets(edge, stop, session)
+    ends = last and {p: offset + 1 for p, offset in last.items()}
+    if stop and not stop.isdigit():
+        ends = last  # the first offset at or after a time is not before it
+    replay = Replay(edge.log, session, ends)
+    for step in replay.steps():
+        if begin is not None and step.entry.offset >= begin[step.entry.partition]:
+            _print_step(step, as_json)
+    for name in sorted(replay.sessions):
+        _print_folded(replay.sessions[name], as_json)
+    if not replay.sessions:
+        note("no events there" if session is None else f"no events of session {session} there")
+    return None
+
+
+def _print_step(step: Step, as_json: bool) -> None:
+    if isinstance(step.entry.event, ChunkSeen):
+        return  # chunks are not decoded here: `foldlog tail --chunks` prints them
+    event = event_json(step.entry)
+    if as_json:
+        emit({**event, "verdict": step.ruling.verdict, "code": step.ruling.code})
+    elif step.ruling.accepted:
+        click.echo(event_line(event))
+    else:
+        word = f"{step.ruling.verdict} ({step.ruling.code})"
+        click.echo(f"{event_line(event)}  <- {word}")
+
+
+def _print_folded(folded: Folded, as_json: bool) -> None:
+    if as_json:
+        emit({
+            "session": folded.session_id,
+            "partition": folded.partition,
+            "first_offset": folded.first,
+            "next_offset": folded.next,
+            "rulings": dict(folded.rulings),
+            "sha256": folded.hashes,
+        })
+        return
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(folded.rulings.items()))
+    line(f"session {folded.session_id}: partition {folded.partition}, offsets {folded.first} to "
+         f"{folded.next - 1}, {counts}")
+    for view, sha in folded.hashes.items():
+        line(f"  {view:13} {sha}")
+
+
+def _verify(edge: Edge, session: str | None, as_json: bool) -> int | None:
+    found = list(verify(edge.log, edge.settings, session))
+    for verified in found:
+        for row in _rows(verified):
+            emit(row) if as_json else line(_line(row))
+    if not found:
+        note(f"no store below {edge.settings.state_dir}: nothing to compare. Run a worker first, "
+             "or name its directory with FOLDLOG_STATE_DIR.")
+        return 1
+    wrong = [v for v in found if v.problem or v.differences]
+    sessions = sum(v.sessions for v in found)
+    if not wrong and not as_json:
+        line(f"every view of {sessions} sessions in {len(found)} partitions is what the log says")
+    return 1 if wrong else None
+
+
+def _rows(verified: Verified) -> Iterator[dict[str, Any]]:
+    same = not verified.problem and not verified.differences
+    yield {
+        "partition": verified.partition,
+        "cursor": verified.cursor,
+        "sessions": verified.sessions,
+        "same": same,
+        "problem": verified.problem,
+    }
+    for difference in verified.differences:
+        yield difference._asdict()
+
+
+def _line(row: dict[str, Any]) -> str:
+    if "view" in row:
+        return (
+            f"  session {row['session_id']}, {row['view']}: log {row['log_sha256']}, store "
+            f"{row['store_sha256']}\n    {row['where']}"
+        )
+    head = f"partition {row['partition']}: {row['sessions']} sessions at offset {row['cursor']}"
+    if row["problem"]:
+        return f"partition {row['partition']}: not compared: {row['problem']}"
+    return f"{head}: {'the same' if row['same'] else 'DIFFERENT'}"

@@ -1,0 +1,213 @@
+"""worker, dev, demo: what runs until it is told to end.
+
+Thin: the worker is `processors/runtime`, the broker and the scripted model are `local`. This file
+owns how a worker's command line becomes its settings and agents.
+"""
+
+import importlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..log import Settings
+from ..schemas.topics import topics
+from .edge import Edge, example, pass_edge
+from .machine import start_broker
+from .printing import line, note
+
+if TYPE_CHECKING:
+    from ..processors.agent import Agent
+
+ROLES = ("sessions", "models", "tools")
+SCRIPTED_KEY = "scripted"
+"""What the scripted server is sent as an API key; it takes any."""
+
+agent_option = click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="MODULE:ATTR",
+    help="An Agent, or a list of them; may be given several times "
+    "(default: the built-in agent, on this directory).",
+)
+
+
+def load_agents(names: Sequence[str]) -> list["Agent"]:
+    """The agents of these names; the built-in one on the working directory for none.
+
+    Raises click.UsageError that says what is wrong with which.
+    """
+    from ..processors.agent import Agent
+
+    if not names:
+        from ..processors.builtin_tools import default_agent
+
+        return [default_agent(Path.cwd())]
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` has it: agents lie where one works
+    agents: list[Agent] = []
+    for name in names:
+        found = _load(name)
+        several = found if isinstance(found, list | tuple) else [found]
+        if not several or not all(isinstance(agent, Agent) for agent in several):
+            raise click.UsageError(f"--agent {name}: {type(found).__name__} is no Agent.")
+        agents.extend(several)
+    twice = {a.name for a in agents if sum(b.name == a.name for b in agents) > 1}
+    if twice:
+        raise click.UsageError(f"--agent: more than one agent is named {', '.join(sorted(twice))}.")
+    return agents
+
+
+def _load(name: str) -> object:
+    module_name, colon, attribute = name.partition(":")
+    if not module_name or not colon or not attribute:
+        raise click.UsageError(f"--agent {name}: say MODULE:ATTR, as in my_app:agent.")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = "" if "importlib" in last.filename else f" ({last.filename}, line {last.lineno})"
+        why = f"{type(error).__name__}: {error}{where}"
+        raise click.UsageError(f"--agent {name}: {module_name} can't be imported: {why}") from error
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        raise click.UsageError(f"--agent {name}: {module_name} has no {attribute}.") from None
+
+
+def parse_roles(text: str) -> tuple[str, ...]:
+    """Roles separated by commas, in their usual order. Raises click.UsageError."""
+    wanted = {part.strip() for part in text.split(",") if part.strip()}
+    unknown = sorted(wanted - set(ROLES))
+    if unknown or not wanted:
+        raise click.UsageError(
+            f"--roles: {', '.join(unknown) or 'none'} given; roles are {', '.join(ROLES)}."
+        )
+    return tuple(role for role in ROLES if role in wanted)
+
+
+@contextmanager
+def model_of(settings: Settings, roles: Sequence[str]) -> Iterator[Settings]:
+    """The settings with a model that answers: the scripted one where no other is configured."""
+    if "models" not in roles or settings.api_key or settings.base_url:
+        yield settings
+        return
+    from ..local.messages_api import spawn
+
+    with spawn("demo") as server:
+        note(f"no ANTHROPIC_API_KEY and no ANTHROPIC_BASE_URL: a scripted model answers, from "
+             f"{server.base_url}")
+        yield replace(settings, api_key=SCRIPTED_KEY, base_url=server.base_url)
+
+
+@click.command("worker", epilog=example(
+    "foldlog worker --agent my_app:agent --supervise", "foldlog worker --roles sessions,tools"
+))
+@click.option("--roles", default=",".join(ROLES), show_default=True, metavar="ROLES",
+              help="What it does, separated by commas.")
+@agent_option
+@click.option("--supervise", is_flag=True, help="Start another one at once when it dies.")
+@click.option("--worker-id", metavar="ID", help="Its name (default: kept in its state directory).")
+@click.option("--control-fd", type=int, hidden=True, help="Set by the supervisor.")
+@pass_edge
+def worker_command(
+    edge: Edge,
+    roles: str,
+    agents: tuple[str, ...],
+    supervise: bool,
+    worker_id: str | None,
+    control_fd: int | None,
+) -> int:
+    """Run a worker.
+
+    It folds its share of the partitions, discharges what sessions owe, and ends at SIGTERM or
+    Ctrl-C. All workers of an installation load the same agents. Its state directory
+    (FOLDLOG_STATE_DIR) belongs to it alone.
+    """
+    wanted = parse_roles(roles)
+    if supervise:
+        return run_supervised(edge, wanted, agents, worker_id)
+    if control_fd is not None:
+        from ..processors.runtime.supervise import await_go
+
+        await_go(control_fd)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", force=True)
+    logging.getLogger("foldlog.worker").setLevel(logging.INFO)
+    from ..processors.runtime import host
+
+    loaded = load_agents(agents)
+    with model_of(edge.connected(), wanted) as settings:
+        return host.run(settings, loaded, wanted, worker_id)
+
+
+def run_supervised(
+    edge: Edge, roles: Sequence[str], agents: Sequence[str], worker_id: str | None
+) -> int:
+    """A worker that is replaced at once when it dies, until SIGTERM or Ctrl-C."""
+    from ..processors.runtime import supervise
+
+    # What is wrong now is said once, and not by every worker that is tried.
+    edge.log.check_topics(topics(edge.settings.partitions)).demand()
+    edge.close()
+    command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "worker"]
+    command += ["--roles", ",".join(roles)]
+    command += [part for name in agents for part in ("--agent", name)]
+    command += ["--worker-id", worker_id] if worker_id else []
+    with model_of(edge.settings, roles) as settings:
+        if settings.base_url != edge.settings.base_url:
+            # Given to the workers as a person would give it.
+            os.environ["ANTHROPIC_BASE_URL"] = settings.base_url or ""
+            os.environ["ANTHROPIC_API_KEY"] = settings.api_key or ""
+        return supervise.run(command, note)
+
+
+@click.command("dev", epilog=example("foldlog dev", "foldlog dev --agent my_app:agent"))
+@agent_option
+@pass_edge
+def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
+    """Start all of it: Kafka, topics, a supervised worker.
+
+    Without an API key a scripted model answers. Ctrl-C ends the worker; the local Kafka goes on
+    until `foldlog down`.
+    """
+    servers = start_broker(edge)
+    report = edge.log.apply_topics(topics(edge.settings.partitions))
+    report.demand()
+    made = f", topics made: {len(report.created)}" if report.created else ""
+    line(f"Kafka answers on {servers}{made}")
+    if edge.settings.api_key:
+        line("the model is the real one: an API key is set")
+    line("Next, in another terminal: foldlog chat")
+    line("Look inside with: foldlog sessions, foldlog tail --follow, foldlog doctor")
+    code = run_supervised(edge, ROLES, agents, None)
+    if edge.settings.bootstrap_servers is None:
+        line("the worker has ended; Kafka goes on until `foldlog down`")
+    return code
+
+
+@click.command("demo", epilog=example("foldlog demo", "foldlog demo ~/my-project"))
+@click.argument(
+    "directory",
+    required=False,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@pass_edge
+def demo_command(edge: Edge, directory: Path | None) -> int:
+    """Watch an agent survive being killed, on a real broker.
+
+    It works on DIRECTORY (default: this one), in an installation of its own that is gone
+    afterwards. Its worker is killed twice; at the end every view is folded anew and compared.
+    """
+    from . import demo
+    from .edge import local_errors
+
+    with local_errors():
+        return demo.main(edge.settings, (directory or Path.cwd()).absolute(), click.echo)

@@ -1,0 +1,131 @@
+"""What a chat looks like: streams tokens, shows tools briefly, says when an attempt was replaced.
+
+On a terminal words stream as they come, and what a lost attempt had said is marked as not counting.
+Where stdout is a pipe nothing can be taken back, so an answer is printed when it is final: stdout
+then has answers only, and everything about them goes to stderr. It must not know a log.
+"""
+
+import sys
+
+import click
+
+from ..consumers.contents import ReadBlob, text_of_body, whole
+from ..consumers.transcript_stream import Dropped, Settled, Shown, Token, Told
+from ..processors.projections.transcript import Line
+from ..producers.blobs import BlobError
+from ..schemas.parts import Body
+from .printing import brief, clean, note, write
+
+DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+
+
+class Screen:
+    """Draws what `consumers.transcript_stream` shows. `mine`: message ids that were typed here."""
+
+    def __init__(self, read: ReadBlob) -> None:
+        self.live = sys.stdout.isatty()
+        self.mine: set[str] = set()
+        self._read = read
+        self._column = 0
+        self._kind = ""
+        self._shown = False
+
+    def show(self, shown: Shown) -> None:
+        """Draw one thing."""
+        match shown:
+            case Token():
+                self._token(shown)
+            case Dropped():
+                if self.live and self._shown:
+                    self.say(f"the text above does not count: {shown.why}")
+                self._shown = False
+            case Settled():
+                self._settled(shown.line)
+            case Told():
+                self._told(shown.line)
+
+    def say(self, text: str) -> None:
+        """A remark of ours, apart from what the model says."""
+        if not self.live:
+            note(text)
+            return
+        self._new_line()
+        click.echo(f"{DIM}[{clean(text)}]{PLAIN}")
+
+    def ask(self, text: str) -> None:
+        """Something that a person must read before an answer."""
+        self._new_line()
+        click.echo(f"{BOLD}{clean(text)}{PLAIN}" if self.live else clean(text), err=not self.live)
+
+    def _token(self, token: Token) -> None:
+        if not self.live or token.kind not in ("text", "thinking"):
+            return
+        if token.kind != self._kind:
+            self._new_line()
+            self._kind = token.kind
+            write_raw(DIM if token.kind == "thinking" else PLAIN)
+        write(token.text)
+        self._column = 0 if token.text.endswith("\n") else 1
+        self._shown = True
+
+    def _new_line(self) -> None:
+        if self.live and self._kind:
+            write_raw(PLAIN)
+        if self._column:
+            click.echo("")
+        self._kind, self._column = "", 0
+
+    def _settled(self, line: Line) -> None:
+        if self.live:
+            self._new_line()
+        else:
+            text = self._text(line.body)
+            if text:
+                click.echo(clean(text))
+                sys.stdout.flush()
+        self._shown = False
+        if line.kind == "partial":
+            self.say("stopped here")
+        elif line.name in ("max_tokens", "refusal", "model_context_window_exceeded"):
+            self.say(f"the model stopped: {line.name}")
+
+    def _told(self, line: Line) -> None:
+        name = line.name
+        match line.kind:
+            case "message":
+                if name not in self.mine:
+                    self.say(f"from elsewhere: {self._text(line.body)}")
+            case "call":
+                self.say(f"{name} {brief(self._inline(line.body))}")
+            case "asks":
+                self.say(f"{name} asks for approval")
+            case "result":
+                self.say(f"{name}: {line.text}: {self._result(line.body)}")
+            case "approval" | "resolved" | "doubt":
+                self.say(f"{name} ({line.call}): {line.text}")
+            case "attempt":
+                self.say(line.text)
+            case "ended":
+                if name != "end_turn":
+                    self.say(f"turn {line.turn} ended: {name}")
+            case "phase" | "project" | "terminated":
+                self.say(f"{line.kind} {name or line.text}")
+
+    def _text(self, body: Body | None) -> str:
+        try:
+            return text_of_body(body, self._read)
+        except BlobError as error:
+            return f"[{error}]"
+
+    def _inline(self, body: Body | None) -> str:
+        return whole(body, None).decode("utf-8", "replace")
+
+    def _result(self, body: Body | None) -> str:
+        size = f" ({body.ref.bytes} bytes)" if body is not None and body.ref is not None else ""
+        return brief(self._inline(body)) + size
+
+
+def write_raw(code: str) -> None:
+    """A terminal code of ours."""
+    sys.stdout.write(code)
+    sys.stdout.flush()

@@ -1,0 +1,255 @@
+"""send, open, cancel, terminate, phase, lock: say what should happen, report what the fold decided.
+
+Each waits until the event it produced was folded. This file must not know a rule of the fold.
+"""
+
+import sys
+from typing import Any
+
+import click
+
+from ..consumers.outcomes import ANSWER_S, Answer, Decision, answer_of, decision_on, demand
+from ..consumers.sent import note_sent
+from ..schemas.words import CancelMode, WhenBusy
+from .edge import Edge, example, json_option, pass_edge, user_option
+from .printing import emit, line, note
+
+
+def decision_json(decision: Decision) -> dict[str, Any]:
+    """A decision for `--json`."""
+    return {
+        "session": decision.session_id,
+        "verdict": decision.verdict,
+        "code": decision.code,
+        "detail": decision.detail,
+        "offset": decision.offset,
+    }
+
+
+def report(decision: Decision, told: str, as_json: bool, **more: Any) -> None:
+    """Say what was decided: `told` if it counted now, that nothing changed if it had before."""
+    if as_json:
+        emit({**decision_json(decision), **more})
+    elif decision.verdict == "duplicate":
+        line(f"done before, nothing changed (offset {decision.offset})")
+    else:
+        line(f"{told} (offset {decision.offset})")
+
+
+@click.command("send", epilog=example(
+    'foldlog send s1 "What changed since yesterday?" --wait',
+    "git diff | foldlog send s1 - --wait",
+))
+@click.argument("session")
+@click.argument("text", required=False)
+@click.option("--message-id", metavar="ID", help="Yours: sent twice it is one message, one turn.")
+@click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
+@click.option(
+    "--when-busy",
+    type=click.Choice([str(word) for word in WhenBusy]),
+    default=WhenBusy.QUEUE.value,
+    show_default=True,
+    help="What to do while a turn runs.",
+)
+@click.option("--agent", metavar="NAME", help="For a session that is opened by this message.")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0), default=ANSWER_S, show_default=True,
+    metavar="SECONDS", help="How long --wait waits.",
+)
+@user_option
+@json_option
+@pass_edge
+def send_command(
+    edge: Edge,
+    session: str,
+    text: str | None,
+    message_id: str | None,
+    wait: bool,
+    when_busy: str,
+    agent: str | None,
+    timeout_s: float,
+    user: str | None,
+    as_json: bool,
+) -> int | None:
+    """Say something to a session; opens it if it is new.
+
+    TEXT is one message; `-` reads it from stdin. Without TEXT, --message-id with --wait waits for
+    the answer to a message that was sent before. With --wait the answer goes to stdout; exit
+    code 1 if the turn failed or no answer came in time (it is then still worked on).
+    """
+    if text is None and not (wait and message_id):
+        raise click.UsageError("TEXT is missing: say something, or name a message to wait for "
+                               "with --message-id ID --wait.")
+    if text == "-":
+        text = sys.stdin.read()
+    client = edge.client(user)
+    with client.fold(session) as folded:
+        if text is not None:
+            receipt = client.say_on(
+                folded, text, message_id=message_id, when_busy=when_busy, agent=agent
+            )
+            decision = demand(decision_on(folded, receipt))
+            message_id = receipt.id
+            if not wait:
+                more = {"message_id": receipt.id, "partition": receipt.partition}
+                report(decision, _said(decision, receipt.id), as_json, **more)
+                return None
+        assert message_id is not None
+        answer = answer_of(
+            folded, message_id, read=client.read_blob, timeout_s=timeout_s, say=note
+        )
+        _print_answer(answer, as_json)
+        sys.stdout.flush()
+        note_sent(client.sessions.producer, folded.views, answer.turn, client.channel)
+    return 1 if answer.reason == "failed" else None
+
+
+def _said(decision: Decision, message_id: str) -> str:
+    turn = decision.views.turn
+    waits = any(waiting.message_id == message_id for waiting in turn.queue)
+    place = f"waits behind turn {turn.number}" if waits else f"turn {turn.number}"
+    return f"message {message_id}: {place}"
+
+
+def _print_answer(answer: Answer, as_json: bool) -> None:
+    if as_json:
+        emit({
+            "session": answer.session_id,
+            "turn": answer.turn,
+            "reason": answer.reason,
+            "text": answer.text,
+            "offset": answer.offset,
+            "message_id": answer.message_id,
+            "note": answer.note,
+        })
+    elif answer.text:
+        line(answer.text)
+    if answer.reason not in ("end_turn", "stop_tool"):
+        note(f"turn {answer.turn} ended: {answer.reason}" + (answer.note and f" ({answer.note})"))
+
+
+@click.command("open", epilog=example("foldlog open s1 --agent shop"))
+@click.argument("session")
+@click.option("--agent", metavar="NAME", help="The agent that serves it (default: default).")
+@user_option
+@json_option
+@pass_edge
+def open_command(
+    edge: Edge, session: str, agent: str | None, user: str | None, as_json: bool
+) -> None:
+    """Open a session.
+
+    Opening it again for the same user and agent is harmless; for another it is refused.
+    """
+    from ..consumers.client import DEFAULT_AGENT
+
+    client = edge.client(user)
+    decision = client.open(session, agent=agent or DEFAULT_AGENT)
+    told = f"session {session} is open: user {client.user}, agent {agent or DEFAULT_AGENT}"
+    report(decision, told, as_json)
+
+
+@click.command("cancel", epilog=example("foldlog cancel s1", "foldlog cancel s1 --after-step"))
+@click.argument("session")
+@click.option("--turn", type=click.IntRange(min=1), help="The turn you saw (default: as of now).")
+@click.option("--seen-phase", metavar="PHASE", help="The phase you saw (default: as of now).")
+@click.option("--after-step", is_flag=True, help="Let the running step end, then stop.")
+@click.option("--reason", default="", help="Why, for people.")
+@click.option("--cancel-id", metavar="ID", help="Yours: asked twice it is one cancel.")
+@user_option
+@json_option
+@pass_edge
+def cancel_command(
+    edge: Edge,
+    session: str,
+    turn: int | None,
+    seen_phase: str | None,
+    after_step: bool,
+    reason: str,
+    cancel_id: str | None,
+    user: str | None,
+    as_json: bool,
+) -> None:
+    """Stop what runs in a session.
+
+    It binds to the turn and the phase that are seen now: if either is over when the log takes it,
+    it is refused, so that it never stops something else. What waits in the queue is kept.
+    """
+    decision = edge.client(user).cancel(
+        session,
+        mode=CancelMode.AFTER_STEP if after_step else CancelMode.NOW,
+        reason=reason,
+        cancel_id=cancel_id,
+        turn=turn,
+        seen_phase=seen_phase,
+    )
+    view = decision.views
+    what = f"turn {view.turn.number} is cancelled" if view.turn.open else "no turn ran"
+    if after_step:
+        what = f"turn {view.turn.number} stops after this step"
+    report(decision, f"{what}; the phase is {view.state.phase}", as_json)
+
+
+@click.command("terminate", epilog=example('foldlog terminate s1 --reason "done with it"'))
+@click.argument("session")
+@click.option("--reason", default="", help="Why, for people.")
+@user_option
+@json_option
+@pass_edge
+def terminate_command(
+    edge: Edge, session: str, reason: str, user: str | None, as_json: bool
+) -> None:
+    """End a session for good.
+
+    Its turn is closed and what waits is dropped; nothing can be said to it any more. Its log stays.
+    """
+    decision = edge.client(user).terminate(session, reason=reason)
+    report(decision, f"session {session} is terminated", as_json)
+
+
+@click.command("phase", epilog=example("foldlog phase s1 start_build"))
+@click.argument("session")
+@click.argument("trigger")
+@click.option("--command-id", metavar="ID", help="Yours: asked twice it is one command.")
+@user_option
+@json_option
+@pass_edge
+def phase_command(
+    edge: Edge,
+    session: str,
+    trigger: str,
+    command_id: str | None,
+    user: str | None,
+    as_json: bool,
+) -> None:
+    """Trigger a phase transition.
+
+    Which are legal depends on the phase: see the table of transitions in the README.
+    """
+    decision = edge.client(user).trigger(session, trigger, command_id=command_id)
+    phase = decision.views.state.phase
+    report(decision, f"the phase is {phase}", as_json, phase=phase)
+
+
+@click.command("lock", epilog=example("foldlog lock s1 my-project"))
+@click.argument("session")
+@click.argument("project")
+@click.option("--command-id", metavar="ID", help="Yours: asked twice it is one command.")
+@user_option
+@json_option
+@pass_edge
+def lock_command(
+    edge: Edge,
+    session: str,
+    project: str,
+    command_id: str | None,
+    user: str | None,
+    as_json: bool,
+) -> None:
+    """Lock a session to a project, once in its life.
+
+    A second lock is refused, whatever it names.
+    """
+    decision = edge.client(user).lock(session, project, command_id=command_id)
+    held = decision.views.state.project_id
+    report(decision, f"the project is {held}", as_json, project_id=held)

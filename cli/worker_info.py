@@ -1,0 +1,45 @@
+"""What the worker of this state directory says of itself, asked over its web port on loopback."""
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ASK_S = 2.0
+"""A worker answers in milliseconds; one that is stopped or swamped does not at all."""
+
+
+class WorkerInfo(NamedTuple):
+    """pid None: none runs here. `status` None: it is there and does not answer."""
+
+    pid: int | None
+    status: dict[str, Any] | None
+
+
+def worker_info(state_dir: Path) -> WorkerInfo:
+    """The worker that works in this directory, as of now."""
+    try:
+        noted = json.loads((state_dir / "worker.json").read_text("utf-8"))
+        pid, web = int(noted["pid"]), str(noted["web"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return WorkerInfo(None, None)
+    # Never through a proxy of the environment: this is the machine's own loopback.
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(f"{web}/status/", timeout=ASK_S) as answer:
+            status = json.load(answer)
+    except (OSError, ValueError):
+        return WorkerInfo(pid if _lives(pid) else None, None)
+    return WorkerInfo(pid, status if isinstance(status, dict) else None)
+
+
+def _lives(pid: int) -> bool:
+    import os
+
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

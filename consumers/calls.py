@@ -1,0 +1,44 @@
+"""Which call somebody means: TURN.STEP.INDEX, or the provider's call_id where it is unique.
+
+Providers repeat their ids, so a call_id is only a label. This file must not know what is decided.
+"""
+
+from ..log.errors import Refused
+from ..processors.projections.turn_view import Call
+from ..processors.session import SessionViews
+from ..schemas.ids import call_key, parse_call_key
+
+
+class UnknownCall(Refused):
+    """No call, or more than one, is meant by this name."""
+
+
+def call_named(views: SessionViews, name: str) -> Call:
+    """The call that waits for a person under that name. Raises UnknownCall."""
+    waiting = (*views.turn.calls, *views.turn.doubts)
+    key = key_of(views, name)
+    for call in waiting:
+        if call.key == key:
+            return call
+    there = ", ".join(f"{call.key} ({call.name}, {call.status})" for call in waiting) or "none"
+    raise UnknownCall(
+        f"no call {name} is open in session {views.session_id}; open or in doubt are: {there}"
+    )
+
+
+def key_of(views: SessionViews, name: str) -> str:
+    """TURN.STEP.INDEX of a call named either way. Raises UnknownCall when it is ambiguous."""
+    if parse_call_key(name) is not None:
+        return name
+    meant = {call.key for call in (*views.turn.calls, *views.turn.doubts) if call.call_id == name}
+    meant |= {
+        call_key(fragment.turn, fragment.step, fragment.index)
+        for fragment in views.context.fragments
+        if fragment.kind == "result" and fragment.call_id == name
+    }
+    if len(meant) > 1:
+        raise UnknownCall(
+            f"the call_id {name} names {len(meant)} calls of this session "
+            f"({', '.join(sorted(meant))}): name it as TURN.STEP.INDEX"
+        )
+    return meant.pop() if meant else name

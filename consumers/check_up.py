@@ -1,0 +1,199 @@
+"""A check of the whole installation: what is wrong or waits for a person, and what to do about it.
+
+Each check is a function that yields findings; a finding says what was found and what to do. This
+file asks the log and the store, and must not know how a worker is reached or anything is printed.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..log.door import Log
+from ..log.settings import Settings
+from ..processors.projections import partition as partition_fold
+from ..processors.runtime.store import Belongs, fold_version, open_readonly
+from ..processors.wake import Rules, wake
+from ..schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
+from .replay import store_directory
+from .show import Everything
+from .waiting import asking, doubtful
+
+IDLE_MS = 30_000
+"""A session that owes something and has been quiet for so long is not being served."""
+
+LETTERS_MAX = 5
+"""Dead letters that are shown; the others are counted."""
+
+ROLES = ("sessions", "models", "tools")
+
+
+class Finding(NamedTuple):
+    """level: ok, note (waits for a person), problem. `do`: what to do, '' if nothing."""
+
+    level: str
+    check: str
+    text: str
+    do: str = ""
+
+
+def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
+    """The topics are there, with the right number of partitions and the right properties."""
+    report = log.check_topics(topics(settings.partitions))
+    for name in report.missing:
+        yield Finding("problem", "topics", f"{name} is missing", "foldlog topics apply")
+    for found in report.differs:
+        do = "set `partitions` to what the topic has" if found.fatal else "change it in Kafka"
+        yield Finding("problem" if found.fatal else "note", "topics", str(found), do)
+    if not report.missing and not report.differs:
+        yield Finding("ok", "topics", f"{len(report.same)} topics are as they must be")
+
+
+def partitions_held(everything: Everything, partitions: int) -> Iterator[Finding]:
+    """Each partition was taken by a worker for each role."""
+    never = {
+        role: [
+            number
+            for number in range(partitions)
+            if everything.holders.get(number, partition_fold.INITIAL).holder(role) is None
+        ]
+        for role in ROLES
+    }
+    for role, numbers in never.items():
+        if numbers:
+            yield Finding(
+                "problem",
+                "partitions",
+                f"no worker ever took {len(numbers)} of {partitions} partitions for {role}",
+                "foldlog worker (or foldlog dev)",
+            )
+    if not any(never.values()):
+        owners = {h.owner for view in everything.holders.values() for h in view.holders}
+        whose = ", ".join(sorted(owners))
+        yield Finding("ok", "partitions", f"all {partitions} were taken, by {whose}")
+
+
+def stores(log: Log, settings: Settings) -> Iterator[Finding]:
+    """The worker's stores are of this log, and how far they have come."""
+    belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
+    behind, seen = 0, 0
+    for number in range(log.partitions(SESSION_EVENTS)):
+        directory = store_directory(settings, number)
+        if not directory.is_dir():
+            continue
+        try:
+            store = open_readonly(directory)
+        except Exception as broken:  # rocksdict raises plain Exception
+            yield Finding(
+                "note", "store", f"{directory} can not be read: {broken}",
+                "nothing: the next worker makes it anew from the log",
+            )
+            continue
+        seen += 1
+        cursor, whose = store.cursor.offset, store.belongs
+        store.close()
+        end = log.end_offsets(SESSION_EVENTS)[number]  # after the store: a worker may run
+        if whose != belongs or cursor > end:
+            yield Finding(
+                "note", "store", f"{directory} was not folded from this log by this version",
+                "nothing: the next worker makes it anew from the log",
+            )
+        else:
+            behind += end - cursor
+    if seen:
+        text = f"{seen} stores in {settings.state_dir}, {behind} records behind"
+        yield Finding("ok", "store", text)
+    else:
+        yield Finding("ok", "store", f"none in {settings.state_dir}: no worker worked here yet")
+
+
+def frozen_sessions(everything: Everything) -> Iterator[Finding]:
+    """Sessions stopped at an event that this version does not understand."""
+    for name, views in sorted(everything.sessions.items()):
+        if views.frozen is not None:
+            yield Finding(
+                "problem",
+                "frozen",
+                f"session {name} is frozen at offset {views.frozen.offset}: {views.frozen.why}",
+                "upgrade to a version that understands it, and start the worker again",
+            )
+
+
+def agents_missing(everything: Everything, agents: frozenset[str]) -> Iterator[Finding]:
+    """Sessions whose agent the running worker does not have: they owe nothing there."""
+    have = ", ".join(sorted(agents))
+    for name, views in sorted(everything.sessions.items()):
+        turn = views.turn
+        if turn.known and not turn.terminated and turn.agent not in agents:
+            yield Finding(
+                "problem" if turn.open else "note",
+                "agents",
+                f"session {name} needs agent {turn.agent}; the worker has {have}",
+                "start the worker with --agent MODULE:ATTR for it",
+            )
+
+
+def people_wanted(everything: Everything) -> Iterator[Finding]:
+    """Approvals and doubts that wait for a person."""
+    for name, views in sorted(everything.sessions.items()):
+        for call in asking(views.turn):
+            yield Finding(
+                "note", "approvals", f"session {name}: {call.name} ({call.key}) asks",
+                f"foldlog approve {name} {call.key}, or deny",
+            )
+        for call in doubtful(views.turn):
+            yield Finding(
+                "note", "doubts",
+                f"session {name}: it is not known whether {call.name} ({call.key}) happened",
+                f"foldlog resolve {name} {call.key} --happened TEXT | --did-not-happen",
+            )
+
+
+def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
+    """Sessions that owe work and have been quiet (invariant: none, unless parked)."""
+    for name, views in sorted(everything.sessions.items()):
+        number = everything.places[name]
+        holders = everything.holders.get(number, partition_fold.INITIAL)
+        rows = [
+            owed
+            for owed in wake(views, holders, now, Rules())
+            if owed.owed not in ("wait", "begin", "abort")
+        ]
+        quiet = now - everything.last_at[name]
+        if rows and quiet > IDLE_MS:
+            what = ", ".join(sorted({f"{owed.owed} ({owed.row})" for owed in rows}))
+            yield Finding(
+                "problem", "owed", f"session {name} owes {what} and is quiet for {quiet // 1000} s",
+                "see that a worker runs, with its agent; foldlog wake " + name,
+            )
+
+
+def dead_letters(log: Log) -> Iterator[Finding]:
+    """Records that could not be decoded."""
+    first, ends = log.first_offsets(DEAD_LETTERS), log.end_offsets(DEAD_LETTERS)
+    count = sum(ends.values()) - sum(first.values())
+    if not count:
+        yield Finding("ok", "dead letters", "none")
+        return
+    yield Finding(
+        "problem", "dead letters", f"{count} records could not be decoded; the last of them:",
+        "see who writes to the topic; a newer version may read them",
+    )
+    start = {p: max(first[p], end - LETTERS_MAX) for p, end in ends.items()}
+    reader = log.reader(DEAD_LETTERS, start)
+    try:
+        for record in reader.poll(5.0)[-LETTERS_MAX:]:
+            told = {
+                name.removeprefix("__dlq.errors."): value.decode("utf-8", "replace")
+                for name, value in record.headers
+                if name.startswith("__dlq.errors.")
+            }
+            text = ", ".join(f"{name} {value}" for name, value in sorted(told.items()))
+            yield Finding("note", "dead letters", text)
+    finally:
+        reader.close()
+
+
+def sessions_counted(everything: Everything) -> Finding:
+    """How many sessions there are, and how many have an open turn."""
+    known = [views for views in everything.sessions.values() if views.turn.known]
+    running = sum(views.turn.open for views in known)
+    return Finding("ok", "sessions", f"{len(known)}, {running} with an open turn")

@@ -1,0 +1,212 @@
+"""Replay: fold the log anew from its first offset, and compare with what a worker keeps.
+
+Anyone with the topic gets the same views, byte for byte (mission row S2.11): a replay prints the
+sha256 of every view. `verify` refolds up to the cursor of a worker's store and compares view by
+view. A fold always begins at the first offset; `--from` only chooses what is listed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..log.door import Log
+from ..log.settings import Settings
+from ..processors.projections import partition as partition_fold
+from ..processors.projections.partition import PartitionView
+from ..processors.ruling import Ruling
+from ..processors.runtime import views_codec
+from ..processors.runtime.store import Belongs, Store, fold_version, open_readonly
+from ..processors.session import SessionViews, fold, initial
+from ..schemas.codec import Entry
+from ..schemas.ids import PARTITION_KEY
+from ..schemas.topics import SESSION_EVENTS
+from .contents import plain
+from .follow import Follow
+
+FIELDS = {"session_state": "state"}
+"""View names of a replay -> fields of SessionViews, where they differ."""
+
+
+class Step(NamedTuple):
+    """One event as the replay folded it."""
+
+    entry: Entry
+    ruling: Ruling
+
+
+class Folded(NamedTuple):
+    """One session after a replay. `first` and `next`: offsets of its partition. `rulings`: how
+    many events were accepted, ignored and refused."""
+
+    session_id: str
+    partition: int
+    first: int
+    next: int
+    rulings: dict[str, int]
+    views: SessionViews
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Hex sha256 of each view."""
+        return views_codec.view_hashes(self.views)
+
+
+class Replay:
+    """A fold of the whole log, or of one session, up to `ends` (next offset by partition).
+
+    Iterate `steps()` once; then `sessions` and `holders` are what it came to.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        session_id: str | None = None,
+        ends: Mapping[int, int] | None = None,
+    ) -> None:
+        wanted = None if session_id is None else (session_id,)
+        self._follow = Follow(log, wanted, chunks=False, holders=True)
+        now = self._follow.ends()
+        given = ends or {}
+        self.ends = {p: min(given.get(p, end), end) for p, end in now.items()}
+        self.sessions: dict[str, Folded] = {}
+        self.holders: dict[int, PartitionView] = {}
+
+    def steps(self) -> Iterator[Step]:
+        """Every event of a session, in log order within its partition, with its ruling."""
+        with self._follow:
+            for batch in self._follow.to(self.ends):
+                for entry in batch:
+                    if entry.offset >= self.ends[entry.partition]:
+                        continue
+                    if entry.session_id == PARTITION_KEY:
+                        held = self.holders.get(entry.partition, partition_fold.INITIAL)
+                        self.holders[entry.partition] = partition_fold.apply(held, entry)
+                    else:
+                        yield self._fold(entry)
+
+    def _fold(self, entry: Entry) -> Step:
+        name, offset = entry.session_id, entry.offset
+        before = self.sessions.get(name) or Folded(
+            name, entry.partition, offset, offset, Counter(), initial(name)
+        )
+        views, ruling = fold(before.views, entry)
+        before.rulings[ruling.verdict] += 1
+        self.sessions[name] = before._replace(next=offset + 1, views=views)
+        return Step(entry, ruling)
+
+    def run(self) -> "Replay":
+        """Fold everything."""
+        for _ in self.steps():
+            pass
+        return self
+
+
+class Difference(NamedTuple):
+    """One view that a store holds otherwise than the log says. `where`: the first difference."""
+
+    partition: int
+    session_id: str
+    view: str
+    log_sha256: str
+    store_sha256: str
+    where: str
+
+
+class Verified(NamedTuple):
+    """What comparing one partition's store came to. `problem`: why it could not be compared."""
+
+    partition: int
+    cursor: int
+    sessions: int
+    differences: tuple[Difference, ...]
+    problem: str = ""
+
+
+def store_directory(settings: Settings, partition: int) -> Path:
+    """Where the worker of these settings keeps the store of a partition."""
+    return settings.state_dir / "store" / settings.topic(SESSION_EVENTS) / str(partition)
+
+
+def verify(log: Log, settings: Settings, session_id: str | None = None) -> Iterator[Verified]:
+    """Compare every store of the worker's state directory with the log, at the store's cursor.
+
+    A running worker's store is read as of now. Nothing is changed.
+    """
+    belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
+    for partition in range(log.partitions(SESSION_EVENTS)):
+        directory = store_directory(settings, partition)
+        if not directory.is_dir():
+            continue
+        try:
+            store = open_readonly(directory)
+        except Exception as broken:  # rocksdict raises plain Exception
+            yield Verified(partition, 0, 0, (), f"it can not be opened: {broken}")
+            continue
+        try:
+            yield _compare(log, partition, store, belongs, session_id)
+        finally:
+            store.close()
+
+
+def _compare(
+    log: Log, partition: int, store: Store, belongs: Belongs, session_id: str | None
+) -> Verified:
+    cursor = store.cursor.offset
+    ends = log.end_offsets(SESSION_EVENTS)  # asked after the store was read: a worker may run
+    if store.belongs != belongs:
+        why = f"it belongs to another log or version: {plain(store.belongs)}, not {plain(belongs)}"
+        return Verified(partition, cursor, 0, (), why)
+    if cursor > ends[partition]:
+        why = f"its cursor {cursor} lies beyond the log's end {ends[partition]}"
+        return Verified(partition, cursor, 0, (), why)
+    replay = Replay(log, None, {**dict.fromkeys(ends, 0), partition: cursor}).run()
+    found: list[Difference] = []
+    holders = replay.holders.get(partition, partition_fold.INITIAL)
+    if holders != store.partition:
+        where = first_difference(plain(holders), plain(store.partition))
+        found.append(Difference(partition, PARTITION_KEY, "partition", "", "", where))
+    folded = {name: f for name, f in replay.sessions.items() if f.views != initial(name)}
+    names = sorted({*folded, *store.sessions()})
+    names = [name for name in names if session_id in (None, name)]
+    for name in names:
+        here = folded[name].views if name in folded else initial(name)
+        found.extend(_differences(partition, here, store.load(name) or initial(name)))
+        store.forget(name)
+    return Verified(partition, cursor, len(names), tuple(found))
+
+
+def _differences(
+    partition: int, here: SessionViews, there: SessionViews
+) -> Iterator[Difference]:
+    ours, theirs = views_codec.view_hashes(here), views_codec.view_hashes(there)
+    for view, sha in ours.items():
+        if theirs[view] != sha:
+            where = first_difference(_as_plain(here, view), _as_plain(there, view))
+            yield Difference(partition, here.session_id, view, sha, theirs[view], where)
+
+
+def _as_plain(views: SessionViews, view: str) -> Any:
+    if view == "turn":  # the codec hashes what belongs to it together
+        return {"turn": plain(views.turn), "stream": plain(views.stream), "frozen": views.frozen}
+    return plain(getattr(views, FIELDS.get(view, view)))
+
+
+def first_difference(ours: Any, theirs: Any, path: str = "") -> str:
+    """Where two JSON values part, and what each has there: `path: log ... store ...`."""
+    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
+        for name in ours:
+            if ours[name] != theirs[name]:
+                return first_difference(ours[name], theirs[name], f"{path}.{name}")
+    if isinstance(ours, list) and isinstance(theirs, list):
+        for place, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+            if one != other:
+                return first_difference(one, other, f"{path}[{place}]")
+        if len(ours) != len(theirs):
+            return f"{path or '.'}: the log has {len(ours)} rows, the store {len(theirs)}"
+    return f"{path or '.'}: the log has {_short(ours)}, the store {_short(theirs)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

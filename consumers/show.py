@@ -1,0 +1,179 @@
+"""Views as JSON, the rows a session owes, a past request, the list of sessions: for people to look.
+
+Everything here folds the log itself and needs no worker and no store. This file must not know how
+anything is printed.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ..log.door import Log
+from ..log.errors import Refused
+from ..processors.context.build import BUILDER, request_bytes, request_sha256
+from ..processors.projections import partition as partition_fold
+from ..processors.projections.partition import PartitionView
+from ..processors.session import SessionViews, fold, initial
+from ..processors.wake import Obligation, Rules, wake
+from ..processors.wake_table import BY_ID
+from ..schemas import events as ev
+from ..schemas.ids import PARTITION_KEY
+from .contents import ReadBlob, plain
+from .follow import Follow
+from .session_fold import SessionFold
+
+VIEWS = ("state", "turn", "context", "transcript", "ledger", "messages", "wake")
+
+
+class UnknownSession(Refused):
+    """The log has no such session."""
+
+
+class UnknownStep(Refused):
+    """The session has decided no such step."""
+
+
+def known(folded: SessionFold, at: int | None = None) -> SessionViews:
+    """The views at the end of the log, or after the event at offset `at`. Raises UnknownSession."""
+    if at is None:
+        folded.to_end()
+    else:
+        for _ in folded.upto(min(at + 1, folded.end())):
+            pass
+    if not folded.views.turn.known:
+        when = "" if at is None else f" at offset {at} of partition {folded.partition}"
+        raise UnknownSession(
+            f"there is no session {folded.session_id}{when}: open one with `foldlog open "
+            f"{folded.session_id}`, or see `foldlog sessions`"
+        )
+    return folded.views
+
+
+def now_ms(folded: SessionFold) -> int:
+    """Unix ms as wake wants it: the later of the wall clock and the newest broker time."""
+    return max(time.time_ns() // 1_000_000, folded.newest_ms)
+
+
+def owed_json(
+    views: SessionViews, holders: PartitionView, now: int, rules: Rules | None
+) -> list[dict[str, Any]]:
+    """What the session owes now, with the reason of each row. `rules` None: agent unknown."""
+    return [_owed(obligation) for obligation in wake(views, holders, now, rules)]
+
+
+def _owed(obligation: Obligation) -> dict[str, Any]:
+    row = {**plain(obligation), "subject": ".".join(map(str, obligation.subject))}
+    return {**row, "why": BY_ID[obligation.row].why}
+
+
+def view_json(folded: SessionFold, view: str, read: ReadBlob | None = None) -> Any:
+    """One view by its name in VIEWS, as JSON; with `read`, references are resolved."""
+    views = folded.views
+    match view:
+        case "wake":
+            return owed_json(views, folded.holders, now_ms(folded), Rules())
+        case "turn":
+            streamed = {"stream": plain(views.stream), "frozen": plain(views.frozen)}
+            return plain(views.turn, read) | streamed
+    return plain(getattr(views, view), read)
+
+
+class Request(NamedTuple):
+    """A past request as it was sent. `claims`: each attempt's sha256 and builder, from its claim.
+
+    `agrees`: whether every claim made by this version's builder has the sha256 of `body`.
+    """
+
+    body: bytes
+    sha256: str
+    claims: tuple[tuple[int, str, str], ...]
+    agrees: bool
+
+
+def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Request:
+    """Rebuild the request of a step (design law 11). Raises UnknownSession, UnknownStep."""
+    body: bytes | None = None
+    claims = []
+    for seen in folded.upto(folded.end()):
+        event = seen.entry.event
+        if not seen.ruling.accepted or getattr(event, "turn", None) != turn:
+            continue
+        match event:
+            case ev.LlmCalled() if event.step == step:
+                body = request_bytes(seen.views.context, read)
+            case ev.GenStart() | ev.GenResumed() if event.step == step:
+                claims.append((event.attempt, event.request_sha256, event.builder))
+    known(folded)
+    if body is None:
+        raise UnknownStep(f"session {folded.session_id} has no step {turn}.{step}")
+    name = request_sha256(body)
+    agrees = all(sha == name for _, sha, builder in claims if builder == BUILDER)
+    return Request(body, name, tuple(claims), agrees)
+
+
+class Everything(NamedTuple):
+    """Every session of the log, its partition, who holds each, and when a session's last event
+    came (Unix ms)."""
+
+    sessions: dict[str, SessionViews]
+    places: dict[str, int]
+    holders: dict[int, PartitionView]
+    last_at: dict[str, int]
+    newest_ms: int
+
+
+def fold_everything(log: Log) -> Everything:
+    """Fold every session to the end of the log as of now."""
+    sessions: dict[str, SessionViews] = {}
+    places: dict[str, int] = {}
+    last_at: dict[str, int] = {}
+    holders: dict[int, PartitionView] = {}
+    newest = 0
+    with Follow(log, chunks=False) as follow:
+        ends = follow.ends()
+        for batch in follow.to(ends):
+            for entry in batch:
+                newest = max(newest, entry.at)
+                key = entry.session_id
+                if key == PARTITION_KEY:
+                    held = holders.get(entry.partition, partition_fold.INITIAL)
+                    holders[entry.partition] = partition_fold.apply(held, entry)
+                    continue
+                before = sessions.get(key) or initial(key)
+                sessions[key], _ = fold(before, entry)
+                places[key], last_at[key] = entry.partition, entry.at
+    return Everything(sessions, places, holders, last_at, newest)
+
+
+def summaries(
+    everything: Everything, wanted: Callable[[SessionViews], bool] = lambda _views: True
+) -> Iterator[dict[str, Any]]:
+    """A line per known session, last changed first."""
+    known_ones = [v for v in everything.sessions.values() if v.turn.known and wanted(v)]
+    for views in sorted(known_ones, key=lambda v: (-v.state.updated_at, v.session_id)):
+        yield {
+            "session_id": views.session_id,
+            "user_id": views.state.user_id,
+            "agent": views.turn.agent,
+            "phase": views.state.phase,
+            "project_id": views.state.project_id,
+            "turn": views.turn.number,
+            "status": status_of(views),
+            "updated_at": views.state.updated_at,
+            "partition": everything.places[views.session_id],
+        }
+
+
+def status_of(views: SessionViews) -> str:
+    """One word for people: frozen, terminated, asks, doubt, busy or idle."""
+    turn = views.turn
+    calls = (*turn.calls, *turn.doubts)
+    if views.frozen is not None:
+        return "frozen"
+    if any(call.status in ("doubt", "contradicted") for call in calls):
+        return "doubt"
+    if turn.terminated and not turn.open:
+        return "terminated"
+    if any(call.status == "asks" for call in turn.calls):
+        return "asks"
+    return "busy" if turn.open else "idle"
