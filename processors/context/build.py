@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...schemas.events import BlobRef, Body
 from ..projections.context import ContextView, Fragment
 
-BUILDER = "full-1"  # a new value whenever the same view would give other bytes
+BUILDER = "full-2"  # a new value whenever the same view would give other bytes
 STRATEGIES = ("full",)
 SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
 UNFINISHED = ("tool_use", "server_tool_use")
@@ -49,7 +49,8 @@ def request_bytes(view: ContextView, read_blob: ReadBlob) -> bytes:
         parts.append(f'"system":[{",".join(_marked([text for _, text in system]))}]')
     if tools != "[]":
         parts.append(f'"tools":{tools}')
-    last = len(messages) - 1
+    # A paused answer may come last, and not every block of one takes a mark.
+    last = max(n for n, message in enumerate(messages) if message.role == "user")
     texts = [_message(message, marked=n == last) for n, message in enumerate(messages)]
     parts.append(f'"messages":[{",".join(texts)}]')
     return ("{" + ",".join(parts) + "}").encode()
@@ -82,10 +83,30 @@ def messages_of(fragments, read_blob: ReadBlob) -> list[Message]:
 def _add(messages: list[Message], role: str, blocks: tuple[str, ...]) -> None:
     if not blocks:
         return
+    if role == "user" and messages and messages[-1].role == "assistant":
+        settled = _settled(messages.pop().blocks)
+        if settled:
+            messages.append(Message("assistant", settled))
     if messages and messages[-1].role == role:
         messages[-1] = Message(role, messages[-1].blocks + blocks)
     else:
         messages.append(Message(role, blocks))
+
+
+def _settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
+    """What may stay of an answer once a user speaks after it, for the API refuses the rest for
+    ever: no call of a server's tool that a pause left without result, no thinking at the end."""
+    if any("server_tool_use" in text for text in blocks):
+        parsed = [json.loads(text) for text in blocks]
+        done = {block.get("tool_use_id") for block in parsed}
+        blocks = tuple(
+            text
+            for block, text in zip(parsed, blocks, strict=True)
+            if block.get("type") != "server_tool_use" or block.get("id") in done
+        )
+    while blocks and json.loads(blocks[-1]).get("type") in SIGNED:
+        blocks = blocks[:-1]
+    return blocks
 
 
 def _answer(
@@ -122,7 +143,9 @@ def _answer(
 
 def _unique(call_id: str, place: tuple[int, int, int], taken: set[str]) -> str:
     """The provider's id, or one made of it where providers repeat themselves."""
-    name = call_id if call_id not in taken else f"{call_id[:96]}-{'-'.join(map(str, place))}"
+    name, tail = call_id, "-".join(map(str, place))
+    while name in taken:
+        name, tail = f"{call_id[:96]}-{tail}", f"{tail}-x"
     taken.add(name)
     return name
 

@@ -42,7 +42,7 @@ STOPS = (
     "stop_sequence",
     "model_context_window_exceeded",
 )
-CALL_IDS = ("a", "b", "toolu_1", "a-1-1-1", "a-1-1-0")  # few: providers repeat them
+CALL_IDS = ("a", "b", "toolu_1", "a-1-1-2", "a-1-2-1")  # few: providers repeat them
 USES = (
     ("look", '{"where":"there"}'),
     ("look", "{}"),
@@ -263,10 +263,13 @@ class World(History):
                         answers.dumps({"type": "redacted_thinking", "data": "opaque"}),
                         '{"type":"text","text":"\\u00fc \\/ escaped","n":1.50}',
                         '{"type":"brand_new_block","x":[1e2]}',
-                        *self._server_use(stop),
                     )
                 )
             )
+        if stop == "pause_turn":  # it stops in the middle of the server's own tools
+            made += self._server_use()[: choose.number(1, 2)]
+        elif choose.chance(10):
+            made += self._server_use()
         if stop in ("tool_use", "max_tokens") or choose.chance(5):
             for _ in range(choose.number(1 if stop == "tool_use" else 0, 3)):
                 name, args = choose.pick(USES)
@@ -274,12 +277,11 @@ class World(History):
                 made.append(Use(name, args, choose.pick(CALL_IDS), error))
         return made
 
-    def _server_use(self, stop: str) -> tuple[str, ...]:
-        begun = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
-        done = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
-        use = answers.dumps(begun)
-        pair = f"{use},{answers.dumps(done)}"
-        return (use, pair) if stop == "pause_turn" else (pair,)
+    def _server_use(self) -> tuple[str, ...]:
+        id = f"srv_{self.offset}_{self.choose.number(0, 99)}"
+        begun = {"type": "server_tool_use", "id": id, "name": "web_search", "input": {}}
+        done = {"type": "web_search_tool_result", "tool_use_id": id, "content": []}
+        return answers.dumps(begun), answers.dumps(done)
 
     def tool_outcome(self, claim: ev.ToolStarted) -> Any:
         choose, place = self.choose, (claim.turn, claim.step, claim.index)
