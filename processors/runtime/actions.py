@@ -252,7 +252,9 @@ class Actions:
         assert call is not None
         tool = agent.tool(call.name)
         timeout = (tool.timeout_ms if tool else None) or agent.limits.tool_timeout_ms
-        place = (views.session_id, *owed.subject, call.attempt + 1, epoch)
+        deadline = now + agent.limits.start_window_ms + timeout
+        # With the deadline: a claim that comes back late is not the one that was made anew since.
+        place = (views.session_id, *owed.subject, call.attempt + 1, epoch, deadline)
         self._claimed_at[place] = self._clock.monotonic_ms()
         return ev.ToolStarted(
             turn=call.turn,
@@ -262,7 +264,7 @@ class Actions:
             owner=self.owner,
             epoch=epoch,
             start_by=now + agent.limits.start_window_ms,
-            deadline=now + agent.limits.start_window_ms + timeout,
+            deadline=deadline,
         )
 
     # -- claims that came back -------------------------------------------------------------------
@@ -297,14 +299,9 @@ class Actions:
     def _generation(self, views: SessionViews, agent: Agent) -> BeginGeneration:
         generation = views.turn.generation
         assert generation is not None and generation.claim is not None
-        request = request_bytes(views.context, self._read_blob)
+        turn, request = views.turn, request_bytes(views.context, self._read_blob)
         return BeginGeneration(
-            views.turn.number,
-            views.turn.step,
-            generation.attempt,
-            generation.claim,
-            request,
-            agent,
+            turn.number, turn.step, generation.attempt, generation.claim, request, agent
         )
 
     def _report_unbegun_generation(self, views: SessionViews) -> None:
@@ -324,18 +321,18 @@ class Actions:
     def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
         call = find_call(views.turn, *owed.subject)
         assert call is not None and call.claim is not None
+        claim = call.claim
         if owed.owed == "abort":
             self._effects.report(views.session_id, unbegun(call, "the turn ended first"))
             return
-        place = (views.session_id, *owed.subject, call.attempt, call.claim.epoch)
+        place = (views.session_id, *owed.subject, call.attempt, claim.epoch, claim.deadline)
         claimed = self._claimed_at.pop(place, None)
         window = agent.limits.start_window_ms
         if claimed is None or self._clock.monotonic_ms() - claimed > window:
             why = f"the worker could not begin within {window} ms"
             self._effects.report(views.session_id, unbegun(call, why))
             return
-        begin = BeginTool(call, self._args(call), call.claim, agent)
-        self._effects.run_tool(views.session_id, begin)
+        self._effects.run_tool(views.session_id, BeginTool(call, self._args(call), claim, agent))
 
     def _args(self, call: Call) -> bytes:
         args = call.args
@@ -365,7 +362,8 @@ class Actions:
             return sure_at  # before that, its "it did not happen" might still become untrue
         begun.add(-call.claim.offset)
         if owed.owed == "TOOL_RESULT":
-            self._effects.report(views.session_id, unbegun(call, "its attempts are used up"))
+            event = unbegun(call, "its attempts are used up", may_have_run=owed.row == "T6r")
+            self._effects.report(views.session_id, event)
         else:
             begin = BeginTool(call, self._args(call), call.claim, agent)
             self._effects.reconcile(views.session_id, begin)
@@ -377,9 +375,9 @@ class Actions:
         self._rejections.pop(session_id, None)
 
 
-def unbegun(call: Call, why: str) -> ev.ToolResult:
-    """The outcome of a claim that did not begin: not run, unless an earlier attempt may have."""
-    may_have_run = call.attempt > 1 and call.effect != "once"
+def unbegun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
+    """The outcome of a claim that did not begin: not run, unless it or an earlier one may have."""
+    may_have_run |= call.attempt > 1 and call.effect != "once"
     text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."
     return ev.ToolResult(
         turn=call.turn,

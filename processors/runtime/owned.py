@@ -56,6 +56,7 @@ class Owned:
     def __init__(self, number: int, store: Store) -> None:
         self.number = number
         self.taken_at = 0
+        self.takes_from = store.log_end  # a take that lies before is of an earlier assignment
         self.checking = False
         self.reset(store)
 

@@ -63,8 +63,11 @@ _BELONGS, _CURSOR, _PARTITION = b"\0belongs", b"\0cursor", b"\0partition"
 class Store:
     """The views of every session of one partition, at one cursor."""
 
-    def __init__(self, backend: Backend, letters_from: int | None = None) -> None:
+    def __init__(
+        self, backend: Backend, letters_from: int | None = None, *, log_end: int = 0
+    ) -> None:
         self._backend = backend
+        self.log_end = log_end  # of the log when this store was opened: to catch up with
         self._lengths: dict[str, dict[str, int]] = {}
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
@@ -224,7 +227,7 @@ def open_store(
     why = None
     with suppress(FileNotFoundError):
         try:
-            store = Store(RocksBackend(directory))
+            store = Store(RocksBackend(directory), log_end=end_offset)
         except Exception as broken:  # rocksdict raises plain Exception
             if "lock" in str(broken).lower():
                 raise
@@ -245,7 +248,7 @@ def new_store(directory: Path, belongs: Belongs, end_offset: int) -> Store:
     """An empty store in the place of whatever is there."""
     shutil.rmtree(directory, ignore_errors=True)
     crash.reach("store.removed")
-    store = Store(RocksBackend(directory), letters_from=end_offset)
+    store = Store(RocksBackend(directory), letters_from=end_offset, log_end=end_offset)
     store.claim(belongs)
     return store
 

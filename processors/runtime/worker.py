@@ -180,11 +180,16 @@ class Worker:
             self._say(f"partition {owned.number}: another worker took it for {role}")
 
     def _held(self, owned: Owned) -> frozenset[str]:
-        """The roles this very process holds the partition for, as far as it has read."""
+        """The roles this very process holds the partition for, as far as it has read.
+
+        Not by a take of an earlier assignment: what it reads until its new one is the past (law 6).
+        """
         return frozenset(
             holder.role
             for holder in owned.partition.holders
-            if holder.owner == self.identity.owner and holder.role in self.roles
+            if holder.owner == self.identity.owner
+            and holder.epoch >= owned.takes_from
+            and holder.role in self.roles
         )
 
     def _dead_letter(self, owned: Owned, record: Record, entry: Entry) -> None:
@@ -206,7 +211,7 @@ class Worker:
             owned.wake_all = False
             owned.touched.update(owned.store.busy())
         touched, owned.touched = owned.touched, set()
-        for session_id in touched:
+        for session_id in sorted(touched):  # the same order in every process: a seed is a schedule
             self.wake(owned, session_id)
         owned.trim()
 

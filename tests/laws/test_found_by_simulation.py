@@ -1,53 +1,94 @@
 """Histories that the simulator found, written by hand: one per bug, named by the law it broke."""
 
+from foldlog.processors.agent import Agent
+from foldlog.processors.limits import Limits
 from foldlog.processors.projections import partition as partition_fold
 from foldlog.processors.runtime.owned import Owned, may_owe
 from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.runtime.views_codec import view_parts
 from foldlog.processors.session import fold, initial
+from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
-
-SESSION, USER = "s", "u"
-
-
-def folded(views, *events):
-    """The views after events, each given as (writer, event), from offset 0 on; all accepted."""
-    for offset, (writer, event) in enumerate(events):
-        views, ruling = fold(views, Entry(SESSION, 0, offset, 1_000 + offset, writer, event))
-        assert ruling.accepted, (event, ruling)
-    return views
+from foldlog.tests.laws.rig import SESSION, Rig, answered, call, opened, said
 
 
-def opened():
-    return "producer", ev.SessionOpened(user_id=USER, agent="a", rules=1)
+@tool(effect="pure")
+def look() -> str:
+    """Reads something."""
+    raise AssertionError("never called here")
 
 
-def said(message_id="m1", when_busy="queue"):
-    content = ev.Body(inline=b'[{"type":"text","text":"hi"}]')
-    return "producer", ev.MessageReceived(
-        message_id=message_id,
-        role="user",
-        content=content,
-        tokens=1,
-        channel="c",
-        when_busy=when_busy,
-        by_user=USER,
-    )
-
-
-def prefix_set(sha256="p"):
-    body = ev.Body(inline=b"[]")
-    return "sessions", ev.ContextSet(system=body, tools=body, sha256=sha256)
+AGENT = Agent(name="a", model="m", tools=(look,), limits=Limits(tool_attempts=1))
 
 
 def test_I6_a_prefix_that_comes_alone_is_in_the_store():
     """CONTEXT_SET changes the context and not the turn: it passed for a mere chunk."""
-    before = folded(initial(SESSION), opened(), said())
+    body = ev.Body(inline=b"[]")
+    history = (
+        ("producer", opened("a")),
+        ("producer", said()),
+        ("sessions", ev.ContextSet(system=body, tools=body, sha256="p")),
+    )
     store = Store(DictBackend())
     owned = Owned(0, store)
-    for views in (before, folded(before, prefix_set())):
-        owned.changed(SESSION, owned.views(SESSION) or initial(SESSION), views)
-        store.write(owned.dirty, owned.streamed, may_owe, partition_fold.INITIAL, Cursor(3, 0))
+    for offset, (writer, event) in enumerate(history):
+        before = owned.views(SESSION) or initial(SESSION)
+        views, ruling = fold(before, Entry(SESSION, 0, offset, 1_000, writer, event))
+        assert ruling.accepted
+        owned.changed(SESSION, before, views)
+        store.write(owned.dirty, owned.streamed, may_owe, partition_fold.INITIAL, Cursor())
         owned.written()
         assert dict(view_parts(store.load(SESSION))) == dict(view_parts(views))
+
+
+def test_law6_a_take_of_an_earlier_assignment_gives_no_right():
+    """The same process got its partition back and acted on the past while it caught up."""
+    rig = Rig(AGENT)
+    rig.write("producer", opened("a"))
+    rig.assign()
+    rig.settle()
+    rig.revoke()
+    rig.write("producer", said())
+    rig.assign()
+    rig.read(2)  # the message, not yet the new take
+    assert not rig.events(ev.LlmCalled)
+    rig.settle()
+    assert len(rig.events(ev.LlmCalled)) == 1
+
+
+def test_T4_a_claim_that_comes_late_has_not_the_time_of_the_one_made_anew():
+    """Two equal claims in the air: the first won, and began in the start window of the second."""
+    rig = Rig(AGENT)
+    rig.write("producer", opened("a"))
+    rig.write("producer", said())
+    rig.assign()
+    rig.settle()
+    rig.write("models", answered(call("look")))
+    rig.read()  # TOOL_INVOKED is written
+    rig.read(1)  # and read: the claim is in the log, its reader stands still
+    (claim,) = rig.events(ev.ToolStarted)
+    rig.ms += 16_000  # taken for lost
+    rig.worker.tick()
+    assert len(rig.events(ev.ToolStarted)) == 2
+    rig.settle()
+    assert [what for what, _ in rig.began] == ["generate"]
+    (outcome,) = rig.reported
+    assert (outcome.outcome, outcome.attempt) == ("not_run", claim.attempt)
+
+
+def test_T6r_what_may_have_run_is_not_called_not_run():
+    """With one attempt allowed, the lost one was said not to have run."""
+    first = Rig(AGENT, "1")
+    first.write("producer", opened("a"))
+    first.write("producer", said())
+    first.assign()
+    first.settle()
+    first.write("models", answered(call("look")))
+    first.settle()
+    assert [what for what, _ in first.began] == ["generate", "run_tool"]
+    second = Rig(AGENT, "2", first.log)  # the first is dead
+    second.assign()
+    second.settle()
+    (outcome,) = second.reported
+    assert outcome.outcome == "error"
