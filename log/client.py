@@ -147,6 +147,10 @@ def group_properties(common: Mapping[str, Any], group: str, instance_id: str) ->
     return {**reader_properties(common, group), **fixed}
 
 
+STARTING = "Coordinator load in progress"
+"""What a broker in its first second says of an idempotent producer: it is asked again by itself."""
+
+
 class OncePerWhile(logging.Filter):
     """Lets one line of each kind through per `_QUIET_S`, and says how many it held back.
 
@@ -159,6 +163,8 @@ class OncePerWhile(logging.Filter):
         self._kinds: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if STARTING in record.getMessage():
+            return False
         kind = str(record.args[0]) if isinstance(record.args, tuple) and record.args else record.msg
         now = self._monotonic_s()
         since, held = self._kinds.get(kind, (float("-inf"), 0))

@@ -121,6 +121,7 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
+logging.getLogger(__name__).setLevel(logging.WARNING)  # Faust names its services by our module
 logging.getLogger("faust").setLevel(logging.WARNING)
 logging.getLogger("mode").setLevel(logging.WARNING)
 logging.getLogger("aiokafka").setLevel(logging.ERROR)
