@@ -56,6 +56,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "setup: installing the packages of requirements.lock"
 	@$(PIP_INSTALL) --require-hashes -r requirements.lock
 	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@echo "setup: fetching a local Kafka, about 10 s"
+	@$(VENV)/bin/foldlog up --prepare || \
+	  echo "setup: no Kafka was fetched; foldlog up tries again, all else works" >&2
 	@echo '$(CURDIR)' > $@
 	@echo "setup: done, the command is $(VENV)/bin/foldlog"
 

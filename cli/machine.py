@@ -27,14 +27,19 @@ def start_broker(edge: Edge) -> str:
 
 
 @click.command("up", epilog=example("foldlog up"))
+@click.option("--prepare", is_flag=True, help="Only fetch what it needs, so that starts are quick.")
 @json_option
 @pass_edge
-def up_command(edge: Edge, as_json: bool) -> None:
+def up_command(edge: Edge, prepare: bool, as_json: bool) -> None:
     """Start the local Kafka.
 
     A real one, a single node on loopback; it outlives this command. The first start fetches its
     jars. A broker that runs already is used; data is kept between runs.
     """
+    if prepare:
+        with local_errors():
+            prepare_local(edge)
+        return
     configured = edge.settings.bootstrap_servers
     if configured is not None:
         note(f"an outside broker is configured: {configured}. Nothing was started.")
@@ -43,6 +48,13 @@ def up_command(edge: Edge, as_json: bool) -> None:
         emit({"bootstrap_servers": servers, "local": configured is None})
     elif configured is None:
         line(f"Kafka answers on {servers}. Next: foldlog topics apply")
+
+
+def prepare_local(edge: Edge) -> None:
+    """Fetch the jars and make the start-up cache of the local Kafka, once."""
+    from ..local.kafka import prepare
+
+    prepare(edge.settings.cache_dir, note)
 
 
 @click.command("down", epilog=example("foldlog down"))
