@@ -1,0 +1,41 @@
+"""Search for a violation: `python -m foldlog.tests.simulation --seeds N --from S`.
+
+Exit 1 and the tail of the history at the first one; the same seed shows it again anywhere.
+"""
+
+import argparse
+import sys
+import traceback
+
+from foldlog.tests.simulation import scenarios
+from foldlog.tests.simulation.runner import TAIL, Search, history_sha, tail
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the seeds that the command line names."""
+    parser = argparse.ArgumentParser(prog="foldlog.tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=500, help="how many schedules")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--scenario", choices=sorted(scenarios.BY_NAME), help="only this one")
+    parser.add_argument("--tail", type=int, default=TAIL, help="lines shown of a violation")
+    parser.add_argument("--sha", action="store_true", help="print what names each history")
+    chosen = parser.parse_args(arguments)
+    scenario = scenarios.BY_NAME[chosen.scenario] if chosen.scenario else None
+    search = Search()
+    for seed in range(chosen.first, chosen.first + chosen.seeds):
+        outcome = search.one(seed, scenario)
+        if chosen.sha:
+            print(seed, outcome.world.scenario.name, history_sha(outcome.world))
+        if outcome.violation is not None:
+            print("\n".join(tail(outcome.world, chosen.tail)))
+            if outcome.violation.__cause__ is not None:
+                traceback.print_exception(outcome.violation.__cause__)
+            name = outcome.world.scenario.name
+            print(f"seed {seed} scenario {name} violates {outcome.violation}")
+            return 1
+    print("\n".join(search.report()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

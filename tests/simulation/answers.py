@@ -1,0 +1,113 @@
+"""What the simulated model says: answers of every shape, drawn from chance, always well formed.
+
+This file owns the content of answers. It must not know when they are said, nor to whom.
+"""
+
+import json
+from hashlib import sha256
+from random import Random
+from typing import Any, NamedTuple
+
+from foldlog.processors.context.build import compact
+from foldlog.schemas import events as ev
+
+USAGE = ev.Usage(
+    input_tokens=40,
+    cache_read_tokens=10,
+    cache_write_5m_tokens=0,
+    cache_write_1h_tokens=0,
+    output_tokens=9,
+    raw=b"{}",
+)
+
+
+class Wanted(NamedTuple):
+    """One tool call of an answer: the raw arguments, and why they are no JSON object, or None."""
+
+    name: str
+    raw: bytes
+    error: str | None
+
+
+class Answer(NamedTuple):
+    """A whole answer. `texts` are what streams; `stop_reason` '' stands for a failure."""
+
+    stop_reason: str
+    blocks: tuple[dict[str, Any], ...]
+    wanted: tuple[Wanted, ...]
+    texts: tuple[str, ...]
+
+    def content(self) -> bytes:
+        """The blocks as a JSON array."""
+        return f"[{','.join(compact(block) for block in self.blocks)}]".encode()
+
+
+class Tastes(NamedTuple):
+    """How often the model does what: chances between 0 and 1."""
+
+    calls: float = 0.55
+    odd: float = 0.15  # strange arguments, names, repeated ids
+    ends: float = 0.15  # refusal, max_tokens, pause_turn instead of end_turn
+    fails: float = 0.1
+    hangs: float = 0.05
+    tools: tuple[str, ...] = ()
+
+
+END_TURN = Answer("end_turn", ({"type": "text", "text": "Done."},), (), ("Done.",))
+
+
+def an_answer(rng: Random, tastes: Tastes, said: int) -> Answer:
+    """An answer; `said` counts the answers of this world, so that every text is its own."""
+    blocks: list[dict[str, Any]] = []
+    if rng.random() < 0.3:
+        signature = "" if rng.random() < 0.2 else f"sig{said}"
+        blocks.append({"type": "thinking", "thinking": "hm", "signature": signature})
+    text = f"answer {said}"
+    if rng.random() < 0.8:
+        blocks.append({"type": "text", "text": text})
+    if rng.random() < tastes.calls:
+        wanted = tuple(_wanted(rng, tastes) for _ in range(rng.choice((1, 1, 1, 2, 3))))
+        for number, call in enumerate(wanted):
+            odd = rng.random() < tastes.odd
+            call_id = "same" if odd else f"toolu_{said}_{number}"
+            given = {} if call.error else json.loads(call.raw)
+            blocks.append({"type": "tool_use", "id": call_id, "name": call.name, "input": given})
+        cut = rng.random() < 0.05
+        return Answer("max_tokens" if cut else "tool_use", tuple(blocks), wanted, (text,))
+    reason = "end_turn"
+    if rng.random() < tastes.ends:
+        reason = rng.choice(("max_tokens", "refusal", "pause_turn", "stop_sequence"))
+    if rng.random() < 0.05:
+        blocks = []
+    return Answer(reason, tuple(blocks), (), (text[:4], text[4:]))
+
+
+def _wanted(rng: Random, tastes: Tastes) -> Wanted:
+    name = rng.choice(tastes.tools)
+    if rng.random() >= tastes.odd:
+        return Wanted(name, b'{"n":%d}' % rng.randrange(3), None)
+    match rng.randrange(3):
+        case 0:
+            return Wanted("no_such_tool", b"{}", None)
+        case 1:
+            return Wanted(name, b'{"n":"no number"}', None)
+        case _:
+            return Wanted(name, b'{"n":', "the arguments are no JSON")
+
+
+def calls_of(answer: Answer) -> tuple[ev.ProposedCall, ...]:
+    """The calls of an answer, as GEN_COMPLETE has them."""
+    if answer.stop_reason != "tool_use":
+        return ()
+    uses = [block for block in answer.blocks if block["type"] == "tool_use"]
+    return tuple(
+        ev.ProposedCall(
+            index=number,
+            call_id=block["id"],
+            name=call.name,
+            args=ev.Body(inline=call.raw),
+            args_sha256=sha256(call.raw).hexdigest(),
+            args_error=call.error,
+        )
+        for number, (block, call) in enumerate(zip(uses, answer.wanted, strict=True))
+    )

@@ -1,0 +1,268 @@
+"""Invariants of claims and effects: nothing happens twice, nothing begins without its claim."""
+
+from collections import Counter
+from typing import Any
+
+from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS
+from foldlog.schemas import events as ev
+from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.tests.simulation.invariant import Invariant, calls_of
+
+
+class OnceRunsOnce(Invariant):
+    """I3, S2.7: a `once` call acts on the world once at most, whatever dies."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.acted: dict[tuple[str, str], Any] = {}
+
+    def on_executed(self, line: Any) -> None:
+        if line.effect != "once":
+            return
+        earlier = self.acted.setdefault((line.session_id, line.call), line)
+        self.demand(earlier is line, f"{earlier} and again {line}")
+
+
+class NotRunMeansNotRun(Invariant):
+    """T4, T6: what the log calls not run never acted on the world, and never will."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.not_run: dict[tuple[str, str], int] = {}
+
+    def on_seen(self, seen: Any) -> None:
+        if not seen.ruling.accepted:
+            return
+        event, before = seen.entry.event, seen.before
+        if isinstance(event, ev.ToolResult) and event.outcome in ("not_run", "cancelled"):
+            if event.outcome == "not_run" or calls_of(before)[_key(event)].effect == "once":
+                self._said(seen, _key(event))
+        elif isinstance(event, ev.ApprovalDecided | ev.ApprovalExpired):
+            if calls_of(seen.views)[event.call].status == "done":
+                self._said(seen, event.call)
+        elif isinstance(event, ev.TurnEnded):
+            for call in before.turn.calls:
+                if call.status in ("proposed", "asks", "allowed"):
+                    self._said(seen, call.key)
+
+    def _said(self, seen: Any, key: str) -> None:
+        session = seen.entry.session_id
+        self.not_run[session, key] = seen.entry.offset
+        acted = self.world.has_executed(session, key)
+        self.demand(not acted, f"{session} {key} has run, and offset {seen.entry.offset} denies it")
+
+    def on_executed(self, line: Any) -> None:
+        said = self.not_run.get((line.session_id, line.call))
+        self.demand(said is None, f"offset {said} said not run, then {line}")
+
+
+def _key(event: Any) -> str:
+    return f"{event.turn}.{event.step}.{event.index}"
+
+
+class DecidedOnce(Invariant):
+    """I4: a started call gets exactly one decided outcome; only what a person said is contested."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.started: set[tuple[str, str]] = set()
+
+    def on_seen(self, seen: Any) -> None:
+        if seen.views.turn is seen.before.turn:
+            return
+        session, before = seen.entry.session_id, calls_of(seen.before)
+        for key, call in calls_of(seen.views).items():
+            was = before.get(key)
+            if call.status == "started":
+                self.started.add((session, key))
+            if was is None or was is call or was.status != "done":
+                continue
+            contested = was.human and call.status == "contradicted"
+            if not contested:
+                self.fail(f"{session} {key} was {was.outcome}, became {call}")
+
+    def at_end(self) -> None:
+        for session, key in self.started:
+            views = self.world.witness.views[session]
+            if views.frozen is not None:
+                continue
+            told = [f for f in views.context.fragments if f.kind == "result" and _place(f) == key]
+            self.demand(len(told) == 1, f"{session} {key} was told {len(told)} times: {told}")
+            call = calls_of(views).get(key)
+            undecided = call is not None and call.status not in ("done", "doubt", "contradicted")
+            self.demand(not undecided, f"{session} {key} is left {call}")
+
+
+def _place(fragment: Any) -> str:
+    return f"{fragment.turn}.{fragment.step}.{fragment.index}"
+
+
+class NoRunInDoubt(Invariant):
+    """S2.7: no attempt of a call is claimed or begun while it is in doubt or decided."""
+
+    def on_seen(self, seen: Any) -> None:
+        event = seen.entry.event
+        if isinstance(event, ev.ToolStarted) and seen.ruling.accepted:
+            call = calls_of(seen.before)[_key(event)]
+            self.demand(call.status in ("allowed", "started"), f"{call} was claimed by {event}")
+            if call.status == "started" and call.effect == "once":
+                assert call.claim is not None
+                begun = any(
+                    line.claim == call.claim.offset and line.session_id == seen.entry.session_id
+                    for line in self.world.executions
+                )
+                self.demand(not begun, f"{call} has run and is claimed anew by {event}")
+
+
+class OnlyWonClaimsBegin(Invariant):
+    """Laws 5 and 6, I15: an effect begins after its claim was accepted, under an epoch that held
+    at the claim, at a worker that has read of no newer owner; once per claim."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.begun: Counter[tuple[int, int]] = Counter()
+
+    def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
+        witness, claim = self.world.witness, begin.claim
+        number = witness.partition_of[session_id]
+        seen = witness.seen.get((number, claim.offset))
+        if seen is None or not seen.ruling.accepted:
+            self.fail(f"{process.owner} begins {begin.claim}, which was never won")
+        event = seen.entry.event
+        holder = witness.holder_at(number, role, claim.offset)
+        if holder != (event.epoch, process.owner) or event.owner != process.owner:
+            self.fail(f"{process.owner} begins {event}, claimed under {holder}")
+        read = process.worker.owned[number].next_offset
+        now = witness.holder_at(number, role, read)
+        self.demand(now[1] == process.owner, f"{process.owner} has read that {now} holds {role}")
+        self.begun[number, claim.offset] += 1
+        self.demand(self.begun[number, claim.offset] == 1, f"{session_id} {claim} begins again")
+
+
+class BeginsInTime(Invariant):
+    """T4: a tool begins within the start window of its own claim's produce, or not at all, so
+    that it has ended when its deadline and the margin are over."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.produced_at: dict[tuple[str, bytes], int] = {}
+
+    def on_produced(self, process: Any, partition: int, key: str, value: bytes) -> None:
+        self.produced_at.setdefault((process.owner, value), self.world.now)
+
+    def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
+        if role != "tools":
+            return
+        number = self.world.witness.partition_of[session_id]
+        record = self.world.witness.seen[number, begin.claim.offset].record
+        waited = self.world.now - self.produced_at[process.owner, record.value]
+        window = begin.agent.limits.start_window_ms
+        self.demand(waited <= window, f"{begin.call.key} begins {waited} ms after its claim")
+
+    def on_executed(self, line: Any) -> None:
+        views = self.world.witness.views[line.session_id]
+        call = calls_of(views).get(line.call)
+        if call is None or call.claim is None or call.claim.offset != line.claim:
+            return
+        margin = self.world.agent.limits.margin_ms
+        late = line.at - call.claim.deadline
+        self.demand(late <= margin, f"{line} acts {late} ms after its deadline")
+
+
+class ReconcilesLate(Invariant):
+    """T6: a reconciler is never asked before deadline + margin: its "no" could become untrue."""
+
+    def on_reconciled(self, process: Any, session_id: str, begin: Any) -> None:
+        tool, limits = begin.agent.tool(begin.call.name), begin.agent.limits
+        if tool is None or tool.reconciler is None:
+            return
+        worker = process.worker
+        number = self.world.witness.partition_of[session_id]
+        now = worker.now(worker.owned[number])
+        sure_at = begin.claim.deadline + limits.margin_ms
+        self.demand(now >= sure_at, f"{begin.call.key} is asked about {sure_at - now} ms early")
+
+
+class NewestAttemptCompletes(Invariant):
+    """Section 5: an accepted outcome of a generation belongs to its newest attempt."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.newest: dict[tuple[str, int, int], int] = {}
+
+    def on_seen(self, seen: Any) -> None:
+        event = seen.entry.event
+        if not seen.ruling.accepted:
+            return
+        if isinstance(event, ev.GenStart | ev.GenResumed):
+            place = (seen.entry.session_id, event.turn, event.step)
+            had = self.newest.get(place, 0)
+            self.demand(event.attempt == had + 1, f"attempt {event.attempt} follows {had}")
+            self.newest[place] = event.attempt
+        elif isinstance(event, ev.GenComplete | ev.GenFailed | ev.GenStopped):
+            newest = self.newest.get((seen.entry.session_id, event.turn, event.step))
+            if event.attempt != newest:
+                self.fail(f"{event} counts, the newest is {newest}")
+
+
+class TakesAreBounded(Invariant):
+    """Law 6: after its assignment a worker takes a partition again once per session timeout."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.took: dict[tuple[str, int], list[int]] = {}
+
+    def on_assigned(self, process: Any, partitions: list[int]) -> None:
+        for number in partitions:
+            self.took[process.owner, number] = []
+
+    def on_produced(self, process: Any, partition: int, key: str, value: bytes) -> None:
+        if key != PARTITION_KEY:
+            return
+        took = self.took[process.owner, partition]
+        took.append(self.world.now)
+        roles = len(process.worker.roles)
+        if len(took) > roles:
+            gap = took[-1] - took[-1 - roles]
+            self.demand(gap >= SESSION_TIMEOUT_MS, f"{process.owner} takes again after {gap} ms")
+
+
+class NothingBeforeItsTake(Invariant):
+    """Law 6: on assignment a worker does nothing before it has read its take back."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.since: dict[tuple[str, int], int] = {}
+
+    def on_assigned(self, process: Any, partitions: list[int]) -> None:
+        for number in partitions:
+            self.since[process.owner, number] = self.world.witness.next_offset(number)
+
+    def _check(self, process: Any, number: int, what: str) -> None:
+        owned = process.worker.owned.get(number)
+        since = self.since.get((process.owner, number))
+        if owned is None or since is None:
+            return
+        late = owned.next_offset > since
+        self.demand(late, f"{process.owner} {what} at {owned.next_offset}, assigned at {since}")
+
+    def on_produced(self, process: Any, partition: int, key: str, value: bytes) -> None:
+        if key != PARTITION_KEY:
+            self._check(process, partition, "produces")
+
+    def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
+        self._check(process, self.world.witness.partition_of[session_id], "begins")
+
+
+EFFECTS = (
+    OnceRunsOnce,
+    NotRunMeansNotRun,
+    DecidedOnce,
+    NoRunInDoubt,
+    OnlyWonClaimsBegin,
+    BeginsInTime,
+    ReconcilesLate,
+    NewestAttemptCompletes,
+    TakesAreBounded,
+    NothingBeforeItsTake,
+)

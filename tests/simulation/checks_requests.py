@@ -1,0 +1,99 @@
+"""Invariants of what the model is sent: legal, growing, whole, and the same whoever builds it."""
+
+import re
+from collections import Counter
+from hashlib import sha256
+from typing import Any
+
+from foldlog.processors.context.build import request_bytes
+from foldlog.schemas import events as ev
+from foldlog.tests.simulation.invariant import Invariant
+from foldlog.tests.simulation.strict_requests import flat, problems
+
+MARK = re.compile(rb"<([A-Za-z0-9]+:[A-Za-z0-9-]+)>")
+
+
+class RequestsAreLegal(Invariant):
+    """I13: every request passes an independent checker of the API's rules.
+
+    It builds the request of every accepted LLM_CALLED, for all invariants below.
+    """
+
+    def on_seen(self, seen: Any) -> None:
+        if not isinstance(seen.entry.event, ev.LlmCalled) or not seen.ruling.accepted:
+            return
+        session = seen.entry.session_id
+        request = request_bytes(seen.views.context, self.world.read_blob)
+        self.world.stats["requests"] += 1
+        self.world.requests.setdefault(session, []).append((seen.entry.offset, request))
+        generation = seen.before.turn.generation
+        pause = generation is not None and generation.stop_reason == "pause_turn"
+        found = problems(request, may_end_with_answer=pause)
+        if found:
+            self.fail(f"{session} {seen.entry.offset}: {found} in {request.decode()}")
+
+
+class RequestsExtend(Invariant):
+    """P9, section 11: request n is a block-wise prefix of request n+1, without cache marks; system
+    and tools move with CONTEXT_SET only."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.last: dict[str, tuple[Any, Any, list]] = {}
+
+    def on_seen(self, seen: Any) -> None:
+        if not isinstance(seen.entry.event, ev.LlmCalled) or not seen.ruling.accepted:
+            return
+        session = seen.entry.session_id
+        head, blocks = flat(self.world.requests[session][-1][1])
+        prefix = seen.views.context.prefix_sha
+        before = self.last.get(session)
+        self.last[session] = (prefix, head, blocks)
+        if before is None:
+            return
+        self.demand(prefix != before[0] or head == before[1], f"{session}: system or tools moved")
+        kept = blocks[: len(before[2])]
+        if kept != before[2]:
+            self.fail(f"{session} {seen.entry.offset}: {before[2]} -> {blocks}")
+
+
+class RequestsKeepTheirHash(Invariant):
+    """Law 11, I14: the bytes rebuilt from the log have the hash that each claim carries, and are
+    what the model is sent."""
+
+    def _decided(self, session: str, offset: int) -> bytes:
+        return [r for at, r in self.world.requests[session] if at < offset][-1]
+
+    def on_seen(self, seen: Any) -> None:
+        event = seen.entry.event
+        if isinstance(event, ev.GenStart | ev.GenResumed) and seen.ruling.accepted:
+            request = self._decided(seen.entry.session_id, seen.entry.offset)
+            if sha256(request).hexdigest() != event.request_sha256:
+                self.fail(f"{seen.entry} was made for another request")
+
+    def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
+        if role == "models":
+            request = self._decided(session_id, begin.claim.offset)
+            self.demand(begin.request == request, f"{session_id}: another request is sent")
+
+
+class MessagesAreSaidOnce(Invariant):
+    """I2, section 5: each message is said once; what its turn never sent, in the next one."""
+
+    def on_seen(self, seen: Any) -> None:
+        event = seen.entry.event
+        if not isinstance(event, ev.LlmCalled) or not seen.ruling.accepted:
+            return
+        session = seen.entry.session_id
+        marks = Counter(MARK.findall(self.world.requests[session][-1][1]))
+        twice = [mark for mark, times in marks.items() if times > 1]
+        self.demand(not twice, f"{session} says twice {twice}")
+        said = {mark.decode().partition(":")[2] for mark in marks}
+        for row in seen.before.messages.progress:
+            if row.reason and row.turn < event.turn:
+                self.demand(row.message_id in said, f"{session} never said {row}")
+        missing = set(event.includes) - said
+        self.demand(not missing, f"{session}: {missing} are named and not said")
+
+
+REQUESTS = (RequestsAreLegal, RequestsExtend, RequestsKeepTheirHash, MessagesAreSaidOnce)

@@ -1,0 +1,222 @@
+"""Invariants of the promised state, of turns and of messages: what a client may rely on."""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from foldlog.processors.projections import turn_view
+from foldlog.processors.projections.session_state import as_json
+from foldlog.processors.transitions import TRANSITIONS
+from foldlog.processors.writers import WRITERS
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import ChunkSeen, Unreadable
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.simulation.invariant import Invariant
+
+STATE_BYTES_MAX = 1024
+NEVER_LATE = (
+    ev.LlmCalled,
+    ev.GenStart,
+    ev.GenResumed,
+    ev.GenComplete,
+    ev.GenFailed,
+    ev.GenStopped,
+    ev.ToolInvoked,
+    ev.ToolStarted,
+)
+
+
+class AcknowledgedIsInTheLog(Invariant):
+    """I1: no event that a producer has an acknowledgement for is lost."""
+
+    def at_end(self) -> None:
+        topic = self.world.log.topic(SESSION_EVENTS)
+        for place, value in self.world.users.acknowledged:
+            record = topic.partitions[place.partition].records[place.offset]
+            self.demand(record.value == value, f"{place} holds another record")
+
+
+class FoldNeverRaises(Invariant):
+    """Law 13: only what can not be read freezes a session."""
+
+    def on_seen(self, seen: Any) -> None:
+        if seen.views.frozen is not None and seen.before.frozen is None:
+            event = seen.entry.event
+            self.demand(
+                isinstance(event, Unreadable) and event.must_understand,
+                f"{seen.entry.session_id} froze: {seen.views.frozen}",
+            )
+
+
+class OnlyTransitions(Invariant):
+    """I10, S0.4: the phase moves only along TRANSITIONS, one trigger at a time."""
+
+    def on_seen(self, seen: Any) -> None:
+        before, after = seen.before.state.phase, seen.views.state.phase
+        if before == after:
+            return
+        event = seen.entry.event
+        match event:
+            case ev.PhaseTriggered():
+                triggers = [event.trigger]
+            case ev.CancelRequested(mode="now"):
+                triggers = ["cancel"]
+            case ev.ToolResult():
+                triggers = [wanted.trigger for wanted in event.triggers if wanted.trigger]
+            case _:
+                triggers = []
+        phase = before
+        for trigger in triggers:
+            phase = TRANSITIONS[phase].get(trigger, phase)
+        self.demand(phase == after, f"{before} became {after} by {event}")
+
+
+class OneWriterPerField(Invariant):
+    """I9, S0.2: a field of session_state changes only by the events that WRITERS names."""
+
+    def on_seen(self, seen: Any) -> None:
+        before, after = seen.before.state, seen.views.state
+        if before is after:
+            return
+        name = ev.BY_CLASS[type(seen.entry.event)].name
+        for field in before.__struct_fields__:
+            if getattr(before, field) != getattr(after, field):
+                self.demand(name in WRITERS[field], f"{name} changed {field}")
+
+
+class StateIsSmall(Invariant):
+    """S0.1: session_state stays below 1 KB, whatever the ids."""
+
+    def on_seen(self, seen: Any) -> None:
+        if seen.before.state is not seen.views.state:
+            size = len(as_json(seen.views.state))
+            self.demand(size < STATE_BYTES_MAX, f"{size} bytes")
+
+
+class TurnIsBounded(Invariant):
+    """Section 5: what is in flight is bounded."""
+
+    def on_seen(self, seen: Any) -> None:
+        turn = seen.views.turn
+        if turn is seen.before.turn:
+            return
+        bounds = (
+            (turn.refusals, turn_view.REFUSALS_MAX),
+            ((*turn.queue, *turn.owned), turn_view.QUEUE_MAX),
+            (turn.cancel_ids, turn_view.SEEN_MAX),
+            (turn.command_ids, turn_view.SEEN_MAX),
+            (turn.grants, turn_view.GRANTS_MAX),
+            (turn.reminders, turn_view.REMINDERS_MAX),
+            ([c for c in turn.doubts if c.status == "done"], turn_view.RESOLVED_MAX),
+        )
+        for held, most in bounds:
+            if len(held) > most:
+                self.fail(f"{len(held)} of at most {most}: {held[:3]}")
+
+
+class OneOpenTurn(Invariant):
+    """Section 5: turns open one after the other; each ends once, before the next one opens."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.ended: dict[str, int] = {}
+
+    def on_seen(self, seen: Any) -> None:
+        session, before, after = seen.entry.session_id, seen.before.turn, seen.views.turn
+        if after is before:
+            return
+        if isinstance(seen.entry.event, ev.TurnEnded):
+            ended = self.ended.get(session, 0)
+            self.demand(seen.entry.event.turn == ended + 1, f"{session}: {ended}, {seen.entry}")
+            self.ended[session] = ended + 1
+        if after.number != before.number:
+            self.demand(after.number == before.number + 1, f"{session} skipped a turn")
+            self.demand(self.ended.get(session, 0) == before.number, f"{session}: two turns open")
+        open_turns = after.number - self.ended.get(session, 0)
+        self.demand(open_turns == after.open, f"{session}: {open_turns} open, says {after.open}")
+
+
+class EndedTurnsAreClosed(Invariant):
+    """Constraint 3: after TURN_ENDED no event of that turn changes the context or the answer."""
+
+    def on_seen(self, seen: Any) -> None:
+        event, before = seen.entry.event, seen.before
+        if isinstance(event, ChunkSeen | Unreadable | ev.TurnEnded):
+            return
+        number = getattr(event, "turn", None)
+        if number is None or isinstance(event, ev.CancelRequested):
+            return
+        over = number < before.turn.number or not before.turn.open
+        if not over:
+            return
+        context = seen.views.context
+        if context is not before.context and context != before.context:
+            self.fail(f"{event} changed the context after its turn {number}")
+        if seen.ruling.accepted and type(event) in NEVER_LATE:
+            self.fail(f"{event} was accepted after its turn")
+
+
+class EveryRefusalIsAnsweredOnce(Invariant):
+    """Row R: each refused event gets exactly one accepted REFUSED; nothing else gets one."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.refused: dict[tuple[str, int], str] = {}
+        self.answered: Counter[tuple[str, int]] = Counter()
+
+    def on_seen(self, seen: Any) -> None:
+        session = seen.entry.session_id
+        if seen.ruling.verdict == "refused":
+            self.demand(seen.entry.writer == "producer", f"a worker was refused: {seen.entry}")
+            self.refused[session, seen.entry.offset] = seen.ruling.code
+        elif isinstance(seen.entry.event, ev.Refused) and seen.ruling.accepted:
+            place = (session, seen.entry.event.offset)
+            self.answered[place] += 1
+            self.demand(place in self.refused, f"{place} was not refused")
+            self.demand(self.answered[place] == 1, f"{place} was answered twice")
+
+    def at_end(self) -> None:
+        for session, offset in self.refused:
+            if not self.world.witness.views[session].turn.refusals_dropped:
+                self.demand(self.answered[session, offset], f"{session}: {offset} got no answer")
+
+
+class MessagesEndOnce(Invariant):
+    """S0.10, I2: every accepted message ends with exactly one turn and reason."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.accepted: dict[str, list[str]] = defaultdict(list)
+
+    def on_seen(self, seen: Any) -> None:
+        event = seen.entry.event
+        if isinstance(event, ev.MessageReceived) and seen.ruling.accepted:
+            known = self.accepted[seen.entry.session_id]
+            self.demand(event.message_id not in known, f"{event.message_id} accepted twice")
+            known.append(event.message_id)
+
+    def at_end(self) -> None:
+        for session, ids in self.accepted.items():
+            views = self.world.witness.views[session]
+            if views.frozen is not None:
+                continue
+            for message_id in ids:
+                rows = [r for r in views.messages.progress if r.message_id == message_id]
+                ends = [row for row in rows if row.reason]
+                self.demand(len(ends) == 1, f"{session} {message_id} ended as {rows}")
+                self.demand(rows[-1] is ends[0], f"{session} {message_id} went on: {rows}")
+                turns = {row.turn for row in rows}
+                self.demand(len(turns) == 1, f"{session} {message_id} in several turns: {rows}")
+
+
+STATE = (
+    AcknowledgedIsInTheLog,
+    FoldNeverRaises,
+    OnlyTransitions,
+    OneWriterPerField,
+    StateIsSmall,
+    TurnIsBounded,
+    OneOpenTurn,
+    EndedTurnsAreClosed,
+    EveryRefusalIsAnsweredOnce,
+    MessagesEndOnce,
+)

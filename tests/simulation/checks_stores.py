@@ -1,0 +1,80 @@
+"""Invariants of the stores: what a worker knows is what the log says, byte for byte."""
+
+from typing import Any
+
+from foldlog.processors.projections.partition import INITIAL
+from foldlog.processors.runtime.store import DictBackend, Store
+from foldlog.processors.runtime.views_codec import view_parts
+from foldlog.processors.session import fold, initial
+from foldlog.schemas.codec import entry_of
+from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.simulation.invariant import Invariant
+
+SAMPLED = 0.05  # of the rounds: comparing every view in every round would cost most of the time
+
+
+class StoresAgree(Invariant):
+    """I6, I7, constraint 4: a store holds, at its cursor, what a fold from 0 holds there."""
+
+    def on_round(self, process: Any) -> None:
+        if self.world.rng_checks.random() < SAMPLED:
+            for number in process.worker.owned:
+                self._compare(process.node, number)
+
+    def on_assigned(self, process: Any, partitions: list[int]) -> None:
+        for number in partitions:
+            if number in process.disk.stores and self.world.rng_checks.random() < 0.5:
+                self._compare(process.node, number)
+
+    def at_end(self) -> None:
+        for node in self.world.nodes:
+            for number in node.disk.stores:
+                self._compare(node, number)
+
+    def _compare(self, node: Any, number: int) -> None:
+        witness = self.world.witness
+        store = Store(DictBackend(dict(node.disk.stores[number])))
+        end = store.cursor.offset
+        if end > witness.next_offset(number):
+            return
+        known = set()
+        for session in store.sessions():
+            known.add(session)
+            views, truth = store.load(session), witness.views_at(session, end)
+            self.demand(truth is not None, f"{node.name} knows {session} at {end} by itself")
+            for (name, ours), (_, theirs) in zip(view_parts(views), view_parts(truth), strict=True):
+                if ours != theirs:
+                    self.fail(f"{node.name} {session} at {end}: {name} differs\n{views}\n{truth}")
+        for session, history in witness.history.items():
+            if witness.partition_of[session] == number and history[0][0] < end:
+                changed = witness.views_at(session, end) != initial(session)
+                self.demand(session in known or not changed, f"{node.name} lost {session} at {end}")
+        holders = witness.holders_at(number, end)
+        self.demand(store.partition == holders, f"{store.partition} is not {holders} at {end}")
+
+
+class FoldsAgree(Invariant):
+    """I24, law 2: a fold from the first offset gives the same bytes, whatever else was folded."""
+
+    def at_end(self) -> None:
+        witness = self.world.witness
+        for session, truth in witness.views.items():
+            views = initial(session)
+            number = witness.partition_of[session]
+            for record in self.world.log.topic(SESSION_EVENTS).partitions[number].records:
+                if (record.key or b"").decode("utf-8", "replace") == session:
+                    views, _ = fold(views, entry_of(record, chunks=True))
+            if dict(view_parts(views)) != dict(view_parts(truth)):
+                self.fail(f"{session}: a second fold differs\n{views}\n{truth}")
+
+
+class TakesAreNoSession(Invariant):
+    """Law 6: PARTITION_TAKEN is part of no session."""
+
+    def at_end(self) -> None:
+        self.demand(PARTITION_KEY not in self.world.witness.views, "a take became a session")
+        self.demand(INITIAL.holders == (), "the initial view was changed")
+
+
+STORES = (StoresAgree, FoldsAgree, TakesAreNoSession)

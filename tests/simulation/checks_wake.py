@@ -1,0 +1,109 @@
+"""Invariants of WAKE and of progress: what is owed is possible, and is done."""
+
+from typing import Any
+
+from foldlog.processors.decide import rules_of
+from foldlog.processors.session import fold
+from foldlog.processors.wake import wake
+from foldlog.schemas.codec import Entry
+from foldlog.tests.simulation.invariant import Invariant
+from foldlog.tests.simulation.probe import discharge, taken_by
+
+FAR_MS = 10**9  # past every deadline
+PATIENT = {"T2w": "a person is asked"}
+
+
+class WakeAndFoldAgree(Invariant):
+    """Law 9: at every view, every event that wake owes is accepted there and discharges its row.
+
+    Also at views that chance makes of it: later, or under a new holder. And wake twice is the same.
+    """
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.rules = rules_of(world.agent)
+
+    def on_seen(self, seen: Any) -> None:
+        if seen.views.turn is seen.before.turn or seen.views.frozen is not None:
+            return
+        world, entry = self.world, seen.entry
+        self.check(entry.partition, seen.views, seen.holders, world.now, entry.offset + 1)
+        if world.rng_checks.random() < world.scenario.probes:
+            owner = world.rng_checks.choice(("w1/1", "w1/99", "w9/1"))
+            holders = taken_by(owner, entry.offset + 1)
+            now = world.now + world.rng_checks.choice((0, FAR_MS))
+            self.check(entry.partition, seen.views, holders, now, entry.offset + 2)
+
+    def on_taken(self, partition: int, entry: Any) -> None:
+        witness = self.world.witness
+        holders = witness.holders[partition]
+        for session, views in witness.views.items():
+            if witness.partition_of[session] == partition and views.turn.open:
+                self.check(partition, views, holders, self.world.now, entry.offset + 1)
+
+    def check(self, number: int, views: Any, holders: Any, now: int, offset: int) -> None:
+        """Every obligation at one view."""
+        owed = wake(views, holders, now, self.rules)
+        again = wake(views, holders, now, self.rules)
+        if owed != again:
+            self.fail(f"wake said {owed}, then {again}")
+        for obligation in owed:
+            if obligation.owed == "wait" or holders.holder(obligation.role) is None:
+                continue
+            self.world.stats[f"law9 {obligation.row}"] += 1
+            self._one(number, views, holders, now, offset, obligation)
+
+    def _one(self, number, views, holders, now: int, offset: int, owed: Any) -> None:
+        events = discharge(self.world, number, holders, views, owed, now)
+        after = views
+        for event, role in events:
+            entry = Entry(views.session_id, number, offset, self.world.now, role, event)
+            after, ruling = fold(after, entry)
+            if not ruling.accepted:
+                self.fail(f"{owed} wrote {event}, which is {ruling} at {views.turn}")
+            offset += 1
+        if not events:
+            return  # a reconciler that may not be asked yet
+        left = [
+            o
+            for o in wake(after, holders, now, self.rules)
+            if (o.lane, o.subject, o.owed) == (owed.lane, owed.subject, owed.owed)
+        ]
+        if left:
+            self.fail(f"{owed} wrote {events} and is owed still: {left}")
+
+
+class NobodyIsStuck(Invariant):
+    """Law 9 at run time: no worker ever leaves a session alone."""
+
+    def on_round(self, process: Any) -> None:
+        for owned in process.worker.owned.values():
+            self.demand(not owned.stuck, f"{process.owner}: {owned.stuck}")
+
+
+class Liveness(Invariant):
+    """I17: without faults every session is idle, or waits for a person."""
+
+    def when_calm(self) -> None:
+        world, witness = self.world, self.world.witness
+        for session, views in witness.views.items():
+            if views.frozen is not None:
+                continue
+            number = witness.partition_of[session]
+            rules = rules_of(world.agent)
+            owed = wake(views, witness.holders[number], world.now, rules)
+            owed = [o for o in owed if o.row not in PATIENT]
+            if owed:
+                self.fail(f"{session} is owed {owed}: {views.turn}")
+            if views.turn.open:
+                doubt = any(call.status in ("doubt", "asks") for call in views.turn.calls)
+                self.demand(doubt, f"{session} hangs: {views.turn}")
+
+    def at_end(self) -> None:
+        """And after the last words of a person nothing is open."""
+        for session, views in self.world.witness.views.items():
+            if views.frozen is None:
+                self.demand(not views.turn.open, f"{session} does not end: {views.turn}")
+
+
+WAKE = (WakeAndFoldAgree, NobodyIsStuck, Liveness)

@@ -1,0 +1,252 @@
+"""What a person may ask for, by name: legal, late, repeated, wrong or senseless.
+
+Each command makes the events of one request from what the person sees. `chosen` picks one that has
+something to act on. It must not know what the fold will say.
+"""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from foldlog.schemas import events as ev
+
+UNREPEATED = (ev.ApprovalDecided, ev.HumanResolved, ev.SessionTerminated)
+TRIGGERS = ("start_build", "todo_done_build", "publish", "revert", "open_existing", "nonsense")
+
+
+def opened(person: Any) -> ev.SessionOpened:
+    """The session as this person opens it."""
+    return ev.SessionOpened(user_id=person.user_id, agent=person.world.agent.name, rules=1)
+
+
+def _content(person: Any, message_id: str, more: str = "") -> ev.Body:
+    text = [{"type": "text", "text": f"<{person.session_id}:{message_id}>{more}"}]
+    return person.world.store_body(json.dumps(text).encode(), "application/json")
+
+
+def a_message(person: Any, when_busy: str, message_id: str | None = None) -> ev.MessageReceived:
+    """A new message; its text names it, so that a request shows which it holds."""
+    person.messages += 1
+    message_id = message_id or f"m{person.messages}"
+    body = _content(person, message_id)
+    event = ev.MessageReceived(
+        message_id=message_id,
+        role="user",
+        content=body,
+        tokens=person.rng.choice((5, 5, 5, 300)),
+        channel="simulation",
+        when_busy=when_busy,
+        by_user=person.user_id,
+    )
+    person.said.append(event)
+    return event
+
+
+def say(person: Any) -> list:
+    return [a_message(person, person.rng.choice(("queue", "queue", "interrupt", "steer")))]
+
+
+def queue(person: Any) -> list:
+    return [a_message(person, "queue") for _ in range(person.rng.choice((1, 2, 3)))]
+
+
+def steer(person: Any) -> list:
+    return [a_message(person, "steer")]
+
+
+def interrupt(person: Any) -> list:
+    return [a_message(person, "interrupt")]
+
+
+def say_again(person: Any) -> list:
+    return [person.rng.choice(person.said)] if person.said else say(person)
+
+
+def say_wrongly(person: Any) -> list:
+    """A reused id, nothing, a bad id, a wrong role, or in another's name."""
+    event = a_message(person, "queue")
+    text = b'[{"type":"text","text":"  "}]'
+    reused = person.said[0].message_id
+    wrong = (
+        {"message_id": reused, "content": _content(person, reused, "otherwise")},
+        {"content": ev.Body(inline=text), "message_id": f"e{person.messages}"},
+        {"content": ev.Body(inline=b"not JSON"), "message_id": f"j{person.messages}"},
+        {"message_id": "no id, this"},
+        {"role": "system", "message_id": f"r{person.messages}"},
+        {"by_user": "somebody-else", "message_id": f"u{person.messages}"},
+    )
+    person.said.pop()
+    return [replace(event, **person.rng.choice(wrong))]
+
+
+def open_again(person: Any) -> list:
+    event = opened(person)
+    return [person.rng.choice((event, replace(event, user_id="thief"), replace(event, rules=9)))]
+
+
+def cancel(person: Any) -> list:
+    """Now or after the step; with or without the turn and phase it was made for."""
+    rng, views = person.rng, person.views
+    person.asked += 1
+    number = views.turn.number if views else 1
+    turn = rng.choice((None, None, number, number, number, number + 1, max(1, number - 1)))
+    phase = views.state.phase if views else "chatting"
+    event = ev.CancelRequested(
+        cancel_id=f"c{person.asked}",
+        mode=rng.choice(("now", "now", "now", "after_step")),
+        turn=turn,
+        seen_phase=rng.choice((None, None, phase, "verifying")),
+        reason="simulated",
+        by_user=person.user_id,
+    )
+    return [event] * rng.choice((1, 1, 1, 2))
+
+
+def trigger(person: Any) -> list:
+    person.asked += 1
+    event = ev.PhaseTriggered(
+        command_id=f"t{person.asked}",
+        trigger=person.rng.choice(TRIGGERS),
+        by_user=person.user_id,
+    )
+    return [event] * person.rng.choice((1, 1, 2))
+
+
+def lock(person: Any) -> list:
+    person.asked += 1
+    name = person.rng.choice(("project-1", "project-2", "no id!", "z" * 128))
+    return [
+        ev.ProjectLocked(command_id=f"l{person.asked}", project_id=name, by_user=person.user_id)
+    ]
+
+
+def _calls(person: Any, *statuses: str) -> list:
+    views = person.views
+    if views is None:
+        return []
+    calls = (*views.turn.calls, *views.turn.doubts)
+    return [call for call in calls if call.status in statuses]
+
+
+def decide(person: Any) -> list:
+    """Allow or deny what asks; sometimes for other arguments, or what asks no longer."""
+    rng = person.rng
+    calls = _calls(person, "asks") or _calls(person, "proposed", "started", "done")
+    if not calls:
+        return say(person)
+    call = rng.choice(calls)
+    sha = call.args_sha256 if rng.random() < 0.9 else "0" * 64
+    event = ev.ApprovalDecided(
+        call=call.key,
+        args_sha256=sha,
+        decision=rng.choice(("allow", "allow", "deny")),
+        remember=rng.random() < 0.2,
+        by_user=person.user_id,
+    )
+    return [event] * rng.choice((1, 1, 2))
+
+
+def resolve(person: Any) -> list:
+    """Say what happened to a call in doubt: rightly, wrongly, or to one that is in none."""
+    rng = person.rng
+    calls = _calls(person, "doubt", "contradicted") or _calls(person, "started", "done")
+    key = rng.choice(calls).key if calls else rng.choice(("1.1.0", "not a call"))
+    event = ev.HumanResolved(
+        call=key,
+        outcome=rng.choice(("happened", "did_not_happen")),
+        content=ev.Body(inline=b"seen by a person"),
+        by_user=person.user_id,
+    )
+    return [event]
+
+
+def terminate(person: Any) -> list:
+    person.left = min(person.left, 2)
+    return [ev.SessionTerminated(reason="simulated", by_user=person.user_id)]
+
+
+def garbage(person: Any) -> list:
+    """Records that are no events of ours, under every kind of key."""
+    rng = person.rng
+    name = rng.choice((b"NEW_THING", b"GEN_CHUNK", b""))
+    key = rng.choice((None, None, "not an id!", b"\xff\xfe", "k" * 300, b""))
+    headers = [("t", name), ("w", b"producer")] if name else []
+    person.append_raw(rng.choice((b"", b"\xc3\x01garbage", b"x" * 40)), headers, key)
+    return []
+
+
+def forge(person: Any) -> list:
+    """What a worker writes, by somebody who is none."""
+    number = person.views.turn.number if person.views else 1
+    basis = person.views.turn.basis if person.views else 0
+    place = {"turn": number, "step": 1, "index": 0, "attempt": 1}
+    event = person.rng.choice(
+        (
+            ev.TurnEnded(turn=number, reason="end_turn", basis=basis, views_sha=b""),
+            ev.ToolFailedUncertain(**place, reason="forged"),
+            ev.Refused(offset=0, code="forged", detail=""),
+            ev.HumanNeeded(call="1.1.0", why="forged"),
+        )
+    )
+    person.send(event)
+    return []
+
+
+COMMANDS = {
+    function.__name__: function
+    for function in (
+        say,
+        queue,
+        steer,
+        interrupt,
+        say_again,
+        say_wrongly,
+        open_again,
+        cancel,
+        trigger,
+        lock,
+        decide,
+        resolve,
+        terminate,
+        garbage,
+        forge,
+    )
+}
+
+
+def chosen(person: Any) -> str:
+    """The name of a command: by habit, and what waits for this person comes first."""
+    rng = person.rng
+    if _calls(person, "asks") and rng.random() < 0.6:
+        return "decide"
+    if _calls(person, "doubt", "contradicted") and rng.random() < 0.4:
+        return "resolve"
+    habits = person.world.scenario.habits
+    return rng.choices(list(habits), list(habits.values()))[0]
+
+
+def answers(person: Any, views: Any) -> list:
+    """The truth about every call that waits for a person."""
+    found = []
+    for call in (*views.turn.calls, *views.turn.doubts):
+        if call.status in ("doubt", "contradicted"):
+            happened = person.world.has_executed(person.session_id, call.key)
+            found.append(
+                ev.HumanResolved(
+                    call=call.key,
+                    outcome="happened" if happened else "did_not_happen",
+                    content=ev.Body(inline=b"looked it up"),
+                    by_user=views.state.user_id,
+                )
+            )
+        elif call.status == "asks":
+            found.append(
+                ev.ApprovalDecided(
+                    call=call.key,
+                    args_sha256=call.args_sha256,
+                    decision="allow",
+                    remember=False,
+                    by_user=views.state.user_id,
+                )
+            )
+    return found

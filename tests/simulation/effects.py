@@ -1,0 +1,245 @@
+"""Simulated effects: what runtime/effects_host.py, effects/models.py and effects/tools.py do.
+
+Each begun effect is a generator that yields how long it waits (ms of virtual time), or None until
+somebody pokes it; between two yields it is one indivisible action of the schedule. It ends in one
+outcome: outbox first, then the log, again until acknowledged. It must not know a fold.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from foldlog.log.door import Delivered
+from foldlog.processors.effects.sink import Stop
+from foldlog.processors.runtime.actions import BeginGeneration, BeginTool
+from foldlog.processors.runtime.chunks_reader import chunks_reader, said_so_far
+from foldlog.processors.runtime.effects_host import _failed, _no_tool, place_of
+from foldlog.processors.runtime.reports import AGAIN_S, ROLE_OF
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import encode, headers_for
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.simulation.answers import END_TURN, USAGE, an_answer, calls_of
+from foldlog.tests.simulation.tool_plans import ToolRun
+
+Steps = Generator[int | None, Any, Any]
+
+
+class Task:
+    """One effect that runs. `due`: true ms when its next action may happen; None: poked."""
+
+    def __init__(self, role: str, key: tuple[str, int], steps: Steps, now: int) -> None:
+        self.role = role
+        self.key = key
+        self.steps = steps
+        self.stop = Stop()
+        self.due: int | None = now
+        self.given: Any = None
+
+    def poke(self, given: Any, now: int) -> None:
+        """Let it go on with what it waits for."""
+        self.given, self.due = given, now
+
+
+class SimEffects:
+    """The Effects of one process. They die with it."""
+
+    def __init__(self, process: Any) -> None:
+        self.process = process
+        self.world = process.world
+        self.tasks: list[Task] = []
+        self._read_chunks = chunks_reader(process.world.log)
+
+    # -- the schedule ----------------------------------------------------------------------------
+
+    def _spawn(self, role: str, key: tuple[str, int], make) -> Task:
+        task = Task(role, key, iter(()), self.world.now)
+        task.steps = make(task)
+        self.tasks.append(task)
+        return task
+
+    def step(self, task: Task) -> None:
+        """The next action of an effect."""
+        given, task.given, task.due = task.given, None, None
+        try:
+            wait = task.steps.send(given)
+        except StopIteration:
+            self.tasks.remove(task)
+            return
+        task.due = None if wait is None else self.world.now + wait
+
+    def running(self, role: str) -> int:
+        """How many effects of a role run now."""
+        return sum(1 for task in self.tasks if task.role == role)
+
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+        """Ask an effect to end; whether it runs."""
+        for task in self.tasks:
+            if task.key == (session_id, claim_offset):
+                if not task.stop.requested:
+                    task.stop.request(why)
+                    if task.due is not None:
+                        task.due = self.world.now
+                return True
+        return False
+
+    # -- outcomes --------------------------------------------------------------------------------
+
+    def outcome(self, task: Task, session_id: str, event: Any) -> Steps:
+        """As Reports.outcome: kept on disk, then produced until the log has it."""
+        crash = self.process.crash_point
+        crash("before the outbox")
+        token = self.process.disk.put(session_id, event)
+        crash("after the outbox, before the log")
+        yield 0
+        while True:
+            self.produce(session_id, event, lambda answer: task.poke(answer, self.world.now))
+            crash("after an outcome was produced")
+            answer = yield (None if task.given is None else 0)
+            if isinstance(answer, Delivered):
+                self.process.disk.done(token)
+                return
+            yield int(AGAIN_S * 1000)
+
+    def produce(self, session_id: str, event: Any, answered) -> None:
+        """Hand an outcome to the producer."""
+        headers = headers_for(event, ROLE_OF[type(event)])
+        self.process.producer.append(
+            SESSION_EVENTS, session_id, encode(event), headers, on_delivery=answered
+        )
+
+    def report(self, session_id: str, event: Any) -> None:
+        """Write an outcome that no effect made."""
+        self._spawn(
+            "reports", (session_id, -1), lambda task: self.outcome(task, session_id, event)
+        )
+
+    # -- model calls -----------------------------------------------------------------------------
+
+    def generate(self, session_id: str, begin: BeginGeneration) -> None:
+        """Begin a model call."""
+        self.process.crash_point("claim read back, before a generation begins")
+        self.world.begun("models", self.process, session_id, begin)
+        key = (session_id, begin.claim.offset)
+        self._spawn("models", key, lambda task: self._generate(task, session_id, begin))
+
+    def _generate(self, task: Task, session_id: str, begin: BeginGeneration) -> Steps:
+        world, rng, tastes = self.world, self.world.rng, self.world.tastes
+        place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
+        began, said = world.now, []
+        world.answers += 1
+        answer = an_answer(rng, tastes, world.answers)
+        fails, hangs = rng.random() < tastes.fails, rng.random() < tastes.hangs
+        if world.calm:
+            answer, fails, hangs = END_TURN, False, False
+        for seq, text in enumerate(answer.texts):
+            if not task.stop.requested:
+                yield rng.choice((0, 5, 50, 400))
+            if task.stop.requested:
+                break
+            chunk = ev.GenChunk(**place, seq=seq, block=0, kind="text", delta=text)
+            said.append(chunk)
+            if rng.random() < 0.7:  # losing one only costs a viewer some text
+                self.process.append_chunk(session_id, chunk)
+            if hangs or fails:
+                break
+        if hangs and not task.stop.requested:
+            yield begin.agent.limits.stall_timeout_ms
+        if task.stop.requested:
+            event: Any = ev.GenStopped(
+                **place,
+                why=task.stop.why or "",
+                content=world.store_body(said_so_far(said), "application/json"),
+            )
+        elif fails or hangs:
+            event = self._a_failure(session_id, begin, said, began, hangs)
+        else:
+            self.process.crash_point("before a completion")
+            event = ev.GenComplete(
+                **place,
+                content=world.store_body(answer.content(), "application/json"),
+                calls=calls_of(answer),
+                stop_reason=answer.stop_reason,
+                response_id=f"msg_{world.answers}",
+                model=begin.agent.model,
+                usage=USAGE,
+            )
+        yield from self.outcome(task, session_id, event)
+
+    def _a_failure(
+        self, session_id: str, begin: BeginGeneration, said: list, began: int, hangs: bool
+    ) -> ev.GenFailed:
+        rng = self.world.rng
+        if rng.random() < 0.1:
+            return _failed(begin, "invalid_request", "the request is refused for good")
+        wait = rng.choice((0, 300, 2_000, 30_000))
+        if rng.random() < 0.2:
+            wall = self.process.clock.now_ms()
+            self.process.model_slots.back_off(wall + wait)
+        return ev.GenFailed(
+            turn=begin.turn,
+            step=begin.step,
+            attempt=begin.attempt,
+            content=ev.Body(inline=said_so_far(said)),
+            error="stalled" if hangs else "overloaded",
+            detail="simulated",
+            retry_at=begin.claim.at + self.world.now - began + wait,
+            permanent=False,
+            usage=USAGE if rng.random() < 0.5 else None,
+        )
+
+    def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
+        """Close a lost attempt with what its chunks had said (row A2)."""
+        key = (session_id, -begin.claim.offset)
+        self._spawn(
+            "models", key, lambda task: self._recover(task, session_id, partition, begin)
+        )
+
+    def _recover(
+        self, task: Task, session_id: str, partition: int, begin: BeginGeneration
+    ) -> Steps:
+        yield self.world.rng.choice((0, 30))
+        chunks = self._read_chunks(session_id, partition, begin.claim.offset)
+        place = (begin.turn, begin.step, begin.attempt)
+        content = said_so_far(chunk for chunk in chunks if place_of(chunk) == place)
+        event = ev.GenStopped(
+            turn=begin.turn,
+            step=begin.step,
+            attempt=begin.attempt,
+            why="its worker is gone and the turn is ending",
+            content=self.world.store_body(content, "application/json"),
+        )
+        yield from self.outcome(task, session_id, event)
+
+    # -- tools -----------------------------------------------------------------------------------
+
+    def run_tool(self, session_id: str, begin: BeginTool) -> None:
+        """Begin a tool call."""
+        self.process.crash_point("claim read back, before a tool begins")
+        self.world.begun("tools", self.process, session_id, begin)
+        key = (session_id, begin.claim.offset)
+        tool = begin.agent.tool(begin.call.name)
+        if tool is None:
+            self.report(session_id, _no_tool(begin))
+            return
+        run = ToolRun(self.process, session_id, begin, tool)
+        self._spawn("tools", key, lambda task: self._run_tool(task, session_id, run))
+
+    def _run_tool(self, task: Task, session_id: str, run: ToolRun) -> Steps:
+        run.stop = task.stop
+        event = yield from run.until_end()
+        yield from self.outcome(task, session_id, event)
+        late = yield from run.late_truth(event)
+        if late is not None:
+            yield from self.outcome(task, session_id, late)
+
+    def reconcile(self, session_id: str, begin: BeginTool) -> None:
+        """Ask what became of a call whose owner is gone."""
+        self.world.reconciled(self.process, session_id, begin)
+        key = (session_id, -begin.claim.offset)
+        self._spawn("tools", key, lambda task: self._reconcile(task, session_id, begin))
+
+    def _reconcile(self, task: Task, session_id: str, begin: BeginTool) -> Steps:
+        tool = begin.agent.tool(begin.call.name)
+        assert tool is not None
+        run = ToolRun(self.process, session_id, begin, tool)
+        yield self.world.rng.choice((0, 20, 500))
+        yield from self.outcome(task, session_id, run.reconciled())

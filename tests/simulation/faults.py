@@ -1,0 +1,297 @@
+"""What goes wrong, and when: the fates of records, the group's view of who lives, and the faults.
+
+Every fault is one that a real broker, kernel or operator produces. It must not know what is
+expected of the workers.
+"""
+
+from typing import Any
+
+from foldlog.log.faults import NORMAL, Fate
+from foldlog.log.faults import Faults as Fates
+from foldlog.schemas.topics import SESSION_EVENTS
+
+SESSION_TIMEOUT_MS = 6_000  # of the group: a silent member loses its partitions
+CRASH_POINTS = (
+    "before a record is produced",
+    "after a record was produced",
+    "before a store write",
+    "after a store write",
+    "after a poll",
+    "claim read back, before a generation begins",
+    "claim read back, before a tool begins",
+    "before a completion",
+    "inside a tool, before its act",
+    "inside a tool, after its act",
+    "before the outbox",
+    "after the outbox, before the log",
+    "after an outcome was produced",
+    "while the outbox is emitted",
+)
+
+
+class LogFaults(Fates):
+    """The fate of every record: on time, late, twice, lost, or unacknowledged."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__()
+        self.world = world
+
+    def fate(self, producer, topic, partition, headers) -> Fate:
+        world = self.world
+        fates = world.scenario.fates
+        if world.calm or not fates or topic != SESSION_EVENTS:
+            return NORMAL
+        rng = world.rng
+        roll = rng.random()
+        if roll >= sum(fates.values()):
+            return NORMAL
+        name = rng.choices(list(fates), list(fates.values()))[0]
+        world.stats[f"fault record {name}"] += 1
+        match name:
+            case "late":
+                delay = rng.choice((1_000, 4_000, 12_000, 17_000, 40_000, 150_000))
+                fate = Fate(delay_ms=delay, ack=rng.random() < 0.8)
+            case "slow":
+                fate = Fate(delay_ms=rng.choice((5, 20, 100, 500)))
+            case "twice":
+                fate = Fate(copies=2)
+            case "unacknowledged":
+                fate = Fate(ack=False)
+            case _:
+                fate = Fate(copies=0, ack=False)
+        return fate
+
+    def next_at(self) -> list[int]:
+        """When late records land: the first of each queue, for the others wait behind it."""
+        return [
+            queue[0].due_ms
+            for producer in self.world.log.waiting.values()
+            for queue in producer._queues.values()
+            if queue and queue[0].due_ms is not None
+        ]
+
+
+class Group:
+    """The consumer group: who is told that a partition is his. Told late, and not always truly."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.overlap = world.scenario.overlap
+        self.owner = {p: world.rng.choice(world.nodes) for p in range(world.partitions)}
+        self._tell_at: list[tuple[int, int, Any]] = []  # a loser hears of it, or gets it back
+        for node in world.nodes:
+            node.want = self._of(node)
+
+    def _of(self, node: Any) -> set[int]:
+        if self.overlap:
+            return set(self.owner)
+        return {p for p, owner in self.owner.items() if owner is node}
+
+    def _is_silent(self, node: Any) -> bool:
+        since = node.silent_since
+        return since is not None and self.world.now - since >= SESSION_TIMEOUT_MS
+
+    def _to_move(self) -> list[tuple[int, Any]]:
+        if not any(node.silent_since is not None for node in self.world.nodes):
+            return []
+        alive = [node for node in self.world.nodes if not self._is_silent(node)]
+        if not alive:
+            return []
+        return [
+            (p, alive[0]) for p, owner in sorted(self.owner.items()) if self._is_silent(owner)
+        ]
+
+    def offers(self, offers: list) -> None:
+        """Move what a silent member holds; tell a loser."""
+        for p, node in self._to_move():
+            offers.append((1, lambda p=p, node=node: self.move(p, node)))
+        for told in self._tell_at:
+            if told[0] <= self.world.now:
+                offers.append((1, lambda told=told: self._tell(told)))
+
+    def move(self, partition: int, node: Any, notice_ms: int | None = None) -> None:
+        """Give a partition to a node; its former owner hears of it later, in a poll of its own."""
+        loser = self.owner[partition]
+        if loser is node:
+            return
+        self.owner[partition] = node
+        node.want = node.want | {partition}
+        self.world.stats["fault partition moves"] += 1
+        rng = self.world.rng
+        wait = rng.choice((0, 0, 20, 1_000, 3_000)) if notice_ms is None else notice_ms
+        self._tell_at.append((self.world.now + wait, partition, loser))
+
+    def _tell(self, told: tuple[int, int, Any]) -> None:
+        self._tell_at.remove(told)
+        _, partition, node = told
+        if not self.overlap and self.owner[partition] is not node:
+            node.want = node.want - {partition}
+
+    def next_at(self) -> list[int]:
+        """When somebody falls silent or is told something."""
+        times = [told[0] for told in self._tell_at]
+        for node in self.world.nodes:
+            if node.silent_since is not None and not self._is_silent(node):
+                times.append(node.silent_since + SESSION_TIMEOUT_MS)
+        return times
+
+    def restarted(self, node: Any) -> None:
+        """A new incarnation joins under its instance id: it has what the group gives it."""
+        node.want = self._of(node)
+
+    def heal(self) -> None:
+        """One owner per partition, and everybody knows it."""
+        self.overlap = False
+        self._tell_at = []
+        for partition in self.owner:
+            self.owner[partition] = self.world.rng.choice(self.world.nodes)
+        for node in self.world.nodes:
+            node.want = self._of(node)
+
+
+class Faults:
+    """The faults of a schedule, at random moments, until there were enough."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        scenario = world.scenario
+        self.left = scenario.faults_max if scenario.faults else 0
+        self._names = list(scenario.faults)
+        self._weights = list(scenario.faults.values())
+        self._at = self._later()
+        self._undo: list[tuple[int, Any]] = []
+        self._snapshots: dict[str, dict[int, dict[bytes, bytes]]] = {}
+
+    def _later(self) -> int:
+        mean = self.world.scenario.fault_every_ms
+        return self.world.now + int(self.world.rng.expovariate(1 / mean)) if mean else 0
+
+    def done(self) -> bool:
+        """Whether nothing more will go wrong."""
+        return not self._undo and (not self.left or self.world.users.done())
+
+    def offers(self, offers: list) -> None:
+        """A fault whose time has come, and the end of one."""
+        for undo in self._undo:
+            if undo[0] <= self.world.now:
+                offers.append((1, lambda undo=undo: self._end(undo)))
+        if self.left and not self.world.calm and self._at <= self.world.now:
+            offers.append((1, self._strike))
+
+    def next_at(self) -> list[int]:
+        """When the next fault comes or ends."""
+        times = [undo[0] for undo in self._undo]
+        if self.left and not self.world.calm:
+            times.append(self._at)
+        return times
+
+    def _end(self, undo: tuple[int, Any]) -> None:
+        self._undo.remove(undo)
+        undo[1]()
+
+    def _later_on(self, ms: int, action: Any) -> None:
+        self._undo.append((self.world.now + ms, action))
+
+    def _strike(self) -> None:
+        self.left -= 1
+        self._at = self._later()
+        rng = self.world.rng
+        name = rng.choices(self._names, self._weights)[0]
+        node = rng.choice(self.world.nodes)
+        self.world.stats[f"fault {name}"] += 1
+        self.world.note(f"fault: {name} on {node.name}")
+        getattr(self, name)(node)
+
+    def heal(self) -> None:
+        """Undo everything."""
+        for undo in list(self._undo):
+            self._end(undo)
+        self.left = 0
+        for node in self.world.nodes:
+            node.kill_in, node.kill_at = 0, ""
+            node.poll_paused_until = node.effects_paused_until = 0
+            node.silent_since = None
+            if node.process is None:
+                node.start_at = self.world.now
+            else:
+                node.process.producer.resume()
+
+    # -- the faults, by the names that scenarios use ---------------------------------------------
+
+    def kill(self, node: Any) -> None:
+        """Between two actions."""
+        node.die(self.world.down_ms())
+
+    def kill_soon(self, node: Any) -> None:
+        """At some crash point, in the middle of an action."""
+        node.kill_in = self.world.rng.randint(1, 14)
+
+    def kill_at(self, node: Any) -> None:
+        """At a named crash point, the next time it is passed."""
+        node.kill_at = self.world.rng.choice(CRASH_POINTS)
+
+    def pause(self, node: Any) -> None:
+        """The whole process stands still, and the group takes its partitions away."""
+        span = self.world.rng.choice((300, 5_000, 9_000, 20_000, 80_000, 300_000))
+        node.poll_paused_until = node.effects_paused_until = self.world.now + span
+        if node.process is not None:
+            node.silent_since = self.world.now
+            self._later_on(span, lambda process=node.process: self._resumed(node, process))
+
+    def _resumed(self, node: Any, process: Any) -> None:
+        if node.process is process:
+            node.silent_since = None
+            if self.world.rng.random() < 0.5:  # it may well act before it hears anything
+                node.kill_at = self.world.rng.choice(("", "", "after an outcome was produced"))
+
+    def stall_poll(self, node: Any) -> None:
+        """Its poll thread stands still, its effects go on, the group notices nothing."""
+        span = self.world.rng.choice((300, 5_500, 9_000, 20_000, 80_000))
+        node.poll_paused_until = self.world.now + span
+
+    def stall_effects(self, node: Any) -> None:
+        """Its effects stand still, the poll thread goes on."""
+        span = self.world.rng.choice((300, 5_500, 20_000, 80_000))
+        node.effects_paused_until = self.world.now + span
+
+    def cut_off(self, node: Any) -> None:
+        """What it produces does not reach the broker for a while."""
+        if node.process is None:
+            return
+        span = self.world.rng.choice((500, 7_000, 20_000, 100_000))
+        producer = node.process.producer
+        producer.pause()
+        self._later_on(span, producer.resume)
+
+    def move(self, node: Any) -> None:
+        """The group rebalances for a reason of its own."""
+        self.world.group.move(self.world.rng.choice(sorted(self.world.group.owner)), node)
+
+    def move_unsaid(self, node: Any) -> None:
+        """It rebalances, and the loser does not hear of it for long."""
+        wait = self.world.rng.choice((10_000, 60_000, 200_000))
+        self.world.group.move(self.world.rng.choice(sorted(self.world.group.owner)), node, wait)
+
+    def store_lost(self, node: Any) -> None:
+        """Killed, and its store is gone."""
+        node.die(self.world.down_ms())
+        node.disk.stores.clear()
+
+    def store_behind(self, node: Any) -> None:
+        """Killed, and its store is an older one; the first time it is only copied."""
+        old = self._snapshots.get(node.name)
+        if old is None:
+            copy = {number: dict(data) for number, data in node.disk.stores.items()}
+            self._snapshots[node.name] = copy
+            return
+        node.die(self.world.down_ms())
+        node.disk.stores = {number: dict(data) for number, data in old.items()}
+
+    def replay(self, node: Any) -> None:
+        """A copy of some earlier record lands now, as a retry that was on its way for long."""
+        topic = self.world.log.topic(SESSION_EVENTS)
+        number = self.world.rng.randrange(len(topic.partitions))
+        records = topic.partitions[number].records
+        if records:
+            old = self.world.rng.choice(records)
+            self.world.log.store(SESSION_EVENTS, number, old.key, old.value, old.headers)

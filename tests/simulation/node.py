@@ -1,0 +1,320 @@
+"""A machine and the worker process on it: what survives a kill, and what does not.
+
+The disk (stores, outbox) survives; the process, its effects and its memory die. A kill strikes at
+a crash point: between any two actions of the real code, because every one of them passes through
+something that this file hands in. It must not know what is right or wrong.
+"""
+
+from typing import Any
+
+from foldlog.log.door import Delivered
+from foldlog.processors.effects.slots import Slots
+from foldlog.processors.runtime.actions import Actions
+from foldlog.processors.runtime.loop import Mailbox, appender
+from foldlog.processors.runtime.store import Belongs, DictBackend, Store, _mismatch, fold_version
+from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS, Identity, Worker
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import encode, headers_for
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.simulation.effects import SimEffects
+
+ROLES = ("sessions", "models", "tools")
+OUTBOX_MS = 30_000  # as assemble.py's OUTBOX_S
+
+
+class Killed(BaseException):
+    """The process is gone: nothing above may catch this but the node."""
+
+
+class Disk:
+    """What a worker's state directory holds."""
+
+    def __init__(self) -> None:
+        self.stores: dict[int, dict[bytes, bytes]] = {}
+        self.outbox: dict[int, tuple[str, Any]] = {}
+        self._next = 1
+
+    def put(self, session_id: str, event: Any) -> int:
+        """As Outbox.put: on disk when it returns."""
+        token, self._next = self._next, self._next + 1
+        self.outbox[token] = (session_id, event)
+        return token
+
+    def done(self, token: int) -> None:
+        """As Outbox.done."""
+        self.outbox.pop(token, None)
+
+
+class Backend(DictBackend):
+    """A store whose process may die right before or right after its batch."""
+
+    def __init__(self, process: "Process", data: dict[bytes, bytes]) -> None:
+        super().__init__(data)
+        self._process = process
+
+    def write(self, puts, deletes) -> None:
+        self._process.crash_point("before a store write")
+        super().write(puts, deletes)
+        self._process.crash_point("after a store write")
+
+
+class NodeClock:
+    """The clocks of one machine: a wall clock that is off, a monotonic one from anywhere."""
+
+    def __init__(self, world: Any, skew_ms: int, since_ms: int) -> None:
+        self._world, self.skew_ms, self._since = world, skew_ms, since_ms
+
+    def now_ms(self) -> int:
+        return self._world.now + self.skew_ms
+
+    def monotonic_ms(self) -> int:
+        return self._world.now - self._since
+
+
+class SimWorker(Worker):
+    """The real worker; counts which rows of WAKE it discharged."""
+
+    world: Any = None
+
+    def _discharge(self, owned, views, owed, now) -> None:
+        self.world.stats[f"row {owed.row}"] += 1
+        super()._discharge(owned, views, owed, now)
+
+    def next_take_ms(self) -> int | None:
+        """Monotonic ms at which a partition that another took may be taken again, or None."""
+        due = [
+            owned.taken_at + SESSION_TIMEOUT_MS
+            for owned in self.owned.values()
+            if len(self._held(owned)) < len(self.roles)
+        ]
+        return min(due, default=None)
+
+
+class Process:
+    """One incarnation of a worker."""
+
+    def __init__(self, node: "Node", incarnation: int) -> None:
+        self.node, self.world, self.disk = node, node.world, node.disk
+        world = self.world
+        self.clock = node.clock
+        self.identity = Identity(node.name, str(incarnation))
+        self.owner = self.identity.owner
+        self.producer = world.log.producer(name=self.owner)
+        self.mail = Mailbox()
+        self.reader = world.log.reader(SESSION_EVENTS, {})
+        self.started = False
+        self.emit_until = world.now + OUTBOX_MS
+        self.unwritten = 0
+        self.effects = SimEffects(self)
+        self.model_slots = Slots(world.model_slots)
+        self._append = appender(self.producer, self.mail)
+        actions = Actions(
+            self.owner,
+            self.append,
+            self.effects,
+            world.store_body,
+            world.read_blob,
+            self.model_slots,
+            Slots(world.tool_slots),
+            self.clock,
+            lambda text: None,
+        )
+        self.worker = SimWorker(
+            self.identity, ROLES, [world.agent], self.open_store, actions, self.clock, self.say
+        )
+        self.worker.world = world
+
+    # -- what the real code asks for -------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        """What an operator would read."""
+        self.world.note(f"{self.owner}: {text}")
+
+    def crash_point(self, where: str) -> None:
+        """The process may die here."""
+        self.node.crash_point(where)
+
+    def append(self, topic, partition, key, value, headers, failed) -> None:
+        """As loop.appender, with a crash point on either side."""
+        self.crash_point("before a record is produced")
+        if topic == SESSION_EVENTS:
+            self.world.produced(self, partition, key, value)
+        self._append(topic, partition, key, value, headers, failed)
+        self.crash_point("after a record was produced")
+
+    def append_chunk(self, session_id: str, event: ev.GenChunk) -> None:
+        """As Reports.chunk."""
+        self.producer.append(
+            SESSION_EVENTS, session_id, encode(event), headers_for(event, "models")
+        )
+
+    def open_store(self, partition: int, *, fresh: bool) -> Store:
+        """As assemble.Parts: a store that is not of this log is made anew."""
+        log = self.world.log
+        end = log.end_offsets(SESSION_EVENTS)[partition]
+        belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
+        data = self.disk.stores.setdefault(partition, {})
+        store = Store(Backend(self, data), log_end=end)
+        if not fresh and (store.belongs is None or _mismatch(store, belongs, end) is None):
+            if store.belongs is None:
+                store.claim(belongs)
+            return store
+        data.clear()
+        store = Store(Backend(self, data), letters_from=end, log_end=end)
+        store.claim(belongs)
+        return store
+
+    # -- its life --------------------------------------------------------------------------------
+
+    def emit_pending(self) -> None:
+        """As Reports.emit_pending: the outbox goes to the log before anything is taken."""
+        for token, (session_id, event) in list(self.disk.outbox.items()):
+            self.unwritten += 1
+
+            def settled(answer: Any, token: int = token) -> None:
+                self.unwritten -= 1
+                if isinstance(answer, Delivered):
+                    self.disk.done(token)
+
+            self.effects.produce(session_id, event, settled)
+            self.crash_point("while the outbox is emitted")
+
+    def is_due(self) -> bool:
+        """Whether a round would do something."""
+        if not self.started:
+            return not self.unwritten or self.world.now >= self.emit_until
+        if self.has_unread() or self.mail._jobs:
+            return True
+        due = self.worker.next_due_ms()
+        if due == 0:
+            return True
+        take = self.worker.next_take_ms()
+        return take is not None and take <= self.clock.monotonic_ms()
+
+    def has_unread(self) -> bool:
+        """Whether the log has records that this process has not read."""
+        held = self.world.log.topic(SESSION_EVENTS).partitions
+        return any(held[p].end > at for p, at in self.reader._positions.items())
+
+    def next_at(self) -> int | None:
+        """True ms at which a round is due without any new record, or None."""
+        if not self.started:
+            return self.emit_until if self.unwritten else self.world.now
+        waits = []
+        due = self.worker.next_due_ms()
+        if due is not None:
+            waits.append(self.world.now + due)
+        take = self.worker.next_take_ms()
+        if take is not None:
+            waits.append(self.world.now + max(0, take - self.clock.monotonic_ms()))
+        return min(waits, default=None)
+
+    def round(self, records_max: int) -> None:
+        """As Loop._round."""
+        if not self.started:
+            self.started = True
+            return
+        records = self.reader.poll(0, records_max) if records_max else []
+        if records:
+            self.crash_point("after a poll")
+            for partition, offset in self.worker.consume(records).items():
+                self.reader.seek(partition, offset)
+        self.mail.drain()
+        self.worker.tick()
+        self.world.round_ended(self)
+
+    def settle_assignment(self) -> None:
+        """As a group reader inside poll: revoke what is lost, then assign what is new."""
+        want, held = set(self.node.want), set(self.worker.owned)
+        lost, gained = sorted(held - want), sorted(want - held)
+        if lost:
+            self.reader.drop(lost)
+            self.worker.revoked(lost)
+        if gained:
+            self.world.assigned(self, gained)
+            self.reader.add(self.worker.assigned(gained))
+
+
+class Node:
+    """One machine."""
+
+    def __init__(self, world: Any, name: str, skew_ms: int, since_ms: int) -> None:
+        self.world, self.name = world, name
+        self.clock = NodeClock(world, skew_ms, since_ms)
+        self.disk = Disk()
+        self.process: Process | None = None
+        self.incarnations = 0
+        self.want: set[int] = set()
+        self.start_at: int | None = world.now
+        self.silent_since: int | None = None  # killed or paused: the group will notice
+        self.poll_paused_until = 0
+        self.effects_paused_until = 0
+        self.kill_in = 0  # at the how-manieth crash point from now it dies; 0: not
+        self.kill_at = ""  # or at the next crash point of this name
+
+    def crash_point(self, where: str) -> None:
+        """Dies here if somebody wants it to."""
+        if self.kill_in:
+            self.kill_in -= 1
+        elif self.kill_at != where:
+            return
+        if self.kill_in == 0:
+            self.world.stats[f"fault kill {where}"] += 1
+            raise Killed(where)
+
+    def start(self) -> None:
+        """Start a new incarnation."""
+        self.start_at = self.silent_since = None
+        self.incarnations += 1
+        self.process = Process(self, self.incarnations)
+        self.process.emit_pending()
+
+    def die(self, down_ms: int) -> None:
+        """The process is gone; another starts after a while."""
+        if self.process is not None:
+            self.world.note(f"{self.process.owner} is killed")
+            self.process.producer.kill()
+            self.process.worker.owned.clear()
+        self.process = None
+        self.kill_in, self.kill_at = 0, ""
+        self.silent_since = self.world.now
+        self.start_at = self.world.now + down_ms
+
+    def offers(self, offers: list) -> None:
+        """Add what may happen here now, as (weight, action)."""
+        now, process = self.world.now, self.process
+        if process is None:
+            if self.start_at is not None and self.start_at <= now:
+                offers.append((1, self.start))
+            return
+        if self.poll_paused_until <= now:
+            if process.started and self.want != process.worker.owned.keys():
+                offers.append((2, process.settle_assignment))
+            if process.is_due():
+                offers.append((3, lambda: process.round(self.world.batch())))
+        if self.effects_paused_until <= now:
+            for task in process.effects.tasks:
+                if task.due is not None and task.due <= now:
+                    offers.append((1, lambda task=task: process.effects.step(task)))
+
+    def next_at(self) -> list[int]:
+        """True ms at which something may happen here."""
+        if self.process is None:
+            return [] if self.start_at is None else [self.start_at]
+        times = []
+        at = self.process.next_at()
+        if at is not None or self.process.has_unread():
+            times.append(max(at or 0, self.poll_paused_until))
+        times += [
+            max(task.due, self.effects_paused_until)
+            for task in self.process.effects.tasks
+            if task.due is not None
+        ]
+        return times
+
+    def run(self, action) -> None:
+        """Do one action; the process may die of it."""
+        try:
+            action()
+        except Killed:
+            self.die(self.world.down_ms())

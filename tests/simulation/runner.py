@@ -1,0 +1,110 @@
+"""Runs seeds and tells what was exercised; on a violation, what led to it."""
+
+import time
+from collections import Counter
+from hashlib import sha256
+from typing import NamedTuple
+
+from foldlog.schemas.codec import entry_of
+from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.simulation import scenarios
+from foldlog.tests.simulation.invariant import Violation
+from foldlog.tests.simulation.invariants import ALL
+from foldlog.tests.simulation.scenarios import Scenario
+from foldlog.tests.simulation.world import World
+
+TAIL = 45  # records and notes shown of a failed schedule
+EVENT_CHARS = 260
+
+
+class Outcome(NamedTuple):
+    """What became of one schedule. `violation` None: every invariant held."""
+
+    world: World
+    violation: Violation | None
+
+
+def run(seed: int, scenario: Scenario | None = None, invariants=ALL) -> Outcome:
+    """One schedule."""
+    world = World(seed, scenario or scenarios.of_seed(seed), invariants)
+    try:
+        world.run()
+    except Violation as violation:
+        return Outcome(world, violation)
+    except Exception as bug:
+        violation = Violation("NoException", f"{type(bug).__name__}: {bug}")
+        violation.__cause__ = bug
+        return Outcome(world, violation)
+    return Outcome(world, None)
+
+
+def history_sha(world: World) -> str:
+    """Names the whole log of a schedule: the same seed gives the same."""
+    named = sha256()
+    for partition in world.log.topic(SESSION_EVENTS).partitions:
+        for record in partition.records:
+            named.update(repr(record[1:]).encode())
+    return named.hexdigest()
+
+
+def tail(world: World, last: int = TAIL) -> list[str]:
+    """The end of the history: records with their rulings, and what was done beside the log."""
+    begin = 1_700_000_000_000
+    lines = [(at, f"        {text}") for at, text in world.notes]
+    for number, partition in enumerate(world.log.topic(SESSION_EVENTS).partitions):
+        for record in partition.records:
+            entry = entry_of(record)
+            seen = world.witness.seen.get((number, record.offset))
+            ruling = f"{seen.ruling.verdict} {seen.ruling.code}" if seen else ""
+            who = "" if entry.session_id == PARTITION_KEY else entry.session_id[:8]
+            text = f"{number}/{record.offset:<4} {who:8} {ruling:22} {entry.event}"
+            lines.append((record.timestamp_ms, text[:EVENT_CHARS]))
+    lines.sort(key=lambda line: line[0])
+    return [f"{(at - begin) / 1000:10.3f} {text}" for at, text in lines[-last:]]
+
+
+class Search:
+    """Many seeds and what they exercised."""
+
+    def __init__(self) -> None:
+        self.stats: Counter[str] = Counter()
+        self.by_scenario: Counter[str] = Counter()
+        self.seeds = self.steps = 0
+        self.began = time.monotonic()
+
+    def one(self, seed: int, scenario: Scenario | None = None) -> Outcome:
+        """Run a seed and count it."""
+        outcome = run(seed, scenario)
+        self.seeds += 1
+        self.steps += outcome.world.steps
+        self.stats.update(outcome.world.stats)
+        self.by_scenario[outcome.world.scenario.name] += 1
+        return outcome
+
+    def report(self) -> list[str]:
+        """What was exercised, for people."""
+        seconds = time.monotonic() - self.began
+        rate = self.seeds / seconds if seconds else 0.0
+        lines = [
+            f"{self.seeds} seeds, {self.steps} steps, {self.stats['records']} records, "
+            f"{self.stats['requests']} requests, {seconds:.1f} s, {rate:.1f} seeds/s"
+        ]
+        for title, counts in (
+            ("scenarios", self.by_scenario),
+            ("WAKE rows discharged", self._of("row ")),
+            ("law 9 asked", self._of("law9 ")),
+            ("rulings", self._of("ruling ")),
+            ("commands", self._of("command ")),
+            ("faults", self._of("fault ")),
+        ):
+            lines.append(f"{title}:")
+            lines += [f"  {count:8} {name}" for name, count in sorted(counts.items())]
+        return lines
+
+    def _of(self, prefix: str) -> dict[str, int]:
+        return {
+            name.removeprefix(prefix): count
+            for name, count in self.stats.items()
+            if name.startswith(prefix)
+        }

@@ -1,0 +1,191 @@
+"""The scenarios: which faults and habits a schedule is made of. Data, nothing else.
+
+Most weight lies where the danger is: takeovers, two workers that take from each other, and all
+that races the end of a turn.
+"""
+
+from typing import NamedTuple
+
+
+class Scenario(NamedTuple):
+    """One kind of schedule.
+
+    commands: how many requests each person makes. habits: weights of commands. reacts: the chance
+    that a person acts at once on what he sees. fates: the chance of each fate of a record.
+    fault_every_ms: the mean time between faults. overlap: all workers believe they own everything.
+    probes: the chance that law 9 is also asked at made-up views.
+    """
+
+    name: str
+    weight: int
+    why: str
+    nodes: tuple[str, ...] = ("w1", "w2")
+    partitions: tuple[int, ...] = (1, 1, 2)
+    sessions: tuple[int, ...] = (1, 1, 2, 3)
+    commands: tuple[int, ...] = (4, 6, 9)
+    habits: dict[str, float] = {}
+    reacts: float = 0.15
+    tastes: dict[str, float] = {}
+    tools: tuple[str, ...] = ()
+    skew: bool = True
+    fault_every_ms: int = 0
+    faults_max: int = 0
+    faults: dict[str, float] = {}
+    fates: dict[str, float] = {}
+    overlap: bool = False
+    probes: float = 0.3
+
+
+HABITS = {
+    "say": 8,
+    "queue": 2,
+    "steer": 2,
+    "interrupt": 2,
+    "say_again": 1,
+    "say_wrongly": 1,
+    "open_again": 0.5,
+    "cancel": 4,
+    "trigger": 1,
+    "lock": 1,
+    "decide": 1,
+    "resolve": 1,
+    "terminate": 0.3,
+    "garbage": 0.5,
+    "forge": 0.5,
+}
+TALK = {"say": 8, "queue": 1, "cancel": 1, "steer": 1}
+RACES = {"say": 6, "steer": 3, "interrupt": 4, "cancel": 8, "terminate": 0.5, "decide": 1}
+KILLS = {"kill": 2, "kill_soon": 4, "kill_at": 5}
+PAUSES = {"pause": 4, "stall_poll": 2, "stall_effects": 2, "cut_off": 2}
+SLOW = {"slow": 0.1}
+BAD = {"late": 0.02, "slow": 0.1, "twice": 0.03, "unacknowledged": 0.02, "lost": 0.01}
+ONCE = ("charge", "order", "wire", "build")
+AGAIN = ("look", "put", "peek", "complete")
+
+SCENARIOS = (
+    Scenario(
+        "conversation",
+        5,
+        "one worker, no faults: what people do to each other",
+        nodes=("w1",),
+        habits=HABITS,
+        skew=False,
+    ),
+    Scenario(
+        "kills",
+        15,
+        "processes die between any two actions and come back",
+        habits=HABITS,
+        faults={**KILLS, "store_lost": 0.5, "store_behind": 1},
+        fault_every_ms=1_500,
+        faults_max=6,
+        fates=SLOW,
+    ),
+    Scenario(
+        "takeovers",
+        25,
+        "owners die or stand still in the middle of effects, the other takes over (T5, T6, S3)",
+        habits=TALK,
+        tastes={"calls": 0.8, "hangs": 0.15},
+        faults={**KILLS, **PAUSES, "move": 2, "move_unsaid": 2},
+        fault_every_ms=2_500,
+        faults_max=8,
+        fates=SLOW,
+        reacts=0.05,
+    ),
+    Scenario(
+        "zombies",
+        15,
+        "paused past deadlines, then going on in the belief of owning the partition",
+        habits=HABITS,
+        tastes={"calls": 0.7},
+        faults={"pause": 5, "stall_poll": 3, "stall_effects": 3, "cut_off": 3, "move_unsaid": 4},
+        fault_every_ms=2_000,
+        faults_max=8,
+        fates={"slow": 0.1, "late": 0.02},
+    ),
+    Scenario(
+        "mutual",
+        15,
+        "both workers believe that they own everything and take it from each other",
+        habits=HABITS,
+        tastes={"calls": 0.7},
+        faults={**KILLS, **PAUSES},
+        fault_every_ms=5_000,
+        faults_max=4,
+        fates=SLOW,
+        overlap=True,
+    ),
+    Scenario(
+        "ends",
+        15,
+        "everything that races TURN_ENDED: cancel, interrupt, steer, terminate, late outcomes",
+        habits=RACES,
+        reacts=0.5,
+        tastes={"calls": 0.7, "hangs": 0.1},
+        faults={"kill_at": 2, "stall_poll": 1, "cut_off": 2, "move": 1},
+        fault_every_ms=3_000,
+        faults_max=4,
+        fates={"slow": 0.15, "late": 0.03},
+    ),
+    Scenario(
+        "once",
+        15,
+        "tools that must not happen twice: approvals, doubts, reconcilers, people",
+        habits=TALK,
+        tools=ONCE,
+        tastes={"calls": 0.85, "odd": 0.05},
+        faults={**KILLS, **PAUSES, "move": 2, "move_unsaid": 1, "store_behind": 0.5},
+        fault_every_ms=2_000,
+        faults_max=8,
+        fates=SLOW,
+        reacts=0.05,
+    ),
+    Scenario(
+        "delivery",
+        15,
+        "records that come late, twice, unacknowledged or not at all",
+        habits=HABITS,
+        tastes={"calls": 0.7},
+        faults={"replay": 6, "cut_off": 2, "kill_soon": 1},
+        fault_every_ms=1_000,
+        faults_max=12,
+        fates=BAD,
+    ),
+    Scenario(
+        "stores",
+        5,
+        "stores that are lost, or older than the log",
+        habits=HABITS,
+        faults={"store_lost": 2, "store_behind": 4, "kill_soon": 1, "move": 1},
+        fault_every_ms=1_500,
+        faults_max=8,
+        fates=SLOW,
+    ),
+    Scenario(
+        "chaos",
+        25,
+        "all of it",
+        habits=HABITS,
+        tastes={"calls": 0.7, "hangs": 0.1, "fails": 0.15},
+        faults={
+            **KILLS,
+            **PAUSES,
+            "move": 2,
+            "move_unsaid": 2,
+            "store_lost": 0.5,
+            "store_behind": 1,
+            "replay": 2,
+        },
+        fault_every_ms=1_500,
+        faults_max=12,
+        fates=BAD,
+    ),
+)
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
+_DRAWN = [scenario for scenario in SCENARIOS for _ in range(scenario.weight)]
+
+
+def of_seed(seed: int) -> Scenario:
+    """The scenario of a seed: every weight's worth of consecutive seeds holds each in its share."""
+    return _DRAWN[seed * 67 % len(_DRAWN)]  # 67 is prime to the sum, so neighbours differ

@@ -1,0 +1,140 @@
+"""One simulated run of a tool: when it acts on the world, how it ends, and what is known of it.
+
+The ledger of the world is the witness: a line per physical execution, written at the moment of the
+act. The rules of effects/tools.py are kept: an outcome says no more than is known. It must not
+know a log.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from foldlog.processors.effects.sink import Stop
+from foldlog.processors.effects.tool_outcomes import ToolClaim, not_run, result, short, uncertain
+from foldlog.processors.runtime.actions import BeginTool
+from foldlog.processors.tool import Tool
+from foldlog.schemas import events as ev
+from foldlog.schemas.words import Outcome, Via
+
+ENDS = ("ok", "failed", "raises", "hangs")
+
+
+class ToolRun:
+    """See the module. One per begun attempt."""
+
+    def __init__(self, process: Any, session_id: str, begin: BeginTool, tool: Tool) -> None:
+        self.process, self.world, self.rng = process, process.world, process.world.rng
+        self.session_id, self.begin, self.tool = session_id, begin, tool
+        self.stop = Stop()
+        call, limits = begin.call, begin.agent.limits
+        self.timeout_ms = tool.timeout_ms or limits.tool_timeout_ms
+        self.grace_ms = limits.grace_ms
+        self.once = call.effect == "once"
+        self.claim = ToolClaim(
+            session_id=session_id,
+            turn=call.turn,
+            step=call.step,
+            index=call.index,
+            attempt=call.attempt,
+            name=call.name,
+            effect=call.effect,
+            approval="ask" if call.decision else "none",
+            args_sha256=call.args_sha256,
+            timeout_ms=self.timeout_ms,
+        )
+        self.acted = False
+        self.began = self.world.now
+
+    def until_end(self) -> Generator[int, Any, Any]:
+        """Run to the outcome.
+
+        Its time runs from when it was begun. A stall right after the check of start_by is the gap
+        that the design knows (section 6): counted, not played.
+        """
+        if self.stop.requested:
+            return not_run(self.claim, f"it was stopped before it began ({self.stop.why})")
+        began, rng = self.began, self.rng
+        if self.world.now - began > self.begin.agent.limits.start_window_ms:
+            self.world.stats["fault known gap: stalled after the check of start_by"] += 1
+        end = "ok" if self.world.calm else rng.choices(ENDS, (10, 1, 2, 1.5))[0]
+        heeds = rng.random() < 0.3  # looks at ctx.aborted
+        spans = (0, 10, 200, self.timeout_ms // 3)
+        before, after = rng.choice(spans), rng.choice(spans)
+        if end == "hangs":
+            after = self.timeout_ms + 1
+        why = yield from self._pass(began, before)
+        if why and (heeds or rng.random() < 0.5):
+            return self._stopped(why, heeds)
+        if not why or self.world.now - began <= self.timeout_ms + self.grace_ms // 2:
+            self._act()
+        why = why or (yield from self._pass(began, after))
+        if why and end != "failed":
+            return self._stopped(why, heeds)
+        if end == "raises":
+            text = f"{self.tool.name} raised RuntimeError: simulated"
+            if self.once:
+                return uncertain(self.claim, text)
+            return result(self.claim, Outcome.ERROR, short(text))
+        if end == "failed":
+            return result(self.claim, Outcome.ERROR, short("the tool knows that it failed"))
+        return self._ok()
+
+    def _pass(self, began: int, span: int) -> Generator[int, Any, str]:
+        """Let time pass; why it was cut short: '', stopped, or deadline."""
+        left = began + self.timeout_ms - self.world.now
+        until = self.world.now + span
+        while self.world.now < until and not self.stop.requested and left > 0:
+            yield min(until - self.world.now, left)
+            left = began + self.timeout_ms - self.world.now
+        if self.stop.requested:
+            return "stopped"
+        return "deadline" if left <= 0 else ""
+
+    def _act(self) -> None:
+        self.process.crash_point("inside a tool, before its act")
+        self.world.executed(self.process, self.session_id, self.begin)
+        self.acted = True
+        self.process.crash_point("inside a tool, after its act")
+
+    def _stopped(self, why: str, heeds: bool) -> Any:
+        if why == "stopped" and heeds and not self.acted:
+            return result(self.claim, Outcome.CANCELLED, short("the tool stopped itself"))
+        if self.once:
+            return uncertain(self.claim, f"{why}; whether it had its effect is not known")
+        outcome = Outcome.CANCELLED if why == "stopped" else Outcome.ERROR
+        return result(self.claim, outcome, short(why))
+
+    def _ok(self, via: Via = Via.TOOL) -> ev.ToolResult:
+        name, triggers, reminders = self.tool.name, (), ()
+        if name == "build":
+            word = self.rng.choice(("start_build", "todo_done_build", "publish", "nonsense"))
+            project = self.rng.choice((None, None, "project-1", "project-2"))
+            triggers = (ev.Trigger(trigger=word, project_id=project),)
+            reminders = self.rng.choice(((), ("remember this",)))
+        text = f"{name} {self.claim.call_key} by attempt {self.claim.attempt}"
+        shaped = short(text)
+        content = self.world.store_body(text.encode(), "text/plain")
+        if content.ref is not None:  # what the model sees stays inline
+            content = ev.Body(inline=text[:20].encode(), ref=content.ref)
+        shaped = shaped._replace(content=content)
+        asked = {"triggers": triggers, "reminders": reminders}
+        return result(self.claim, Outcome.OK, shaped, via=via, **asked)
+
+    def late_truth(self, event: Any) -> Generator[int, Any, Any]:
+        """A tool that outlives its outcome (a thread) still tells what it did."""
+        if not isinstance(event, ev.ToolFailedUncertain) or self.rng.random() < 0.5:
+            return None
+        yield self.rng.choice((10, 3_000, 40_000, 200_000))
+        if self.acted:
+            return self._ok()
+        return result(self.claim, Outcome.ERROR, short("the tool knows that it failed"))
+
+    def reconciled(self) -> Any:
+        """As tools.reconcile: the ledger says what happened, if the tool can tell at all."""
+        if self.tool.reconciler is None:
+            return uncertain(self.claim, "nobody can say what it did")
+        if not self.world.calm and self.rng.random() < 0.2:
+            return uncertain(self.claim, "the reconciler raised RuntimeError: simulated")
+        if self.world.has_executed(self.session_id, self.claim.call_key):
+            return self._ok(Via.RECONCILER)
+        text = short("the call did not happen")
+        return result(self.claim, Outcome.NOT_RUN, text, via=Via.RECONCILER)

@@ -1,0 +1,115 @@
+"""The witness: folds the log itself, record by record, and shows every step to the invariants.
+
+It shares the fold with the workers and nothing else: no store, no cache, no batch. Its history
+keeps the views after every record, to compare what a worker has at any offset. It must not know
+what is expected.
+"""
+
+from typing import Any, NamedTuple
+
+from foldlog.processors.projections import partition as partition_fold
+from foldlog.processors.projections.partition import PartitionView
+from foldlog.processors.ruling import Ruling
+from foldlog.processors.runtime.owned import is_foldable
+from foldlog.processors.session import SessionViews, fold, initial
+from foldlog.schemas.codec import Entry, Unreadable, entry_of
+from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.record import Record
+from foldlog.schemas.topics import SESSION_EVENTS
+
+
+class Seen(NamedTuple):
+    """One record, the fold's word on it, and the views around it."""
+
+    entry: Entry
+    record: Record
+    ruling: Ruling
+    before: SessionViews
+    views: SessionViews
+    holders: PartitionView
+
+
+class Witness:
+    """See the module."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.views: dict[str, SessionViews] = {}
+        self.partition_of: dict[str, int] = {}
+        self.holders: dict[int, PartitionView] = {}
+        self.takes: dict[tuple[int, str], list[tuple[int, str]]] = {}  # -> (epoch, owner)
+        self.history: dict[str, list[tuple[int, SessionViews]]] = {}
+        self.seen: dict[tuple[int, int], Seen] = {}
+        self._next: dict[int, int] = {}
+        self._holders: dict[int, list[tuple[int, PartitionView]]] = {}
+
+    def advance(self) -> None:
+        """Fold what has come."""
+        for number, partition in enumerate(self.world.log.topic(SESSION_EVENTS).partitions):
+            at = self._next.get(number, 0)
+            while at < partition.end:
+                self._fold(number, partition.records[at])
+                at += 1
+                self._next[number] = at
+
+    def _fold(self, number: int, record: Record) -> None:
+        entry = entry_of(record)
+        self.world.stats["records"] += 1
+        if entry.session_id == PARTITION_KEY:
+            before = self.holders.get(number, partition_fold.INITIAL)
+            after = self.holders[number] = partition_fold.apply(before, entry)
+            if after is not before:
+                event = entry.event
+                took = self.takes.setdefault((number, event.role), [])
+                took.append((entry.offset, event.owner))
+                self._holders.setdefault(number, []).append((entry.offset, after))
+                for invariant in self.world.invariants:
+                    invariant.on_taken(number, entry)
+            return
+        if not is_foldable(record.key):
+            return
+        if isinstance(entry.event, Unreadable):
+            self.world.stats["unreadable"] += 1
+        before = self.views.get(entry.session_id) or initial(entry.session_id)
+        views, ruling = fold(before, entry)
+        self.views[entry.session_id] = views
+        self.partition_of[entry.session_id] = number
+        self.history.setdefault(entry.session_id, []).append((record.offset, views))
+        self.world.stats[f"ruling {ruling.verdict} {ruling.code}".rstrip()] += 1
+        holders = self.holders.get(number, partition_fold.INITIAL)
+        seen = Seen(entry, record, ruling, before, views, holders)
+        self.seen[number, record.offset] = seen
+        for invariant in self.world.invariants:
+            invariant.on_seen(seen)
+        self.world.users.saw(seen)
+
+    def next_offset(self, number: int) -> int:
+        """The first offset of a partition that is not folded."""
+        return self._next.get(number, 0)
+
+    def holders_at(self, number: int, end: int) -> PartitionView:
+        """Who held what when every record below `end` was folded."""
+        found = partition_fold.INITIAL
+        for offset, holders in self._holders.get(number, ()):
+            if offset >= end:
+                break
+            found = holders
+        return found
+
+    def views_at(self, session_id: str, end: int) -> SessionViews | None:
+        """The views of a session when every record below `end` was folded."""
+        found = None
+        for offset, views in self.history.get(session_id, ()):
+            if offset >= end:
+                break
+            found = views
+        return found
+
+    def holder_at(self, number: int, role: str, end: int) -> tuple[int, str] | None:
+        """(epoch, owner) of who held a role when every record below `end` was folded."""
+        found = None
+        for took in self.takes.get((number, role), ()):
+            if took[0] >= end:
+                break
+            found = took
+        return found

@@ -1,0 +1,230 @@
+"""The simulated world: one clock, one log, machines, people, faults; one choice at a time.
+
+A schedule is a sequence of indivisible actions. At each step every actor offers what it may do
+now, chance picks one, the witness folds what came of it. When nobody can act the clock jumps to
+the next moment at which somebody may. The same seed gives the same schedule, whatever machine.
+"""
+
+from collections import Counter
+from hashlib import sha256
+from random import Random
+from typing import Any, NamedTuple
+
+from foldlog.log.memory import MemoryLog
+from foldlog.processors.runtime.actions import BeginTool
+from foldlog.schemas import events as ev
+from foldlog.schemas.topics import topics
+from foldlog.tests.simulation.agents import TOOLS, an_agent
+from foldlog.tests.simulation.answers import Tastes
+from foldlog.tests.simulation.faults import Faults, Group, LogFaults
+from foldlog.tests.simulation.invariant import Violation
+from foldlog.tests.simulation.node import Node
+from foldlog.tests.simulation.scenarios import Scenario
+from foldlog.tests.simulation.users import Users
+from foldlog.tests.simulation.witness import Witness
+
+STEPS_MAX = 6_000  # a schedule that needs more is a loop
+CALM_MS = 48 * 3600 * 1000  # after the faults: more than any deadline of any agent
+
+
+class Execution(NamedTuple):
+    """One line of the tools' ledger: a physical execution. `claim`: offset of its TOOL_STARTED."""
+
+    session_id: str
+    call: str
+    attempt: int
+    effect: str
+    at: int
+    owner: str
+    claim: int
+
+
+class World:
+    """See the module. Raises Violation from `run`."""
+
+    def __init__(self, seed: int, scenario: Scenario, invariants: list) -> None:
+        self.seed, self.scenario = seed, scenario
+        self.rng = Random(f"{scenario.name} {seed}")
+        self.rng_checks = Random(seed)  # its own, so that a check changes no schedule
+        self.now = 1_700_000_000_000
+        self.stats: Counter[str] = Counter()
+        self.notes: list[tuple[int, str]] = []
+        self.steps = self.answers = 0
+        self.calm = False
+        self.blobs: dict[str, bytes] = {}
+        self.inline_max = self.rng.choice((64, 64 * 1024, 64 * 1024))
+        self.agent = an_agent(self.rng)
+        self.model_slots = self.rng.choice((1, 16, 16))
+        self.tool_slots = self.rng.choice((2, 32, 32))
+        names = [tool.name for tool in TOOLS]
+        self.tastes = Tastes(tools=scenario.tools or tuple(names), **scenario.tastes)
+        self.partitions = self.rng.choice(scenario.partitions)
+        self.log_faults = LogFaults(self)
+        self.log = MemoryLog(
+            topics(self.partitions), clock_ms=lambda: self.now, faults=self.log_faults
+        )
+        self.executions: list[Execution] = []
+        self.requests: dict[str, list[tuple[int, bytes]]] = {}
+        self.nodes = [self._node(name) for name in scenario.nodes]
+        self.group = Group(self)
+        self.users = Users(self)
+        self.faults = Faults(self)
+        self.witness = Witness(self)
+        self.invariants = [make(self) for make in invariants]
+
+    def _node(self, name: str) -> Node:
+        skew = self.rng.choice((0, 0, -4_000, -1_000, 500, 4_000)) if self.scenario.skew else 0
+        return Node(self, name, skew, self.rng.randrange(10**9))
+
+    # -- chance ----------------------------------------------------------------------------------
+
+    def batch(self) -> int:
+        """How many records a poll returns."""
+        return self.rng.choice((0, 1, 1, 2, 5, 1000, 1000))
+
+    def down_ms(self) -> int:
+        """How long a killed worker stays away."""
+        return self.rng.choice((50, 50, 1_000, 8_000, 30_000, 200_000))
+
+    # -- the shared blob store -------------------------------------------------------------------
+
+    def store_body(self, data: bytes, media_type: str) -> ev.Body:
+        """As BlobStore.body, with a limit that a seed chooses."""
+        if len(data) <= self.inline_max:
+            return ev.Body(inline=data)
+        name = sha256(data).hexdigest()
+        self.blobs[name] = data
+        return ev.Body(ref=ev.BlobRef(sha256=name, bytes=len(data), media_type=media_type))
+
+    def read_blob(self, ref: ev.BlobRef) -> bytes:
+        """As BlobStore.get."""
+        return self.blobs[ref.sha256]
+
+    # -- what happens, told to the invariants ----------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """For the tail of the history."""
+        self.notes.append((self.now, text))
+
+    def produced(self, process: Any, partition: int, key: str, value: bytes) -> None:
+        """A worker hands a record to its producer."""
+        for invariant in self.invariants:
+            invariant.on_produced(process, partition, key, value)
+
+    def assigned(self, process: Any, partitions: list[int]) -> None:
+        """A worker is about to hear that partitions are its own."""
+        self.witness.advance()
+        for invariant in self.invariants:
+            invariant.on_assigned(process, partitions)
+
+    def round_ended(self, process: Any) -> None:
+        """A worker ended a round."""
+        self.witness.advance()
+        for invariant in self.invariants:
+            invariant.on_round(process)
+
+    def begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
+        """An effect begins."""
+        self.witness.advance()
+        self.note(f"{process.owner} begins {role} {session_id} of claim {begin.claim.offset}")
+        for invariant in self.invariants:
+            invariant.on_begun(role, process, session_id, begin)
+
+    def reconciled(self, process: Any, session_id: str, begin: BeginTool) -> None:
+        """A worker asks what became of a call of another owner."""
+        self.witness.advance()
+        self.note(f"{process.owner} reconciles {session_id} {begin.call.key}")
+        for invariant in self.invariants:
+            invariant.on_reconciled(process, session_id, begin)
+
+    def executed(self, process: Any, session_id: str, begin: BeginTool) -> None:
+        """A tool acts on the world: one line in the ledger."""
+        self.witness.advance()
+        call = begin.call
+        line = Execution(
+            session_id,
+            call.key,
+            call.attempt,
+            call.effect,
+            self.now,
+            process.owner,
+            begin.claim.offset,
+        )
+        self.note(f"{process.owner} executes {session_id} {call.key} attempt {call.attempt}")
+        self.executions.append(line)
+        for invariant in self.invariants:
+            invariant.on_executed(line)
+
+    def has_executed(self, session_id: str, call: str) -> bool:
+        """Whether the ledger has the call."""
+        return any(e.session_id == session_id and e.call == call for e in self.executions)
+
+    # -- the schedule ----------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """One action, or a jump of the clock; False when nothing will ever happen again."""
+        offers: list[tuple[float, Any]] = []
+        for node in self.nodes:
+            before = len(offers)
+            node.offers(offers)
+            for n in range(before, len(offers)):
+                weight, action = offers[n]
+                offers[n] = (weight, lambda node=node, action=action: node.run(action))
+        for actor in (self.group, self.users, self.faults):
+            actor.offers(offers)
+        if not offers:
+            return self._jump()
+        self.steps += 1
+        pick = self.rng.choices(offers, [weight for weight, _ in offers])[0]
+        pick[1]()
+        self.settle()
+        self.now += self.rng.choice((0, 0, 1, 1, 2, 5, 20))
+        return True
+
+    def settle(self) -> None:
+        """Land what is due, tell who waits for it, and let the witness see it."""
+        if self.log.waiting:
+            self.log.pump()
+        self.witness.advance()
+
+    def _jump(self) -> bool:
+        times = [at for node in self.nodes for at in node.next_at()]
+        for actor in (self.group, self.users, self.faults, self.log_faults):
+            times += actor.next_at()
+        later = [at for at in times if at > self.now]
+        if not later:
+            return False
+        self.now = min(later)
+        self.settle()
+        return True
+
+    def run(self) -> None:
+        """The whole schedule: with faults, then calm, then the last questions."""
+        while not (self.users.done() and self.faults.done()):
+            if self.steps > STEPS_MAX:
+                break  # the calm that follows finds out whether somebody loops
+            if not self.step():
+                break
+        self.be_calm()
+        self.users.answer_everything()
+        self.run_calm()
+        self.users.say_last_words()
+        self.run_calm()
+        for invariant in self.invariants:
+            invariant.at_end()
+
+    def be_calm(self) -> None:
+        """No fault any more; both workers run on."""
+        self.calm = True
+        self.faults.heal()
+        self.group.heal()
+        self.run_calm()
+
+    def run_calm(self) -> None:
+        """Until nothing moves within bounded virtual time."""
+        end, steps = self.now + CALM_MS, self.steps
+        while self.now < end and self.step():
+            if self.steps - steps > STEPS_MAX:
+                raise Violation("Liveness", f"still busy after {STEPS_MAX} steps without a fault")
+        for invariant in self.invariants:
+            invariant.when_calm()
