@@ -212,7 +212,7 @@ def _kill_inside_a_tool(teller: Teller, ledger: Path) -> None:
     teller.say(f"         the side effect has happened: {ledger.name} has 1 line")
     teller.kill()
     pending = started.views.state.pending_tool
-    teller.say(f"         the log knew: pending_tool = {pending and pending._asdict()}")
+    teller.say(f"         the log knew: pending_tool = {pending}")
     teller.explain(teller.until(_is(ev.ToolFailedUncertain)))
     needed = teller.until(_is(ev.HumanNeeded))
     doubt = needed.entry.event.call

@@ -6,14 +6,14 @@ asks. What is in the blob store is fetched only when `read` is given.
 
 import base64
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..processors.rows import Rows
 from ..schemas.codec import ChunkSeen, Entry, Unreadable
 from ..schemas.events import BY_CLASS
 from ..schemas.parts import BlobRef, Body
+from ..schemas.value import field_names
 
 ReadBlob = Callable[[BlobRef], bytes]
 """The bytes of a reference; raises BlobMissing or BlobCorrupt."""
@@ -84,15 +84,11 @@ def plain(value: Any, read: ReadBlob | None = None) -> Any:
             return {str(name): plain(item, read) for name, item in value.items()}
         case tuple() if not hasattr(value, "_fields"):
             return [plain(item, read) for item in value]
-    return dict(_members(value, read)) if _has_fields(value) else value
+    names = field_names(value)
+    return dict(_members(value, names, read)) if names else value
 
 
-def _has_fields(value: Any) -> bool:
-    return hasattr(value, "_fields") or (is_dataclass(value) and not isinstance(value, type))
-
-
-def _members(value: Any, read: ReadBlob | None) -> Iterator[tuple[str, Any]]:
-    names = getattr(value, "_fields", None) or [field.name for field in fields(value)]
+def _members(value: Any, names: Iterable[str], read: ReadBlob | None) -> Iterator[tuple[str, Any]]:
     for name in names:
         held = getattr(value, name)
         if name in DIGESTS and isinstance(held, bytes):

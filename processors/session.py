@@ -4,25 +4,26 @@ First the ruling (does this event count?), then the projections that care, in a 
 same function runs in the worker, in recovery, in replay, in the time scrubber and in the tests.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..schemas import events as ev
-from ..schemas.codec import Entry, Unreadable
+from ..schemas.codec import Entry, Unreadable, digest
 from ..schemas.events import BY_CLASS, EVENT_TYPES
+from ..schemas.value import Value, replace
 from . import rulings_asked, rulings_work
 from .projections import context, ledger, messages, session_state, transcript, turn
 from .projections.turn_view import REFUSALS_MAX, Refusal, Stream, TurnView
 from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNKNOWN_SESSION, UNREADABLE, Ruling
 
 
-class Frozen(NamedTuple):
+class Frozen(Value):
     """Where a session stopped, and why: refolded after an upgrade (law 13)."""
 
     offset: int
     why: str
 
 
-class SessionViews(NamedTuple):
+class SessionViews(Value):
     """Every view of one session, at one offset."""
 
     session_id: str
@@ -95,38 +96,36 @@ def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
         return _not_accepted(views, entry, ruling), ruling
     except Exception as bug:
         frozen = Frozen(entry.offset, f"{type(bug).__name__}: {bug}"[:500])
-        return views._replace(frozen=views.frozen or frozen), FROZEN
+        return replace(views, frozen=views.frozen or frozen), FROZEN
 
 
 def _not_accepted(views: SessionViews, entry: Entry, ruling: Ruling) -> SessionViews:
     if ruling.verdict == "refused":
-        return views._replace(turn=_refuse(views.turn, entry.offset, ruling))
+        return replace(views, turn=_refuse(views.turn, entry.offset, ruling))
     if ruling is UNREADABLE and entry.event.must_understand:
-        return views._replace(frozen=Frozen(entry.offset, entry.event.why[:500]))
+        return replace(views, frozen=Frozen(entry.offset, entry.event.why[:500]))
     if type(entry.event) in _PAID and ruling.code in ("superseded", "late"):
-        return views._replace(ledger=ledger.apply(views.ledger, entry))
+        return replace(views, ledger=ledger.apply(views.ledger, entry))
     return views
 
 
 def _refuse(view: TurnView, offset: int, ruling: Ruling) -> TurnView:
     if len(view.refusals) >= REFUSALS_MAX:
-        view = view._replace(
-            refusals=view.refusals[1:], refusals_dropped=view.refusals_dropped + 1
-        )
+        view = replace(view, refusals=view.refusals[1:], refusals_dropped=view.refusals_dropped + 1)
     owed = Refusal(offset, ruling.code, ruling.detail)
-    return view._replace(refusals=(*view.refusals, owed))
+    return replace(view, refusals=(*view.refusals, owed))
 
 
 def _apply(views: SessionViews, entry: Entry) -> SessionViews:
-    session_id, state, before, stream, seen, lines, spent, said, frozen = views
     kind = type(entry.event)
     if kind in _CHUNKS:  # most of a log: nothing else may happen here
-        stream = turn.stream(stream, entry)
-        return SessionViews(session_id, state, before, stream, seen, lines, spent, said, frozen)
+        return replace(views, stream=turn.stream(views.stream, entry))
+    state, before = views.state, views.turn
+    seen, lines, spent, said = views.context, views.transcript, views.ledger, views.messages
     after: TurnView = turn.apply(before, entry)
     now = session_state.apply(state, entry, after) if kind in session_state.READS else state
     if kind in _INPUTS:
-        after = after._replace(basis=entry.offset, basis_sha=session_state.short_sha(now))
+        after = replace(after, basis=entry.offset, basis_sha=digest(now))
     if kind in context.READS:
         seen = context.apply(seen, entry, before, said, state)
     lines = transcript.apply(lines, entry, before, after, state)
@@ -134,7 +133,15 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         spent = ledger.apply(spent, entry)
     if kind in messages.READS:
         said = messages.apply(said, entry, before, after)
-    return SessionViews(session_id, now, after, stream, seen, lines, spent, said, frozen)
+    return replace(
+        views,
+        state=now,
+        turn=after,
+        context=seen,
+        transcript=lines,
+        ledger=spent,
+        messages=said,
+    )
 
 
 def is_input(event: Any) -> bool:

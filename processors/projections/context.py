@@ -5,9 +5,8 @@ they came: what is left out of a request (a refused answer, an unfinished tool_u
 thinking) is decided when it is built, by rules that do not change the rows.
 """
 
-from typing import NamedTuple
-
 from ...schemas import events as ev
+from ...schemas.value import Value, replace
 from ..rows import Rows
 from .messages import MessagesView
 from .session_state import SessionState, triggered
@@ -20,7 +19,7 @@ EXPIRED = "Not run: nobody allowed this call in time."
 CANCELLED = "Not run: the turn was ending when the model asked for this."
 
 
-class Fragment(NamedTuple):
+class Fragment(Value):
     """One piece of the conversation. kind: user, reminder, assistant, partial, result.
 
     `text` is a reminder, a result made by the fold, or what is appended to a result's body.
@@ -38,7 +37,7 @@ class Fragment(NamedTuple):
     stop_reason: str = ""
 
 
-class Prefix(NamedTuple):
+class Prefix(Value):
     """A static prefix: system prompt and tools, as JSON."""
 
     sha256: str
@@ -47,7 +46,7 @@ class Prefix(NamedTuple):
     offset: int
 
 
-class Request(NamedTuple):
+class Request(Value):
     """A step's request: how many fragments it covers, and what else it names."""
 
     turn: int
@@ -60,7 +59,7 @@ class Request(NamedTuple):
     offset: int
 
 
-class ContextView(NamedTuple):
+class ContextView(Value):
     """Fragments and prefixes, the newest request, and what they weigh in tokens.
 
     `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
@@ -148,17 +147,18 @@ def _weight(fragment: Fragment) -> int:
 def _add(view: ContextView, *fragments: Fragment) -> ContextView:
     weight = sum(_weight(fragment) for fragment in fragments)
     rows = view.fragments.append(*fragments)
-    return view._replace(fragments=rows, tail_tokens=view.tail_tokens + weight)
+    return replace(view, fragments=rows, tail_tokens=view.tail_tokens + weight)
 
 
 def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
     prefix = Prefix(event.sha256, event.system, event.tools, entry.offset)
     anchor = view.anchor_tokens
     if not len(view.prefixes):
-        sizes = [len(b.inline or b"") + (b.ref.bytes if b.ref else 0) for b in prefix[1:3]]
+        bodies = (event.system, event.tools)
+        sizes = [len(b.inline or b"") + (b.ref.bytes if b.ref else 0) for b in bodies]
         anchor += tokens_of(sum(sizes))
-    return view._replace(
-        prefixes=view.prefixes.append(prefix), prefix_sha=event.sha256, anchor_tokens=anchor
+    return replace(
+        view, prefixes=view.prefixes.append(prefix), prefix_sha=event.sha256, anchor_tokens=anchor
     )
 
 
@@ -189,7 +189,7 @@ def _called(
         event.strategy,
         entry.offset,
     )
-    return view._replace(request=request)
+    return replace(view, request=request)
 
 
 def all_input(usage: ev.Usage) -> int:
@@ -206,7 +206,7 @@ def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView
     used = all_input(event.usage)
     last = used + event.usage.output_tokens
     anchor = used if event.stop_reason == "refusal" else last
-    view = view._replace(last_step_tokens=last)
+    view = replace(view, last_step_tokens=last)
     if event.stop_reason != "refusal":
         answer = Fragment(
             "assistant",
@@ -216,7 +216,7 @@ def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView
             stop_reason=event.stop_reason,
         )
         view = _add(view, answer)
-    view = view._replace(anchor_tokens=anchor or view.anchor_tokens, tail_tokens=0)
+    view = replace(view, anchor_tokens=anchor or view.anchor_tokens, tail_tokens=0)
     if before.closing is None:
         return view
     return _add(

@@ -4,13 +4,12 @@ An attempt that lost to another was still paid for, so this fold also takes outc
 rulings found superseded or late. Usage as normalised by the models role; raw usage stays beside it.
 """
 
-from typing import NamedTuple
-
 from ...schemas import events as ev
+from ...schemas.value import Value
 from ..rows import Rows
 
 
-class Spent(NamedTuple):
+class Spent(Value):
     """One attempt. outcome: complete, failed or stopped."""
 
     turn: int
@@ -31,7 +30,7 @@ class Spent(NamedTuple):
         return (self.turn, self.step, self.attempt)
 
 
-class LedgerView(NamedTuple):
+class LedgerView(Value):
     """Rows per attempt and their totals."""
 
     spent: Rows[Spent]

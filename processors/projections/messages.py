@@ -3,15 +3,14 @@
 Rows only grow: a message is received once, then its turn's progress is told by further rows.
 """
 
-from typing import NamedTuple
-
 from ...schemas import events as ev
+from ...schemas.value import Value, replace
 from ..messages_sha import message_sha
 from ..rows import Rows
 from .turn_view import TurnView
 
 
-class Received(NamedTuple):
+class Received(Value):
     """A message as it came. `tokens`: estimated by the sender."""
 
     message_id: str
@@ -23,7 +22,7 @@ class Received(NamedTuple):
     at: int
 
 
-class Progress(NamedTuple):
+class Progress(Value):
     """Where a message is: the turn that owns it, and the reason that turn ended, or ''."""
 
     message_id: str
@@ -32,7 +31,7 @@ class Progress(NamedTuple):
     offset: int
 
 
-class MessagesView(NamedTuple):
+class MessagesView(Value):
     """Rows of both kinds, each findable by message_id; the last row of an id is current."""
 
     received: Rows[Received]
@@ -65,18 +64,18 @@ def apply(view: MessagesView, entry, before: TurnView, turn: TurnView) -> Messag
                 entry.offset,
                 entry.at,
             )
-            view = view._replace(received=view.received.append(row))
+            view = replace(view, received=view.received.append(row))
             return _owned(view, entry.offset, before.owned, turn) if turn.open else view
         case ev.LlmCalled():
             steered = [m for m in event.includes if m not in before.owned]
             rows = [Progress(m, event.turn, "", entry.offset) for m in steered]
-            return view._replace(progress=view.progress.append(*rows))
+            return replace(view, progress=view.progress.append(*rows))
         case ev.TurnEnded():
             ended = [*before.said, *before.owned]
             if before.terminated:
                 ended += [waiting.message_id for waiting in before.queue]
             rows = [Progress(m, event.turn, event.reason, entry.offset) for m in ended]
-            view = view._replace(progress=view.progress.append(*rows))
+            view = replace(view, progress=view.progress.append(*rows))
             return _owned(view, entry.offset, (), turn) if turn.open else view
     return view
 
@@ -85,4 +84,4 @@ def _owned(
     view: MessagesView, offset: int, before: tuple[str, ...], turn: TurnView
 ) -> MessagesView:
     rows = [Progress(m, turn.number, "", offset) for m in turn.owned if m not in before]
-    return view._replace(progress=view.progress.append(*rows))
+    return replace(view, progress=view.progress.append(*rows))

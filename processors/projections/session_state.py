@@ -5,18 +5,17 @@ that may change each; this fold is reached only by events that the rulings accep
 """
 
 import json
-from hashlib import sha256
-from typing import NamedTuple
 
 from ...schemas import events as ev
 from ...schemas.ids import is_id, why_not_an_id
+from ...schemas.value import Value, fields_of, replace
 from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
 from .turn_view import Call, TurnView
 
 NAME_CHARS_MAX = 64  # of a tool, as in the Messages API; keeps the state under 1 KB
 
 
-class PendingTool(NamedTuple):
+class PendingTool(Value):
     """The oldest begun call without an outcome, and how many are open. Never arguments."""
 
     call: str
@@ -25,7 +24,7 @@ class PendingTool(NamedTuple):
     open: int
 
 
-class SessionState(NamedTuple):
+class SessionState(Value):
     """The state of a session. `updated_at`: Unix ms, when another field last changed."""
 
     session_id: str = ""
@@ -57,15 +56,10 @@ READS = frozenset(
 
 def as_json(state: SessionState) -> bytes:
     """The state as compact JSON, fields in order: what clients see."""
-    fields = state._asdict()
+    fields = fields_of(state)
     if state.pending_tool is not None:
-        fields["pending_tool"] = state.pending_tool._asdict()
+        fields["pending_tool"] = fields_of(state.pending_tool)
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def short_sha(state: SessionState) -> bytes:
-    """8 bytes that name the state, as TURN_ENDED.views_sha."""
-    return sha256(repr(tuple(state)).encode()).digest()[:8]
 
 
 def triggered(
@@ -76,7 +70,7 @@ def triggered(
     for wanted in triggers:
         if wanted.trigger is not None:
             try:
-                state = state._replace(phase=transition(state.phase, wanted.trigger))
+                state = replace(state, phase=transition(state.phase, wanted.trigger))
             except InvalidTransition as refusal:
                 refusals.append(str(refusal))
         if wanted.project_id is not None:
@@ -85,7 +79,7 @@ def triggered(
             elif state.project_id is not None:
                 refusals.append("project_id already locked")
             else:
-                state = state._replace(project_id=wanted.project_id)
+                state = replace(state, project_id=wanted.project_id)
     return state, tuple(refusals)
 
 
@@ -105,24 +99,24 @@ def apply(state: SessionState, entry, turn: TurnView) -> SessionState:
     after = state
     match event:
         case ev.SessionOpened():
-            after = state._replace(session_id=entry.session_id, user_id=event.user_id)
+            after = replace(state, session_id=entry.session_id, user_id=event.user_id)
         case ev.MessageReceived():
-            after = state._replace(last_message_id=event.message_id)
+            after = replace(state, last_message_id=event.message_id)
         case ev.ProjectLocked():
-            after = state._replace(project_id=event.project_id)
+            after = replace(state, project_id=event.project_id)
         case ev.PhaseTriggered():
-            after = state._replace(phase=transition(state.phase, event.trigger))
+            after = replace(state, phase=transition(state.phase, event.trigger))
         case ev.CancelRequested(mode="now"):
             token = event.cancel_id if turn.open else state.cancel_token
             phase = TRANSITIONS[state.phase].get("cancel", state.phase)
-            after = state._replace(cancel_token=token, phase=phase)
+            after = replace(state, cancel_token=token, phase=phase)
         case ev.ToolResult():
             after, _ = triggered(state, event.triggers)
-            after = after._replace(pending_tool=_pending(turn))
+            after = replace(after, pending_tool=_pending(turn))
         case ev.ToolStarted() | ev.ToolFailedUncertain() | ev.HumanResolved():
-            after = state._replace(pending_tool=_pending(turn))
+            after = replace(state, pending_tool=_pending(turn))
         case ev.TurnEnded():
-            after = state._replace(cancel_token=None, pending_tool=_pending(turn))
+            after = replace(state, cancel_token=None, pending_tool=_pending(turn))
     if after != state:
-        after = after._replace(updated_at=entry.at)
+        after = replace(after, updated_at=entry.at)
     return after

@@ -4,15 +4,14 @@ Superseded attempts never get here: only accepted outcomes do. Chunks are not st
 viewer folds those of the open attempt itself (consumers/).
 """
 
-from typing import NamedTuple
-
 from ...schemas import events as ev
+from ...schemas.value import Value, replace
 from ..rows import Rows
 from .session_state import SessionState, triggered
 from .turn_view import TurnView, find_call
 
 
-class Line(NamedTuple):
+class Line(Value):
     """One thing seen. kind: message, answer, partial, call, asks, result, doubt, attempt, ended,
     phase, project, terminated.
 
@@ -31,7 +30,7 @@ class Line(NamedTuple):
     text: str = ""
 
 
-class Sent(NamedTuple):
+class Sent(Value):
     """A channel that has an answer."""
 
     turn: int
@@ -40,7 +39,7 @@ class Sent(NamedTuple):
     offset: int
 
 
-class TranscriptView(NamedTuple):
+class TranscriptView(Value):
     """Lines in order, and which channels have which answers."""
 
     lines: Rows[Line]
@@ -63,13 +62,13 @@ def apply(
     event = entry.event
     if isinstance(event, ev.GenSent):
         row = Sent(event.turn, event.step, event.channel, entry.offset)
-        return view._replace(sent=view.sent.append(row))
+        return replace(view, sent=view.sent.append(row))
     made = _line(entry, event, before, turn, state)
     if made is None:
         return view
     kind, place, fields = made
     line = Line(kind, *place, entry.offset, entry.at, **fields)
-    return view._replace(lines=view.lines.append(line))
+    return replace(view, lines=view.lines.append(line))
 
 
 def _line(entry, event, before: TurnView, turn: TurnView, state: SessionState):

@@ -6,6 +6,7 @@ so nothing is checked twice; what can not be is asserted.
 
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, digest
+from ...schemas.value import replace
 from .turn_view import (
     GRANTS_MAX,
     REMINDERS_MAX,
@@ -43,21 +44,22 @@ def stream(view: Stream, entry) -> Stream:
 
 
 def _opened(view: TurnView, entry, event: ev.SessionOpened) -> TurnView:
-    return view._replace(known=True, agent=event.agent)
+    return replace(view, known=True, agent=event.agent)
 
 
 def _message(view: TurnView, entry, event: ev.MessageReceived) -> TurnView:
     if not view.open:
         return _open_turn(view, entry.offset, (event.message_id,))
     if view.step == 0 and view.closing is None:
-        return view._replace(owned=(*view.owned, event.message_id))
+        return replace(view, owned=(*view.owned, event.message_id))
     queue = (*view.queue, Waiting(event.message_id, event.when_busy))
-    view = view._replace(queue=queue)
+    view = replace(view, queue=queue)
     return _close(view, "interrupted", entry.at) if event.when_busy == "interrupt" else view
 
 
 def _open_turn(view: TurnView, offset: int, messages: tuple[str, ...]) -> TurnView:
-    return view._replace(
+    return replace(
+        view,
         number=view.number + 1,
         open=True,
         opened_offset=offset,
@@ -73,32 +75,33 @@ def _open_turn(view: TurnView, offset: int, messages: tuple[str, ...]) -> TurnVi
 
 def _close(view: TurnView, reason: str, at: int) -> TurnView:
     if view.closing is None:
-        return view._replace(closing=Closing(reason, at))
+        return replace(view, closing=Closing(reason, at))
     if RANK[reason] > RANK[view.closing.reason]:
-        return view._replace(closing=view.closing._replace(reason=reason))
+        return replace(view, closing=replace(view.closing, reason=reason))
     return view
 
 
 def _command(view: TurnView, entry, event: ev.PhaseTriggered | ev.ProjectLocked) -> TurnView:
-    return view._replace(command_ids=(*view.command_ids, event.command_id)[-SEEN_MAX:])
+    return replace(view, command_ids=(*view.command_ids, event.command_id)[-SEEN_MAX:])
 
 
 def _cancel(view: TurnView, entry, event: ev.CancelRequested) -> TurnView:
-    view = view._replace(cancel_ids=(*view.cancel_ids, event.cancel_id)[-SEEN_MAX:])
+    view = replace(view, cancel_ids=(*view.cancel_ids, event.cancel_id)[-SEEN_MAX:])
     if event.mode == "after_step":
-        return view._replace(should_stop=True)
+        return replace(view, should_stop=True)
     return _close(view, "cancelled", entry.at) if view.open else view
 
 
 def _terminated(view: TurnView, entry, event: ev.SessionTerminated) -> TurnView:
-    view = view._replace(terminated=True)
+    view = replace(view, terminated=True)
     return _close(view, "terminated", entry.at) if view.open else view
 
 
 def _llm_called(view: TurnView, entry, event: ev.LlmCalled) -> TurnView:
     said = set(event.includes)
     spent = set(event.reminders)
-    return view._replace(
+    return replace(
+        view,
         step=event.step,
         generation=Generation(entry.offset, entry.at, digest(event)),
         calls=(),
@@ -113,17 +116,17 @@ def _llm_called(view: TurnView, entry, event: ev.LlmCalled) -> TurnView:
 def _claimed(view: TurnView, entry, event: ev.GenStart | ev.GenResumed) -> TurnView:
     assert view.generation is not None
     claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
-    generation = view.generation._replace(status="running", attempt=event.attempt, claim=claim)
-    return view._replace(generation=generation)
+    generation = replace(view.generation, status="running", attempt=event.attempt, claim=claim)
+    return replace(view, generation=generation)
 
 
 def _gen_complete(view: TurnView, entry, event: ev.GenComplete) -> TurnView:
     assert view.generation is not None and not view.calls
-    generation = view.generation._replace(status="done", stop_reason=event.stop_reason)
+    generation = replace(view.generation, status="done", stop_reason=event.stop_reason)
     calls = tuple(_proposed(entry, event, call) for call in calls_of(event))
     if view.closing is not None:
-        calls = tuple(call._replace(status="done", outcome="not_run") for call in calls)
-    return view._replace(generation=generation, calls=calls)
+        calls = tuple(replace(call, status="done", outcome="not_run") for call in calls)
+    return replace(view, generation=generation, calls=calls)
 
 
 def _proposed(entry, event: ev.GenComplete, call: ev.ProposedCall) -> Call:
@@ -142,25 +145,26 @@ def _proposed(entry, event: ev.GenComplete, call: ev.ProposedCall) -> Call:
 
 def _gen_failed(view: TurnView, entry, event: ev.GenFailed) -> TurnView:
     assert view.generation is not None
-    generation = view.generation._replace(
+    generation = replace(
+        view.generation,
         status="failed",
         permanent=event.permanent,
         retry_at=event.retry_at or entry.at,
         error=event.error,
     )
-    return view._replace(generation=generation)
+    return replace(view, generation=generation)
 
 
 def _gen_stopped(view: TurnView, entry, event: ev.GenStopped) -> TurnView:
     assert view.generation is not None
-    return view._replace(generation=view.generation._replace(status="stopped", retry_at=entry.at))
+    return replace(view, generation=replace(view.generation, status="stopped", retry_at=entry.at))
 
 
 def _with_call(view: TurnView, call: Call, **changes) -> TurnView:
-    changed = call._replace(**changes)
+    changed = replace(call, **changes)
     if call in view.calls:
-        return view._replace(calls=tuple(changed if c == call else c for c in view.calls))
-    return view._replace(doubts=_kept(tuple(changed if c == call else c for c in view.doubts)))
+        return replace(view, calls=tuple(changed if c == call else c for c in view.calls))
+    return replace(view, doubts=_kept(tuple(changed if c == call else c for c in view.doubts)))
 
 
 def _kept(doubts: tuple[Call, ...]) -> tuple[Call, ...]:
@@ -198,7 +202,7 @@ def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
         return _with_call(view, call, status="done", outcome="not_run", decision="deny")
     view = _with_call(view, call, status="allowed", decision="allow")
     if event.remember and call.name not in view.grants:
-        return view._replace(grants=(*view.grants, call.name)[-GRANTS_MAX:])
+        return replace(view, grants=(*view.grants, call.name)[-GRANTS_MAX:])
     return view
 
 
@@ -251,12 +255,13 @@ def told(event: ev.HumanResolved) -> str:
 
 def _remind(view: TurnView, entry, texts: list[str]) -> TurnView:
     added = tuple(Reminder(f"r{entry.offset}.{n}", text) for n, text in enumerate(texts))
-    return view._replace(reminders=(*view.reminders, *added)[-REMINDERS_MAX:])
+    return replace(view, reminders=(*view.reminders, *added)[-REMINDERS_MAX:])
 
 
 def _reminder(view: TurnView, entry, event: ev.ReminderAdded) -> TurnView:
     added = Reminder(event.reminder_id, event.text)
-    return view._replace(
+    return replace(
+        view,
         reminders=(*view.reminders, added)[-REMINDERS_MAX:],
         reminder_ids=(*view.reminder_ids, event.reminder_id)[-SEEN_MAX:],
     )
@@ -268,13 +273,14 @@ def _human_needed(view: TurnView, entry, event: ev.HumanNeeded) -> TurnView:
 
 def _refused(view: TurnView, entry, event: ev.Refused) -> TurnView:
     owed = tuple(refusal for refusal in view.refusals if refusal.offset != event.offset)
-    return view._replace(refusals=owed)
+    return replace(view, refusals=owed)
 
 
 def _turn_ended(view: TurnView, entry, event: ev.TurnEnded) -> TurnView:
     after = [done[0] if (done := closed(call)) else call for call in view.calls]
     doubts = _kept((*view.doubts, *(call for call in after if _outlives(call))))
-    view = view._replace(
+    view = replace(
+        view,
         open=False,
         generation=None,
         calls=(),
@@ -285,9 +291,9 @@ def _turn_ended(view: TurnView, entry, event: ev.TurnEnded) -> TurnView:
         doubts=doubts,
     )
     if view.terminated or not view.queue:
-        return view._replace(queue=())
+        return replace(view, queue=())
     waiting = tuple(message.message_id for message in view.queue)
-    return _open_turn(view._replace(queue=()), entry.offset, waiting)
+    return _open_turn(replace(view, queue=()), entry.offset, waiting)
 
 
 FOLDS = {

@@ -1,13 +1,12 @@
 """What is in flight in a session: the value that the turn fold makes and WAKE reads.
 
-Named tuples, because a hot session replaces them for every event. Bounded: content of messages is
-in the messages view, content of answers in the context; only arguments of open calls are here.
+Bounded: content of messages is in the messages view, content of answers in the context; only
+arguments of open calls are here.
 """
-
-from typing import NamedTuple
 
 from ...schemas.events import Body, GenComplete, ProposedCall
 from ...schemas.ids import call_key
+from ...schemas.value import Value, replace
 
 REFUSALS_MAX = 64  # refusals owed at a time; older ones are only counted
 SEEN_MAX = 64  # cancel, command and reminder ids kept to recognise a repetition
@@ -17,7 +16,7 @@ RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradi
 REMINDERS_MAX = 64
 
 
-class Claim(NamedTuple):
+class Claim(Value):
     """Who said "this attempt is mine", where, and until when. Times in Unix ms."""
 
     owner: str
@@ -27,7 +26,7 @@ class Claim(NamedTuple):
     deadline: int
 
 
-class Generation(NamedTuple):
+class Generation(Value):
     """The model call of the current step and its newest attempt.
 
     status: owed, running, failed, stopped, done. `called`: digest of the LLM_CALLED.
@@ -45,7 +44,7 @@ class Generation(NamedTuple):
     stop_reason: str = ""
 
 
-class Call(NamedTuple):
+class Call(Value):
     """One tool call. status: proposed, asks, allowed, started, doubt, contradicted, done.
 
     `human` is what a person said happened; `told` that HUMAN_NEEDED was written for this state.
@@ -76,21 +75,21 @@ class Call(NamedTuple):
         return call_key(self.turn, self.step, self.index)
 
 
-class Waiting(NamedTuple):
+class Waiting(Value):
     """A message behind the running turn."""
 
     message_id: str
     when_busy: str
 
 
-class Closing(NamedTuple):
+class Closing(Value):
     """Why the open turn must end, and since when (Unix ms): the grace runs from the first."""
 
     reason: str
     since: int
 
 
-class Refusal(NamedTuple):
+class Refusal(Value):
     """An answer owed to a producer."""
 
     offset: int
@@ -98,14 +97,14 @@ class Refusal(NamedTuple):
     detail: str
 
 
-class Reminder(NamedTuple):
+class Reminder(Value):
     """A text to be said once to the model."""
 
     reminder_id: str
     text: str
 
 
-class TurnView(NamedTuple):
+class TurnView(Value):
     """Everything in flight. `number` is the open or the last turn, `step` its last LLM_CALLED."""
 
     known: bool = False
@@ -134,7 +133,7 @@ class TurnView(NamedTuple):
     reminder_ids: tuple[str, ...] = ()  # of REMINDER_ADDED: said or not, never said again
 
 
-class Stream(NamedTuple):
+class Stream(Value):
     """How far the running attempt has streamed: apart from TurnView, for chunks are many."""
 
     turn: int = 0
@@ -178,11 +177,11 @@ def closed(call: Call) -> tuple[Call, str] | None:
     """
     match call.status:
         case "proposed" | "asks" | "allowed":
-            return call._replace(status="done", outcome="not_run"), "Not run: the turn ended."
+            return replace(call, status="done", outcome="not_run"), "Not run: the turn ended."
         case "started" if call.effect != "once":
-            return call._replace(status="done", outcome="error"), "Abandoned: the turn ended."
+            return replace(call, status="done", outcome="error"), "Abandoned: the turn ended."
         case "started" | "doubt":
-            return call._replace(status="doubt"), OUTCOME_UNKNOWN
+            return replace(call, status="doubt"), OUTCOME_UNKNOWN
     return None
 
 

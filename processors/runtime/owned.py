@@ -44,12 +44,6 @@ def may_owe(views: SessionViews) -> bool:
     return turn.open or bool(turn.refusals) or untold
 
 
-def _only_streamed(before: SessionViews, views: SessionViews) -> bool:
-    """Whether nothing but the stream place changed: then the head need not be written anew."""
-    pairs = zip(views, before, views._fields, strict=True)
-    return all(now is was for now, was, name in pairs if name != "stream")
-
-
 class Owned:
     """One assigned partition."""
 
@@ -95,11 +89,11 @@ class Owned:
             self.newest_at = record.timestamp_ms
 
     def changed(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
-        """Note new views; when only the stream place differs, only that is written."""
+        """Note new views. A chunk changes the stream place only; then only that is written."""
         self._hot[session_id] = views
         if session_id in self.dirty:
             self.dirty[session_id] = views
-        elif _only_streamed(before, views):
+        elif views.stream is not before.stream:
             self.streamed[session_id] = views
         else:
             self.streamed.pop(session_id, None)

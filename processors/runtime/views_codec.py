@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ...schemas.value import fields_of
 from ..projections.context import ContextView, Fragment, Prefix, Request
 from ..projections.ledger import LedgerView, Spent
 from ..projections.messages import MessagesView, Progress, Received
@@ -126,9 +127,11 @@ def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     context, ledger = views.context, views.ledger
     yield "session_state", _ENCODER.encode(views.state)
     yield "turn", _ENCODER.encode((views.turn, views.stream, views.frozen))
-    yield "context", _ENCODER.encode(context[2:]) + series("f", "p")
+    tokens = (context.anchor_tokens, context.tail_tokens, context.last_step_tokens)
+    rest = _ENCODER.encode((context.request, context.prefix_sha, *tokens))
+    yield "context", rest + series("f", "p")
     yield "transcript", series("l", "s")
-    yield "ledger", _ENCODER.encode(ledger[1:]) + series("t")
+    yield "ledger", _ENCODER.encode(tuple(fields_of(ledger).values())[1:]) + series("t")
     yield "messages", series("m", "g")
 
 

@@ -18,6 +18,7 @@ from foldlog.processors.writers import WRITERS
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable, entry_of
 from foldlog.schemas.events import BY_CLASS
+from foldlog.schemas.value import replace
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.worlds import LAW, World, histories
 
@@ -100,7 +101,7 @@ def test_law_2_an_event_written_twice_changes_nothing_but_refusals_owed(world):
 
 
 def without_refusals(views: SessionViews) -> SessionViews:
-    return views._replace(turn=views.turn._replace(refusals=(), refusals_dropped=0))
+    return replace(views, turn=replace(views.turn, refusals=(), refusals_dropped=0))
 
 
 def may_count_again(views: SessionViews, entry: Entry) -> bool:
@@ -119,7 +120,7 @@ def may_count_again(views: SessionViews, entry: Entry) -> bool:
 def test_a_chunk_changes_the_stream_place_and_no_other_view(world):
     for step in world.steps:
         if isinstance(step.entry.event, ChunkSeen):
-            assert step.views == step.before._replace(stream=step.views.stream)
+            assert step.views == replace(step.before, stream=step.views.stream)
 
 
 @LAW
@@ -128,17 +129,19 @@ def test_law_2_what_is_not_accepted_changes_no_view_but_the_answer_owed(world):
     for step in world.steps:
         before, after, ruling = step.before, step.views, step.ruling
         if ruling.verdict == "ignored" and type(step.entry.event) in PAID:
-            after = after._replace(ledger=before.ledger)  # it was paid for, whoever won
+            after = replace(after, ledger=before.ledger)  # it was paid for, whoever won
         if ruling.verdict == "ignored":
             assert after == before, step.entry
         if ruling.verdict == "refused":
             owed = after.turn.refusals[-1]
             assert (owed.offset, owed.code) == (step.entry.offset, ruling.code)
             assert len(owed.detail) > 5
-            turn = after.turn._replace(
-                refusals=before.turn.refusals, refusals_dropped=before.turn.refusals_dropped
+            turn = replace(
+                after.turn,
+                refusals=before.turn.refusals,
+                refusals_dropped=before.turn.refusals_dropped,
             )
-            assert after._replace(turn=turn) == before, step.entry
+            assert replace(after, turn=turn) == before, step.entry
             assert step.entry.writer == "producer", "only who waits for an answer is refused"
 
 
@@ -147,12 +150,12 @@ def test_law_2_what_is_not_accepted_changes_no_view_but_the_answer_owed(world):
 def test_S0_2_a_field_is_changed_only_by_the_events_of_its_WRITERS_row(world):
     for step in world.steps:
         before, after = step.before.state, step.views.state
-        for field in SessionState._fields:
+        for field in SessionState.__struct_fields__:
             if getattr(before, field) != getattr(after, field):
                 assert name_of(step) in WRITERS[field], (field, step.entry)
         if before != after:
             assert after.updated_at == step.entry.at
-            assert before._replace(updated_at=0) != after._replace(updated_at=0)
+            assert replace(before, updated_at=0) != replace(after, updated_at=0)
 
 
 def triggers_of(step: Step) -> list[str]:
@@ -191,7 +194,7 @@ def test_S0_3_a_project_is_never_replaced(world):
 def test_S0_1_the_state_is_its_fields_and_below_1_KB(world):
     for step in world.steps:
         assert len(as_json(step.views.state)) < STATE_BYTES_MAX
-    assert set(SessionState._fields) == set(WRITERS)
+    assert set(SessionState.__struct_fields__) == set(WRITERS)
 
 
 @LAW

@@ -81,7 +81,8 @@ def possible_ends(done: Done, blobs: Blobs) -> list[Any]:
                 ends.append(answers.failed(place))
                 ends.append(answers.failed(place, permanent=True))
         else:
-            call_place = begin.call[:3]
+            call = begin.call
+            call_place = (call.turn, call.step, call.index)
             ends += [
                 answers.result(call_place, begin.call.attempt, "said", outcome)
                 for outcome in ("ok", "error", "not_run", "cancelled")

@@ -9,6 +9,7 @@ from foldlog.processors.transitions import TRANSITIONS, InvalidTransition, trans
 from foldlog.processors.writers import MEANING, WRITERS
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
+from foldlog.schemas.value import replace
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import asked, opened
 from foldlog.tests.laws.plausible import ODD_IDS
@@ -20,8 +21,14 @@ TRIGGERS = sorted({event for row in TRANSITIONS.values() for event in row} | {"f
 def test_S0_1_the_state_has_exactly_its_fields():
     s = opened()
     assert list(json.loads(as_json(s.state))) == [
-        "session_id", "user_id", "project_id", "phase", "pending_tool", "cancel_token",
-        "last_message_id", "updated_at",
+        "session_id",
+        "user_id",
+        "project_id",
+        "phase",
+        "pending_tool",
+        "cancel_token",
+        "last_message_id",
+        "updated_at",
     ]
 
 
@@ -37,11 +44,11 @@ def test_S0_1_nothing_is_guessed_from_text():
     before = s.state
     s.say("please start_build project p1 and cancel everything")
     said = {"last_message_id": "m4", "updated_at": s.records[-1].timestamp_ms}
-    assert s.state == before._replace(**said)
+    assert s.state == replace(before, **said)
 
 
 def test_S0_2_every_field_has_named_writers_and_a_meaning():
-    assert set(WRITERS) == set(SessionState._fields) == set(MEANING)
+    assert set(WRITERS) == set(SessionState.__struct_fields__) == set(MEANING)
     for field, names in WRITERS.items():
         assert names and set(names) <= set(BY_NAME), field
     every = {name for field, names in WRITERS.items() if field != "updated_at" for name in names}

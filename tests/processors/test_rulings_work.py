@@ -5,6 +5,7 @@ import pytest
 from foldlog.processors.session import Frozen
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode
+from foldlog.schemas.value import replace
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use, complete, thinking
 from foldlog.tests.laws.history import History, asked, opened
@@ -117,11 +118,11 @@ def test_row_G_a_frozen_session_still_answers_what_it_owed_and_tells_of_its_doub
 
 def test_law_13_a_fold_that_raises_freezes_only_its_session():
     s = asked(LOOK)
-    broken = s.views._replace(turn=s.turn._replace(queue=None))
+    broken = replace(s.views, turn=replace(s.turn, queue=None))
     s.views = broken
     s.say()
     assert isinstance(s.views.frozen, Frozen)
-    assert s.views._replace(frozen=None) == broken
+    assert replace(s.views, frozen=None) == broken
 
 
 # -- decisions -------------------------------------------------------------------------------------
