@@ -30,6 +30,7 @@ from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
 from .edge import Edge, example, json_option, pass_edge
 from .printing import brief, clean, emit, event_line, line, note, pretty, table, when
+from .run import agent_option, run_wake
 
 if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
@@ -244,16 +245,23 @@ def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int |
     return None if found.agrees else 1
 
 
-@click.command("wake", epilog=example("foldlog wake s1"))
+@click.command("wake", epilog=example("foldlog wake s1", "foldlog wake s1 --run"))
 @click.argument("session")
+@click.option("--run", is_flag=True, help="Discharge it here, where no worker runs.")
+@agent_option
 @json_option
 @pass_edge
-def wake_command(edge: Edge, session: str, as_json: bool) -> None:
-    """Show what a session owes now, and why.
+def wake_command(
+    edge: Edge, session: str, run: bool, agents: tuple[str, ...], as_json: bool
+) -> None:
+    """Show what a session owes now, and why; with --run, do it.
 
     These are the rows of the WAKE table that match the session's views, as every worker reads them
-    (with the default limits, where its agent has others). A worker that runs discharges them.
+    (with the default limits, where its agent has others). A worker that runs discharges them; with
+    --run this command does, by the same code, until the session is idle or waits for somebody.
     """
+    if run:
+        run_wake(edge, session, agents)
     with edge.client().fold(session) as folded:
         views = known(folded)
         owed = owed_json(views, folded.holders, now_ms(folded), Rules())

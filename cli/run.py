@@ -108,6 +108,15 @@ def model_of(settings: Settings, roles: Sequence[str]) -> Iterator[Settings]:
         yield replace(settings, api_key=SCRIPTED_KEY, base_url=server.base_url)
 
 
+def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
+    """Discharge what one session owes, in this process. Raises StateDirTaken if a worker runs."""
+    from ..processors.runtime.once import wake_session
+
+    loaded = load_agents(names)
+    with model_of(edge.connected(), ROLES) as settings:
+        wake_session(settings, loaded, session)
+
+
 @click.command("worker", epilog=example(
     "foldlog worker --agent my_app:agent --supervise", "foldlog worker --roles sessions,tools"
 ))

@@ -5,7 +5,7 @@ is read back, or for 15 seconds; an effect begins once per claim. Forgetting eit
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ...schemas import events as ev
 from ...schemas.codec import Entry, encode, headers_for
@@ -15,62 +15,17 @@ from ..agent import Agent
 from ..context.build import BUILDER, ReadBlob, request_bytes, request_sha256
 from ..decide import StoreBody, decide
 from ..effects.slots import Slots
-from ..projections.turn_view import Call, Claim, TurnView, find_call
+from ..projections.turn_view import Call, TurnView, find_call
 from ..ruling import Ruling
 from ..session import SessionViews
 from ..wake import Obligation
+from .begin import Append, BeginGeneration, BeginTool, Effects, unbegun
 from .owned import Clock, Owned
 
 AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
 SLOT_WAIT_MS = 50  # how soon to look again for a slot that nobody announced
 CLAIMS = {"tools": ("TOOL_STARTED",), "models": ("GEN_START", "GEN_RESUMED")}
 REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
-
-
-class Append(Protocol):
-    """Produces a record to a partition without waiting; `failed` is called if it got lost."""
-
-    def __call__(
-        self,
-        topic: str,
-        partition: int,
-        key: str,
-        value: bytes,
-        headers: list[tuple[str, bytes]],
-        failed: Callable[[str], None],
-    ) -> None: ...
-
-
-class Effects(Protocol):
-    """Begins effects in the background; each reports its own outcome through its sink."""
-
-    def generate(self, session_id: str, begin: "BeginGeneration") -> None: ...
-    def run_tool(self, session_id: str, begin: "BeginTool") -> None: ...
-    def reconcile(self, session_id: str, begin: "BeginTool") -> None: ...
-    def recover_chunks(self, session_id: str, partition: int, begin: "BeginGeneration") -> None: ...
-    def report(self, session_id: str, event: Any) -> None: ...
-    def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
-    def running(self, role: str) -> int: ...
-
-
-class BeginGeneration(NamedTuple):
-    """A model call to begin. `claim` is the one that came back from the log."""
-
-    turn: int
-    step: int
-    attempt: int
-    claim: Claim
-    request: bytes
-    agent: Agent
-
-
-class BeginTool(NamedTuple):
-    """A tool call to begin, or to ask its reconciler about."""
-
-    call: Call
-    args: bytes
-    claim: Claim
-    agent: Agent
 
 
 class Awaited(NamedTuple):
@@ -110,6 +65,11 @@ class Actions:
         self._begun: dict[str, set[int]] = {}
         self._claimed_at: dict[tuple, int] = {}
         self._rejections: dict[str, int] = {}
+
+    @property
+    def in_air(self) -> int:
+        """How many decisions and claims were produced and are not read back yet."""
+        return len(self._awaited)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -373,24 +333,6 @@ class Actions:
         """Nothing is in flight any more: what had begun need not be remembered."""
         self._begun.pop(session_id, None)
         self._rejections.pop(session_id, None)
-
-
-def unbegun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
-    """The outcome of a claim that did not begin: not run, unless it or an earlier one may have."""
-    may_have_run |= call.attempt > 1 and call.effect != "once"
-    text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."
-    return ev.ToolResult(
-        turn=call.turn,
-        step=call.step,
-        index=call.index,
-        attempt=call.attempt,
-        outcome="error" if may_have_run else "not_run",
-        via="tool",
-        content=ev.Body(inline=text.encode()),
-        bytes=len(text),
-        tokens=len(text) // 3,
-        left_out=0,
-    )
 
 
 __all__ = ["Actions", "BeginGeneration", "BeginTool", "Effects", "unbegun"]

@@ -74,7 +74,7 @@ class Parts:
         self.reports = Reports(self.producer, self.outbox, say)
         self.reports.emit_pending(OUTBOX_S)
         crash.reach("start.emitted")
-        model_slots, mail = Slots(MODEL_SLOTS), Mailbox()
+        model_slots, self.mail = Slots(MODEL_SLOTS), Mailbox()
         side_log = SideLogStore(self.state.path / "side_log")
         side_log.prune()
         self.effects = EffectsHost(
@@ -86,9 +86,9 @@ class Parts:
             chunks_reader(self.log),
             say,
         )
-        actions = Actions(
+        self.actions = Actions(
             self.identity.owner,
-            appender(self.producer, mail),
+            appender(self.producer, self.mail),
             self.effects,
             self.blobs.body,
             lambda ref: self.blobs.get(ref.sha256),
@@ -98,9 +98,9 @@ class Parts:
             say,
         )
         self.worker = Worker(
-            self.identity, roles, agents, self._open_store, actions, SystemClock(), say
+            self.identity, roles, agents, self._open_store, self.actions, SystemClock(), say
         )
-        self.loop = Loop(self.log, self.worker, f"foldlog-{'-'.join(roles)}", mail)
+        self.loop = Loop(self.log, self.worker, f"foldlog-{'-'.join(roles)}", self.mail)
 
     def _client(self):
         from ..effects.models import make_client
@@ -114,6 +114,11 @@ class Parts:
         if fresh:
             return new_store(directory, belongs, end)
         return open_store(directory, belongs, end, say)
+
+    def in_flight(self) -> bool:
+        """Whether an effect runs, or something was produced and is not read back yet."""
+        running = sum(self.effects.running(role) for role in ("models", "tools", "reports"))
+        return running > 0 or self.actions.in_air > 0
 
     def close(self) -> None:
         """End effects, flush the producer, release the directory."""

@@ -65,6 +65,7 @@ class Worker:
         self.clock = clock
         self.owned: dict[int, Owned] = {}
         self.rulings: dict[str, int] = {}
+        self.only: str | None = None  # a session woken by hand: the others are left alone
         self._open_store = open_store
         self._say = say
 
@@ -192,6 +193,11 @@ class Worker:
             and holder.role in self.roles
         )
 
+    def holds(self, partition: int) -> bool:
+        """Whether this process has read that it holds a partition for each of its roles."""
+        owned = self.owned.get(partition)
+        return owned is not None and len(self._held(owned)) == len(self.roles)
+
     def _dead_letter(self, owned: Owned, record: Record, entry: Entry) -> None:
         why = getattr(entry.event, "why", "") or f"the key is no session id (over {KEY_BYTES_MAX}?)"
         if "sessions" in self.roles and record.offset >= owned.store.letters_from:
@@ -238,6 +244,8 @@ class Worker:
     def wake(self, owned: Owned, session_id: str) -> None:
         """Discharge what a session owes to this worker's roles, now."""
         held = self._held(owned)
+        if self.only not in (None, session_id):
+            return
         views = owned.views(session_id)
         if not held or views is None or session_id in owned.stuck:
             return

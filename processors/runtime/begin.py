@@ -1,0 +1,75 @@
+"""What a worker's actions ask of the world: to produce a record, to begin an effect, to stop one.
+
+The simulator gives its own; effects_host.py and loop.py give the real ones. Nothing here acts.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ...schemas import events as ev
+from ..agent import Agent
+from ..projections.turn_view import Call, Claim
+
+
+class Append(Protocol):
+    """Produces a record to a partition without waiting; `failed` is called if it got lost."""
+
+    def __call__(
+        self,
+        topic: str,
+        partition: int,
+        key: str,
+        value: bytes,
+        headers: list[tuple[str, bytes]],
+        failed: Callable[[str], None],
+    ) -> None: ...
+
+
+class Effects(Protocol):
+    """Begins effects in the background; each reports its own outcome through its sink."""
+
+    def generate(self, session_id: str, begin: "BeginGeneration") -> None: ...
+    def run_tool(self, session_id: str, begin: "BeginTool") -> None: ...
+    def reconcile(self, session_id: str, begin: "BeginTool") -> None: ...
+    def recover_chunks(self, session_id: str, partition: int, begin: "BeginGeneration") -> None: ...
+    def report(self, session_id: str, event: Any) -> None: ...
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
+    def running(self, role: str) -> int: ...
+
+
+class BeginGeneration(NamedTuple):
+    """A model call to begin. `claim` is the one that came back from the log."""
+
+    turn: int
+    step: int
+    attempt: int
+    claim: Claim
+    request: bytes
+    agent: Agent
+
+
+class BeginTool(NamedTuple):
+    """A tool call to begin, or to ask its reconciler about."""
+
+    call: Call
+    args: bytes
+    claim: Claim
+    agent: Agent
+
+
+def unbegun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
+    """The outcome of a claim that did not begin: not run, unless it or an earlier one may have."""
+    may_have_run |= call.attempt > 1 and call.effect != "once"
+    text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."
+    return ev.ToolResult(
+        turn=call.turn,
+        step=call.step,
+        index=call.index,
+        attempt=call.attempt,
+        outcome="error" if may_have_run else "not_run",
+        via="tool",
+        content=ev.Body(inline=text.encode()),
+        bytes=len(text),
+        tokens=len(text) // 3,
+        left_out=0,
+    )
