@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
@@ -19,6 +19,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from .events import BY_CLASS, BY_NAME, EVENT_TYPES
 from .record import Record
+from .value import Value
 
 MAGIC = b"\xc3\x01"
 HEAD_BYTES = 10  # the magic and the fingerprint
@@ -29,7 +30,7 @@ class Undecodable(ValueError):
     """A record that is no event we know: it is dead-lettered, or freezes its session (law 13)."""
 
 
-class ChunkSeen(NamedTuple):
+class ChunkSeen(Value):
     """What a fold needs of a GEN_CHUNK, taken from its header `g` without decoding."""
 
     turn: int
@@ -37,7 +38,7 @@ class ChunkSeen(NamedTuple):
     attempt: int
 
 
-class Unreadable(NamedTuple):
+class Unreadable(Value):
     """A record that could not become an event; `must_understand` freezes its session."""
 
     type: str
@@ -45,7 +46,7 @@ class Unreadable(NamedTuple):
     why: str
 
 
-class Entry(NamedTuple):
+class Entry(Value):
     """One event in its place in the log. `at`: the broker's clock in Unix ms, never used to order.
 
     `writer` is the role in header `w`.
@@ -77,9 +78,32 @@ def fingerprint_of(schema: dict) -> bytes:
 
 
 @cache
-def _readers() -> dict[bytes, tuple[type, Any]]:
+def _readers() -> dict[bytes, tuple[type, Any, None]]:
     """Fingerprint to class and parsed schema; built once, on first use."""
-    return {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1]) for row in EVENT_TYPES}
+    return {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1], None) for row in EVENT_TYPES}
+
+
+_UNKNOWN = (None, None, None)
+
+
+@cache
+def _retired() -> dict[bytes, tuple[type, Any, Any]]:
+    """The readers of the shapes that current code writes no more; read when one is met."""
+    files = resources.files(__package__).joinpath("history").iterdir()
+    shapes = [json.loads(f.read_text("utf-8")) for f in files if f.name.endswith(".json")]
+    return {
+        head: reader for head, reader in map(reader_of, shapes) if head not in _readers()
+    }
+
+
+def reader_of(shape: dict) -> tuple[bytes, tuple[type, Any, Any]]:
+    """The head of a shape's records, and (class, its schema, the current one) to read them by.
+
+    `shape` is a file of history/: {type, schema, ...}. Fields it lacks take their defaults.
+    """
+    cls = BY_NAME[shape["type"]].cls
+    head = MAGIC + fingerprint_of(shape["schema"])
+    return head, (cls, parse_schema(shape["schema"]), _writer(cls)[1])
 
 
 def encode(event: Any) -> bytes:
@@ -88,7 +112,10 @@ def encode(event: Any) -> bytes:
     out = io.BytesIO()
     out.write(head)
     fields = msgspec.to_builtins(event, builtin_types=(bytes,))
-    schemaless_writer(out, schema, fields, strict=True)
+    try:
+        schemaless_writer(out, schema, fields, strict=True)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"{type(event).__name__}: {error}") from error
     return out.getvalue()
 
 
@@ -101,14 +128,22 @@ def decode(value: bytes) -> Any:
     """The event in a record value. Raises Undecodable with the reason."""
     if len(value) < HEAD_BYTES or value[:2] != MAGIC:
         raise Undecodable(f"not Avro single-object encoding: {len(value)} bytes {value[:10]!r}")
-    known = _readers().get(value[:HEAD_BYTES])
-    if known is None:
-        raise Undecodable(f"unknown schema fingerprint {value[2:HEAD_BYTES].hex()}")
-    cls, schema = known
+    head = value[:HEAD_BYTES]
+    cls, written, read = _readers().get(head) or _retired().get(head) or _UNKNOWN
+    if cls is None:
+        raise Undecodable(f"unknown schema fingerprint {head[2:].hex()}")
+    return read_as(value, cls, written, read)
+
+
+def read_as(value: bytes, cls: type, written: Any, read: Any) -> Any:
+    """The event in a value of the schema `written`, resolved to `read` if that is another.
+
+    Raises Undecodable with the reason.
+    """
     body = io.BytesIO(value)
     body.seek(HEAD_BYTES)
     try:
-        event = msgspec.convert(schemaless_reader(body, schema, None), cls)
+        event = msgspec.convert(schemaless_reader(body, written, read), cls)
     except Exception as error:  # fastavro raises EOFError, IndexError, struct.error, UnicodeError..
         raise Undecodable(f"{cls.__name__}: {type(error).__name__}: {error}") from error
     if body.tell() != len(value):

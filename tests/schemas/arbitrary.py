@@ -1,0 +1,95 @@
+"""Events with arbitrary field values, made from the schemas: any text, any bytes, any long."""
+
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from hypothesis import strategies as st
+
+from foldlog.schemas import codec, parts
+from foldlog.schemas.events import BY_CLASS, BY_NAME, EVENT_TYPES
+
+LONG_MAX = 2**63 - 1
+# Avro text is UTF-8, which has no bytes for half of a surrogate pair.
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+LONGS = st.one_of(st.integers(-3, 300), st.integers(-LONG_MAX - 1, LONG_MAX))
+BYTES = st.one_of(st.binary(max_size=60), TEXTS.map(str.encode))
+RECORDS = {name: getattr(parts, name) for name in ("BlobRef", "Body", "Budget", "Usage")}
+RECORDS |= {name: getattr(parts, name) for name in ("ProposedCall", "Trigger")}
+
+
+def values(schema: Any) -> st.SearchStrategy[Any]:
+    """Any value of an Avro schema, as our dataclasses hold it."""
+    if isinstance(schema, list):
+        return st.one_of(*(values(branch) for branch in schema))
+    if isinstance(schema, str):
+        plain = {"null": st.none(), "string": TEXTS, "long": LONGS, "bytes": BYTES}
+        plain["boolean"] = st.booleans()
+        return plain[schema] if schema in plain else _named(schema)
+    match schema["type"]:
+        case "enum":
+            return st.sampled_from(schema["symbols"])
+        case "array":
+            return st.lists(values(schema["items"]), max_size=3).map(tuple)
+        case "record":
+            _SEEN[schema["name"]] = schema
+            return _record(schema, RECORDS[schema["name"]])
+    return values(schema["type"])
+
+
+_SEEN: dict[str, dict] = {}
+
+
+def _named(name: str) -> st.SearchStrategy[Any]:
+    return values(_SEEN[name.rpartition(".")[2]])
+
+
+def _record(schema: dict, cls: type) -> st.SearchStrategy[Any]:
+    named = {field["name"]: values(field["type"]) for field in schema["fields"]}
+    return st.builds(cls, **named)
+
+
+@cache
+def events_of(name: str) -> st.SearchStrategy[Any]:
+    """Events of a type, with any values."""
+    schema = codec.schema_of(name)
+    return _record(schema, BY_NAME[name].cls)
+
+
+def any_event() -> st.SearchStrategy[Any]:
+    """Events of any type."""
+    return st.sampled_from([row.name for row in EVENT_TYPES]).flatmap(events_of)
+
+
+def example_of(cls: type) -> Any:
+    """One event of a class with every field set: the same for ever, for golden records."""
+    row = BY_CLASS[cls]
+    return _example(codec.schema_of(row.name), cls, row.name.lower())
+
+
+def _example(schema: dict, cls: type, label: str) -> Any:
+    assert [f.name for f in fields(cls)] == [f["name"] for f in schema["fields"]]
+    made = {}
+    for number, field in enumerate(schema["fields"], 1):
+        made[field["name"]] = _one(field["type"], f"{label}.{field['name']}", number)
+    return cls(**made)
+
+
+def _one(schema: Any, label: str, number: int) -> Any:
+    if isinstance(schema, list):
+        return _one(schema[-1], label, number)  # null is the first branch everywhere
+    if isinstance(schema, str):
+        plain = {"string": f"{label} ü", "long": number * 1001, "boolean": True}
+        plain["bytes"] = f"{label} \x00\xff".encode("latin-1")
+        if schema in plain:
+            return plain[schema]
+        return _one(_SEEN[schema.rpartition(".")[2]], label, number)
+    match schema["type"]:
+        case "enum":
+            return schema["symbols"][-1]
+        case "array":
+            return tuple(_one(schema["items"], f"{label}.{n}", number + n) for n in (1, 2))
+        case "record":
+            _SEEN[schema["name"]] = schema
+            return _example(schema, RECORDS[schema["name"]], label)
+    raise AssertionError(schema)

@@ -1,0 +1,217 @@
+"""The codec: what is written is read, byte for byte, by us and by a reader that is not ours."""
+
+import dataclasses
+import io
+import json
+from typing import Any
+
+import avro.io
+import avro.schema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foldlog.schemas import codec
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import (
+    HEAD_BYTES,
+    MAGIC,
+    ChunkSeen,
+    Undecodable,
+    decode,
+    digest,
+    encode,
+    entry_of,
+    headers_for,
+)
+from foldlog.schemas.events import BY_NAME, EVENT_TYPES
+from foldlog.schemas.record import Record
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.schemas.arbitrary import any_event, events_of, example_of
+
+# The heads of the first shapes. A change here means that records of before can not be read.
+HEADS = {
+    "SESSION_OPENED": "c301cb0b002d932c1ae8",
+    "MESSAGE_RECEIVED": "c30119f86099f2702772",
+    "GEN_CHUNK": "c30150998a8617f8bf0c",
+    "GEN_COMPLETE": "c3017ddabb0a8ecee35b",
+    "TOOL_RESULT": "c301ea11872599bd98b0",
+    "PARTITION_TAKEN": "c301cc7e82f6b3563545",
+}
+
+
+def record_of(event: Any, writer: str = "sessions", **changes: Any) -> Record:
+    headers = tuple(headers_for(event, writer))
+    record = Record(SESSION_EVENTS, 2, 7, 1_700_000_000_000, b"s1", encode(event), headers)
+    return record._replace(**changes)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_constraint_7_any_values_come_back_as_they_were(name):
+    @settings(max_examples=25)
+    @given(events_of(name))
+    def law(event):
+        value = encode(event)
+        assert decode(value) == event
+        assert encode(decode(value)) == value
+        entry = entry_of(record_of(event, "x"), chunks=True)
+        assert entry == codec.Entry("s1", 2, 7, 1_700_000_000_000, "x", event)
+
+    law()
+
+
+def plain(value: Any) -> Any:
+    """A value as Apache avro reads it."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_an_independent_reader_reads_what_we_write(name):
+    schema = avro.schema.parse(json.dumps(codec.schema_of(name)))
+
+    @settings(max_examples=10)
+    @given(events_of(name))
+    def law(event):
+        value = encode(event)
+        assert value[:2] == b"\xc3\x01"
+        assert int.from_bytes(value[2:HEAD_BYTES], "little") == crc_64_avro(schema)
+        body = avro.io.BinaryDecoder(io.BytesIO(value[HEAD_BYTES:]))
+        assert avro.io.DatumReader(schema).read(body) == plain(event)
+        assert body.reader.read() == b""
+
+    law()
+
+
+def crc_64_avro(schema: Any) -> int:
+    """The fingerprint, by the formula of the Avro specification."""
+    empty = 0xC15D213AA4D7A795
+    table = []
+    for n in range(256):
+        fingerprint = n
+        for _ in range(8):
+            fingerprint = (fingerprint >> 1) ^ (empty & -(fingerprint & 1))
+        table.append(fingerprint)
+    result = empty
+    for byte in canonical(json.loads(str(schema))).encode():
+        result = (result >> 8) ^ table[(result ^ byte) & 0xFF]
+    return result
+
+
+def canonical(schema: Any, namespace: str = "") -> str:
+    """The Parsing Canonical Form, by the rules of the Avro specification."""
+    if isinstance(schema, list):
+        return f"[{','.join(canonical(branch, namespace) for branch in schema)}]"
+    if isinstance(schema, str):
+        primitive = schema in ("null", "boolean", "long", "bytes", "string")
+        return f'"{schema if primitive or "." in schema else f"{namespace}.{schema}"}"'
+    kind = schema["type"]
+    if kind == "array":
+        return f'{{"type":"array","items":{canonical(schema["items"], namespace)}}}'
+    if kind not in ("record", "enum"):
+        return canonical(kind, namespace)
+    space = schema.get("namespace", namespace)
+    head = f'{{"name":"{space}.{schema["name"]}","type":"{kind}",'
+    if kind == "enum":
+        return f'{head}"symbols":{json.dumps(schema["symbols"], separators=(",", ":"))}}}'
+    fields = ",".join(
+        f'{{"name":"{field["name"]}","type":{canonical(field["type"], space)}}}'
+        for field in schema["fields"]
+    )
+    return f'{head}"fields":[{fields}]}}'
+
+
+def test_the_head_of_a_record_is_the_magic_and_the_fingerprint():
+    event = ev.PartitionTaken(role="models", owner="w1/1")
+    value = encode(event)
+    assert value[:HEAD_BYTES].hex() == HEADS["PARTITION_TAKEN"]
+    # Two texts, each its length as a zigzag varint and its bytes.
+    assert value[HEAD_BYTES:] == b"\x0cmodels" + b"\x08w1/1"
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_first_shapes_have_the_heads_they_always_had(name):
+    assert encode(example_of(BY_NAME[name].cls))[:HEAD_BYTES].hex() == HEADS[name]
+
+
+def test_no_two_event_types_share_a_head():
+    heads = {encode(example_of(row.cls))[:HEAD_BYTES] for row in EVENT_TYPES}
+    assert len(heads) == len(EVENT_TYPES) and all(head[:2] == MAGIC for head in heads)
+
+
+# -- headers and entries ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", EVENT_TYPES, ids=lambda row: row.name)
+def test_headers_say_the_type_the_writer_and_whether_it_must_be_understood(row):
+    headers = headers_for(example_of(row.cls), "models")
+    assert headers[:2] == [("t", row.name.encode()), ("w", b"models")]
+    assert (("m", b"1") in headers) == row.must_understand
+    assert [name for name, _ in headers].count("g") == (row.name == "GEN_CHUNK")
+
+
+def test_a_chunk_passes_undecoded_by_its_header_and_decoded_where_it_is_asked_for():
+    chunk = ev.GenChunk(turn=3, step=2, attempt=1, seq=0, block=0, kind="text", delta="hi")
+    record = record_of(chunk, "models")
+    assert entry_of(record).event == ChunkSeen(3, 2, 1)
+    assert entry_of(record._replace(value=b"not read at all")).event == ChunkSeen(3, 2, 1)
+    assert entry_of(record, chunks=True).event == chunk
+
+
+def test_a_chunk_is_found_whatever_the_order_of_its_headers():
+    chunk = ev.GenChunk(turn=3, step=2, attempt=1, seq=0, block=0, kind="text", delta="hi")
+    headers = tuple(reversed(headers_for(chunk, "models"))) + (("traceparent", b"00"),)
+    entry = entry_of(record_of(chunk, headers=headers))
+    assert entry.event == ChunkSeen(3, 2, 1) and entry.writer == "models"
+
+
+def test_a_header_that_says_another_type_than_the_value_is_not_believed():
+    cancel = ev.SessionTerminated(reason="x", by_user="ana")
+    headers = (("t", b"GEN_COMPLETE"), ("w", b"models"))
+    event = entry_of(record_of(cancel, headers=headers)).event
+    assert isinstance(event, codec.Unreadable) and event.must_understand
+    assert "SessionTerminated" in event.why
+
+
+@given(any_event(), any_event())
+@settings(max_examples=60)
+def test_law_8_a_digest_names_the_fields_and_nothing_else(one, other):
+    assert len(digest(one)) == 8
+    assert digest(decode(encode(one))) == digest(one)
+    if type(one) is type(other):
+        assert (digest(one) == digest(other)) == (one == other)
+
+
+# -- what can not be written -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"turn": 2**63},
+        {"turn": "1"},
+        {"turn": None},
+        {"channel": 5},
+        {"channel": "half \ud800"},
+    ],
+)
+def test_a_field_that_does_not_fit_its_schema_is_not_written(fields):
+    whole = {"turn": 1, "step": 1, "channel": "sse", **fields}
+    with pytest.raises(ValueError):
+        encode(ev.GenSent(**whole))
+
+
+@given(st.sampled_from(["maybe", "", "OK"]))
+@settings(max_examples=3)
+def test_a_word_that_is_not_in_the_set_is_not_written(word):
+    event = dataclasses.replace(example_of(ev.ToolResult), outcome=word)
+    with pytest.raises(ValueError):
+        encode(event)
+
+
+def test_undecodable_is_an_error_that_says_why():
+    with pytest.raises(Undecodable, match="unknown schema fingerprint 7061"):
+        decode(b"\xc3\x01pappnase" + b"x" * 20)
+    with pytest.raises(Undecodable, match="not Avro single-object encoding: 0 bytes"):
+        decode(b"")

@@ -1,0 +1,144 @@
+"""Whatever bytes lie in the log: decode says Undecodable at worst, and entry_of never raises."""
+
+import io
+
+import pytest
+from fastavro import parse_schema, schemaless_writer
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from foldlog.processors.session import fold, initial
+from foldlog.schemas import codec
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import HEAD_BYTES, Undecodable, decode, encode, entry_of
+from foldlog.schemas.events import BY_NAME, EVENT_TYPES
+from foldlog.schemas.record import Record
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.schemas.arbitrary import any_event, example_of
+
+HEADS = [encode(example_of(row.cls))[:HEAD_BYTES] for row in EVENT_TYPES]
+NAMES = [row.name.encode() for row in EVENT_TYPES]
+# Length 2^62, in the ten bytes of a varint: more than any record has.
+GIANT = b"\xfe" + b"\xff" * 7 + b"\xff\x01"
+
+
+def event_or_undecodable(value: bytes) -> None:
+    """Decode: an event that can be written again, or Undecodable; nothing else."""
+    try:
+        event = decode(value)
+    except Undecodable as error:
+        assert str(error)
+        return
+    assert decode(encode(event)) == event
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+@example(b"\x00")
+@example(b"\xc3\x01")
+@example(b"\x00\x00\x00\x00\x01framed by a registry")
+def test_random_bytes_are_undecodable(value):
+    event_or_undecodable(value)
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(HEADS), st.binary(max_size=120))
+def test_a_known_head_before_random_bytes_is_an_event_or_undecodable(head, body):
+    event_or_undecodable(head + body)
+
+
+@settings(max_examples=60)
+@given(any_event(), st.data())
+def test_a_record_that_was_cut_is_undecodable(event, data):
+    value = encode(event)
+    cut = data.draw(st.integers(0, len(value) - 1))
+    with pytest.raises(Undecodable):
+        decode(value[:cut])
+
+
+@settings(max_examples=60)
+@given(any_event(), st.binary(min_size=1, max_size=5))
+def test_a_record_with_bytes_behind_it_is_undecodable(event, more):
+    with pytest.raises(Undecodable, match="left over"):
+        decode(encode(event) + more)
+
+
+@settings(max_examples=200)
+@given(any_event(), st.data())
+def test_a_record_with_a_flipped_bit_is_an_event_or_undecodable(event, data):
+    value = bytearray(encode(event))
+    value[data.draw(st.integers(0, len(value) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    event_or_undecodable(bytes(value))
+
+
+@pytest.mark.parametrize("head", HEADS, ids=[row.name for row in EVENT_TYPES])
+@pytest.mark.parametrize("times", [1, 4, 40])
+def test_a_giant_length_costs_nothing_and_is_undecodable(head, times):
+    with pytest.raises(Undecodable):
+        decode(head + GIANT * times)
+    with pytest.raises(Undecodable):
+        decode(head + b"\x02" * 12 + GIANT * times)
+
+
+def test_a_shape_of_the_future_is_undecodable():
+    schema = codec.schema_of("GEN_SENT")
+    schema["fields"].append({"name": "new", "type": "string", "default": "", "doc": "x"})
+    out = io.BytesIO()
+    out.write(codec.MAGIC + codec.fingerprint_of(schema))
+    values = {"turn": 1, "step": 1, "channel": "sse", "new": "thing"}
+    schemaless_writer(out, parse_schema(schema), values)
+    with pytest.raises(Undecodable, match="unknown schema fingerprint"):
+        decode(out.getvalue())
+
+
+HEADERS = st.lists(
+    st.tuples(
+        st.sampled_from(["t", "w", "m", "g", "traceparent", ""]),
+        st.one_of(
+            st.sampled_from([*NAMES, b"models", b"1", b"1.1.1", b"1.1", b"x.1.1", b"-1.1.1"]),
+            st.binary(max_size=12),
+        ),
+    ),
+    max_size=5,
+).map(tuple)
+VALUES = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    st.builds(bytes.__add__, st.sampled_from(HEADS), st.binary(max_size=40)),
+    any_event().map(encode),
+)
+KEYS = st.one_of(st.none(), st.just(b"s1"), st.just(b"#partition"), st.binary(max_size=20))
+
+
+@settings(max_examples=400)
+@given(HEADERS, VALUES, KEYS, st.booleans())
+def test_any_record_becomes_an_entry_and_any_entry_folds(headers, value, key, chunks):
+    record = Record(SESSION_EVENTS, 0, 5, 1_700_000_000_000, key, value, headers)
+    entry = entry_of(record, chunks=chunks)
+    assert (entry.partition, entry.offset) == (0, 5)
+    views, ruling = fold(initial(entry.session_id), entry)
+    if views.frozen is not None:
+        assert isinstance(entry.event, codec.Unreadable) and entry.event.must_understand
+    assert ruling.verdict in ("accepted", "ignored", "refused")
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_bad_input_a_known_type_that_can_not_be_read_must_be_understood_if_the_table_says_so(name):
+    for headers in ((("t", name.encode()),), (("t", name.encode()), ("w", b"x"), ("g", b"1.1"))):
+        entry = entry_of(Record(SESSION_EVENTS, 0, 5, 0, b"s1", b"garbage", headers), chunks=True)
+        assert isinstance(entry.event, codec.Unreadable)
+        assert entry.event.must_understand == BY_NAME[name].must_understand
+
+
+def test_law_13_an_unknown_type_must_be_understood_only_if_its_header_says_so():
+    for more, must in (((), False), ((("m", b"1"),), True), ((("m", b"0"),), False)):
+        headers = (("t", b"NEWER_EVENT"), ("w", b"sessions"), *more)
+        entry = entry_of(Record(SESSION_EVENTS, 0, 5, 0, b"s1", b"\xc3\x01newer!!!", headers))
+        assert entry.event.must_understand == must
+        assert entry.event.type == "NEWER_EVENT"
+
+
+def test_a_tombstone_is_no_event():
+    entry = entry_of(Record(SESSION_EVENTS, 0, 5, 0, b"s1", None, ()))
+    assert isinstance(entry.event, codec.Unreadable) and not entry.event.must_understand
+    assert not isinstance(entry.event, ev.SessionOpened)

@@ -1,0 +1,123 @@
+"""Every .avsc says what its dataclass says: names, types, what may be absent, and defaults."""
+
+import dataclasses
+import types
+import typing
+from typing import Any
+
+import pytest
+
+from foldlog.schemas import codec, parts, words
+from foldlog.schemas.events import BY_NAME, EVENT_TYPES
+from foldlog.tests.structure.tree import ROOT
+
+PRIMITIVES = {str: "string", int: "long", bytes: "bytes", bool: "boolean"}
+
+
+def findings(schema: dict, cls: type) -> list[str]:
+    """Where a record schema and a dataclass differ."""
+    hints = typing.get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    found = []
+    if schema["name"] != cls.__name__ or schema.get("namespace", "foldlog.v1") != "foldlog.v1":
+        found.append(f"{schema['name']} is not {cls.__name__}")
+    if list(fields) != [field["name"] for field in schema["fields"]]:
+        return [*found, f"{cls.__name__}: other fields, or another order"]
+    for field in schema["fields"]:
+        at = f"{cls.__name__}.{field['name']}"
+        found += _type_findings(field["type"], hints[field["name"]], at)
+        if _default(field) != fields[field["name"]].default:
+            found.append(f"{at}: defaults differ")
+    return found
+
+
+def _default(field: dict) -> Any:
+    if "default" not in field:
+        return dataclasses.MISSING
+    return () if field["default"] == [] else field["default"]
+
+
+def _type_findings(schema: Any, hint: Any, at: str) -> list[str]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        if not isinstance(schema, list) or schema[0] != "null" or len(schema) != 2:
+            return [f"{at}: optional, but its schema is no union with null first"]
+        return _type_findings(schema[1], inner[0], at)
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(schema, dict) or schema["type"] != "array":
+            return [f"{at}: a tuple, but its schema is no array"]
+        return _type_findings(schema["items"], typing.get_args(hint)[0], at)
+    if isinstance(schema, dict) and schema["type"] == "enum":
+        known = [str(word) for word in getattr(words, schema["name"])]
+        return [] if hint is str and schema["symbols"] == known else [f"{at}: other words"]
+    if isinstance(schema, dict) and schema["type"] == "record":
+        return findings(schema, hint)
+    if isinstance(schema, str) and hint not in PRIMITIVES:
+        return [] if schema.rpartition(".")[2] == hint.__name__ else [f"{at}: not {schema}"]
+    return [] if PRIMITIVES.get(hint) == schema else [f"{at}: {hint} is not {schema}"]
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_schema_equals_its_dataclass(name):
+    assert findings(codec.schema_of(name), BY_NAME[name].cls) == []
+
+
+def test_the_schemas_are_those_of_the_event_table_and_no_other():
+    files = {path.stem for path in (ROOT / "schemas" / "avro").iterdir()}
+    assert files == set(BY_NAME) == {row.name for row in EVENT_TYPES}
+    assert len({row.cls for row in EVENT_TYPES}) == len(EVENT_TYPES)
+
+
+def test_S2_1_the_names_of_the_seed_are_events():
+    names = (
+        "MESSAGE_RECEIVED LLM_CALLED GEN_START GEN_CHUNK GEN_COMPLETE GEN_SENT GEN_RESUMED "
+        "TOOL_INVOKED TOOL_RESULT TOOL_FAILED_UNCERTAIN SESSION_TERMINATED"
+    )
+    assert set(names.split()) <= set(BY_NAME)
+
+
+def test_no_event_has_a_clock_or_a_random_id_of_its_own():
+    """Place and time are the record's; ids are given or follow from meaning (law 3)."""
+    for row in EVENT_TYPES:
+        names = {field.name for field in dataclasses.fields(row.cls)}
+        assert not names & {"id", "uuid", "event_id", "timestamp", "ts", "session_id"}, row.name
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda schema: schema["fields"].pop(),
+        lambda schema: schema["fields"].reverse(),
+        lambda schema: schema["fields"][0].update(type="string"),
+        lambda schema: schema["fields"][4].update(type=["null", "string"]),
+        lambda schema: schema["fields"][0].update(default=1),
+        lambda schema: schema["fields"][4]["type"]["symbols"].append("maybe"),
+        lambda schema: schema["fields"][-1].pop("default"),
+    ],
+)
+def test_a_planted_difference_is_found(change):
+    schema = codec.schema_of("TOOL_RESULT")
+    assert findings(schema, BY_NAME["TOOL_RESULT"].cls) == []
+    change(schema)
+    assert findings(schema, BY_NAME["TOOL_RESULT"].cls)
+
+
+def test_parts_have_the_same_schema_wherever_they_stand():
+    seen: dict[str, Any] = {}
+
+    def walk(schema: Any) -> None:
+        if isinstance(schema, list):
+            for branch in schema:
+                walk(branch)
+        elif isinstance(schema, dict):
+            if schema.get("type") in ("record", "enum") and "name" in schema:
+                shape = repr(schema)
+                assert seen.setdefault(schema["name"], shape) == shape, schema["name"]
+            for inner in (schema.get("type"), schema.get("items")):
+                walk(inner if isinstance(inner, dict | list) else None)
+            for field in schema.get("fields", ()):
+                walk(field["type"])
+
+    for row in EVENT_TYPES:
+        walk(codec.schema_of(row.name)["fields"] and codec.schema_of(row.name))
+    assert {cls for cls in seen if hasattr(parts, cls)} >= {"Body", "BlobRef", "Usage"}
