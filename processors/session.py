@@ -7,7 +7,7 @@ same function runs in the worker, in recovery, in replay, in the time scrubber a
 from typing import Any
 
 from ..schemas import events as ev
-from ..schemas.codec import Entry, Unreadable, digest
+from ..schemas.codec import ChunkSeen, Entry, Unreadable, digest
 from ..schemas.events import BY_CLASS, EVENT_TYPES
 from ..schemas.value import Value, replace
 from . import rulings_asked, rulings_work
@@ -52,6 +52,7 @@ def initial(session_id: str) -> SessionViews:
 
 
 _WRITERS = {row.cls: frozenset(row.writers) for row in EVENT_TYPES}
+_WRITERS[ChunkSeen] = _WRITERS[ev.GenChunk]
 _INPUTS = frozenset(row.cls for row in EVENT_TYPES if row.is_input)
 _CHUNKS = frozenset(turn.CHUNKS)
 _PAID = frozenset(ledger.OUTCOMES)
@@ -66,12 +67,10 @@ def judge(views: SessionViews, entry: Entry) -> Ruling:
         return FROZEN
     if kind is Unreadable:
         return UNREADABLE
-    if kind in _CHUNKS:
-        if entry.writer != "models":
-            return MISTAKEN_WRITER
-        return rulings_work.chunk_seen(views, event)
     if entry.writer not in _WRITERS[kind]:
         return MISTAKEN_WRITER
+    if kind in _CHUNKS:
+        return rulings_work.chunk_seen(views, event)
     asked = rulings_asked.JUDGES.get(kind)
     if asked is None:
         if not views.turn.known and kind is not ev.Refused:
@@ -91,7 +90,7 @@ def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
     """
     try:
         ruling = judge(views, entry)
-        if ruling.accepted:
+        if ruling is ACCEPTED:
             return _apply(views, entry), ruling
         return _not_accepted(views, entry, ruling), ruling
     except Exception as bug:

@@ -37,10 +37,10 @@ def apply(view: TurnView, entry) -> TurnView:
 
 def stream(view: Stream, entry) -> Stream:
     """How far the running attempt has streamed, after an accepted chunk."""
-    event = entry.event
-    if (view.attempt, view.step, view.turn) == (event.attempt, event.step, event.turn):
-        return Stream(event.turn, event.step, event.attempt, view.chunks + 1, entry.at)
-    return Stream(event.turn, event.step, event.attempt, 1, entry.at)
+    chunk = entry.event
+    goes_on = view.attempt == chunk.attempt and view.step == chunk.step and view.turn == chunk.turn
+    chunks = view.chunks + 1 if goes_on else 1
+    return Stream(chunk.turn, chunk.step, chunk.attempt, chunks, entry.at)
 
 
 def _opened(view: TurnView, entry, event: ev.SessionOpened) -> TurnView:
