@@ -127,7 +127,8 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         after = replace(after, basis=entry.offset, basis_sha=digest(now))
     if kind in context.READS:
         seen = context.apply(seen, entry, before, said, state)
-    lines = transcript.apply(lines, entry, before, after, state)
+    if kind in transcript.READS:
+        lines = transcript.apply(lines, entry, before, after, state)
     if kind in _PAID:
         spent = ledger.apply(spent, entry)
     if kind in messages.READS:

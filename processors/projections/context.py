@@ -11,7 +11,7 @@ from ..rows import Rows
 from .messages import MessagesView
 from .session_state import SessionState, triggered
 from .turn import told
-from .turn_view import TurnView, calls_of, closed, find_call
+from .turn_view import TurnView, call_of, calls_of, closed
 
 CHARS_PER_TOKEN = 2.6  # the new model family's measured ratio on prose; a little low on code
 DENIED = "Not run: the user denied this call."
@@ -116,23 +116,21 @@ def apply(
     """The view after an accepted event; the other views are those before it."""
     event = entry.event
     match event:
-        case ev.ContextSet():
-            return _prefix(view, entry, event)
         case ev.LlmCalled():
             return _called(view, entry, event, before, messages)
         case ev.GenComplete():
             return _completed(view, entry, event, before)
-        case ev.GenStopped() if before.closing is not None:
-            return _add(view, Fragment("partial", *_place(event), entry.offset, event.content))
         case ev.TurnEnded():
             return _ended(view, entry, before, messages)
-        case _:
-            fragment = _result(entry, event, before, state)
-            return view if fragment is None else _add(view, fragment)
-
-
-def _place(event) -> tuple[int, int, int]:
-    return event.turn, event.step, getattr(event, "index", -1)
+        case ev.ContextSet():
+            return _prefix(view, entry, event)
+        case ev.GenStopped():
+            if before.closing is None:
+                return view
+            place = (event.turn, event.step, -1, entry.offset)
+            return _add(view, Fragment("partial", *place, event.content))
+    fragment = _result(entry, event, before, state)
+    return view if fragment is None else _add(view, fragment)
 
 
 def _weight(fragment: Fragment) -> int:
@@ -145,9 +143,10 @@ def _weight(fragment: Fragment) -> int:
 
 
 def _add(view: ContextView, *fragments: Fragment) -> ContextView:
-    weight = sum(_weight(fragment) for fragment in fragments)
-    rows = view.fragments.append(*fragments)
-    return replace(view, fragments=rows, tail_tokens=view.tail_tokens + weight)
+    tail = view.tail_tokens
+    for fragment in fragments:
+        tail += _weight(fragment)
+    return replace(view, fragments=view.fragments.append(*fragments), tail_tokens=tail)
 
 
 def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
@@ -205,18 +204,19 @@ def all_input(usage: ev.Usage) -> int:
 def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView) -> ContextView:
     used = all_input(event.usage)
     last = used + event.usage.output_tokens
-    anchor = used if event.stop_reason == "refusal" else last
-    view = replace(view, last_step_tokens=last)
-    if event.stop_reason != "refusal":
-        answer = Fragment(
-            "assistant",
-            *_place(event),
-            entry.offset,
-            event.content,
-            stop_reason=event.stop_reason,
-        )
-        view = _add(view, answer)
-    view = replace(view, anchor_tokens=anchor or view.anchor_tokens, tail_tokens=0)
+    refused = event.stop_reason == "refusal"
+    rows = view.fragments
+    if not refused:
+        place = (event.turn, event.step, -1, entry.offset)
+        stop = event.stop_reason
+        rows = rows.append(Fragment("assistant", *place, event.content, stop_reason=stop))
+    view = replace(
+        view,
+        fragments=rows,
+        anchor_tokens=(used if refused else last) or view.anchor_tokens,
+        tail_tokens=0,
+        last_step_tokens=last,
+    )
     if before.closing is None:
         return view
     return _add(
@@ -253,25 +253,26 @@ def _ended(view: ContextView, entry, before: TurnView, messages: MessagesView) -
 
 def _result(entry, event, before: TurnView, state: SessionState) -> Fragment | None:
     """The result that an event gives to a call of the running turn that had none."""
-    match event:
-        case ev.ToolInvoked() if event.outcome is not None:
-            place, body, text = _place(event), event.content, ""
-            error = event.outcome != "ok"
-        case ev.ToolResult():
-            place, body = _place(event), event.content
-            _, refusals = triggered(state, event.triggers)
-            text = "".join(f"\n{refusal}" for refusal in refusals)
-            error = event.outcome != "ok"
-        case ev.ApprovalDecided(decision="deny") | ev.ApprovalExpired():
-            place = tuple(int(part) for part in event.call.split("."))
-            body, error = None, True
-            text = DENIED if isinstance(event, ev.ApprovalDecided) else EXPIRED
-        case ev.HumanResolved():
-            place = tuple(int(part) for part in event.call.split("."))
-            body, text, error = None, told(event), event.outcome != "happened"
-        case _:
-            return None
-    call = find_call(before, *place)
+    call = call_of(before, event)
     if call is None or call not in before.calls or call.status in ("done", "contradicted"):
         return None  # said before: what is new about it comes as a reminder
-    return Fragment("result", *place, entry.offset, body, text, call.call_id, error)
+    body, text, error = None, "", True
+    match event:
+        case ev.ToolInvoked():
+            if event.outcome is None:
+                return None
+            body, error = event.content, event.outcome != "ok"
+        case ev.ToolResult():
+            _, refusals = triggered(state, event.triggers)
+            text = "".join(f"\n{refusal}" for refusal in refusals)
+            body, error = event.content, event.outcome != "ok"
+        case ev.ApprovalDecided():
+            if event.decision != "deny":
+                return None
+            text = DENIED
+        case ev.ApprovalExpired():
+            text = EXPIRED
+        case ev.HumanResolved():
+            text, error = told(event), event.outcome != "happened"
+    place = (call.turn, call.step, call.index, entry.offset)
+    return Fragment("result", *place, body, text, call.call_id, error)

@@ -8,7 +8,7 @@ from ...schemas import events as ev
 from ...schemas.value import Value, replace
 from ..rows import Rows
 from .session_state import SessionState, triggered
-from .turn_view import TurnView, find_call
+from .turn_view import TurnView, call_of
 
 
 class Line(Value):
@@ -60,83 +60,93 @@ def apply(
 ) -> TranscriptView:
     """The view after an accepted event; `state` is the session state before it."""
     event = entry.event
-    if isinstance(event, ev.GenSent):
+    if type(event) in _OF_CALLS:
+        line = _call_line(entry, event, before, state)
+    elif type(event) is ev.GenSent:
         row = Sent(event.turn, event.step, event.channel, entry.offset)
         return replace(view, sent=view.sent.append(row))
-    made = _line(entry, event, before, turn, state)
-    if made is None:
-        return view
-    kind, place, fields = made
-    line = Line(kind, *place, entry.offset, entry.at, **fields)
-    return replace(view, lines=view.lines.append(line))
+    else:
+        line = _line(entry, event, before, turn)
+    return view if line is None else replace(view, lines=view.lines.append(line))
 
 
-def _line(entry, event, before: TurnView, turn: TurnView, state: SessionState):
-    """(kind, (turn, step), fields) of the line that an event adds, or None."""
-    here = (turn.number, turn.step)
+def _line(entry, event, before: TurnView, turn: TurnView) -> Line | None:
+    """The line that an event about no call adds."""
+    at = (entry.offset, entry.at)
     match event:
         case ev.MessageReceived():
-            return "message", here, {"name": event.message_id, "body": event.content}
+            name, body = event.message_id, event.content
+            return Line("message", turn.number, turn.step, *at, name, body=body)
         case ev.GenComplete():
-            fields = {"name": event.stop_reason, "body": event.content}
-            return "answer", (event.turn, event.step), fields
-        case ev.GenStopped() if before.closing is not None:
-            fields = {"name": event.why, "body": event.content}
-            return "partial", (event.turn, event.step), fields
+            name, body = event.stop_reason, event.content
+            return Line("answer", event.turn, event.step, *at, name, body=body)
+        case ev.TurnEnded():
+            return Line("ended", event.turn, before.step, *at, event.reason)
+        case ev.GenStopped():
+            if before.closing is None:
+                return None
+            return Line("partial", event.turn, event.step, *at, event.why, body=event.content)
         case ev.GenFailed():
             text = f"attempt {event.attempt}: {event.error}: {event.detail}"
-            return "attempt", (event.turn, event.step), {"name": "failed", "text": text}
+            return Line("attempt", event.turn, event.step, *at, "failed", text=text)
         case ev.GenResumed():
             text = f"attempt {event.attempt} by {event.strategy}: the one before was lost"
-            return "attempt", (event.turn, event.step), {"name": "resumed", "text": text}
-        case ev.TurnEnded():
-            return "ended", (event.turn, before.step), {"name": event.reason}
+            return Line("attempt", event.turn, event.step, *at, "resumed", text=text)
         case ev.PhaseTriggered():
-            return "phase", here, {"name": event.trigger}
+            return Line("phase", turn.number, turn.step, *at, event.trigger)
         case ev.ProjectLocked():
-            return "project", here, {"name": event.project_id}
+            return Line("project", turn.number, turn.step, *at, event.project_id)
         case ev.SessionTerminated():
-            return "terminated", here, {"text": event.reason}
-        case _:
-            return _call_line(entry, event, before, state)
+            return Line("terminated", turn.number, turn.step, *at, text=event.reason)
+    raise AssertionError(f"{type(event).__name__} is read, but has no line")
 
 
-def _call_line(entry, event, before: TurnView, state: SessionState):
-    if hasattr(event, "call"):
-        place = tuple(int(part) for part in event.call.split("."))
-    elif hasattr(event, "index"):
-        place = (event.turn, event.step, event.index)
-    else:
-        return None
-    call = find_call(before, *place)
+def _call_line(entry, event, before: TurnView, state: SessionState) -> Line:
+    """The line that an event about a call adds."""
+    call = call_of(before, event)
     assert call is not None, "an accepted event names a call that is there"
-    fields: dict = {"name": call.name, "call": call.key}
+    place = (call.turn, call.step, entry.offset, entry.at, call.name, call.key)
     match event:
         case ev.ToolInvoked(outcome=None):
-            kind = "asks" if event.approval == "ask" else "call"
-            fields["body"] = call.args
+            return Line("asks" if event.approval == "ask" else "call", *place, call.args)
         case ev.ToolInvoked():
-            kind = "result"
-            fields |= {"body": event.content, "text": event.outcome}
+            return Line("result", *place, event.content, event.outcome)
         case ev.ToolResult():
             _, refusals = triggered(state, event.triggers)
-            kind = "result"
-            fields |= {"body": event.content, "text": "; ".join((event.outcome, *refusals))}
+            return Line("result", *place, event.content, "; ".join((event.outcome, *refusals)))
         case ev.ToolFailedUncertain():
-            kind = "doubt"
-            fields["text"] = event.reason
+            return Line("doubt", *place, text=event.reason)
         case ev.ApprovalDecided():
-            kind = "approval"
-            fields["text"] = event.decision
+            return Line("approval", *place, text=event.decision)
         case ev.ApprovalExpired():
-            kind = "approval"
-            fields["text"] = "expired"
+            return Line("approval", *place, text="expired")
         case ev.HumanResolved():
-            kind = "resolved"
-            fields |= {"body": event.content, "text": event.outcome}
+            return Line("resolved", *place, event.content, event.outcome)
         case ev.HumanNeeded():
-            kind = "doubt"
-            fields["text"] = event.why
-        case _:
-            return None
-    return kind, place[:2], fields
+            return Line("doubt", *place, text=event.why)
+    raise AssertionError(f"{type(event).__name__} is read, but has no line")
+
+
+_OF_CALLS = frozenset(
+    {
+        ev.ToolInvoked,
+        ev.ToolResult,
+        ev.ToolFailedUncertain,
+        ev.ApprovalDecided,
+        ev.ApprovalExpired,
+        ev.HumanResolved,
+        ev.HumanNeeded,
+    }
+)
+READS = _OF_CALLS | {
+    ev.MessageReceived,
+    ev.GenComplete,
+    ev.GenStopped,
+    ev.GenFailed,
+    ev.GenResumed,
+    ev.GenSent,
+    ev.TurnEnded,
+    ev.PhaseTriggered,
+    ev.ProjectLocked,
+    ev.SessionTerminated,
+}

@@ -20,6 +20,7 @@ from .turn_view import (
     Stream,
     TurnView,
     Waiting,
+    call_of,
     calls_of,
     closed,
     contradicts,
@@ -163,8 +164,8 @@ def _gen_stopped(view: TurnView, entry, event: ev.GenStopped) -> TurnView:
 def _with_call(view: TurnView, call: Call, **changes) -> TurnView:
     changed = replace(call, **changes)
     if call in view.calls:
-        return replace(view, calls=tuple(changed if c == call else c for c in view.calls))
-    return replace(view, doubts=_kept(tuple(changed if c == call else c for c in view.doubts)))
+        return replace(view, calls=tuple([changed if c is call else c for c in view.calls]))
+    return replace(view, doubts=_kept(tuple([changed if c is call else c for c in view.doubts])))
 
 
 def _kept(doubts: tuple[Call, ...]) -> tuple[Call, ...]:
@@ -178,16 +179,14 @@ def _outlives(call: Call) -> bool:
     return call.status in ("doubt", "contradicted") or bool(call.human)
 
 
-def _find(view: TurnView, key: str) -> Call:
-    return next(call for call in (*view.calls, *view.doubts) if call.key == key)
-
-
-def _call_of(view: TurnView, event) -> Call:
-    return _find(view, f"{event.turn}.{event.step}.{event.index}")
+def _call(view: TurnView, event) -> Call:
+    call = call_of(view, event)
+    assert call is not None, "an accepted event names a call that is there"
+    return call
 
 
 def _tool_invoked(view: TurnView, entry, event: ev.ToolInvoked) -> TurnView:
-    call = _call_of(view, event)
+    call = _call(view, event)
     if event.outcome is not None:
         return _with_call(view, call, status="done", outcome=event.outcome, effect=event.effect)
     status = "asks" if event.approval == "ask" else "allowed"
@@ -197,7 +196,7 @@ def _tool_invoked(view: TurnView, entry, event: ev.ToolInvoked) -> TurnView:
 
 
 def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
-    call = _find(view, event.call)
+    call = _call(view, event)
     if event.decision == "deny":
         return _with_call(view, call, status="done", outcome="not_run", decision="deny")
     view = _with_call(view, call, status="allowed", decision="allow")
@@ -208,18 +207,18 @@ def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
 
 def _expired(view: TurnView, entry, event: ev.ApprovalExpired) -> TurnView:
     return _with_call(
-        view, _find(view, event.call), status="done", outcome="not_run", decision="expired"
+        view, _call(view, event), status="done", outcome="not_run", decision="expired"
     )
 
 
 def _tool_started(view: TurnView, entry, event: ev.ToolStarted) -> TurnView:
     claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
-    call = _call_of(view, event)
+    call = _call(view, event)
     return _with_call(view, call, status="started", attempt=event.attempt, claim=claim)
 
 
 def _tool_result(view: TurnView, entry, event: ev.ToolResult) -> TurnView:
-    call = _call_of(view, event)
+    call = _call(view, event)
     texts = list(event.reminders)
     if call.status == "done":
         assert contradicts(call.human, event.outcome)
@@ -232,11 +231,11 @@ def _tool_result(view: TurnView, entry, event: ev.ToolResult) -> TurnView:
 
 
 def _uncertain(view: TurnView, entry, event: ev.ToolFailedUncertain) -> TurnView:
-    return _with_call(view, _call_of(view, event), status="doubt", told=False)
+    return _with_call(view, _call(view, event), status="doubt", told=False)
 
 
 def _resolved(view: TurnView, entry, event: ev.HumanResolved) -> TurnView:
-    call = _find(view, event.call)
+    call = _call(view, event)
     outcome = "ok" if event.outcome == "happened" else "not_run"
     said_before = call.status == "contradicted" or call not in view.calls
     view = _with_call(view, call, status="done", outcome=outcome, human=event.outcome)
@@ -268,7 +267,7 @@ def _reminder(view: TurnView, entry, event: ev.ReminderAdded) -> TurnView:
 
 
 def _human_needed(view: TurnView, entry, event: ev.HumanNeeded) -> TurnView:
-    return _with_call(view, _find(view, event.call), told=True)
+    return _with_call(view, _call(view, event), told=True)
 
 
 def _refused(view: TurnView, entry, event: ev.Refused) -> TurnView:

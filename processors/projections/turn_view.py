@@ -5,7 +5,7 @@ arguments of open calls are here.
 """
 
 from ...schemas.events import Body, GenComplete, ProposedCall
-from ...schemas.ids import call_key
+from ...schemas.ids import call_key, parse_call_key
 from ...schemas.value import Value, replace
 
 REFUSALS_MAX = 64  # refusals owed at a time; older ones are only counted
@@ -146,9 +146,16 @@ class Stream(Value):
 def find_call(view: TurnView, turn: int, step: int, index: int) -> Call | None:
     """The call of that name, in the open turn or in doubt from an ended one."""
     for call in (*view.calls, *view.doubts):
-        if (call.turn, call.step, call.index) == (turn, step, index):
+        if call.index == index and call.step == step and call.turn == turn:
             return call
     return None
+
+
+def call_of(view: TurnView, event) -> Call | None:
+    """The call that an event is about: it carries the call's key, or its turn, step and index."""
+    key = getattr(event, "call", None)
+    place = (event.turn, event.step, event.index) if key is None else parse_call_key(key)
+    return None if place is None else find_call(view, *place)
 
 
 def calls_of(event: GenComplete) -> tuple[ProposedCall, ...]:
