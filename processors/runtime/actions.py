@@ -202,7 +202,8 @@ class Actions:
         }
         if owed.owed == "GEN_START":
             return ev.GenStart(**fields)
-        streamed = views.stream.chunks if views.stream.attempt == generation.attempt else 0
+        stream, here = views.stream, (views.turn.number, views.turn.step, generation.attempt)
+        streamed = stream.chunks if (stream.turn, stream.step, stream.attempt) == here else 0
         return ev.GenResumed(**fields, strategy="replace", prior_seq=streamed - 1)
 
     def _tool_claim(
