@@ -241,9 +241,25 @@ class History:
 
     def discharge(self, row: str) -> Done:
         """The holder discharges the first obligation of a row, which must be owed."""
+        return self.do(self._first(row))
+
+    def in_the_air(self, row: str) -> list[tuple[Any, str]]:
+        """(event, role) of what the holder writes for a row, not in the log yet."""
+        owed = self._first(row)
+        holder = self.holders.holder(owed.role)
+        assert holder is not None
+        desk = Desk(holder.owner, self.blobs, lambda: self.at)
+        return desk.discharge(self.views, self.holders, owed, self.agent, self.at).written
+
+    def land(self, written: list[tuple[Any, str]]) -> list[str]:
+        """What was in the air comes into the log now; the fold's word on each, in short."""
+        rulings = [self.append(event, role) for event, role in written]
+        return [ruling.code or ruling.verdict for ruling in rulings]
+
+    def _first(self, row: str) -> Obligation:
         found = [owed for owed in self.owed() if owed.row == row]
         assert found, f"{row} is not owed, but {self.rows()}"
-        return self.do(found[0])
+        return found[0]
 
     def work(self, *, before: tuple[str, ...] = ()) -> "History":
         """The holder writes every decision and claim that is owed, but stops before these rows."""

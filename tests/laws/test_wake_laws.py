@@ -3,29 +3,20 @@
 from collections import Counter
 from functools import partial
 from itertools import product
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.processors.decide import rules_of
-from foldlog.processors.runtime.actions import BeginGeneration
-from foldlog.processors.runtime.owned import may_owe
-from foldlog.processors.session import SessionViews, fold
-from foldlog.processors.wake import Obligation, wake
+from foldlog.processors.wake import wake
 from foldlog.processors.wake_table import BY_ID, BY_LANE, DOMAINS, WAKE, match
 from foldlog.schemas import events as ev
-from foldlog.schemas.codec import Entry, decode, encode
 from foldlog.schemas.events import BY_NAME
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.desk import Blobs, Desk, Done
-from foldlog.tests.laws.history import REPORTS, Step
+from foldlog.tests.laws.desk import Desk
+from foldlog.tests.laws.law9 import WAIT, check_law_9
 from foldlog.tests.laws.test_fold_laws import parts
-from foldlog.tests.laws.worlds import LAW, SEEDS, World, histories, world_of
-
-WAIT = "wait"
-
+from foldlog.tests.laws.worlds import LAW, SEEDS, histories, world_of
 
 # -- the table -------------------------------------------------------------------------------------
 
@@ -64,72 +55,6 @@ def test_a_session_that_is_halted_owes_answers_and_nothing_else():
 
 
 # -- law 9 -----------------------------------------------------------------------------------------
-
-
-def possible_ends(done: Done, blobs: Blobs) -> list[Any]:
-    """Every kind of outcome that the effects which were begun may have."""
-    ends: list[Any] = list(done.reported)
-    for what, begin in done.begun:
-        if isinstance(begin, BeginGeneration):
-            place = (begin.turn, begin.step, begin.attempt)
-            ends.append(answers.stopped(place, [answers.text("so far")], blobs))
-            if what == "generate":
-                call = answers.Use("look", "{}", "a")
-                ends.append(answers.complete(place, [answers.text("yes")], "end_turn", blobs))
-                ends.append(answers.complete(place, [call], "tool_use", blobs))
-                ends.append(answers.complete(place, [], "refusal", blobs))
-                ends.append(answers.failed(place))
-                ends.append(answers.failed(place, permanent=True))
-        else:
-            call = begin.call
-            call_place = (call.turn, call.step, call.index)
-            ends += [
-                answers.result(call_place, begin.call.attempt, "said", outcome)
-                for outcome in ("ok", "error", "not_run", "cancelled")
-            ]
-            ends.append(answers.uncertain(call_place, begin.call.attempt))
-    return ends
-
-
-def take_in(views: SessionViews, event: Any, role: str, step: Step) -> SessionViews:
-    """The views after a worker's event, which must be accepted."""
-    offset = step.entry.offset + 1
-    entry = Entry(views.session_id, 0, offset, step.at, role, decode(encode(event)))
-    after, ruling = fold(views, entry)
-    assert ruling.accepted, f"{ruling.code}: {event}"
-    assert after.frozen == views.frozen
-    return after
-
-
-def still_owed(views: SessionViews, owed: Obligation, step: Step, world: World) -> bool:
-    again = wake(views, step.holders, step.at, rules_of(world.agent))
-    return any((o.row, o.subject) == (owed.row, owed.subject) for o in again)
-
-
-def check_law_9(world: World, step: Step, rows: Counter) -> None:
-    """Discharge everything that is owed at a step's views, each on its own."""
-    for owed in wake(step.views, step.holders, step.at, rules_of(world.agent)):
-        rows[owed.row] += 1
-        holder = step.holders.holder(owed.role)
-        if owed.owed == WAIT:
-            assert owed.due is not None
-            assert holder is None or owed.due > step.at, f"{owed} would be looked at for ever"
-            continue
-        assert may_owe(step.views), f"{owed} would be forgotten at the next assignment"
-        if holder is None:
-            continue
-        desk = Desk(holder.owner, world.blobs, partial(int, step.at))
-        done = desk.discharge(step.views, step.holders, owed, world.agent, step.at)
-        assert any(done) or owed.row == "T6", f"nothing is done about {owed}"
-        after = step.views
-        for event, role in done.written:
-            assert role == owed.role
-            after = take_in(after, event, role, step)
-        if done.written:
-            assert not still_owed(after, owed, step, world), f"{owed} is owed again"
-        for event in possible_ends(done, world.blobs):
-            after = take_in(step.views, event, REPORTS.get(type(event), "models"), step)
-            assert not still_owed(after, owed, step, world), f"{owed} is owed after {event}"
 
 
 @LAW
