@@ -55,7 +55,7 @@ COMMANDS = (
     Named("show", "look", LOOK, "Show the views of a session."),
     Named("tail", "look", LOOK, "Print the events of a session, or of all."),
     Named("request", "look", LOOK, "Print a past model request and check its hash."),
-    Named("wake", "look", LOOK, "Show what a session owes now, and why."),
+    Named("wake", "look", LOOK, "Show what a session owes now, and why; with --run, do it."),
     Named("replay", "replay", LOOK, "Fold the log anew, compare with the store."),
     Named("doctor", "doctor", LOOK, "Check everything and say what to do."),
     Named("dev", "run", RUN, "Start all of it: Kafka, topics, a supervised worker."),
@@ -138,7 +138,6 @@ def exit_code(error: Exception) -> int:
 def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
     """Run a command; the exit code. `edge`: settings and a log at hand, as tests give them."""
     from .edge import Edge
-    from .printing import note
 
     edge = edge or Edge()
     # A client that tries again says so at a lower level; its errors reach the user as errors.
@@ -150,8 +149,6 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
         error.show()
         return USAGE
     except (click.Abort, KeyboardInterrupt):
-        if sys.stderr.isatty():
-            note("")  # the terminal shows ^C: what follows begins on a line of its own
         return INTERRUPTED
     except (FoldlogError, OSError) as error:
         _tell(error, edge)

@@ -94,7 +94,7 @@ class Edge:
         """A client on the log that acts for `user`, by default the login name."""
         from ..consumers.client import Client
 
-        made = Client(self.settings, self.log, user=user, channel="cli")
+        made = Client(self.settings, self.log, user=user, channel="cli", brief=True)
         self._opened.insert(0, made)
         return made
 

@@ -30,6 +30,7 @@ DEFAULT_AGENT = "default"
 
 class Client:
     """Sessions of one installation. `user` acts in every command, by default the settings'.
+    `brief`: for a process that writes little and ends (see `Sessions`).
 
     Raises from the log (LogUnreachable, TopicMissing), from the producers (Invalid, Unacknowledged,
     BlobError), CommandRefused when the fold refuses, UnknownSession. Close it, or use `with`.
@@ -42,6 +43,7 @@ class Client:
         *,
         user: str | None = None,
         channel: str = "python",
+        brief: bool = False,
     ) -> None:
         self.settings = settings
         self.log = log if log is not None else open_log(settings)
@@ -49,7 +51,7 @@ class Client:
         self.channel = channel
         self._owns_log = log is None
         self._blobs: BlobStore | None = None
-        self.sessions = Sessions(self.log, settings)
+        self.sessions = Sessions(self.log, settings, brief=brief)
 
     # -- commands: each returns the decision, accepted or done before ------------------------------
 

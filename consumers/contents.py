@@ -115,6 +115,6 @@ def event_json(entry: Entry, read: ReadBlob | None = None) -> dict[str, Any]:
     kind = type_of(entry)
     place = (entry.partition, entry.offset, entry.at, kind, entry.writer, entry.session_id)
     out: dict[str, Any] = dict(zip(PLACE, place, strict=True))
-    for name, value in _members(entry.event, read):
+    for name, value in _members(entry.event, field_names(entry.event), read):
         out[f"{kind.lower()}_{name}" if name in out else name] = value
     return out

@@ -170,18 +170,20 @@ class Played:
             SESSION_EVENTS, self.session_id, encode(event), headers_for(event, writer)
         )
 
-    def complete(self, text: str = "", calls=(), stop_reason: str = "", content=None) -> None:
-        """GEN_COMPLETE. `calls`: (name, arguments) each."""
+    def complete(
+        self, text: str = "", calls=(), stop_reason: str = "", content=None, call_id: str = ""
+    ) -> None:
+        """GEN_COMPLETE. `calls`: (name, arguments) each; `call_id`: one id for all of them."""
         blocks = [text_block(text)] if text else []
         proposed = []
         for index, (name, args) in enumerate(calls):
             raw = json.dumps(args).encode()
-            call_id = f"toolu_{self.place()['turn']}{self.place()['step']}{index}"
-            blocks.append({"type": "tool_use", "id": call_id, "name": name, "input": args})
+            label = call_id or f"toolu_{self.place()['turn']}{self.place()['step']}{index}"
+            blocks.append({"type": "tool_use", "id": label, "name": name, "input": args})
             proposed.append(
                 ev.ProposedCall(
                     index=index,
-                    call_id=call_id,
+                    call_id=label,
                     name=name,
                     args=ev.Body(inline=raw),
                     args_sha256=sha256(raw).hexdigest(),

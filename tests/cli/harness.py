@@ -1,0 +1,54 @@
+"""Runs commands in this process: the real command line over a log in memory."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from foldlog.cli.__main__ import main
+from foldlog.cli.edge import Edge
+from foldlog.log import Log
+from foldlog.tests.consumers.played import memory_log, settings_in
+
+
+class Ran(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> list[dict]:
+        """Each line of stdout as JSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Shell:
+    """`shell("send s1", "hello there", "--wait")`: the first argument is split at blanks."""
+
+    def __init__(self, log: Log, directory: Path, capsys: pytest.CaptureFixture) -> None:
+        self.log, self.settings, self._capsys = log, settings_in(directory), capsys
+
+    def __call__(self, command: str, *more: str, stdin: str = "") -> Ran:
+        edge = Edge(self.settings, self.log)
+        before, sys.stdin = sys.stdin, io.StringIO(stdin)
+        self._capsys.readouterr()
+        try:
+            code = main([*command.split(), *more], edge)
+        finally:
+            sys.stdin = before
+        out, err = self._capsys.readouterr()
+        assert "Traceback" not in err
+        return Ran(code, out, err)
+
+
+MakeShell = Callable[..., Shell]
+
+
+def make_shell(tmp_path: Path, capsys: pytest.CaptureFixture, *, threaded: bool = False) -> Shell:
+    return Shell(memory_log(threaded=threaded), tmp_path, capsys)

@@ -1,0 +1,68 @@
+"""approve, deny, resolve: bound to the arguments that are shown, and to one call."""
+
+import pytest
+
+from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.played import Played
+
+
+@pytest.fixture
+def shell(tmp_path, capsys):
+    return make_shell(tmp_path, capsys)
+
+
+@pytest.fixture
+def played(shell):
+    """Two calls of s1 that ask for approval."""
+    shell("send s1 go")
+    played = Played(shell.log, "s1")
+    played.call()
+    played.start()
+    played.complete("", [("charge", {"cents": 5, "to": "\x1b[8mme"}), ("mail", {})])
+    played.invoke(0, approval="ask")
+    played.invoke(1, approval="ask")
+    return played
+
+
+def test_approve_shows_the_arguments_it_binds_to(shell, played):
+    done = shell("approve s1 1.1.0")
+    first, second = done.out.splitlines()
+    assert first == 'charge (1.1.0) with {"cents": 5, "to": "\\u001b[8mme"}'
+    assert second.startswith("charge is allowed (offset ")
+    call = played.views.turn.calls[0]
+    assert (call.status, call.decision) == ("allowed", "allow")
+    assert "done before" in shell("approve s1 1.1.0").out
+
+
+def test_remember_and_json(shell, played):
+    (done,) = shell("approve s1 1.1.1 --remember --json").json
+    assert (done["call"], done["name"], done["args"]) == ("1.1.1", "mail", "{}")
+    assert played.views.turn.grants == ("mail",)
+
+
+def test_deny_by_the_providers_call_id(shell, played):
+    assert "mail is denied" in shell("deny s1 toolu_111").out
+    refused = shell("approve s1 1.1.1")
+    assert refused.code == 1 and "asks no longer" in refused.err
+
+
+def test_a_call_that_is_not_there_is_refused_with_those_that_are(shell, played):
+    refused = shell("approve s1 1.1.7")
+    assert refused.code == 1
+    assert "1.1.0 (charge, asks), 1.1.1 (mail, asks)" in refused.err
+
+
+def test_another_user_can_not_decide(shell, played):
+    assert "belongs to another user" in shell("approve s1 1.1.0 --user eve").err
+    assert played.views.turn.calls[0].status == "asks"
+
+
+def test_beyond_3_resolve_settles_a_doubt(shell, played):
+    for index in (0, 1):
+        shell(f"approve s1 1.1.{index}")
+        played.tool_start(index)
+        played.uncertain(index)
+    assert "call 1.1.0 happened" in shell("resolve s1 1.1.0 --happened", "invoice 17").out
+    assert "did not happen" in shell("resolve s1 1.1.1 --did-not-happen").out
+    assert [call.human for call in played.views.turn.calls] == ["happened", "did_not_happen"]
+    assert "not in doubt" in shell("resolve s1 1.1.1 --happened x").err

@@ -1,0 +1,191 @@
+"""sessions, show, tail, request, wake, replay, doctor: what they print, for people and machines."""
+
+import hashlib
+import json
+
+import pytest
+
+from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.played import Played
+from foldlog.tests.consumers.test_replay import stored
+
+
+@pytest.fixture
+def shell(tmp_path, capsys):
+    return make_shell(tmp_path, capsys)
+
+
+@pytest.fixture
+def talk(shell):
+    """s1: one answered turn with a tool in it."""
+    shell("open s1 --agent shop")
+    shell("send s1", "look \x1b[2J", "--message-id=m1")
+    played = Played(shell.log, "s1")
+    played.call()
+    played.start()
+    played.chunk("I look.")
+    played.complete("I look.", [("read", {"path": "a"})])
+    played.invoke()
+    played.tool_start()
+    played.tool_result("seen \x1b[31m")
+    played.answer("It is there.")
+    return played
+
+
+def test_sessions_is_a_table(shell, talk):
+    head, row = shell("sessions").out.splitlines()
+    assert head.split()[:3] == ["session", "id", "user"] and row.split()[:4] == [
+        "s1",
+        "ana",
+        "shop",
+        "idle",
+    ]
+    assert shell("sessions --user bob --json").json == []
+
+
+def test_no_sessions_says_how_to_begin(shell):
+    assert "foldlog chat" in shell("sessions").err
+
+
+def test_show_is_an_overview_without_escape_sequences(shell, talk):
+    shown = shell("show s1")
+    assert "\x1b" not in shown.out
+    for part in ("session s1 of ana: idle", "agent shop", "| > look \\x1b[2J", "It is there."):
+        assert part in shown.out
+    assert "[call 1.1.0 read]" in shown.out and "[result 1.1.0 read] seen" in shown.out
+
+
+@pytest.mark.parametrize(
+    "view", ["state", "turn", "context", "transcript", "ledger", "messages", "wake"]
+)
+def test_each_view_for_people_and_machines(shell, talk, view):
+    (data,) = shell(f"show s1 --view {view} --json").json
+    shown = shell(f"show s1 --view {view}")
+    assert shown.code == 0 and "\x1b" not in shown.out
+    if view != "transcript":
+        assert json.loads(shown.out) == data
+    (whole,) = shell("show s1 --json").json
+    assert whole[view] == data
+
+
+def test_S2_10_show_at_an_offset(shell, talk):
+    (then,) = shell("show s1 --view messages --at 1 --json").json
+    assert [row["message_id"] for row in then["received"]] == ["m1"]
+    (before,) = shell("show s1 --view messages --at 0 --json").json
+    assert before["received"] == []
+
+
+def test_show_of_nobody_is_refused(shell):
+    refused = shell("show nobody")
+    assert refused.code == 1 and "foldlog open nobody" in refused.err
+
+
+def test_tail_prints_every_event_as_json(shell, talk):
+    events = shell("tail s1 --json").json
+    assert [event["offset"] for event in events] == sorted(event["offset"] for event in events)
+    types = [event["type"] for event in events]
+    assert types[:2] == ["SESSION_OPENED", "MESSAGE_RECEIVED"] and types[-1] == "TURN_ENDED"
+    assert "GEN_CHUNK" not in types
+    chunks = [e for e in shell("tail s1 --json --chunks").json if e["type"] == "GEN_CHUNK"]
+    assert chunks[0]["delta"] == "I look."
+    assert shell(f"tail s1 --json --from {events[-1]['offset']}").json == events[-1:]
+    assert shell("tail s1 --json --from 999999").json == []
+
+
+def test_tail_for_people_has_a_line_each_and_no_escape_sequences(shell, talk):
+    shown = shell("tail")
+    assert "\x1b" not in shown.out and "PARTITION_TAKEN" in shown.out
+    assert len(shown.out.splitlines()) == len(shell("tail --json").json)
+
+
+def test_beyond_2_request_prints_the_bytes_without_a_newline(shell, talk):
+    shown = shell("request s1 1.2")
+    assert not shown.out.endswith("\n") and "as its claim says" in shown.err
+    assert hashlib.sha256(shown.out.encode()).hexdigest() in shown.err
+    assert len(json.loads(shown.out)["messages"]) == 3
+    (data,) = shell("request s1 1.2 --json").json
+    assert data["agrees"] and data["request"] == shown.out
+    assert "no step 9.9" in shell("request s1 9.9").err
+
+
+def test_S2_7_wake_shows_what_is_owed_and_why(shell, talk):
+    assert "owes nothing: it is idle" in shell("wake s1").out
+    shell("send s1 more")
+    (owed,) = shell("wake s1 --json").json
+    assert (owed["row"], owed["owed"]) == ("N3", "LLM_CALLED") and owed["why"]
+    assert "LLM_CALLED" in shell("wake s1").out
+
+
+def test_S2_11_replay_prints_a_hash_per_view_and_the_word_on_each_event(shell, talk):
+    first, second = shell("replay --json").json, shell("replay --session s1 --json").json
+    assert first == second and set(first[0]["sha256"]) >= {"session_state", "transcript"}
+    shell("lock s1 p1")
+    shell("lock s1 p2")
+    listed = shell("replay --session s1 --from 0").out
+    assert "<- refused (project_locked)" in listed
+    *events, folded = shell("replay --session s1 --from 0 --to 1 --json").json
+    assert [event["verdict"] for event in events] == ["accepted", "accepted"]
+    assert folded["next_offset"] == 2
+
+
+def test_replay_takes_a_date_and_time(shell, talk):
+    # The clock of the log in memory stands in November 2023.
+    assert shell("replay --session s1 --to 2001-01-01 --json").json == []
+    assert len(shell("replay --session s1 --to 2099-01-01T10:00 --json").json) == 1
+    everything = shell("replay --session s1 --from 2001-01-01 --json").json
+    assert len(everything) > 5
+    assert len(shell("replay --session s1 --from 2099-01-01 --json").json) == 1
+
+
+def test_replay_verify_compares_and_says_where_it_differs(shell, talk):
+    nothing = shell("replay --verify")
+    assert nothing.code == 1 and "nothing to compare" in nothing.err
+    stored(shell.log, shell.settings)
+    same = shell("replay --verify")
+    assert same.code == 0 and "is what the log says" in same.out
+    stored(shell.log, shell.settings, spoil=lambda sessions: {})
+    differs = shell("replay --verify")
+    assert differs.code == 1 and "DIFFERENT" in differs.out and "session_state" in differs.out
+    rows = shell("replay --verify --json").json
+    assert rows[0]["same"] is False and rows[1]["log_sha256"] != rows[1]["store_sha256"]
+
+
+def test_doctor_says_what_to_do(shell, talk):
+    found = shell("doctor")
+    assert found.code == 1 and "PROBLEM partitions: no worker ever took" in found.out
+    assert "-> foldlog worker (or foldlog dev)" in found.out
+    checks = {row["check"] for row in shell("doctor --json").json}
+    assert checks >= {"broker", "topics", "worker", "partitions", "store", "sessions"}
+
+
+def test_doctor_without_topics_says_so_and_ends(shell):
+    for name in ("session-events", "dlq.session-events"):
+        shell.log.delete_topic(name)
+    found = shell("doctor")
+    assert found.code == 1 and "-> foldlog topics apply" in found.out
+
+
+def test_topics_apply_is_idempotent_and_says_what_differs(shell):
+    shell.log.delete_topic("memory-events")
+    (dry,) = shell("topics apply --dry-run --json").json
+    assert dry["missing"] == ["memory-events"]
+    assert "memory-events: created" in shell("topics apply").out
+    (again,) = shell("topics apply --json").json
+    assert again["created"] == [] and len(again["same"]) == 4
+
+
+def test_topics_that_differ_are_1(tmp_path, capsys):
+    from foldlog.log import MemoryLog
+    from foldlog.schemas.topics import topics
+    from foldlog.tests.cli.harness import Shell
+
+    found = Shell(MemoryLog(topics(3)), tmp_path, capsys)("topics apply")
+    assert found.code == 1 and "number of partitions is 3, wanted 4" in found.out
+
+
+def test_status_says_what_runs(shell, talk):
+    shown = shell("status")
+    assert shown.code == 0
+    assert "topics: as they must be" in shown.out and "worker: none runs here" in shown.out
+    (data,) = shell("status --json").json
+    assert data["kafka"]["where"] == "local" and data["log"] == "reachable"

@@ -1,0 +1,148 @@
+"""The command itself: help, exit codes, and errors that a person can read."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from foldlog.cli.__main__ import BY_NAME, COMMANDS, exit_code, foldlog, main
+from foldlog.cli.edge import Edge
+from foldlog.log import LogFatal, LogUnreachable, SettingsError, TopicMissing
+from foldlog.log.errors import Corrupt, Refused
+from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.played import settings_in
+
+CONTRACT = (
+    "up down status topics worker dev demo open chat send cancel phase lock terminate approve deny "
+    "resolve sessions show tail request replay wake doctor"
+).split()
+
+
+@pytest.fixture
+def shell(tmp_path, capsys):
+    return make_shell(tmp_path, capsys)
+
+
+def test_the_names_of_the_commands_are_the_contract():
+    assert sorted(command.name for command in COMMANDS) == sorted(CONTRACT)
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_every_command_has_help_with_an_example(shell, name):
+    shown = shell(f"{name} --help")
+    assert shown.code == 0 and "Usage: foldlog" in shown.out
+    command = foldlog.get_command(None, name)
+    first = command.get_short_help_str(200)
+    assert BY_NAME[name].help.rstrip(".") == first.rstrip("."), "the list and the command agree"
+    if name == "topics":
+        shown = shell("topics apply --help")
+    assert re.search(rf"Example:\n.*foldlog {name}", shown.out, re.DOTALL)
+
+
+def test_help_lists_every_command_and_imports_none():
+    asked = "import sys; from foldlog.cli.__main__ import main; main(['-h']); print(sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True
+    )
+    for name in CONTRACT:
+        assert re.search(rf"^  {name}  +\S", done.stdout, re.MULTILINE), name
+    for heavy in ("confluent_kafka", "faust", "anthropic", "fastavro", "rocksdict", "msgspec"):
+        assert f"'{heavy}'" not in done.stdout, f"{heavy} makes --help slow"
+
+
+def test_a_mistyped_command_is_a_usage_error_with_a_hint(shell):
+    wrong = shell("sesions")
+    assert wrong.code == 2 and "did you mean sessions?" in wrong.err
+
+
+def test_usage_errors_are_2(shell):
+    assert shell("send").code == 2
+    assert shell("send s1").code == 2
+    assert shell("resolve s1 1.1.0").code == 2
+    assert shell("resolve s1 1.1.0 --happened x --did-not-happen").code == 2
+    assert shell("request s1 one").code == 2
+    assert shell("replay --from yesterday").code == 2
+    assert shell("replay --verify --to 3").code == 2
+    assert shell("show s1 --view soul").code == 2
+    assert shell("worker --roles sessions,poets").code == 2
+    assert shell("worker --agent nothing").code == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Refused("no"), 1),
+        (Corrupt("odd"), 1),
+        (OSError("disk"), 1),
+        (SettingsError("typo"), 2),
+        (LogUnreachable("away"), 3),
+        (TopicMissing("t"), 3),
+        (LogFatal("end"), 3),
+    ],
+)
+def test_exit_codes(error, code):
+    assert exit_code(error) == code
+
+
+def test_no_broker_anywhere_is_3_and_says_what_to_do(tmp_path, capsys):
+    assert main(["sessions"], Edge(settings_in(tmp_path))) == 3
+    assert "foldlog up" in capsys.readouterr().err
+
+
+def test_a_broker_that_does_not_answer_is_3(tmp_path, capsys):
+    settings = settings_in(tmp_path, bootstrap_servers="127.0.0.1:1")
+    assert main(["status"], Edge(settings)) == 3
+    said = capsys.readouterr()
+    assert "127.0.0.1:1" in said.out and "Traceback" not in said.err
+
+
+def test_a_wrong_setting_is_2_and_names_its_source(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "foldlog.toml").write_text("partitons = 3\n")
+    assert main(["sessions"]) == 2
+    assert "unknown settings partitons" in capsys.readouterr().err
+    (tmp_path / "foldlog.toml").write_text("partitions = 0\n")
+    assert main(["sessions"]) == 2
+    assert "partitions must be a whole number" in capsys.readouterr().err
+
+
+def test_flags_win_over_environment_and_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FOLDLOG_HOME", str(tmp_path / "env"))
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:2")
+    config = tmp_path / "other.toml"
+    config.write_text('topic_prefix = "p-"\n')
+    edge = Edge()
+    flags = [f"--home={tmp_path / 'flag'}", "--bootstrap-servers=127.0.0.1:1"]
+    assert main([*flags, f"--config={config}", "status"], edge) == 3
+    assert edge.settings.home == tmp_path / "flag"
+    assert edge.settings.bootstrap_servers == "127.0.0.1:1"
+    assert edge.settings.topic_prefix == "p-"
+    assert sorted(edge.flags) == sorted([*flags, f"--config={config}"])
+    capsys.readouterr()
+
+
+def test_missing_topics_are_3_and_say_what_to_do(tmp_path, capsys):
+    from foldlog.log import MemoryLog
+
+    assert main(["sessions"], Edge(settings_in(tmp_path), MemoryLog())) == 3
+    assert "foldlog topics apply" in capsys.readouterr().err
+
+
+def test_a_refusal_has_its_reason_on_stderr_and_with_json_on_stdout_too(shell):
+    refused = shell("cancel nobody")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("refused: unknown session")
+    (told,) = shell("cancel nobody --json").json
+    assert (told["verdict"], told["code"]) == ("refused", "unknown_session")
+
+
+def test_version(shell):
+    assert re.fullmatch(r"foldlog \d+\.\d+\.\d+\n", shell("--version").out)
+
+
+def test_python_m_works():
+    done = subprocess.run(
+        [sys.executable, "-m", "foldlog.cli", "--version"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout.startswith("foldlog ")

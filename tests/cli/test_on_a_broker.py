@@ -1,0 +1,110 @@
+"""The command as people run it: a process of its own, a real broker, a real worker."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foldlog.tests.broker_fixture import unique_name
+
+pytestmark = pytest.mark.broker
+WAIT_S = 60
+
+
+class Machine:
+    """Runs `foldlog` against the shared broker, under a topic prefix and a home of its own."""
+
+    def __init__(self, servers: str, home: Path) -> None:
+        kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
+        self.home = home
+        self.env = {
+            **{name: os.environ[name] for name in kept if name in os.environ},
+            "KAFKA_BOOTSTRAP_SERVERS": servers,
+            "FOLDLOG_TOPIC_PREFIX": unique_name("cli") + "-",
+            "FOLDLOG_PARTITIONS": "2",
+            "FOLDLOG_HOME": str(home),
+            "FOLDLOG_USER": "ana",
+        }
+
+    def start(self, *args: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-m", "foldlog.cli", *args],
+            env=self.env,
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *args: str, code: int = 0) -> str:
+        process = self.start(*args)
+        out, err = process.communicate(timeout=WAIT_S)
+        assert process.returncode == code, (args, out, err)
+        assert "Traceback" not in err
+        return out if code == 0 else err
+
+
+@pytest.fixture
+def machine(broker, tmp_path):
+    machine = Machine(broker.bootstrap_servers, tmp_path)
+    assert "session-events: created" in machine("topics", "apply")
+    return machine
+
+
+def test_commands_without_a_worker(machine):
+    assert "turn 1" in machine("send", "s1", "hi", "--message-id", "m1")
+    assert "done before" in machine("send", "s1", "hi", "--message-id", "m1")
+    assert "another user" in machine("cancel", "s1", "--user", "eve", code=1)
+    assert "turn 1 is cancelled" in machine("cancel", "s1")
+    types = [json.loads(line)["type"] for line in machine("tail", "--json").splitlines()]
+    assert types == ["SESSION_OPENED", *["MESSAGE_RECEIVED"] * 2, *["CANCEL_REQUESTED"] * 2]
+    assert "TURN_ENDED" in machine("wake", "s1")
+    first = machine("replay", "--json")
+    assert first == machine("replay", "--json") and "session_state" in first
+    machine("doctor", code=1)
+
+
+def test_tail_follow_goes_on_and_ends_clean_at_ctrl_c(machine):
+    machine("open", "s1")
+    following = machine.start("tail", "s1", "--follow", "--json")
+    assert json.loads(following.stdout.readline())["type"] == "SESSION_OPENED"
+    machine("lock", "s1", "p1")
+    assert json.loads(following.stdout.readline())["project_id"] == "p1"
+    following.send_signal(2)
+    _, err = following.communicate(timeout=WAIT_S)
+    assert (following.returncode, err.strip()) == (130, "")
+
+
+def test_a_worker_answers_and_what_it_keeps_is_what_the_log_says(machine):
+    worker = machine.start("worker", "--supervise")
+    try:
+        said = json.loads(machine("send", "s1", "what is this?", "--json"))
+        _approve_until_answered(machine, said["message_id"])
+        shown = json.loads(machine("show", "s1", "--json"))
+        assert shown["turn"]["open"] is False
+        assert machine("request", "s1", "1.1").startswith('{"model"')
+        assert "is what the log says" in machine("replay", "--verify")
+        assert "no problem found" in machine("doctor")
+        assert "worker: w-" in machine("status")
+    finally:
+        worker.terminate()
+        _, err = worker.communicate(timeout=WAIT_S)
+    assert "a scripted model answers" in err and "Traceback" not in err
+    assert "is what the log says" in machine("replay", "--verify"), "the store at rest"
+
+
+def _approve_until_answered(machine, message_id):
+    """Wait for the answer in one process, and allow in another what it says is asked for."""
+    waiting = machine.start("send", "s1", "--message-id", message_id, "--wait", "--json")
+    for line in waiting.stderr:
+        if "asks for approval" in line:
+            call = line.split("`")[1].split()[-1]
+            assert "is allowed" in machine("approve", "s1", call)
+    out, _ = waiting.communicate(timeout=WAIT_S)
+    assert waiting.returncode == 0
+    answer = json.loads(out)
+    assert answer["reason"] == "end_turn" and answer["text"]

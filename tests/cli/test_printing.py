@@ -1,0 +1,64 @@
+"""Content is data: nothing in it drives the terminal."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foldlog.cli import printing
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\nä", "plain\ttext\nä"),
+        ("\x1b[2J\x1b]0;owned\x07", "\\x1b[2J\\x1b]0;owned\\x07"),
+        ("\x9b31m", "\\x9b31m"),
+        ("yes\rno", "yes\\x0dno"),
+        ("a\r\nb", "a\nb"),
+        ("rm \u202egnp.exe", "rm \\u202egnp.exe"),
+        ("a\x00b\x7f", "a\\x00b\\x7f"),
+        ("half \ud83d", "half \ufffd"),
+    ],
+)
+def test_what_could_drive_a_terminal_becomes_visible(text, shown):
+    assert printing.clean(text) == shown
+
+
+@given(text=st.text())
+def test_no_text_keeps_a_character_that_a_terminal_obeys(text):
+    assert not printing._UNSAFE.search(printing.clean(text))
+    assert "\n" not in printing.brief(text) and len(printing.brief(text)) <= 160
+    assert printing.clean(printing.clean(text)) == printing.clean(text)
+
+
+@given(text=st.text(st.characters()))
+def test_json_is_one_line_that_says_the_same_and_drives_nothing(text):
+    line = printing.compact({"text": text})
+    assert not printing._UNSAFE.search(line) and "\n" not in line
+    assert json.loads(line) == {"text": text}
+    line.encode()
+
+
+def test_a_table_is_aligned(capsys):
+    rows = [{"a": 1, "long_name": "x"}, {"a": 22, "long_name": None}]
+    printing.table(rows, ("a", "long_name"))
+    assert capsys.readouterr().out == "a   long name\n1   x\n22  -\n"
+
+
+def test_an_event_is_one_line_whatever_it_holds():
+    event = {
+        "partition": 1,
+        "offset": 2,
+        "at": 0,
+        "type": "TOOL_RESULT",
+        "writer": "tools",
+        "session_id": "s1",
+        "content": {"inline": "a\n\x1b[31m" + "x" * 9999},
+        "big": {"inline": None, "ref": {"bytes": 7}},
+        "empty": None,
+    }
+    line = printing.event_line(event)
+    assert "\n" not in line and "\x1b" not in line and len(line) < 500
+    assert "empty" not in line and line.startswith("1:2 ")

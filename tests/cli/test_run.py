@@ -1,0 +1,132 @@
+"""worker, dev: a command line becomes agents and roles, or an error that names what is wrong."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import click
+import pytest
+
+from foldlog.cli import run
+from foldlog.cli.worker_info import worker_info
+from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.played import settings_in
+
+APP = """
+from foldlog.processors.agent import Agent
+one = Agent(name="one", model="m")
+several = [one, Agent(name="two", model="m")]
+text = "no agent"
+"""
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "my_app_for_run.py").write_text(APP)
+    (tmp_path / "my_broken_app.py").write_text("x = 1\nraise RuntimeError('no luck')\n")
+
+
+def test_agents_are_loaded_by_name(app):
+    names = [agent.name for agent in run.load_agents(["my_app_for_run:several"])]
+    assert names == ["one", "two"]
+    assert [agent.name for agent in run.load_agents([])] == ["default"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("my_app_for_run", "say MODULE:ATTR"),
+        ("my_app_for_run:nobody", "has no nobody"),
+        ("my_app_for_run:text", "str is no Agent"),
+        ("not_there_at_all:agent", "No module named 'not_there_at_all'"),
+        ("my_broken_app:agent", r"RuntimeError: no luck \(.*my_broken_app.py, line 2\)"),
+    ],
+)
+def test_what_is_wrong_with_an_agent_is_said(app, name, why):
+    with pytest.raises(click.UsageError, match=why):
+        run.load_agents([name])
+
+
+def test_two_agents_of_one_name_are_refused(app):
+    with pytest.raises(click.UsageError, match="more than one agent is named one"):
+        run.load_agents(["my_app_for_run:one", "my_app_for_run:several"])
+
+
+def test_roles_are_a_set_in_their_order():
+    assert run.parse_roles("tools, sessions") == ("sessions", "tools")
+    for wrong in ("", ",", "sessions,poets"):
+        with pytest.raises(click.UsageError, match="roles are sessions, models, tools"):
+            run.parse_roles(wrong)
+
+
+def test_a_configured_model_is_used_as_it_is(tmp_path):
+    settings = settings_in(tmp_path, base_url="http://127.0.0.1:1")
+    with run.model_of(settings, run.ROLES) as found:
+        assert found is settings
+    with run.model_of(settings_in(tmp_path), ("sessions", "tools")) as found:
+        assert found.base_url is None, "no models role, no model"
+
+
+def test_without_an_api_key_a_scripted_model_answers_and_it_says_so(tmp_path, capsys):
+    with run.model_of(settings_in(tmp_path), run.ROLES) as found:
+        assert found.base_url.startswith("http://127.0.0.1:") and found.api_key
+        assert "a scripted model answers" in capsys.readouterr().err
+
+
+def test_a_worker_without_topics_is_told_once_before_any_is_started(tmp_path, capsys):
+    from foldlog.log import MemoryLog
+    from foldlog.tests.cli.harness import Shell
+
+    told = Shell(MemoryLog(), tmp_path, capsys)("worker --supervise")
+    assert told.code == 3 and told.err.count("foldlog topics apply") == 1
+
+
+def test_a_worker_that_is_not_there(tmp_path):
+    assert worker_info(tmp_path) == (None, None)
+    (tmp_path / "worker.json").write_text("{half")
+    assert worker_info(tmp_path) == (None, None)
+    (tmp_path / "worker.json").write_text('{"pid": 1, "web": "http://127.0.0.1:1"}')
+    assert worker_info(tmp_path) == (1, None), "it lives and does not answer"
+    (tmp_path / "worker.json").write_text('{"pid": 99999999, "web": "http://127.0.0.1:1"}')
+    assert worker_info(tmp_path) == (None, None), "it was killed"
+
+
+@pytest.fixture
+def answering_worker(tmp_path):
+    status = {
+        "owner": "w1/a",
+        "roles": ["sessions"],
+        "agents": ["shop"],
+        "partitions": {"0": {"offset": 3, "held": [], "stuck": {"s9": "T1 twice"}}},
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(status).encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    (tmp_path / "worker").mkdir()
+    noted = {"pid": 4711, "web": f"http://127.0.0.1:{server.server_port}"}
+    (tmp_path / "worker" / "worker.json").write_text(json.dumps(noted))
+    yield
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_doctor_and_status_ask_the_worker(answering_worker, tmp_path, capsys):
+    shell = make_shell(tmp_path, capsys)
+    shell("send s1 hi")
+    assert "worker: w1/a (process 4711), partitions 0" in shell("status").out
+    found = shell("doctor").out
+    assert "session s9 (partition 0) is set aside: T1 twice" in found
+    assert "PROBLEM agents: session s1 needs agent default; the worker has shop" in found

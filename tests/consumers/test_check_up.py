@@ -1,0 +1,113 @@
+"""The check-up finds what is wrong or waits for a person, and says what to do."""
+
+import pytest
+
+from foldlog.consumers import check_up
+from foldlog.consumers.show import fold_everything
+from foldlog.log import MemoryLog
+from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
+from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened, settings_in
+
+
+@pytest.fixture
+def log():
+    return memory_log()
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return settings_in(tmp_path)
+
+
+@pytest.fixture
+def talk(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    return sessions, played
+
+
+def only(findings, level):
+    return [finding for finding in findings if finding.level == level]
+
+
+def test_topics_that_miss_or_differ(settings):
+    (missing, *_) = check_up.topics_as_wanted(MemoryLog(), settings)
+    assert missing.level == "problem" and missing.do == "foldlog topics apply"
+    (differs, *_) = check_up.topics_as_wanted(MemoryLog(topics(3)), settings)
+    assert differs.level == "problem" and "is 3, wanted 4" in differs.text
+    assert not only(check_up.topics_as_wanted(memory_log(), settings), "problem")
+
+
+def test_partitions_that_nobody_took(log, talk):
+    findings = list(check_up.partitions_held(fold_everything(log), PARTITIONS))
+    assert len(findings) == 3 and "no worker ever took 4 of 4" in findings[0].text
+    talk[1].take()
+    (first, *_) = check_up.partitions_held(fold_everything(log), PARTITIONS)
+    assert "no worker ever took 3 of 4 partitions for sessions" in first.text
+
+
+def test_frozen_sessions_say_where_and_why(log, talk):
+    head = [("t", b"NEW"), ("w", b"producer"), ("m", b"1")]
+    talk[1].producer.append(SESSION_EVENTS, "s1", b"future", head)
+    (finding,) = check_up.frozen_sessions(fold_everything(log))
+    assert "s1 is frozen at offset 2" in finding.text and "upgrade" in finding.do
+
+
+def test_sessions_whose_agent_nobody_has(log, talk):
+    (finding,) = check_up.agents_missing(fold_everything(log), frozenset({"other"}))
+    assert finding.level == "problem" and "needs agent shop; the worker has other" in finding.text
+    assert not list(check_up.agents_missing(fold_everything(log), frozenset({"shop"})))
+
+
+def test_approvals_and_doubts_that_wait(log, talk):
+    sessions, played = talk
+    played.call()
+    played.start()
+    played.complete("", [("charge", {}), ("mail", {})])
+    played.invoke(0)
+    played.invoke(1, approval="ask")
+    played.tool_start()
+    played.uncertain()
+    asks, doubt = check_up.people_wanted(fold_everything(log))
+    assert asks.do == "foldlog approve s1 1.1.1, or deny"
+    assert doubt.do.startswith("foldlog resolve s1 1.1.0 --happened TEXT")
+
+
+def test_I17_sessions_that_owe_work_and_get_none(log, talk):
+    everything = fold_everything(log)
+    at = everything.last_at["s1"]
+    assert not list(check_up.owed_and_idle(everything, at + 1000))
+    (finding,) = check_up.owed_and_idle(everything, at + 31_000)
+    assert "owes LLM_CALLED (N3) and is quiet for 31 s" in finding.text
+    talk[1].call()
+    talk[1].start()
+    assert not list(check_up.owed_and_idle(fold_everything(log), at + 31_000)), "it is claimed"
+
+
+def test_dead_letters_are_counted_and_the_last_are_shown(log):
+    assert [f.level for f in check_up.dead_letters(log)] == ["ok"]
+    for offset in range(7):
+        head = [("__dlq.errors.offset", str(offset).encode()), ("__dlq.errors.why", b"junk")]
+        log.producer().append(DEAD_LETTERS, None, b"x", head)
+    first, *shown = check_up.dead_letters(log)
+    assert first.level == "problem" and "7 records" in first.text
+    assert [finding.text for finding in shown] == [f"offset {n}, why junk" for n in range(2, 7)]
+
+
+def test_stores_of_another_log_are_said_to_be_made_anew(log, settings, talk):
+    from foldlog.consumers.replay import store_directory
+    from foldlog.processors.runtime.store import Belongs, fold_version, new_store
+
+    assert "no worker worked here yet" in list(check_up.stores(log, settings))[0].text
+    new_store(store_directory(settings, 0), Belongs("x", "y", "z"), 0).close()
+    mine = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
+    new_store(store_directory(settings, 1), mine, 0).close()
+    foreign, seen = check_up.stores(log, settings)
+    assert foreign.level == "note" and "not folded from this log" in foreign.text
+    assert seen.text.startswith("2 stores in")
+
+
+def test_sessions_are_counted(log, talk, settings):
+    opened(log, settings, "s2")
+    Played(log, "s1").answer("hello")
+    assert check_up.sessions_counted(fold_everything(log)).text == "2, 0 with an open turn"

@@ -1,0 +1,157 @@
+"""Replay: the same log gives the same hashes, and a store that differs is found out."""
+
+import pytest
+
+from foldlog.consumers.replay import Replay, first_difference, store_directory, verify
+from foldlog.log.partition import partition_for
+from foldlog.processors.runtime.owned import may_owe
+from foldlog.processors.runtime.store import Belongs, Cursor, Store, fold_version, new_store
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened, settings_in
+
+
+@pytest.fixture
+def log():
+    return memory_log()
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return settings_in(tmp_path)
+
+
+@pytest.fixture
+def played(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    played.answer("hello")
+    sessions.lock("s1", "p1")
+    sessions.lock("s1", "p2")
+    return played
+
+
+def stored(log, settings, session_id="s1", *, spoil=None, belongs=None, beyond=0):
+    """A store as a worker leaves it, of the session's partition; `spoil` changes its views."""
+    partition = partition_for(session_id, PARTITIONS)
+    end = log.end_offsets(SESSION_EVENTS)[partition]
+    replay = Replay(log, None, {p: end if p == partition else 0 for p in range(PARTITIONS)}).run()
+    mine = belongs or Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
+    store: Store = new_store(store_directory(settings, partition), mine, end)
+    sessions = {name: folded.views for name, folded in replay.sessions.items()}
+    if spoil is not None:
+        sessions = spoil(sessions)
+    holders = replay.holders[partition]
+    store.write(sessions, {}, may_owe, holders, Cursor(end + beyond, 0))
+    store.close()
+
+
+def test_S2_11_every_replay_gives_the_same_hashes(log, played):
+    first, second = Replay(log).run(), Replay(log, "s1").run()
+    assert first.sessions["s1"].hashes == second.sessions["s1"].hashes
+    assert first.sessions["s1"].views == played.views
+    assert set(first.sessions["s1"].hashes) == {
+        "session_state",
+        "turn",
+        "context",
+        "transcript",
+        "ledger",
+        "messages",
+    }
+
+
+def test_S2_10_a_replay_up_to_an_offset_is_the_session_as_it_was(log, played):
+    partition = played.fold.partition
+    hashes = []
+    for end in range(played.fold.end() + 1):
+        replay = Replay(log, "s1", {partition: end}).run()
+        with_fold = Played(log, "s1").fold
+        list(with_fold.upto(end))
+        if end:
+            assert replay.sessions["s1"].views == with_fold.views
+            hashes.append(replay.sessions["s1"].hashes["session_state"])
+    assert len(set(hashes)) > 2
+
+
+def test_each_event_is_listed_with_the_folds_word(log, played):
+    replay = Replay(log, "s1")
+    verdicts = [step.ruling.verdict for step in replay.steps()]
+    assert verdicts.count("refused") == 1
+    folded = replay.sessions["s1"]
+    assert folded.rulings == {"accepted": len(verdicts) - 1, "refused": 1}
+    assert (folded.first, folded.next) == (0, played.fold.end())
+
+
+def test_a_store_that_holds_what_the_log_says_is_the_same(log, played, settings):
+    stored(log, settings)
+    (verified,) = verify(log, settings)
+    assert verified.sessions == 1 and not verified.differences and not verified.problem
+
+
+def test_a_store_behind_the_log_is_compared_at_its_cursor(log, played, settings):
+    stored(log, settings)
+    opened(log, settings)
+    (verified,) = verify(log, settings)
+    assert not verified.differences and verified.cursor < played.fold.end()
+
+
+def test_a_view_that_differs_is_named_with_both_hashes_and_the_first_difference(
+    log, played, settings
+):
+    from foldlog.schemas.value import replace
+
+    def spoil(sessions):
+        views = sessions["s1"]
+        wrong = replace(views.state, phase="building")
+        return {"s1": replace(views, state=wrong)}
+
+    stored(log, settings, spoil=spoil)
+    (verified,) = verify(log, settings)
+    (difference,) = verified.differences
+    assert (difference.session_id, difference.view) == ("s1", "session_state")
+    assert difference.log_sha256 != difference.store_sha256
+    assert difference.where == ".phase: the log has 'chatting', the store 'building'"
+
+
+def test_a_session_that_a_store_lost_is_found(log, played, settings):
+    stored(log, settings, spoil=lambda sessions: {})
+    (verified,) = verify(log, settings)
+    assert {d.session_id for d in verified.differences} == {"s1"}
+
+
+def test_a_store_of_another_log_or_version_is_not_compared(log, played, settings):
+    stored(log, settings, belongs=Belongs("other", "topic", fold_version()))
+    (verified,) = verify(log, settings)
+    assert "another log or version" in verified.problem
+
+
+def test_a_store_beyond_the_end_of_the_log_is_not_compared(log, played, settings):
+    stored(log, settings, beyond=5)
+    (verified,) = verify(log, settings)
+    assert "beyond the log's end" in verified.problem
+
+
+def test_a_store_that_can_not_be_opened_is_said(log, played, settings):
+    directory = store_directory(settings, 0)
+    directory.mkdir(parents=True)
+    (directory / "CURRENT").write_text("rubbish")
+    (verified,) = verify(log, settings)
+    assert "can not be opened" in verified.problem
+
+
+def test_no_store_is_nothing_to_compare(log, played, settings):
+    assert list(verify(log, settings)) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "where"),
+    [
+        ({"a": 1}, {"a": 2}, ".a: the log has 1, the store 2"),
+        ([1, 2], [1, 3], "[1]: the log has 2, the store 3"),
+        ([1], [1, 2], ".: the log has 1 rows, the store 2"),
+        ({"a": [{"b": None}]}, {"a": [{"b": 1}]}, ".a[0].b: the log has None, the store 1"),
+        ({"a": 1}, {"b": 1}, ".: the log has {'a': 1}, the store {'b': 1}"),
+        ("x" * 500, "y", ".: the log has '" + "x" * 116 + "..., the store 'y'"),
+    ],
+)
+def test_the_first_difference_is_named(ours, theirs, where):
+    assert first_difference(ours, theirs) == where
