@@ -4,6 +4,8 @@ This file must not change anything.
 """
 
 import sys
+from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +27,7 @@ from ..consumers.waiting import asking, doubtful, what_it_waits_for
 from ..log.partition import partition_for
 from ..processors.wake import Rules
 from ..producers.blobs import BlobError
-from ..schemas.codec import ChunkSeen
+from ..schemas.codec import ChunkSeen, Entry
 from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
 from .edge import Edge, example, json_option, pass_edge
@@ -157,6 +159,8 @@ def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
 @click.option("--follow", "-f", is_flag=True, help="Go on as events come.")
 @click.option("--from", "start", type=click.IntRange(min=0), metavar="OFFSET",
               help="Begin here (of each partition read).")
+@click.option("--last", "-n", type=click.IntRange(min=0), metavar="NUMBER",
+              help="Of what is there now, only so many.")
 @click.option("--chunks", is_flag=True, help="Print GEN_CHUNK too.")
 @click.option("--resolve", is_flag=True, help="Fetch what is in the blob store.")
 @json_option
@@ -166,6 +170,7 @@ def tail_command(
     session: str | None,
     follow: bool,
     start: int | None,
+    last: int | None,
     chunks: bool,
     resolve: bool,
     as_json: bool,
@@ -179,11 +184,12 @@ def tail_command(
     read = client.read_blob if resolve else None
     wanted = None if session is None else (session,)
     with Follow(edge.log, wanted, _begin(edge, session, start)) as events:
-        ends = events.ends()
-        for batch in events.to(ends):
-            _print_events(batch, chunks, as_json, read)
+        there = (entry for batch in events.to(events.ends()) for entry in batch)
+        wanted_now = (entry for entry in there if chunks or not _is_chunk(entry))
+        _print_events(wanted_now if last is None else deque(wanted_now, last), as_json, read)
         while follow:
-            _print_events(events.poll(), chunks, as_json, read)
+            came = events.poll()
+            _print_events((e for e in came if chunks or not _is_chunk(e)), as_json, read)
 
 
 def _begin(edge: Edge, session: str | None, start: int | None) -> dict[int, int]:
@@ -195,10 +201,12 @@ def _begin(edge: Edge, session: str | None, start: int | None) -> dict[int, int]
     return {p: min(max(start, first[p]), end[p]) for p in wanted}
 
 
-def _print_events(batch: Any, chunks: bool, as_json: bool, read: Any) -> None:
-    for entry in batch:
-        if not chunks and isinstance(entry.event, GenChunk | ChunkSeen):
-            continue
+def _is_chunk(entry: Entry) -> bool:
+    return isinstance(entry.event, GenChunk | ChunkSeen)
+
+
+def _print_events(entries: Iterable[Entry], as_json: bool, read: Any) -> None:
+    for entry in entries:
         event = event_json(entry, read)
         if as_json:
             emit(event)

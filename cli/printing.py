@@ -42,7 +42,11 @@ def brief(text: str, chars: int = LINE_CHARS_MAX) -> str:
 
 def compact(data: Any) -> str:
     """One line of JSON; what a terminal would obey is escaped, as JSON allows inside of texts."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return _escaped(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+
+
+def _escaped(text: str) -> str:
+    """JSON that says the same, in characters that drive nothing."""
     text = _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
     return _SURROGATES.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
@@ -54,7 +58,7 @@ def emit(data: Any) -> None:
 
 def pretty(data: Any) -> str:
     """Indented JSON for people."""
-    return clean(json.dumps(data, ensure_ascii=False, indent=2))
+    return _escaped(json.dumps(data, ensure_ascii=False, indent=2))
 
 
 def line(text: str) -> None:

@@ -1,9 +1,11 @@
 """Runs commands in this process: the real command line over a log in memory."""
 
+import contextlib
 import io
 import json
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +14,10 @@ import pytest
 from foldlog.cli.__main__ import main
 from foldlog.cli.edge import Edge
 from foldlog.log import Log
-from foldlog.tests.consumers.played import memory_log, settings_in
+from foldlog.tests.consumers.played import Played, memory_log, settings_in
+
+WAIT_S = 20.0
+"""Long enough for any machine: what a test waits for comes at once, or never."""
 
 
 class Ran(NamedTuple):
@@ -47,8 +52,30 @@ class Shell:
         return Ran(code, out, err)
 
 
-MakeShell = Callable[..., Shell]
-
-
 def make_shell(tmp_path: Path, capsys: pytest.CaptureFixture, *, threaded: bool = False) -> Shell:
     return Shell(memory_log(threaded=threaded), tmp_path, capsys)
+
+
+@contextlib.contextmanager
+def playing(work: Callable[[], None]) -> Iterator[None]:
+    """A worker in a thread; what it raises fails the test."""
+    failed: list[BaseException] = []
+
+    def run():
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(WAIT_S)
+        assert not failed, failed
+        assert not thread.is_alive(), "the played worker waits for something that never came"
+
+
+def turn_opens(played: Played, number: int = 1) -> None:
+    played.wait(lambda views: views.turn.open and views.turn.number == number)

@@ -90,6 +90,8 @@ def test_tail_prints_every_event_as_json(shell, talk):
     assert chunks[0]["delta"] == "I look."
     assert shell(f"tail s1 --json --from {events[-1]['offset']}").json == events[-1:]
     assert shell("tail s1 --json --from 999999").json == []
+    assert shell("tail s1 --json --last 2").json == events[-2:]
+    assert shell("tail s1 --json -n 0").json == []
 
 
 def test_tail_for_people_has_a_line_each_and_no_escape_sequences(shell, talk):

@@ -60,7 +60,7 @@ def test_sessions_whose_agent_nobody_has(log, talk):
 
 
 def test_approvals_and_doubts_that_wait(log, talk):
-    sessions, played = talk
+    played = talk[1]
     played.call()
     played.start()
     played.complete("", [("charge", {}), ("mail", {})])
@@ -98,7 +98,7 @@ def test_stores_of_another_log_are_said_to_be_made_anew(log, settings, talk):
     from foldlog.consumers.replay import store_directory
     from foldlog.processors.runtime.store import Belongs, fold_version, new_store
 
-    assert "no worker worked here yet" in list(check_up.stores(log, settings))[0].text
+    assert "no worker worked here yet" in next(check_up.stores(log, settings)).text
     new_store(store_directory(settings, 0), Belongs("x", "y", "z"), 0).close()
     mine = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
     new_store(store_directory(settings, 1), mine, 0).close()

@@ -1,0 +1,244 @@
+"""chat at a terminal: streams, asks, cancels, and marks what a lost attempt had said.
+
+The test sits at the other end of a pty and plays both the person and the worker.
+"""
+
+import os
+import select
+import signal
+import sys
+import termios
+import time
+from collections.abc import Callable
+
+import pytest
+
+from foldlog.cli.__main__ import main
+from foldlog.cli.edge import Edge
+from foldlog.log import Settings
+from foldlog.tests.cli.harness import WAIT_S, playing, turn_opens
+from foldlog.tests.consumers.played import Played, memory_log, settings_in
+
+
+class Terminal:
+    """The person's end of a pty: reads the screen, types, presses Ctrl-C."""
+
+    def __init__(self, fd: int, settings: Settings) -> None:
+        self._fd, self.screen, self._read = fd, "", 0
+        self.settings = settings
+
+    def see(self, text: str) -> None:
+        """Wait until the screen shows a text, behind what was waited for before."""
+        deadline = time.monotonic() + WAIT_S
+        while text not in self.screen[self._read :]:
+            assert time.monotonic() < deadline, f"{text!r} never came:\n{self.screen}"
+            if select.select([self._fd], [], [], 0.05)[0]:
+                more = os.read(self._fd, 65536).decode(errors="replace")
+                self.screen += more.replace("\r\n", "\n")
+        self._read = self.screen.index(text, self._read) + len(text)
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def ctrl_c(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def at_terminal(tmp_path, monkeypatch):
+    """Runs `chat s1` with stdin and stdout at a terminal; the person acts in a thread."""
+    log, settings = memory_log(threaded=True), settings_in(tmp_path)
+    ours, theirs = os.openpty()
+    modes = termios.tcgetattr(theirs)
+    modes[3] &= ~termios.ECHO  # what is typed is not mistaken for what is shown
+    termios.tcsetattr(theirs, termios.TCSANOW, modes)
+    terminal = Terminal(ours, settings)
+
+    def run(person: Callable[[Terminal, Played], None]) -> tuple[int, str]:
+        client = Edge(settings, log).client()
+        if not client.everything().sessions:
+            client.open("s1")
+        played = Played(log, "s1")
+        with (
+            os.fdopen(os.dup(theirs), "r") as stdin,
+            os.fdopen(os.dup(theirs), "w") as stdout,
+            monkeypatch.context() as patch,
+        ):
+            patch.setattr(sys, "stdin", stdin)
+            patch.setattr(sys, "stdout", stdout)
+            with playing(lambda: person(terminal, played)):
+                code = main(["chat", "s1"], Edge(settings, log))
+        return code, terminal.screen
+
+    yield run
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_tokens_stream_as_they_come(at_terminal):
+    def person(terminal, played):
+        terminal.see("> ")
+        terminal.type("hi\n")
+        turn_opens(played)
+        played.call()
+        played.start()
+        played.chunk("one ")
+        terminal.see("one ")
+        played.chunk("two")
+        terminal.see("two")
+        played.complete("one two")
+        played.end()
+        terminal.see("> ")
+        terminal.type("/quit\n")
+
+    code, screen = at_terminal(person)
+    assert code == 0 and screen.count("one ") == 1 and screen.count("two") == 1
+
+
+def test_P6_a_replaced_attempt_is_marked_as_not_counting(at_terminal):
+    def person(terminal, played):
+        terminal.see("> ")
+        terminal.type("hi\n")
+        turn_opens(played)
+        played.call()
+        played.start()
+        played.chunk("The ans")
+        terminal.see("The ans")
+        played.resume("w2/1")
+        terminal.see("[the text above does not count: attempt 2 takes its place]")
+        terminal.see("attempt 2 by replace")
+        played.chunk("The answer.")
+        played.complete("The answer.")
+        played.end()
+        terminal.see("The answer.")
+        terminal.see("> ")
+        terminal.type("/quit\n")
+
+    code, _ = at_terminal(person)
+    assert code == 0
+
+
+def test_P7_ctrl_c_cancels_the_turn_and_not_the_program(at_terminal):
+    def person(terminal, played):
+        terminal.see("> ")
+        terminal.type("hi\n")
+        turn_opens(played)
+        played.call()
+        played.start()
+        played.chunk("I was about to")
+        terminal.see("I was about to")
+        terminal.ctrl_c()
+        terminal.see("cancelling turn 1")
+        played.wait(lambda views: views.turn.closing is not None)
+        played.stopped("I was about to")
+        played.end("cancelled")
+        terminal.see("turn 1 ended: cancelled")
+        terminal.see("> ")
+        terminal.type("again\n")
+        turn_opens(played, 2)
+        played.answer("Here.")
+        terminal.see("Here.")
+        terminal.see("> ")
+        terminal.ctrl_c()
+        terminal.see("Ctrl-C again")
+        terminal.see("> ")
+        terminal.ctrl_c()
+
+    code, screen = at_terminal(person)
+    assert code == 130 and "Traceback" not in screen
+
+
+def test_a_second_ctrl_c_lets_go_of_a_turn_that_does_not_end(at_terminal):
+    def person(terminal, played):
+        terminal.see("> ")
+        terminal.type("hi\n")
+        turn_opens(played)
+        terminal.ctrl_c()
+        terminal.see("cancelling turn 1")
+        played.wait(lambda views: views.turn.closing is not None)
+        terminal.ctrl_c()
+        terminal.see("still ending")
+        terminal.see("> ")
+        terminal.type("/quit\n")
+
+    assert at_terminal(person)[0] == 0
+
+
+def test_an_approval_decided_elsewhere_takes_the_question_away(at_terminal):
+    def person(terminal, played):
+        terminal.see("> ")
+        terminal.type("pay\n")
+        turn_opens(played)
+        played.call()
+        played.start()
+        played.complete("", [("charge", {"to": "\x1b[8mme"})])
+        played.invoke(approval="ask")
+        terminal.see('asks to run with {"to": "\\u001b[8mme"}')
+        terminal.see("lways: ")
+        other_tab = Edge(terminal.settings, played.log).client()
+        other_tab.decide("s1", "1.1.0", "deny")
+        terminal.see("charge (1.1.0): deny")
+        played.answer("Then not.")
+        terminal.see("Then not.")
+        terminal.see("> ")
+        terminal.type("\x04")
+
+    assert at_terminal(person)[0] == 0
+
+
+def test_ctrl_c_at_an_approval_cancels_the_turn(at_terminal):
+    def person(terminal, played):
+        terminal.see("> ")
+        terminal.type("pay\n")
+        turn_opens(played)
+        played.call()
+        played.start()
+        played.complete("", [("charge", {})])
+        played.invoke(approval="ask")
+        terminal.see("lways: ")
+        terminal.ctrl_c()
+        terminal.see("cancelling turn 1")
+        played.wait(lambda views: views.turn.closing is not None)
+        played.end("cancelled")
+        terminal.see("turn 1 ended: cancelled")
+        terminal.see("> ")
+        terminal.type("/quit\n")
+
+    assert at_terminal(person)[0] == 0
+
+
+def test_who_comes_back_sees_where_it_stood_and_what_streams(at_terminal):
+    def before(terminal, played):
+        terminal.see("> ")
+        terminal.type("hi\n")
+        turn_opens(played)
+        played.answer("hello you")
+        terminal.see("hello you")
+        terminal.see("> ")
+        terminal.type("more\n")
+        turn_opens(played, 2)
+        played.call()
+        played.start()
+        played.chunk("streaming ")
+        terminal.see("streaming ")
+        terminal.ctrl_c()
+        terminal.see("cancelling")
+        played.wait(lambda views: views.turn.closing is not None)
+        terminal.ctrl_c()
+        terminal.see("still ending")
+        terminal.see("> ")
+        terminal.type("/quit\n")
+
+    assert at_terminal(before)[0] == 0
+
+    def after(terminal, played):
+        terminal.see("> hi\nhello you")
+        terminal.see("streaming ")
+        played.take()
+        played.stopped("streaming words")
+        played.end("cancelled")
+        terminal.see("words")
+        terminal.see("> ")
+        terminal.type("/quit\n")
+
+    assert at_terminal(after)[0] == 0
