@@ -6,6 +6,7 @@ until the log has it, and after a restart before the worker takes its partitions
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...schemas import events as ev
 from ...schemas.codec import encode, headers_for
 from ...schemas.topics import SESSION_EVENTS
 from . import crash
-from .outbox import Outbox
+from .outbox import Outbox, OutboxFull, Pending
 
 AGAIN_S = 0.5  # before an outcome that could not be written is produced again
 ROLE_OF = {
@@ -49,7 +50,7 @@ class Reports:
         """Keep the outcome, then produce it until the log has it."""
         role = ROLE_OF[type(event)]
         crash.reach(f"{role}.ended")
-        token = await asyncio.to_thread(self._outbox.put, session_id, event)
+        token = await self._keep(session_id, event)
         crash.reach(f"{role}.kept")
         while True:
             done = asyncio.get_running_loop().create_future()
@@ -66,11 +67,29 @@ class Reports:
                 answer = error
             if isinstance(answer, Delivered):
                 crash.reach(f"{role}.delivered")
-                self._outbox.done(token)
+                self._drop(token)
                 crash.reach(f"{role}.done")
                 return
             self._say(f"an outcome of {session_id} is produced again: {answer}")
             await asyncio.sleep(AGAIN_S)
+
+    async def _keep(self, session_id: str, event: Any) -> int | None:
+        """Its token in the outbox; None where the disk does not take it, for it must be told."""
+        try:
+            return await asyncio.to_thread(self._outbox.put, session_id, event)
+        except (OSError, OutboxFull) as error:
+            self._say(
+                f"an outcome of {session_id} is only in memory until the log has it, because the "
+                f"outbox did not keep it: {error}"
+            )
+            return None
+
+    def _drop(self, token: int | None) -> None:
+        try:
+            if token is not None:
+                self._outbox.done(token)
+        except OSError as error:  # then it is produced once more at the next start
+            self._say(f"the outbox could not note that the log has an outcome: {error}")
 
     def _append(
         self, session_id: str, event: Any, settle: Callable[[Delivered | AppendError], None]
@@ -82,7 +101,7 @@ class Reports:
 
     def emit_pending(self, timeout_s: float) -> int:
         """Produce what an earlier process kept; how many the log did not take in time."""
-        left = threading.Semaphore(0)
+        left, until = threading.Semaphore(0), time.monotonic() + timeout_s
         pending = self._outbox.pending()
         for kept in pending:
 
@@ -91,13 +110,29 @@ class Reports:
                     self._outbox.done(token)
                     left.release()
 
-            self._append(kept.session_id, kept.event, settled)
+            self._append_kept(kept, settled, until)
             crash.reach("start.outbox")
-        self._producer.flush(timeout_s)
+        self._producer.flush(max(0.0, until - time.monotonic()))
         written = sum(1 for _ in pending if left.acquire(timeout=0))
         if pending:
             self._say(f"{written} of {len(pending)} outcomes of an earlier process were written")
         return len(pending) - written
+
+    def _append_kept(
+        self, kept: Pending, settle: Callable[[Delivered | AppendError], None], until: float
+    ) -> None:
+        """Produce a kept outcome, smaller if no broker takes it; one without room stays kept."""
+        event = kept.event
+        while True:
+            try:
+                return self._append(kept.session_id, event, settle)
+            except RecordTooLarge as error:
+                self._say(f"an outcome of {kept.session_id} is too large: {error}")
+                event = _smaller(event, str(error))
+            except LogBusy as error:
+                if time.monotonic() >= until:
+                    return self._say(f"an outcome of {kept.session_id} stays kept: {error}")
+                self._producer.flush(AGAIN_S)
 
 
 def _settle(done: asyncio.Future) -> Callable[[Delivered | AppendError], None]:
