@@ -15,7 +15,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
 from foldlog.tests.laws.desk import Desk
 from foldlog.tests.laws.law9 import WAIT, check_law_9
-from foldlog.tests.laws.test_fold_laws import parts
+from foldlog.tests.laws.test_fold_laws import parts, through_the_store
 from foldlog.tests.laws.worlds import LAW, SEEDS, histories, world_of
 
 # -- the table -------------------------------------------------------------------------------------
@@ -104,6 +104,29 @@ def test_what_was_written_is_not_written_again_while_it_is_in_the_air(world):
             assert any(desk.discharge(*place)) or owed.row == "T6"
             second = desk.discharge(*place)
             assert not (second.written or second.begun or second.reported), owed
+
+
+@LAW
+@given(histories(), st.integers(0, 10_000))
+def test_S2_6_a_worker_that_knows_only_the_store_decides_the_same(world, number):
+    if not world.steps:
+        return
+    step = world.steps[number % len(world.steps)]
+    kept = through_the_store(step.views)
+    rules = rules_of(world.agent)
+    owed = wake(step.views, step.holders, step.at, rules)
+    assert wake(kept, step.holders, step.at, rules) == owed
+    for each in owed:
+        holder = step.holders.holder(each.role)
+        if holder is None or each.owed == WAIT:
+            continue
+        done = [
+            Desk(holder.owner, world.blobs, partial(int, step.at)).discharge(
+                views, step.holders, each, world.agent, step.at
+            )
+            for views in (step.views, kept)
+        ]
+        assert done[0].written == done[1].written and done[0].reported == done[1].reported
 
 
 @LAW
