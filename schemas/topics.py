@@ -64,6 +64,14 @@ _CONFIG: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_READ_BY_FAUST: Mapping[str, str] = MappingProxyType(
+    {
+        # Whatever a producer sends, the broker keeps it so that Faust's client can read it. That
+        # client knows no zstd, and the first batch it can not read ends the whole worker.
+        "compression.type": "uncompressed",
+    }
+)
+
 TOPICS: tuple[TopicSpec, ...] = (
     TopicSpec(
         name=SESSION_EVENTS,
@@ -76,7 +84,7 @@ TOPICS: tuple[TopicSpec, ...] = (
         name=USER_SESSIONS,
         key="user_id/session_id, partitioned by user_id",
         cleanup="compact",
-        config=_CONFIG,
+        config=_CONFIG | _READ_BY_FAUST,
         holds="which sessions a user has open, so that the tabs of one user know each other",
     ),
     TopicSpec(
@@ -92,7 +100,7 @@ TOPICS: tuple[TopicSpec, ...] = (
         cleanup="delete",
         partitions=1,
         retention_ms=DEAD_LETTERS_MS,
-        config=_CONFIG,
+        config=_CONFIG | _READ_BY_FAUST,
         holds="records of session-events that could not be decoded, with their offset and why",
     ),
 )
