@@ -198,14 +198,18 @@ def tool_started(views, event: ev.ToolStarted) -> Ruling:
 
 
 def tool_result(views, event: ev.ToolResult) -> Ruling:
-    """The first outcome of any attempt wins; a later one may contradict what a person said."""
+    """The first outcome of any attempt wins; a later one may contradict what a person said.
+
+    That an attempt was not run says nothing of a newer one, which may be running.
+    """
     call = _call(views, event)
     if isinstance(call, Ruling):
         return call
     if event.attempt > call.attempt:
         return UNKNOWN_CALL
     if call.status in ("started", "doubt"):
-        return ACCEPTED
+        overtaken = event.outcome == "not_run" and event.attempt < call.attempt
+        return SUPERSEDED if overtaken else ACCEPTED
     if call.status == "allowed" and event.attempt == 0 and event.outcome in ("error", "not_run"):
         return ACCEPTED
     if call.status == "done" and call.human:

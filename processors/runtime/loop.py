@@ -46,7 +46,7 @@ def appender(producer: Producer, mail: Mailbox):
                 mail.post(lambda: failed(str(answer)))
 
         # The key decides the partition of a session; only the partition's own key can not.
-        place = partition if key == PARTITION_KEY else None
+        place = partition if key == PARTITION_KEY and topic == SESSION_EVENTS else None
         try:
             producer.append(topic, key, value, headers, partition=place, on_delivery=answered)
             crash.reach(WROTE.get(headers[1][1], ""))  # after the type, headers name the writer

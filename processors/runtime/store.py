@@ -74,6 +74,7 @@ class Store:
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
         # Below this offset every dead letter was written by the store that was here before.
         self.letters_from = self.cursor.offset if letters_from is None else letters_from
+        self.is_new = letters_from is not None
 
     def _read(self, key: bytes, kind: type) -> Any:
         value = self._backend.get(key)
@@ -224,7 +225,7 @@ def open_store(
     directory: Path, belongs: Belongs, end_offset: int, say: Callable[[str], None]
 ) -> Store:
     """The store in a directory, or a new one when what is there is not of this log; says so."""
-    why = None
+    why, letters_from = None, 0
     with suppress(FileNotFoundError):
         try:
             store = Store(RocksBackend(directory), log_end=end_offset)
@@ -239,16 +240,21 @@ def open_store(
             why = _mismatch(store, belongs, end_offset)
             if why is None:
                 return store
+            if store.belongs[:2] == belongs[:2] and store.cursor.offset <= end_offset:
+                letters_from = store.cursor.offset  # other folds of the same log
             store.close()
     say(f"the store {directory.name} is made anew from the log: {why}")
-    return new_store(directory, belongs, end_offset)
+    return new_store(directory, belongs, end_offset, letters_from)
 
 
-def new_store(directory: Path, belongs: Belongs, end_offset: int) -> Store:
-    """An empty store in the place of whatever is there."""
+def new_store(directory: Path, belongs: Belongs, end_offset: int, letters_from: int = 0) -> Store:
+    """An empty store in the place of whatever is there.
+
+    letters_from: below it every dead letter was written. A letter that comes twice is harmless.
+    """
     shutil.rmtree(directory, ignore_errors=True)
     crash.reach("store.removed")
-    store = Store(RocksBackend(directory), letters_from=end_offset, log_end=end_offset)
+    store = Store(RocksBackend(directory), letters_from=letters_from, log_end=end_offset)
     store.claim(belongs)
     return store
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
+from ...log.errors import LogFatal
 from ...schemas.codec import Entry, Unreadable, entry_of
 from ...schemas.events import PartitionTaken
 from ...schemas.ids import PARTITION_KEY
@@ -153,6 +154,8 @@ class Worker:
         session_id = entry.session_id
         owned.folded(record)
         if session_id == PARTITION_KEY:
+            if type(entry.event) is Unreadable:
+                self._dead_letter(owned, record, entry)
             self._fold_partition(owned, entry)
             return
         before = owned.views(session_id)
@@ -207,7 +210,7 @@ class Worker:
         cursor = Cursor(owned.next_offset, crc32(owned.checksum or b""))
         owned.store.write(owned.dirty, owned.streamed, may_owe, owned.partition, cursor)
         owned.written()
-        again = owned.next_offset < owned.store.letters_from
+        again = owned.store.is_new and owned.next_offset < owned.store.log_end
         crash.reach("refold.written" if again else "store.written")
 
     # -- waking ----------------------------------------------------------------------------------
@@ -254,9 +257,18 @@ class Worker:
             return
         rules = self.rules.get(views.turn.agent)
         now = self.now(owned)
-        for owed in wake(views, owned.partition, now, rules):
-            if owed.role in held:
-                self._discharge(owned, views, owed, now)
+        try:
+            for owed in wake(views, owned.partition, now, rules):
+                if owed.role in held:
+                    self._discharge(owned, views, owed, now)
+        except LogFatal:
+            raise
+        except Exception as bug:  # such as a lost blob: its neighbours go on, as in a fold
+            self._leave_alone(owned, session_id, f"{type(bug).__name__}: {bug}"[:500])
+
+    def _leave_alone(self, owned: Owned, session_id: str, why: str) -> None:
+        owned.stuck[session_id] = why
+        self._say(f"session {session_id} is left alone until the next start: {why}")
 
     def _discharge(self, owned: Owned, views: SessionViews, owed: Obligation, now: int) -> None:
         if owed.owed == "wait":

@@ -7,6 +7,7 @@ from typing import Any
 
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
+from foldlog.processors.context.build import ReadBlob
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.runtime.actions import Actions
 from foldlog.processors.runtime.loop import Mailbox, appender
@@ -23,7 +24,13 @@ ROLES = ("sessions", "models", "tools")
 class Rig:
     """`began`: (what, begin) of effects; `reported`: outcomes that no effect makes."""
 
-    def __init__(self, agent: Agent, incarnation: str = "1", log: MemoryLog | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        incarnation: str = "1",
+        log: MemoryLog | None = None,
+        read_blob: ReadBlob = lambda ref: b"",
+    ) -> None:
         self.ms = 1_000_000
         self.log = log or MemoryLog(topics(1), clock_ms=lambda: self.ms)
         self.began: list[tuple[str, Any]] = []
@@ -35,7 +42,7 @@ class Rig:
             appender(self.log.producer(), Mailbox()),
             self,
             lambda data, media_type: ev.Body(inline=data),
-            lambda ref: b"",
+            read_blob,
             Slots(9),
             Slots(9),
             self,

@@ -1,5 +1,7 @@
 """Histories that the simulator found, written by hand: one per bug, named by the law it broke."""
 
+from dataclasses import replace
+
 from foldlog.processors.agent import Agent
 from foldlog.processors.limits import Limits
 from foldlog.processors.projections import partition as partition_fold
@@ -8,8 +10,10 @@ from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.runtime.views_codec import view_parts
 from foldlog.processors.session import fold, initial
 from foldlog.processors.tool import tool
+from foldlog.producers.blobs import BlobMissing
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
+from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from foldlog.tests.laws.rig import SESSION, Rig, answered, call, opened, said
 
 
@@ -20,6 +24,7 @@ def look() -> str:
 
 
 AGENT = Agent(name="a", model="m", tools=(look,), limits=Limits(tool_attempts=1))
+PATIENT = Agent(name="a", model="m", tools=(look,))
 
 
 def test_I6_a_prefix_that_comes_alone_is_in_the_store():
@@ -77,6 +82,30 @@ def test_T4_a_claim_that_comes_late_has_not_the_time_of_the_one_made_anew():
     assert (outcome.outcome, outcome.attempt) == ("not_run", claim.attempt)
 
 
+def test_T4_not_run_says_nothing_of_a_newer_attempt():
+    """A worker that stood still said of its claim: not run. Meanwhile another had run the call."""
+    first = Rig(PATIENT, "1")
+    first.write("producer", opened("a"))
+    first.write("producer", said())
+    first.assign()
+    first.settle()
+    first.write("models", answered(call("look")))
+    first.read()
+    first.read()
+    first.ms += 6_000  # past the start window
+    second = Rig(PATIENT, "2", first.log)
+    second.assign()
+    second.settle()
+    assert second.began[-1][1].call.attempt == 2
+    first.read(1)
+    (not_run,) = first.reported
+    assert (not_run.outcome, not_run.attempt) == ("not_run", 1)
+    second.write("tools", not_run)
+    second.settle()
+    assert second.worker.rulings["superseded"] == 1
+    assert len(second.events(ev.LlmCalled)) == 1, "the call is still open"
+
+
 def test_T6r_what_may_have_run_is_not_called_not_run():
     """With one attempt allowed, the lost one was said not to have run."""
     first = Rig(AGENT, "1")
@@ -92,3 +121,30 @@ def test_T6r_what_may_have_run_is_not_called_not_run():
     second.settle()
     (outcome,) = second.reported
     assert outcome.outcome == "error"
+
+
+def test_I18_what_can_not_be_read_is_a_dead_letter_under_the_partitions_own_key_too():
+    """It passed in silence; and its letter would have gone to a partition that is not there."""
+    rig = Rig(AGENT)
+    rig.assign()
+    rig.log.store(SESSION_EVENTS, 0, b"#partition", b"garbage", (("t", b"PARTITION_TAKEN"),))
+    rig.settle()
+    assert len(rig.log.records(DEAD_LETTERS, 0)) == 1
+
+
+def test_law13_a_lost_blob_stops_its_session_and_not_its_neighbours():
+    """What raised while a session was woken ended the worker, and the next one, and the next."""
+
+    def lost(ref):
+        raise BlobMissing(f"{ref.sha256} is not in the blob store")
+
+    rig = Rig(AGENT, read_blob=lost)
+    ref = ev.BlobRef(sha256="0" * 64, bytes=9, media_type="application/json")
+    rig.write("producer", opened("a"))
+    rig.write("producer", replace(said(), content=ev.Body(ref=ref)))
+    rig.write("producer", opened("a"), key="neighbour")
+    rig.write("producer", said(), key="neighbour")
+    rig.assign()
+    rig.settle()
+    assert [what for what, _ in rig.began] == ["generate"]
+    assert list(rig.worker.owned[0].stuck) == [SESSION]
