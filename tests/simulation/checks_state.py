@@ -13,6 +13,7 @@ from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.simulation.invariant import Invariant
 
 STATE_BYTES_MAX = 1024
+SLACK_MS = 1_000  # for the rounds and records between the end of the grace and TURN_ENDED
 NEVER_LATE = (
     ev.LlmCalled,
     ev.GenStart,
@@ -113,6 +114,19 @@ class TurnIsBounded(Invariant):
                 self.fail(f"{len(held)} of at most {most}: {held[:3]}")
 
 
+class CancelEndsInTime(Invariant):
+    """Constraint 3: without faults a turn that closes has ended within the grace."""
+
+    def on_seen(self, seen: Any) -> None:
+        closing = seen.before.turn.closing
+        if self.world.scenario.faults or closing is None:
+            return
+        if isinstance(seen.entry.event, ev.TurnEnded) and seen.ruling.accepted:
+            took = seen.entry.at - closing.since
+            most = self.world.agent.limits.grace_ms + SLACK_MS
+            self.demand(took <= most, f"{seen.entry.session_id} took {took} ms to end")
+
+
 class OneOpenTurn(Invariant):
     """Section 5: turns open one after the other; each ends once, before the next one opens."""
 
@@ -197,7 +211,7 @@ class MessagesEndOnce(Invariant):
     def at_end(self) -> None:
         for session, ids in self.accepted.items():
             views = self.world.witness.views[session]
-            if views.frozen is not None:
+            if views.frozen is not None or views.turn.agent != self.world.agent.name:
                 continue
             for message_id in ids:
                 rows = [r for r in views.messages.progress if r.message_id == message_id]
@@ -215,6 +229,7 @@ STATE = (
     OneWriterPerField,
     StateIsSmall,
     TurnIsBounded,
+    CancelEndsInTime,
     OneOpenTurn,
     EndedTurnsAreClosed,
     EveryRefusalIsAnsweredOnce,

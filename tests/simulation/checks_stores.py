@@ -3,14 +3,16 @@
 from typing import Any
 
 from foldlog.processors.projections.partition import INITIAL
+from foldlog.processors.runtime.owned import is_foldable
 from foldlog.processors.runtime.store import DictBackend, Store
 from foldlog.processors.runtime.views_codec import view_parts
 from foldlog.processors.session import fold, initial
-from foldlog.schemas.codec import entry_of
+from foldlog.schemas.codec import Unreadable, entry_of
 from foldlog.schemas.ids import PARTITION_KEY
-from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from foldlog.tests.simulation.invariant import Invariant
 
+LOSING = {"cut_off", "claim_overtaken"}  # faults that keep records on their way for long
 SAMPLED = 0.05  # of the rounds: comparing every view in every round would cost most of the time
 
 
@@ -77,4 +79,30 @@ class TakesAreNoSession(Invariant):
         self.demand(INITIAL.holders == (), "the initial view was changed")
 
 
-STORES = (StoresAgree, FoldsAgree, TakesAreNoSession)
+class DeadLettersAreKept(Invariant):
+    """I18: whatever can not be read is a dead letter with its place, and nothing else is.
+
+    A letter is a notice: one that was still on its way when its worker died is not written again.
+    """
+
+    def at_end(self) -> None:
+        log = self.world.log
+        letters = {
+            (
+                int(record.header("__dlq.errors.partition")),
+                int(record.header("__dlq.errors.offset")),
+            )
+            for record in log.records(DEAD_LETTERS, 0)
+        }
+        unread = {
+            (record.partition, record.offset)
+            for partition in log.topic(SESSION_EVENTS).partitions
+            for record in partition.records
+            if not is_foldable(record.key) or isinstance(entry_of(record).event, Unreadable)
+        }
+        self.demand(letters <= unread, f"letters of {sorted(letters)}, unread {sorted(unread)}")
+        if not LOSING & self.world.scenario.faults.keys():
+            self.demand(letters == unread, f"no letters of {sorted(unread - letters)}")
+
+
+STORES = (StoresAgree, FoldsAgree, TakesAreNoSession, DeadLettersAreKept)

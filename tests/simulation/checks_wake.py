@@ -24,7 +24,7 @@ class WakeAndFoldAgree(Invariant):
         self.rules = rules_of(world.agent)
 
     def on_seen(self, seen: Any) -> None:
-        if seen.views.turn is seen.before.turn or seen.views.frozen is not None:
+        if seen.views.turn is seen.before.turn and seen.views.frozen is seen.before.frozen:
             return
         world, entry = self.world, seen.entry
         self.check(entry.partition, seen.views, seen.holders, world.now, entry.offset + 1)
@@ -43,17 +43,18 @@ class WakeAndFoldAgree(Invariant):
 
     def check(self, number: int, views: Any, holders: Any, now: int, offset: int) -> None:
         """Every obligation at one view."""
-        owed = wake(views, holders, now, self.rules)
-        again = wake(views, holders, now, self.rules)
+        rules = self.rules if views.turn.agent == self.world.agent.name else None
+        owed = wake(views, holders, now, rules)
+        again = wake(views, holders, now, rules)
         if owed != again:
             self.fail(f"wake said {owed}, then {again}")
         for obligation in owed:
             if obligation.owed == "wait" or holders.holder(obligation.role) is None:
                 continue
             self.world.stats[f"law9 {obligation.row}"] += 1
-            self._one(number, views, holders, now, offset, obligation)
+            self._one(number, views, holders, now, offset, obligation, rules)
 
-    def _one(self, number, views, holders, now: int, offset: int, owed: Any) -> None:
+    def _one(self, number, views, holders, now: int, offset: int, owed: Any, rules: Any) -> None:
         events = discharge(self.world, number, holders, views, owed, now)
         after = views
         for event, role in events:
@@ -66,7 +67,7 @@ class WakeAndFoldAgree(Invariant):
             return  # a reconciler that may not be asked yet
         left = [
             o
-            for o in wake(after, holders, now, self.rules)
+            for o in wake(after, holders, now, rules)
             if (o.lane, o.subject, o.owed) == (owed.lane, owed.subject, owed.owed)
         ]
         if left:
@@ -87,22 +88,21 @@ class Liveness(Invariant):
     def when_calm(self) -> None:
         world, witness = self.world, self.world.witness
         for session, views in witness.views.items():
-            if views.frozen is not None:
-                continue
             number = witness.partition_of[session]
-            rules = rules_of(world.agent)
+            has_agent = views.turn.agent == world.agent.name
+            rules = rules_of(world.agent) if has_agent else None
             owed = wake(views, witness.holders[number], world.now, rules)
             owed = [o for o in owed if o.row not in PATIENT]
             if owed:
                 self.fail(f"{session} is owed {owed}: {views.turn}")
-            if views.turn.open:
+            if views.turn.open and views.frozen is None and has_agent:
                 doubt = any(call.status in ("doubt", "asks") for call in views.turn.calls)
                 self.demand(doubt, f"{session} hangs: {views.turn}")
 
     def at_end(self) -> None:
         """And after the last words of a person nothing is open."""
         for session, views in self.world.witness.views.items():
-            if views.frozen is None:
+            if views.frozen is None and views.turn.agent == self.world.agent.name:
                 self.demand(not views.turn.open, f"{session} does not end: {views.turn}")
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from foldlog.schemas import events as ev
+from foldlog.schemas.ids import PARTITION_KEY
 
 UNREPEATED = (ev.ApprovalDecided, ev.HumanResolved, ev.SessionTerminated)
 TRIGGERS = ("start_build", "todo_done_build", "publish", "revert", "open_existing", "nonsense")
@@ -16,7 +17,8 @@ TRIGGERS = ("start_build", "todo_done_build", "publish", "revert", "open_existin
 
 def opened(person: Any) -> ev.SessionOpened:
     """The session as this person opens it."""
-    return ev.SessionOpened(user_id=person.user_id, agent=person.world.agent.name, rules=1)
+    name = "nobody" if person.agentless else person.world.agent.name
+    return ev.SessionOpened(user_id=person.user_id, agent=name, rules=1)
 
 
 def _content(person: Any, message_id: str, more: str = "") -> ev.Body:
@@ -169,8 +171,10 @@ def garbage(person: Any) -> list:
     """Records that are no events of ours, under every kind of key."""
     rng = person.rng
     name = rng.choice((b"NEW_THING", b"GEN_CHUNK", b""))
-    key = rng.choice((None, None, "not an id!", b"\xff\xfe", "k" * 300, b""))
+    key = rng.choice((None, None, "not an id!", b"\xff\xfe", "k" * 300, b"", PARTITION_KEY))
     headers = [("t", name), ("w", b"producer")] if name else []
+    if rng.random() < 0.15:  # what must be understood freezes its session
+        headers = [("t", rng.choice((b"MESSAGE_RECEIVED", b"NEW_THING"))), ("m", b"1")]
     person.append_raw(rng.choice((b"", b"\xc3\x01garbage", b"x" * 40)), headers, key)
     return []
 

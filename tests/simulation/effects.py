@@ -108,9 +108,7 @@ class SimEffects:
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome that no effect made."""
-        self._spawn(
-            "reports", (session_id, -1), lambda task: self.outcome(task, session_id, event)
-        )
+        self._spawn("reports", (session_id, -1), lambda task: self.outcome(task, session_id, event))
 
     # -- model calls -----------------------------------------------------------------------------
 
@@ -189,9 +187,7 @@ class SimEffects:
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Close a lost attempt with what its chunks had said (row A2)."""
         key = (session_id, -begin.claim.offset)
-        self._spawn(
-            "models", key, lambda task: self._recover(task, session_id, partition, begin)
-        )
+        self._spawn("models", key, lambda task: self._recover(task, session_id, partition, begin))
 
     def _recover(
         self, task: Task, session_id: str, partition: int, begin: BeginGeneration

@@ -8,24 +8,34 @@ from typing import Any
 
 from foldlog.log.faults import NORMAL, Fate
 from foldlog.log.faults import Faults as Fates
+from foldlog.processors.runtime.store import Cursor, DictBackend, Store
+from foldlog.processors.runtime.views_codec import encode_row
 from foldlog.schemas.topics import SESSION_EVENTS
 
 SESSION_TIMEOUT_MS = 6_000  # of the group: a silent member loses its partitions
+CLAIMS = (b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED")
+FAREWELL_MS = 5_000
+TOOL_POINTS = (
+    "claim read back, before a tool begins",
+    "inside a tool, before its act",
+    "inside a tool, after its act",
+)
+EFFECT_POINTS = (
+    *TOOL_POINTS,
+    "claim read back, before a generation begins",
+    "before a completion",
+    "before the outbox",
+    "after the outbox, before the log",
+    "after an outcome was produced",
+)
 CRASH_POINTS = (
     "before a record is produced",
     "after a record was produced",
     "before a store write",
     "after a store write",
     "after a poll",
-    "claim read back, before a generation begins",
-    "claim read back, before a tool begins",
-    "before a completion",
-    "inside a tool, before its act",
-    "inside a tool, after its act",
-    "before the outbox",
-    "after the outbox, before the log",
-    "after an outcome was produced",
     "while the outbox is emitted",
+    *EFFECT_POINTS,
 )
 
 
@@ -64,7 +74,7 @@ class LogFaults(Fates):
     def next_at(self) -> list[int]:
         """When late records land: the first of each queue, for the others wait behind it."""
         return [
-            queue[0].due_ms
+            queue[0].due_ms - self.world.broker_skew
             for producer in self.world.log.waiting.values()
             for queue in producer._queues.values()
             if queue and queue[0].due_ms is not None
@@ -97,9 +107,7 @@ class Group:
         alive = [node for node in self.world.nodes if not self._is_silent(node)]
         if not alive:
             return []
-        return [
-            (p, alive[0]) for p, owner in sorted(self.owner.items()) if self._is_silent(owner)
-        ]
+        return [(p, alive[0]) for p, owner in sorted(self.owner.items()) if self._is_silent(owner)]
 
     def offers(self, offers: list) -> None:
         """Move what a silent member holds; tell a loser."""
@@ -160,6 +168,7 @@ class Faults:
         self._weights = list(scenario.faults.values())
         self._at = self._later()
         self._undo: list[tuple[int, Any]] = []
+        self._overtaken: list[Any] = []  # their records land right after another's take
         self._snapshots: dict[str, dict[int, dict[bytes, bytes]]] = {}
 
     def _later(self) -> int:
@@ -208,13 +217,19 @@ class Faults:
             self._end(undo)
         self.left = 0
         for node in self.world.nodes:
-            node.kill_in, node.kill_at = 0, ""
+            node.kill_in, node.kill_at, node.delays_claim = 0, "", None
             node.poll_paused_until = node.effects_paused_until = 0
             node.silent_since = None
             if node.process is None:
                 node.start_at = self.world.now
             else:
                 node.process.producer.resume()
+
+    def saw_take(self, owner: str) -> None:
+        """A take is in the log: what waited for it lands now, before its owner reads on."""
+        for process in [p for p in self._overtaken if p.owner != owner]:
+            self._overtaken.remove(process)
+            process.producer.resume()
 
     # -- the faults, by the names that scenarios use ---------------------------------------------
 
@@ -262,6 +277,59 @@ class Faults:
         producer = node.process.producer
         producer.pause()
         self._later_on(span, producer.resume)
+
+    def claim_overtaken(self, node: Any) -> None:
+        """Its next claim is on its way while another takes the partition: the claim is void."""
+
+        def hold(process: Any) -> None:
+            node.delays_claim = None
+            process.producer.pause()
+            span = self.world.rng.choice((2_000, 9_000, 9_000, 40_000))
+            self._later_on(span, process.producer.resume)
+            if self.world.rng.random() < 0.6:
+                self._overtaken.append(process)
+            wait = self.world.rng.choice((0, 0, 1_000, 60_000))
+            others = [other for other in self.world.nodes if other is not node]
+            for partition in sorted(process.worker.owned):
+                self.world.group.move(partition, self.world.rng.choice(others), wait)
+
+        tools_only = self.world.rng.random() < 0.7
+        node.delays_claim, node.delayed = hold, CLAIMS[:1] if tools_only else CLAIMS
+
+    def kill_effect(self, node: Any) -> None:
+        """Inside or around the next effect, most often a tool's."""
+        points = self.world.rng.choice((TOOL_POINTS, EFFECT_POINTS))
+        node.kill_at = self.world.rng.choice(points)
+
+    def shut_down(self, node: Any) -> None:
+        """As host.py ends: no partition any more, model calls stop, tools get a few seconds."""
+        process = node.process
+        if process is None or not process.started:
+            return
+        process.reader.drop(list(process.worker.owned))
+        process.worker.close()
+        node.want = set()
+        for task in process.effects.tasks:
+            if task.role == "models":
+                process.effects.stop(*task.key, "the worker is ending")
+
+        def end() -> None:
+            if node.process is process:
+                node.die(self.world.down_ms())
+
+        self._later_on(FAREWELL_MS, end)
+
+    def clock_steps(self, node: Any) -> None:
+        """Its wall clock is set, within what the margin allows."""
+        node.clock.skew_ms = self.world.rng.choice((-4_000, -500, 0, 4_000))
+
+    def store_foreign(self, node: Any) -> None:
+        """Killed, and its store is of another log: the last record it folded is not this one."""
+        node.die(self.world.down_ms())
+        for data in node.disk.stores.values():
+            if b"\0cursor" in data:
+                offset = Store(DictBackend(data)).cursor.offset + self.world.rng.choice((0, 0, 900))
+                data[b"\0cursor"] = encode_row(Cursor(offset, 12345))
 
     def move(self, node: Any) -> None:
         """The group rebalances for a reason of its own."""

@@ -3,8 +3,8 @@
 from typing import Any
 
 
-class Violation(AssertionError):
-    """An invariant does not hold. `name` is the invariant's."""
+class Violation(BaseException):
+    """An invariant does not hold. `name` is the invariant's. No worker may swallow it."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")

@@ -32,12 +32,14 @@ class Disk:
     def __init__(self) -> None:
         self.stores: dict[int, dict[bytes, bytes]] = {}
         self.outbox: dict[int, tuple[str, Any]] = {}
+        self.kept: list[tuple[str, Any]] = []  # all that was ever kept, for the invariants
         self._next = 1
 
     def put(self, session_id: str, event: Any) -> int:
         """As Outbox.put: on disk when it returns."""
         token, self._next = self._next, self._next + 1
         self.outbox[token] = (session_id, event)
+        self.kept.append((session_id, event))
         return token
 
     def done(self, token: int) -> None:
@@ -139,6 +141,8 @@ class Process:
         self.crash_point("before a record is produced")
         if topic == SESSION_EVENTS:
             self.world.produced(self, partition, key, value)
+            if self.node.delays_claim and dict(headers)["t"] in self.node.delayed:
+                self.node.delays_claim(self)
         self._append(topic, partition, key, value, headers, failed)
         self.crash_point("after a record was produced")
 
@@ -160,7 +164,7 @@ class Process:
                 store.claim(belongs)
             return store
         data.clear()
-        store = Store(Backend(self, data), letters_from=end, log_end=end)
+        store = Store(Backend(self, data), letters_from=0, log_end=end)
         store.claim(belongs)
         return store
 
@@ -251,6 +255,8 @@ class Node:
         self.effects_paused_until = 0
         self.kill_in = 0  # at the how-manieth crash point from now it dies; 0: not
         self.kill_at = ""  # or at the next crash point of this name
+        self.delays_claim: Any = None  # called when a claim of these types is about to be produced
+        self.delayed: tuple[bytes, ...] = ()
 
     def crash_point(self, where: str) -> None:
         """Dies here if somebody wants it to."""

@@ -55,8 +55,9 @@ HABITS = {
 }
 TALK = {"say": 8, "queue": 1, "cancel": 1, "steer": 1}
 RACES = {"say": 6, "steer": 3, "interrupt": 4, "cancel": 8, "terminate": 0.5, "decide": 1}
-KILLS = {"kill": 2, "kill_soon": 4, "kill_at": 5}
-PAUSES = {"pause": 4, "stall_poll": 2, "stall_effects": 2, "cut_off": 2}
+KILLS = {"kill": 2, "kill_soon": 4, "kill_at": 3, "kill_effect": 5, "shut_down": 1}
+PAUSES = {"pause": 4, "stall_poll": 2, "stall_effects": 2, "cut_off": 2, "clock_steps": 0.5}
+MOVES = {"move": 2, "move_unsaid": 2, "claim_overtaken": 4}
 SLOW = {"slow": 0.1}
 BAD = {"late": 0.02, "slow": 0.1, "twice": 0.03, "unacknowledged": 0.02, "lost": 0.01}
 ONCE = ("charge", "order", "wire", "build")
@@ -87,7 +88,7 @@ SCENARIOS = (
         "owners die or stand still in the middle of effects, the other takes over (T5, T6, S3)",
         habits=TALK,
         tastes={"calls": 0.8, "hangs": 0.15},
-        faults={**KILLS, **PAUSES, "move": 2, "move_unsaid": 2},
+        faults={**KILLS, **PAUSES, **MOVES},
         fault_every_ms=2_500,
         faults_max=8,
         fates=SLOW,
@@ -99,10 +100,21 @@ SCENARIOS = (
         "paused past deadlines, then going on in the belief of owning the partition",
         habits=HABITS,
         tastes={"calls": 0.7},
-        faults={"pause": 5, "stall_poll": 3, "stall_effects": 3, "cut_off": 3, "move_unsaid": 4},
+        faults={**PAUSES, **MOVES},
         fault_every_ms=2_000,
         faults_max=8,
         fates={"slow": 0.1, "late": 0.02},
+    ),
+    Scenario(
+        "overtaken",
+        10,
+        "claims that land after another has taken the partition: void, never begun (T5, T6v, S3)",
+        habits=TALK,
+        tastes={"calls": 0.85, "odd": 0.05},
+        faults={"claim_overtaken": 8, "pause": 1, "kill_effect": 1, "stall_poll": 1},
+        fault_every_ms=1_500,
+        faults_max=10,
+        reacts=0.05,
     ),
     Scenario(
         "mutual",
@@ -135,7 +147,7 @@ SCENARIOS = (
         habits=TALK,
         tools=ONCE,
         tastes={"calls": 0.85, "odd": 0.05},
-        faults={**KILLS, **PAUSES, "move": 2, "move_unsaid": 1, "store_behind": 0.5},
+        faults={**KILLS, **PAUSES, **MOVES, "store_behind": 0.5},
         fault_every_ms=2_000,
         faults_max=8,
         fates=SLOW,
@@ -157,7 +169,7 @@ SCENARIOS = (
         5,
         "stores that are lost, or older than the log",
         habits=HABITS,
-        faults={"store_lost": 2, "store_behind": 4, "kill_soon": 1, "move": 1},
+        faults={"store_lost": 2, "store_behind": 4, "store_foreign": 3, "kill_soon": 1, "move": 2},
         fault_every_ms=1_500,
         faults_max=8,
         fates=SLOW,
@@ -171,10 +183,10 @@ SCENARIOS = (
         faults={
             **KILLS,
             **PAUSES,
-            "move": 2,
-            "move_unsaid": 2,
+            **MOVES,
             "store_lost": 0.5,
             "store_behind": 1,
+            "store_foreign": 0.5,
             "replay": 2,
         },
         fault_every_ms=1_500,

@@ -29,9 +29,7 @@ def problems(request: bytes, *, may_end_with_answer: bool = False) -> list[str]:
             found.append(f"messages.{number} is empty")
             continue
         for place, block in enumerate(message["content"]):
-            found += [
-                f"messages.{number}.content.{place}: {why}" for why in _block(want, block)
-            ]
+            found += [f"messages.{number}.content.{place}: {why}" for why in _block(want, block)]
     if messages[-1].get("role") != "user" and not may_end_with_answer:
         found.append("the last message is not the user's")
     return [*found, *_pairs(messages)]

@@ -7,6 +7,7 @@ fits, or does not. Each session's producer is its own. It must not know the work
 from typing import Any
 
 from foldlog.log.door import Delivered
+from foldlog.log.partition import partition_for
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -41,6 +42,7 @@ class Person:
         self.messages = self.asked = 0
         self.said: list[ev.MessageReceived] = []
         self.opened = False
+        self.agentless = self.rng.random() < 0.03  # no worker has the agent of this session
 
     @property
     def views(self) -> Any:
@@ -76,14 +78,12 @@ class Person:
             elif not isinstance(event, commands.UNREPEATED):
                 self.world.users.again.append((self.world.now + AGAIN_MS, self, event))
 
-        self.producer.append(
-            SESSION_EVENTS, self.session_id, value, headers, on_delivery=answered
-        )
+        self.producer.append(SESSION_EVENTS, self.session_id, value, headers, on_delivery=answered)
 
     def append_raw(self, value: bytes, headers: list[tuple[str, bytes]], key: Any = None) -> None:
         """Append what no client of ours would."""
         key = self.session_id if key is None else key
-        place = self.world.witness.partition_of.get(self.session_id, 0)
+        place = partition_for(self.session_id, self.world.partitions)
         self.producer.append(SESSION_EVENTS, key, value, headers, partition=place)
 
 
@@ -143,6 +143,7 @@ class Users:
         """A session that is not bricked answers one more message."""
         for person in self.people:
             views = self.world.witness.views.get(person.session_id)
-            if views is not None and views.turn.known and not views.turn.terminated:
+            known = views is not None and views.turn.known and not views.frozen
+            if known and not views.turn.terminated and not person.agentless:
                 person.send(commands.a_message(person, "queue", message_id="last-words"))
         self.world.settle()

@@ -41,6 +41,7 @@ class Witness:
         self.history: dict[str, list[tuple[int, SessionViews]]] = {}
         self.seen: dict[tuple[int, int], Seen] = {}
         self._next: dict[int, int] = {}
+        self._took: list[str] = []
         self._holders: dict[int, list[tuple[int, PartitionView]]] = {}
 
     def advance(self) -> None:
@@ -51,6 +52,8 @@ class Witness:
                 self._fold(number, partition.records[at])
                 at += 1
                 self._next[number] = at
+        while self._took:
+            self.world.faults.saw_take(self._took.pop())
 
     def _fold(self, number: int, record: Record) -> None:
         entry = entry_of(record)
@@ -65,6 +68,7 @@ class Witness:
                 self._holders.setdefault(number, []).append((entry.offset, after))
                 for invariant in self.world.invariants:
                     invariant.on_taken(number, entry)
+                self._took.append(event.owner)
             return
         if not is_foldable(record.key):
             return

@@ -50,7 +50,7 @@ class World:
         self.stats: Counter[str] = Counter()
         self.notes: list[tuple[int, str]] = []
         self.steps = self.answers = 0
-        self.calm = False
+        self.calm = self._late_answers = False
         self.blobs: dict[str, bytes] = {}
         self.inline_max = self.rng.choice((64, 64 * 1024, 64 * 1024))
         self.agent = an_agent(self.rng)
@@ -58,10 +58,13 @@ class World:
         self.tool_slots = self.rng.choice((2, 32, 32))
         names = [tool.name for tool in TOOLS]
         self.tastes = Tastes(tools=scenario.tools or tuple(names), **scenario.tastes)
+        self.broker_skew = self.rng.choice((0, 0, -4_000, 4_000)) if scenario.skew else 0
         self.partitions = self.rng.choice(scenario.partitions)
         self.log_faults = LogFaults(self)
         self.log = MemoryLog(
-            topics(self.partitions), clock_ms=lambda: self.now, faults=self.log_faults
+            topics(self.partitions),
+            clock_ms=lambda: self.now + self.broker_skew,
+            faults=self.log_faults,
         )
         self.executions: list[Execution] = []
         self.requests: dict[str, list[tuple[int, bytes]]] = {}
@@ -183,7 +186,8 @@ class World:
 
     def settle(self) -> None:
         """Land what is due, tell who waits for it, and let the witness see it."""
-        if self.log.waiting:
+        if self.log.waiting or self._late_answers:
+            self._late_answers = bool(self.log.waiting)  # a poll may land the last of them
             self.log.pump()
         self.witness.advance()
 

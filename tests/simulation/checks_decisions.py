@@ -1,0 +1,111 @@
+"""Invariants of decisions and outcomes: made on the newest input, allowed by a person, kept."""
+
+from collections import defaultdict
+from typing import Any
+
+from foldlog.processors.projections.ledger import OUTCOMES
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import encode
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.simulation.invariant import Invariant, calls_of
+
+DECISIONS = (ev.LlmCalled, ev.ToolInvoked, ev.TurnEnded)
+STARTS = (ev.LlmCalled, ev.GenStart, ev.GenResumed, ev.ToolStarted)
+INPUTS = tuple(row.cls for row in ev.EVENT_TYPES if row.is_input)
+
+
+class DecisionsNameTheirBasis(Invariant):
+    """Law 8: a decision that counts was made on the newest input, counted here by hand."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.newest: dict[str, int] = {}
+
+    def on_seen(self, seen: Any) -> None:
+        if not seen.ruling.accepted:
+            return
+        session, event = seen.entry.session_id, seen.entry.event
+        if isinstance(event, DECISIONS) and event.basis != self.newest.get(session):
+            self.fail(f"{session}: {event} counts, the newest input is {self.newest.get(session)}")
+        if isinstance(event, INPUTS):
+            self.newest[session] = seen.entry.offset
+
+
+class NothingStartsWhileClosing(Invariant):
+    """Section 5: after a cancel, interrupt or termination no call and no claim counts."""
+
+    def on_seen(self, seen: Any) -> None:
+        starts = isinstance(seen.entry.event, STARTS) and seen.ruling.accepted
+        if starts and seen.before.turn.closing is not None:
+            self.fail(f"{seen.entry} counts in a turn that closes")
+
+
+class AskedCallsAreAllowed(Invariant):
+    """S2.6: what asks begins only when a person allowed these very arguments, or this tool."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.allowed: set[tuple[str, str]] = set()
+        self.remembered: set[tuple[str, str]] = set()
+
+    def on_seen(self, seen: Any) -> None:
+        event, session = seen.entry.event, seen.entry.session_id
+        if not isinstance(event, ev.ApprovalDecided) or not seen.ruling.accepted:
+            return
+        call = calls_of(seen.before)[event.call]
+        if event.decision == "allow" and event.args_sha256 == call.args_sha256:
+            self.allowed.add((session, event.call))
+            if event.remember:
+                self.remembered.add((session, call.name))
+
+    def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
+        if role != "tools" or begin.agent.approval(begin.call.name) == "none":
+            return
+        call = begin.call
+        allowed = (session_id, call.key) in self.allowed
+        remembered = (session_id, call.name) in self.remembered
+        self.demand(allowed or remembered, f"{session_id} {call.key} {call.name} was not allowed")
+
+
+class KeptOutcomesArrive(Invariant):
+    """Section 7: what the outbox kept reaches the log, whoever dies; nothing is left behind."""
+
+    def at_end(self) -> None:
+        records = [
+            record.value
+            for partition in self.world.log.topic(SESSION_EVENTS).partitions
+            for record in partition.records
+        ]
+        there = set(records)
+        for node in self.world.nodes:
+            self.demand(not node.disk.outbox, f"{node.name} keeps {node.disk.outbox}")
+            for session, event in node.disk.kept:
+                if encode(event) not in there:
+                    self.fail(f"{node.name} kept {event} of {session}, the log has it not")
+
+
+class LedgerCountsOnce(Invariant):
+    """S0.5: every attempt that was paid for is counted once, also one that lost."""
+
+    def at_end(self) -> None:
+        paid: dict[str, dict[tuple, Any]] = defaultdict(dict)
+        for seen in self.world.witness.seen.values():
+            event = seen.entry.event
+            counts = seen.ruling.accepted or seen.ruling.code in ("superseded", "late")
+            if type(event) in OUTCOMES and event.usage is not None and counts:
+                place = (event.turn, event.step, event.attempt)
+                paid[seen.entry.session_id].setdefault(place, event.usage.output_tokens)
+        for session, views in self.world.witness.views.items():
+            want = sum(paid[session].values())
+            have = views.ledger.output_tokens
+            self.demand(want == have, f"{session} paid {want} output tokens, the ledger has {have}")
+            self.demand(len(views.ledger.spent) == len(paid[session]), f"{session}: {views.ledger}")
+
+
+DECIDED = (
+    DecisionsNameTheirBasis,
+    NothingStartsWhileClosing,
+    AskedCallsAreAllowed,
+    KeptOutcomesArrive,
+    LedgerCountsOnce,
+)
