@@ -23,7 +23,7 @@ from ..rulings_asked import RULES
 from ..session import SessionViews
 from . import crash, views_codec
 
-LAYOUT = 1  # a new value whenever the keys or the folds change what is kept
+LAYOUT = 2  # a new value whenever the keys or the folds change what is kept
 
 
 @cache
@@ -68,7 +68,7 @@ class Store:
     ) -> None:
         self._backend = backend
         self.log_end = log_end  # of the log when this store was opened: to catch up with
-        self._lengths: dict[str, dict[str, int]] = {}
+        self._lengths: dict[str, views_codec.Lengths] = {}
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
@@ -92,17 +92,11 @@ class Store:
         head = self._backend.get(b"h\0" + name)
         if head is None:
             return None
-        lengths = views_codec.lengths_in(head)
-        self._lengths[session_id] = lengths
-        rows: dict[str, list[Any]] = {letter: [] for letter in views_codec.SERIES}
-        prefix = b"r\0" + name + b"\0"
-        for key, value in self._backend.scan(prefix):
-            letter = chr(key[len(prefix)])
-            rows[letter].append(views_codec.decode_row(letter, value))
-        for letter, length in lengths.items():
-            assert len(rows[letter]) == length, f"store holds other rows than {session_id} has"
         stream = self._backend.get(b"c\0" + name)
-        return views_codec.views_from(session_id, head, stream, rows)
+        pages = (page for _, page in self._backend.scan(b"r\0" + name + b"\0"))
+        views = views_codec.views_from(head, stream, pages)
+        self._lengths[session_id] = views_codec.lengths_of(views)
+        return views
 
     def write(
         self,
@@ -119,7 +113,11 @@ class Store:
             name = session_id.encode()
             puts.append((b"h\0" + name, views_codec.head_of(views)))
             puts.append((b"c\0" + name, views_codec.stream_of(views)))
-            puts.extend(self._new_rows(session_id, name, views))
+            known = self._lengths.get(session_id, views_codec.NO_ROWS)
+            lengths = self._lengths[session_id] = views_codec.lengths_of(views)
+            if lengths != known:
+                key = b"r\0" + name + b"\0" + sum(known).to_bytes(8, "big")
+                puts.append((key, views_codec.page_of(views, known)))
             if busy(views):
                 puts.append((b"b\0" + name, b""))
             else:
@@ -131,16 +129,6 @@ class Store:
         puts.append((_CURSOR, views_codec.encode_row(cursor)))
         self._backend.write(puts, deletes)
         self.partition, self.cursor = partition, cursor
-
-    def _new_rows(self, session_id: str, name: bytes, views: SessionViews):
-        had = self._lengths.setdefault(session_id, {})
-        for letter in views_codec.SERIES:
-            rows = views_codec.rows_of(views, letter)
-            start = had.get(letter, 0)
-            for number, row in enumerate(rows.since(start), start):
-                key = b"r\0" + name + b"\0" + letter.encode() + number.to_bytes(4, "big")
-                yield key, views_codec.encode_row(row)
-            had[letter] = len(rows)
 
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session that left the cache."""
