@@ -25,6 +25,20 @@ from .reports import Reports
 FAREWELL_S = 5.0  # how long a worker that ends waits for its effects, as the grace of a cancel
 
 
+class Told:
+    """The sink of one effect: whoever handed over an outcome has not died without one."""
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+        self.chunk = reports.chunk
+        self.done = False
+
+    async def outcome(self, session_id: str, event: Any) -> None:
+        """As Reports.outcome."""
+        self.done = True
+        await self._reports.outcome(session_id, event)
+
+
 class EffectsHost:
     """See the module. Its methods may be called from any thread and return at once."""
 
@@ -60,7 +74,11 @@ class EffectsHost:
     async def _get_client(self) -> Any:
         if self._client is None:
             self._client = asyncio.ensure_future(asyncio.to_thread(self._make_client))
-        return await asyncio.shield(self._client)
+        try:
+            return await asyncio.shield(self._client)
+        except Exception:
+            self._client = None  # the next call tries again
+            raise
 
     def running(self, role: str) -> int:
         """How many effects of a role run now."""
@@ -74,8 +92,15 @@ class EffectsHost:
         return found is not None
 
     def _spawn(
-        self, role: str, key: tuple[str, int], stop: Stop, work: Coroutine[Any, Any, None]
+        self,
+        role: str,
+        key: tuple[str, int],
+        stop: Stop,
+        work: Coroutine[Any, Any, None],
+        last_word: Callable[[str], Any] | None = None,
+        told: Told | None = None,
     ) -> None:
+        """Run `work`; `last_word(why)` is its outcome if it dies and has told none (T4, S2)."""
         with self._lock:
             self._running[role] += 1
             self._stops[key] = (role, stop)
@@ -83,8 +108,13 @@ class EffectsHost:
         async def guarded() -> None:
             try:
                 await work
-            except Exception as bug:
-                self._say(f"an effect of {key[0]} ended badly: {type(bug).__name__}: {bug}")
+            except asyncio.CancelledError:
+                raise
+            except BaseException as bug:  # tools raise anything to unwind themselves
+                why = f"{type(bug).__name__}: {bug}"[:1_000]
+                self._say(f"an effect of {key[0]} ended badly: {why}")
+                if last_word is not None and told is not None and not told.done:
+                    await self._reports.outcome(key[0], last_word(why))
             finally:
                 with self._lock:
                     self._running[role] -= 1
@@ -97,11 +127,17 @@ class EffectsHost:
     def generate(self, session_id: str, begin: BeginGeneration) -> None:
         """Begin a model call."""
         crash.reach("models.begin")
-        stop = Stop()
-        work = self._generate(session_id, begin, stop)
-        self._spawn("models", (session_id, begin.claim.offset), stop, work)
+        stop, told = Stop(), Told(self._reports)
+        work = self._generate(session_id, begin, stop, told)
 
-    async def _generate(self, session_id: str, begin: BeginGeneration, stop: Stop) -> None:
+        def last_word(why: str) -> ev.GenFailed:
+            return _failed(begin, "internal", f"the call's task died: {why}", permanent=False)
+
+        self._spawn("models", (session_id, begin.claim.offset), stop, work, last_word, told)
+
+    async def _generate(
+        self, session_id: str, begin: BeginGeneration, stop: Stop, sink: Told
+    ) -> None:
         claim = models.GenClaim(
             session_id=session_id,
             turn=begin.turn,
@@ -113,13 +149,13 @@ class EffectsHost:
             client = await self._get_client()
         except Exception as error:
             detail = f"no client for the model: {type(error).__name__}: {error}"
-            await self._reports.outcome(session_id, _failed(begin, "client", detail))
+            await sink.outcome(session_id, _failed(begin, "client", detail, permanent=True))
             return
         crash.reach("models.send")
         await models.generate(
             claim,
             begin.request,
-            self._reports,
+            sink,
             stop,
             client,
             limits=begin.agent.limits,
@@ -130,20 +166,26 @@ class EffectsHost:
     def run_tool(self, session_id: str, begin: BeginTool) -> None:
         """Begin a tool call."""
         crash.reach("tools.begin")
-        stop = Stop()
-        work = self._run_tool(session_id, begin, stop)
-        self._spawn("tools", (session_id, begin.claim.offset), stop, work)
+        stop, told = Stop(), Told(self._reports)
+        work = self._run_tool(session_id, begin, stop, told)
 
-    async def _run_tool(self, session_id: str, begin: BeginTool, stop: Stop) -> None:
+        def last_word(why: str) -> ev.ToolResult | ev.ToolFailedUncertain:
+            tool, claim = begin.agent.tool(begin.call.name), self._tool_claim(session_id, begin)
+            once = "once" in (begin.call.effect, tool and tool.effect)
+            return (tools.uncertain if once else tools.gave_up)(claim, f"its task died: {why}")
+
+        self._spawn("tools", (session_id, begin.claim.offset), stop, work, last_word, told)
+
+    async def _run_tool(self, session_id: str, begin: BeginTool, stop: Stop, sink: Told) -> None:
         tool = begin.agent.tool(begin.call.name)
         claim = self._tool_claim(session_id, begin)
         if tool is None:
             event = _no_tool(begin)
-            await self._reports.outcome(session_id, event)
+            await sink.outcome(session_id, event)
             return
         host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log)
         crash.reach("tools.run")
-        late = await tools.run(claim, tool, begin.args, self._reports, stop, host)
+        late = await tools.run(claim, tool, begin.args, sink, stop, host)
         if late is not None:
             await late
 
@@ -165,11 +207,16 @@ class EffectsHost:
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
         """Ask a tool's reconciler what became of a call whose owner is gone."""
-        stop = Stop()
-        work = self._reconcile(session_id, begin, stop)
-        self._spawn("tools", (session_id, -begin.claim.offset), stop, work)
+        stop, told = Stop(), Told(self._reports)
+        work = self._reconcile(session_id, begin, stop, told)
 
-    async def _reconcile(self, session_id: str, begin: BeginTool, stop: Stop) -> None:
+        def last_word(why: str) -> ev.ToolFailedUncertain:
+            claim = self._tool_claim(session_id, begin)
+            return tools.uncertain(claim, f"its worker is gone, and asking ended badly: {why}")
+
+        self._spawn("tools", (session_id, -begin.claim.offset), stop, work, last_word, told)
+
+    async def _reconcile(self, session_id: str, begin: BeginTool, stop: Stop, sink: Told) -> None:
         tool = begin.agent.tool(begin.call.name)
         claim = self._tool_claim(session_id, begin)
         if tool is None:
@@ -180,10 +227,10 @@ class EffectsHost:
                 attempt=claim.attempt,
                 reason="its worker is gone, and the agent has no such tool any more",
             )
-            await self._reports.outcome(session_id, event)
+            await sink.outcome(session_id, event)
             return
         host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log)
-        await tools.reconcile(claim, tool, begin.args, self._reports, stop, host)
+        await tools.reconcile(claim, tool, begin.args, sink, stop, host)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Close a lost attempt with what its chunks had said (row A2)."""
@@ -226,7 +273,11 @@ class EffectsHost:
             if tasks:
                 await asyncio.wait(tasks, timeout=FAREWELL_S)
 
-        asyncio.run_coroutine_threadsafe(settle(), self._loop).result(FAREWELL_S * 2)
+        settled = asyncio.run_coroutine_threadsafe(settle(), self._loop)
+        try:
+            settled.result(FAREWELL_S * 2)
+        except TimeoutError:  # a tool that holds the loop must not keep the log from being closed
+            self._say("the effects could not be asked to end: one of them holds their loop")
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(FAREWELL_S)
 
@@ -236,7 +287,9 @@ def place_of(event: Any) -> tuple[int, int, int]:
     return event.turn, event.step, event.attempt
 
 
-def _failed(begin: BeginGeneration, error: str, detail: str) -> ev.GenFailed:
+def _failed(
+    begin: BeginGeneration, error: str, detail: str, *, permanent: bool = True
+) -> ev.GenFailed:
     return ev.GenFailed(
         turn=begin.turn,
         step=begin.step,
@@ -244,7 +297,7 @@ def _failed(begin: BeginGeneration, error: str, detail: str) -> ev.GenFailed:
         content=ev.Body(inline=b"[]"),
         error=error,
         detail=detail[:2_000],
-        permanent=True,
+        permanent=permanent,
     )
 
 

@@ -1,0 +1,157 @@
+"""Every begun effect ends in an outcome, also when its task dies; the host ends when asked to."""
+
+import asyncio
+import threading
+from hashlib import sha256
+
+import pytest
+
+from foldlog.log.memory import MemoryLog
+from foldlog.processors.agent import Agent
+from foldlog.processors.effects.side_log import SideLogStore
+from foldlog.processors.effects.slots import Slots
+from foldlog.processors.projections.turn_view import Call, Claim
+from foldlog.processors.runtime import effects_host
+from foldlog.processors.runtime.begin import BeginGeneration, BeginTool
+from foldlog.processors.runtime.chunks_reader import chunks_reader
+from foldlog.processors.runtime.effects_host import EffectsHost
+from foldlog.processors.runtime.outbox import Outbox
+from foldlog.processors.runtime.reports import Reports
+from foldlog.processors.tool import Happened, tool
+from foldlog.producers.blobs import BlobStore
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import entry_of
+from foldlog.schemas.topics import SESSION_EVENTS, topics
+
+CLAIM = Claim("w/1", 0, 7, 0, 10**15)
+WAIT_S = 20.0
+
+
+class Unwind(BaseException):
+    """As frameworks raise to end a task of theirs: no Exception, so nobody means to catch it."""
+
+
+async def unwinds() -> str:
+    """Does not come back."""
+    raise Unwind("out of here")
+
+
+class Host:
+    """A real host on an in-memory log."""
+
+    def __init__(self, path, make_client=lambda: None) -> None:
+        self.log = MemoryLog(topics(1), threaded=True)
+        self.said: list[str] = []
+        self.reader = self.log.reader(SESSION_EVENTS, {0: 0})
+        reports = Reports(self.log.producer(), Outbox(path / "outbox"), self.said.append)
+        self.host = EffectsHost(
+            reports,
+            BlobStore(path / "blobs"),
+            SideLogStore(path / "side_log"),
+            Slots(9),
+            make_client,
+            chunks_reader(self.log),
+            self.said.append,
+        )
+
+    def outcome(self):
+        """The next outcome in the log."""
+        records = self.reader.poll(WAIT_S, 1)
+        assert records, self.said
+        return entry_of(records[0]).event
+
+
+@pytest.fixture
+def start(tmp_path):
+    """A factory of hosts that are closed at the end."""
+    hosts = []
+
+    def make(**more) -> Host:
+        hosts.append(Host(tmp_path, **more))
+        return hosts[-1]
+
+    yield make
+    for host in hosts:
+        host.host.close()
+
+
+def begin_tool(function, effect: str, **more) -> BeginTool:
+    made = tool(effect=effect, **more)(function)
+    call = Call(
+        turn=1,
+        step=1,
+        index=0,
+        call_id="c",
+        name=made.name,
+        args=ev.Body(inline=b"{}"),
+        args_sha256=sha256(b"{}").hexdigest(),
+        args_error=None,
+        proposed_at=0,
+        status="started",
+        effect=effect,
+        attempt=1,
+        claim=CLAIM,
+    )
+    return BeginTool(call, b"{}", CLAIM, Agent(name="a", model="m", tools=[made]))
+
+
+def test_T4_a_once_tool_whose_task_dies_is_in_doubt(start):
+    host = start()
+    host.host.run_tool("s", begin_tool(unwinds, "once"))
+    outcome = host.outcome()
+    assert isinstance(outcome, ev.ToolFailedUncertain) and "Unwind" in outcome.reason
+
+
+def test_T4_a_pure_tool_whose_task_dies_ends_in_an_error(start):
+    host = start()
+    host.host.run_tool("s", begin_tool(unwinds, "pure"))
+    outcome = host.outcome()
+    assert isinstance(outcome, ev.ToolResult) and outcome.outcome == "error"
+
+
+def test_T6_a_reconciler_whose_task_dies_leaves_the_call_in_doubt(start):
+    async def was_it_done(ctx) -> Happened:
+        raise Unwind("out of here")
+
+    host = start()
+    host.host.reconcile("s", begin_tool(unwinds, "once", reconciler=was_it_done))
+    assert isinstance(host.outcome(), ev.ToolFailedUncertain)
+
+
+def test_a_client_that_could_not_be_made_is_tried_again_by_the_next_call(start):
+    tried = []
+
+    def make():
+        tried.append(1)
+        raise RuntimeError("no")
+
+    host = start(make_client=make)
+    agent = Agent(name="a", model="m")
+    for attempt in (1, 2):
+        begin = BeginGeneration(1, 1, attempt, CLAIM, b"{}", agent)
+        host.host.generate(f"s{attempt}", begin)
+        assert host.outcome().error == "client"
+    assert len(tried) == 2
+
+
+def test_a_tool_that_blocks_the_loop_does_not_keep_the_host_from_ending(tmp_path, monkeypatch):
+    monkeypatch.setattr(effects_host, "FAREWELL_S", 0.1)
+    began, let_go = threading.Event(), threading.Event()
+
+    async def blocks() -> str:
+        """Never lets go."""
+        began.set()
+        let_go.wait(WAIT_S)  # what `requests` in an async tool does
+        return "late"
+
+    host = Host(tmp_path)
+    host.host.run_tool("s", begin_tool(blocks, "pure"))
+    assert began.wait(WAIT_S)
+    try:
+        host.host.close()
+    finally:
+        let_go.set()
+        host.host._thread.join(WAIT_S)
+        loop = host.host._loop  # what the tool held back ends here, so that no task is left
+        loop.run_until_complete(asyncio.wait(asyncio.all_tasks(loop)))
+    assert any("effect" in line for line in host.said)
