@@ -9,9 +9,12 @@ from dataclasses import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foldlog.processors.projections.partition import PartitionView
 from foldlog.processors.projections.session_state import SessionState, as_json
 from foldlog.processors.projections.turn_view import QUEUE_MAX, REFUSALS_MAX, SEEN_MAX
 from foldlog.processors.runtime import views_codec
+from foldlog.processors.runtime.owned import may_owe
+from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.session import SessionViews, fold, initial, is_input
 from foldlog.processors.transitions import TRANSITIONS
 from foldlog.processors.writers import WRITERS
@@ -43,10 +46,13 @@ def folded(views: SessionViews, more: list[Entry]) -> SessionViews:
 
 
 def through_the_store(views: SessionViews) -> SessionViews:
-    """The same views after their bytes were written and read."""
-    head, stream = views_codec.head_of(views), views_codec.stream_of(views)
-    page = views_codec.page_of(views, views_codec.NO_ROWS)
-    return views_codec.views_from(head, stream, [page])
+    """The same views after a store has written and read them."""
+    data: dict[bytes, bytes] = {}
+    changed = {views.session_id: views}
+    Store(DictBackend(data)).write(changed, {}, may_owe, PartitionView(), Cursor(1, 0))
+    read = Store(DictBackend(data)).load(views.session_id)
+    assert read is not None
+    return read
 
 
 def name_of(step: Step) -> str:

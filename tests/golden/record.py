@@ -1,0 +1,182 @@
+"""Records the golden sessions: `python -m foldlog.tests.golden.record [NAME ...]`.
+
+Without names only what the recorded records fold to is noted anew: for whoever changed a fold on
+purpose, who then reads the difference. With names those sessions are played and recorded anew, or
+for the first time; a session that a user once had must never be.
+"""
+
+import sys
+from collections.abc import Callable
+
+from foldlog.schemas import events as ev
+from foldlog.tests.golden.golden import (
+    SESSION_ID,
+    SESSIONS,
+    blobs_of,
+    expected,
+    names,
+    records,
+    write,
+    write_expected,
+)
+from foldlog.tests.laws.agents import LIMITS, MINUTE
+from foldlog.tests.laws.answers import Use, complete, dumps, text, thinking
+from foldlog.tests.laws.history import History, opened
+
+LOOK, POST = Use("look", '{"where":"there"}', "a"), Use("post", '{"text":"dear"}', "b")
+CHARGE = Use("charge", '{"cents":3}', "c")
+
+
+def conversation() -> History:
+    """Two turns with thinking, a tool, an approval that is remembered, and a large answer."""
+    s = opened(SESSION_ID)
+    s.say("hello ü", "m1")
+    s.answer(thinking("who is it?"), "good day", read=90)
+    s.say("buy two", "m2")
+    s.answer(thinking("", "sig+/=="), "buying", CHARGE, LOOK, read=180)
+    s.allow("2.1.0", remember=True)
+    s.work()
+    s.result("2.1.1", "seen", reminders=("mind the price",))
+    s.result("2.1.0", '{"cents":3}', triggers=(ev.Trigger(trigger="start_build"),))
+    s.answer("again", Use("charge", '{"cents":4}', "c"), read=260)
+    s.result("2.2.0", '{"cents":4}')
+    s.answer("bought two. " * 40, read=320)
+    s.append(ev.GenSent(turn=2, step=3, channel="sse"), "consumers")
+    return s
+
+
+def crash_and_resume() -> History:
+    """The worker dies in the middle of an answer and inside a tool that may be repeated."""
+    s = opened(SESSION_ID)
+    s.say("go", "m1")
+    s.work()
+    first = s.place
+    s.chunk("half", 0)
+    s.chunk(" a sent", 1)
+    s.take("w1/2").work()
+    s.append(complete(first, [text("half a sentence")], "end_turn", s.blobs), "models")
+    s.answer("looking", LOOK)
+    s.take("w2/1")
+    s.later(2 * MINUTE + LIMITS.start_window_ms + LIMITS.margin_ms).work()
+    s.result("1.1.0", "from the first", attempt=1)
+    s.result("1.1.0", "from the second", attempt=2)
+    s.work()
+    s.fail(retry_at=s.at + 1_000)
+    s.later(1_000).answer("done")
+    return s
+
+
+def doubt_resolved() -> History:
+    """A letter may have been sent: a person is asked, says no, and is contradicted later."""
+    s = opened(SESSION_ID)
+    s.say("send it", "m1")
+    s.answer(POST)
+    s.take("w1/2").work()
+    s.discharge("T6")
+    s.uncertain("1.1.0")
+    s.work()
+    s.resolve("1.1.0", "did_not_happen", "no letter came")
+    s.answer("then it was not sent")
+    s.result("1.1.0", "sent after all", attempt=1)
+    s.work()
+    s.resolve("1.1.0", "happened", "it came a day late")
+    s.say("and?", "m2")
+    s.answer("it came")
+    return s
+
+
+def cancel_with_partial() -> History:
+    """A turn is cancelled in the middle of an answer, another inside a tool."""
+    s = opened(SESSION_ID)
+    s.trigger("start_build", "t1")
+    s.say("tell me all", "m1")
+    s.work()
+    s.chunk("once upon")
+    s.cancel("c1", turn=1, seen_phase="building")
+    s.cancel("c2")
+    s.stopped(thinking("long"), "once upon", Use("look", "{}", "cut"))
+    s.work()
+    s.say("short then", "m2")
+    s.answer(POST, LOOK)
+    s.cancel("c3", turn=2)
+    s.later(LIMITS.grace_ms).work()
+    s.say("what now", "m3")
+    s.answer("all is well")
+    s.result("2.1.0", "it was posted", attempt=1)
+    s.say("good", "m4")
+    s.answer("yes")
+    return s
+
+
+def steer_and_interrupt() -> History:
+    """Messages that wait, join and interrupt; a pause and a refusal."""
+    s = opened(SESSION_ID)
+    s.say("one", "m1")
+    s.say("two", "m2")
+    s.answer(LOOK)
+    s.say("left", "m3", when_busy="steer")
+    s.say("later", "m4")
+    s.result("1.1.0", "a fork")
+    use = dumps({"type": "server_tool_use", "id": "srv1", "name": "web", "input": {}})
+    s.answer("searching", use, stop="pause_turn")
+    s.say("no, this", "m5", when_busy="interrupt")
+    s.stopped()
+    s.work()
+    s.answer("no", stop="refusal")
+    s.say("please", "m6")
+    s.answer("yes")
+    return s
+
+
+def terminate() -> History:
+    """Refusals of every kind, things that nobody can read, and the end."""
+    s = History(SESSION_ID).take()
+    s.say("too early", "m0")
+    s.work().open()
+    s.open()
+    s.say("", "m1", raw=b"[]")
+    s.say("go", "m1")
+    s.say("go", "m1")
+    s.lock("p1", "l1")
+    s.lock("p2", "l2")
+    s.trigger("publish", "t1")
+    s.cancel("c1", by="bob")
+    s.append_raw(b"\x00\x01", (("t", b"SOMETHING_ELSE"),))
+    s.append_raw(None, ())
+    s.answer(CHARGE)
+    s.allow("1.1.0", sha="other")
+    s.say("wait", "m2")
+    s.terminate()
+    s.work()
+    s.say("anybody?", "m3")
+    s.work()
+    return s
+
+
+PLAYS: dict[str, Callable[[], History]] = {
+    play.__name__: play
+    for play in (
+        conversation,
+        crash_and_resume,
+        doubt_resolved,
+        cancel_with_partial,
+        steer_and_interrupt,
+        terminate,
+    )
+}
+
+
+def main(wanted: list[str]) -> None:
+    """Record the sessions of these names, or note anew what all of them fold to."""
+    SESSIONS.mkdir(exist_ok=True)
+    for name in wanted:
+        s = PLAYS[name]()
+        assert s.views.frozen is None
+        write(name, s.records, s.blobs.held)
+    if not wanted:
+        for name in names():
+            write_expected(name, records(name), blobs_of(expected(name)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
