@@ -23,7 +23,8 @@ from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable, entry_of
 from foldlog.schemas.events import BY_CLASS
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.history import Step
-from foldlog.tests.laws.worlds import LAW, World, histories
+from foldlog.tests.laws.law import LAW, histories, law
+from foldlog.tests.laws.worlds import World
 
 STATE_BYTES_MAX = 1024  # S0.1
 PAID = (ev.GenComplete, ev.GenFailed, ev.GenStopped)
@@ -60,8 +61,7 @@ def name_of(step: Step) -> str:
     return row.name if row else ""
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_beyond_4_replaying_twice_gives_the_same_bytes(world):
     again = [entry_of(r) for r in world.records if (r.key or b"").decode() == world.session_id]
     replayed = folded(initial(world.session_id), again)
@@ -80,14 +80,12 @@ def test_a_history_may_be_folded_in_two_parts_through_the_store(world, cut):
     assert parts(folded(kept, whole[cut:])) == parts(world.views)
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_no_event_ever_freezes_a_session_but_one_that_must_be_understood(world):
     assert world.views.frozen is None
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_law_2_an_event_written_twice_changes_nothing_but_refusals_owed(world):
     for step in world.steps:
         if not step.ruling.accepted:
@@ -115,16 +113,14 @@ def may_count_again(views: SessionViews, entry: Entry) -> bool:
     return isinstance(event, ev.ContextSet | ChunkSeen)
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_a_chunk_changes_the_stream_place_and_no_other_view(world):
     for step in world.steps:
         if isinstance(step.entry.event, ChunkSeen):
             assert step.views == replace(step.before, stream=step.views.stream)
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_law_2_what_is_not_accepted_changes_no_view_but_the_answer_owed(world):
     for step in world.steps:
         before, after, ruling = step.before, step.views, step.ruling
@@ -145,8 +141,7 @@ def test_law_2_what_is_not_accepted_changes_no_view_but_the_answer_owed(world):
             assert step.entry.writer == "producer", "only who waits for an answer is refused"
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_S0_2_a_field_is_changed_only_by_the_events_of_its_WRITERS_row(world):
     for step in world.steps:
         before, after = step.before.state, step.views.state
@@ -169,8 +164,7 @@ def triggers_of(step: Step) -> list[str]:
     return []
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_S0_4_the_phase_moves_only_along_TRANSITIONS(world):
     for step in world.steps:
         phase, after = step.before.state.phase, step.views.state.phase
@@ -181,24 +175,21 @@ def test_S0_4_the_phase_moves_only_along_TRANSITIONS(world):
             assert phase == after, step.entry
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_S0_3_a_project_is_never_replaced(world):
     for step in world.steps:
         before, after = step.before.state.project_id, step.views.state.project_id
         assert before is None or before == after
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_S0_1_the_state_is_its_fields_and_below_1_KB(world):
     for step in world.steps:
         assert len(as_json(step.views.state)) < STATE_BYTES_MAX
     assert set(SessionState.__struct_fields__) == set(WRITERS)
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_law_8_the_basis_is_the_offset_of_the_last_accepted_input(world):
     basis = -1
     for step in world.steps:
@@ -208,8 +199,7 @@ def test_law_8_the_basis_is_the_offset_of_the_last_accepted_input(world):
         assert step.views.turn.basis == basis
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_what_is_in_flight_is_bounded(world):
     for step in world.steps:
         turn = step.views.turn
@@ -221,8 +211,7 @@ def test_what_is_in_flight_is_bounded(world):
             assert turn.closing is None and not turn.queue
 
 
-@LAW
-@given(histories())
+@law()
 def test_S0_10_every_accepted_message_has_one_turn_and_gets_one_outcome(world):
     received = [row.message_id for row in world.views.messages.received]
     assert len(received) == len(set(received))
@@ -236,8 +225,7 @@ def test_S0_10_every_accepted_message_has_one_turn_and_gets_one_outcome(world):
         assert bool(ends) != (waits or (world.turn.open and mine[-1].turn == world.turn.number))
 
 
-@LAW
-@given(histories())
+@law()
 def test_constraint_4_a_turn_that_ended_left_nothing_open(world):
     for step in world.steps:
         if isinstance(step.entry.event, ev.TurnEnded) and step.ruling.accepted:

@@ -4,7 +4,6 @@ import json
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
 
 from foldlog.local.messages_api.conversation import check_conversation
 from foldlog.local.messages_api.errors import ApiError
@@ -13,9 +12,10 @@ from foldlog.processors.context.build import request_bytes, request_sha256
 from foldlog.processors.session import fold, initial
 from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
+from foldlog.tests.laws.law import law
 from foldlog.tests.laws.legal import blocks_of, findings, static_part
 from foldlog.tests.laws.test_fold_laws import through_the_store
-from foldlog.tests.laws.worlds import LAW, World, histories
+from foldlog.tests.laws.worlds import World
 
 # Blocks that only the real API can have made up: the stand-in server knows its own ones only.
 NOT_OF_THE_STAND_IN = ("does not match any of the expected tags", "not found in provided tools")
@@ -43,15 +43,13 @@ def requests(world: World) -> list[Made]:
     return made
 
 
-@LAW
-@given(histories())
+@law()
 def test_every_request_is_legal(world):
     for made in requests(world):
         assert not findings(made.request), made.request.decode()
 
 
-@LAW
-@given(histories())
+@law()
 def test_the_strict_stand_in_server_takes_every_request(world):
     for made in requests(world):
         body = json.loads(made.request)
@@ -62,8 +60,7 @@ def test_the_strict_stand_in_server_takes_every_request(world):
             assert any(text in str(refusal) for text in NOT_OF_THE_STAND_IN), refusal
 
 
-@LAW
-@given(histories())
+@law()
 def test_law_11_a_request_is_the_same_bytes_whoever_builds_it_and_whenever(world):
     views = initial(world.session_id)
     for step in world.steps:
@@ -81,8 +78,7 @@ def test_law_11_a_request_is_the_same_bytes_whoever_builds_it_and_whenever(world
         assert rebuilt == made.request, "any past request can be rebuilt from the newest view"
 
 
-@LAW
-@given(histories())
+@law()
 def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(world):
     made = requests(world)
     for one, other in zip(made, made[1:], strict=False):
@@ -96,8 +92,7 @@ def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(world):
             assert static_part(one.request) == static_part(other.request)
 
 
-@LAW
-@given(histories())
+@law()
 def test_S1_C_constraint_7_what_was_said_is_in_later_requests_byte_for_byte(world):
     said: list[str] = []
     for step in world.steps:

@@ -14,9 +14,9 @@ from foldlog.processors.wake_table import BY_ID, BY_LANE, DOMAINS, WAKE, match
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
 from foldlog.tests.laws.desk import Desk
+from foldlog.tests.laws.law import LAW, SEEDS, histories, law, world_of
 from foldlog.tests.laws.law9 import WAIT, check_law_9
 from foldlog.tests.laws.test_fold_laws import parts, through_the_store
-from foldlog.tests.laws.worlds import LAW, SEEDS, histories, world_of
 
 # -- the table -------------------------------------------------------------------------------------
 
@@ -78,8 +78,7 @@ def test_law_9_holds_at_every_view_of_the_long_histories_which_reach_most_rows()
 # -- waking is looking -----------------------------------------------------------------------------
 
 
-@LAW
-@given(histories(forged=True))
+@law(forged=True)
 def test_waking_twice_is_waking_once(world):
     for step in world.steps[-5:]:
         before = parts(step.views)
@@ -91,8 +90,7 @@ def test_waking_twice_is_waking_once(world):
         assert len(set(subjects)) == len(subjects), "one row per lane and subject"
 
 
-@LAW
-@given(histories())
+@law()
 def test_what_was_written_is_not_written_again_while_it_is_in_the_air(world):
     for step in world.steps[-3:]:
         for owed in wake(step.views, step.holders, step.at, rules_of(world.agent)):
@@ -129,16 +127,14 @@ def test_S2_6_a_worker_that_knows_only_the_store_decides_the_same(world, number)
         assert done[0].written == done[1].written and done[0].reported == done[1].reported
 
 
-@LAW
-@given(histories())
+@law()
 def test_an_agent_that_is_not_known_owes_only_answers(world):
     for step in world.steps[-5:]:
         for owed in wake(step.views, step.holders, step.at, None):
             assert owed.owed in ("REFUSED", "HUMAN_NEEDED")
 
 
-@LAW
-@given(histories())
+@law()
 def test_law_4_an_open_turn_owes_or_waits_for_something_unless_it_waits_for_a_person(world):
     for step in world.steps:
         turn = step.views.turn

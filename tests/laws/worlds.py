@@ -1,4 +1,4 @@
-"""Random histories, mostly legal: the strategy that all laws share.
+"""Random histories, mostly legal: what all laws are about.
 
 People, workers, models and tools act in any order. Worker events are what WAKE owes, written by the
 real decide and Actions: at the present view, or at an old one (late, stale, by a zombie that has
@@ -6,11 +6,7 @@ not read of the newer owner). `forged` adds events that no right worker would wr
 """
 
 import random
-from functools import cache, lru_cache
 from typing import Any
-
-from hypothesis import settings
-from hypothesis import strategies as st
 
 from foldlog.processors.decide import rules_of
 from foldlog.processors.wake import wake
@@ -31,8 +27,6 @@ from foldlog.tests.laws.plausible import (
 )
 
 ACTS = 80  # of a history: each is no, one or a few events
-SEEDS = 120  # of the shared long histories; `python -m foldlog.tests.laws` takes more
-LAW = settings(max_examples=40)  # of each law: the seeded histories are made once for all of them
 STOPS = (
     "end_turn",
     "tool_use",
@@ -57,27 +51,6 @@ USES = (
     ("no such tool", "{}"),
 )
 PAUSES_MS = (0, 1, 40, 1_000, 6_000, 11_000, MINUTE, 3 * MINUTE, 61 * MINUTE)
-
-
-@cache
-def _numbers(low: int, high: int):
-    return st.integers(low, high)
-
-
-class Drawn:
-    """Choices made by hypothesis."""
-
-    def __init__(self, draw: Any) -> None:
-        self._draw = draw
-
-    def number(self, low: int, high: int) -> int:
-        return self._draw(_numbers(low, high))
-
-    def pick(self, options: Any) -> Any:
-        return options[self._draw(_numbers(0, len(options) - 1))]
-
-    def chance(self, percent: int) -> bool:
-        return self._draw(_numbers(0, 99)) >= 100 - percent  # shrinks to no
 
 
 class Rolled:
@@ -376,25 +349,3 @@ class World(History):
         name = self.choose.pick((b"GEN_CHUNK", b"SOMETHING_NEW", b"", b"\xff"))
         headers = (("t", name), ("w", b"models"), ("g", self.choose.pick((b"1.1", b"1.1.x", b""))))
         self.append_raw(self.choose.pick((None, b"", b"\xc3\x01garbage", b"\x00" * 40)), headers)
-
-
-@lru_cache(maxsize=1_000)
-def world_of(seed: int, forged: bool = False) -> World:
-    """The long history of a seed; made once, shared by all laws."""
-    world = World(Rolled(seed), forged)
-    world.seed = seed
-    return world.grow(ACTS)
-
-
-@st.composite
-def _drawn(draw: Any, forged: bool) -> World:
-    return World(Drawn(draw), forged).grow(draw(_numbers(0, ACTS)))
-
-
-def histories(*, forged: bool = False) -> st.SearchStrategy[World]:
-    """Histories: long ones of a seed, and drawn ones that shrink to a small counterexample.
-
-    `forged`: with events that no right worker writes.
-    """
-    seeded = _numbers(0, SEEDS - 1).map(lambda seed: world_of(seed, forged))
-    return st.one_of(seeded, _drawn(forged), seeded)

@@ -17,7 +17,8 @@ from foldlog.schemas.codec import ChunkSeen
 from foldlog.tests.laws.agents import LIMITS
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, Step, opened
-from foldlog.tests.laws.worlds import World, world_of
+from foldlog.tests.laws.law import world_of
+from foldlog.tests.laws.worlds import World
 
 BELONGS = Belongs("cluster", "topic", "folds")
 SEEDS = (1, 2, 3)

@@ -13,7 +13,7 @@ from foldlog.processors.runtime.owned import may_owe
 from foldlog.processors.runtime.store import Cursor, RocksBackend, Store
 from foldlog.processors.session import SessionViews, fold, initial
 from foldlog.schemas.value import replace
-from foldlog.tests.laws.worlds import world_of
+from foldlog.tests.laws.law import world_of
 from foldlog.tests.stores.contract import BELONGS
 
 ROUNDS_MAX = 500

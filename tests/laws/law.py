@@ -1,0 +1,81 @@
+"""Laws as tests: each is a check of one history, over the same histories as every other law.
+
+Long histories come from a seed and are made once; drawn ones shrink to a small counterexample. A
+failing history is printed with its seed: `world_of(SEED)` makes it again.
+"""
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foldlog.tests.laws.worlds import ACTS, Rolled, World
+
+SEEDS = 120  # of the shared long histories; `python -m foldlog.tests.laws` takes more
+LAW = settings(max_examples=40)  # of each law: the seeded histories are made once for all of them
+
+
+@cache
+def _numbers(low: int, high: int):
+    return st.integers(low, high)
+
+
+class Drawn:
+    """Choices made by hypothesis."""
+
+    def __init__(self, draw: Any) -> None:
+        self._draw = draw
+
+    def number(self, low: int, high: int) -> int:
+        return self._draw(_numbers(low, high))
+
+    def pick(self, options: Any) -> Any:
+        return options[self._draw(_numbers(0, len(options) - 1))]
+
+    def chance(self, percent: int) -> bool:
+        return self._draw(_numbers(0, 99)) >= 100 - percent  # shrinks to no
+
+
+@lru_cache(maxsize=1_000)
+def world_of(seed: int, forged: bool = False) -> World:
+    """The long history of a seed; made once, shared by all laws."""
+    world = World(Rolled(seed), forged)
+    world.seed = seed
+    return world.grow(ACTS)
+
+
+@st.composite
+def _drawn(draw: Any, forged: bool) -> World:
+    return World(Drawn(draw), forged).grow(draw(_numbers(0, ACTS)))
+
+
+def histories(*, forged: bool = False) -> st.SearchStrategy[World]:
+    """Histories: long ones of a seed, and drawn ones that shrink to a small counterexample.
+
+    `forged`: with events that no right worker writes.
+    """
+    seeded = _numbers(0, SEEDS - 1).map(lambda seed: world_of(seed, forged))
+    return st.one_of(seeded, _drawn(forged), seeded)
+
+
+class Law(NamedTuple):
+    """A check of one history, and whether it holds for forged ones too."""
+
+    name: str
+    check: Callable[[World], None]
+    forged: bool
+
+
+LAWS: list[Law] = []
+
+
+def law(*, forged: bool = False) -> Callable[[Callable[[World], None]], Callable[[], None]]:
+    """A test over histories: `@law(forged=True) def test_...(world)`."""
+
+    def over_histories(check: Callable[[World], None]) -> Callable[[], None]:
+        LAWS.append(Law(check.__name__, check, forged))
+        return LAW(given(histories(forged=forged))(check))
+
+    return over_histories
