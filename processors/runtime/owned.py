@@ -59,7 +59,7 @@ class Owned:
         self.store = store
         self.partition: PartitionView = store.partition
         self.next_offset = store.cursor.offset
-        self.checksum: bytes | None = None
+        self.last: Record | None = None
         self.newest_at = 0
         self.wake_all = False
         self.touched: set[str] = set()
@@ -77,14 +77,12 @@ class Owned:
             views = self.store.load(session_id)
             if views is not None:
                 self._hot[session_id] = views
-        else:
-            self._hot.move_to_end(session_id)
         return views
 
     def folded(self, record: Record) -> None:
         """Note that a record is behind us."""
         self.next_offset = record.offset + 1
-        self.checksum = record.value
+        self.last = record
         if record.timestamp_ms > self.newest_at:
             self.newest_at = record.timestamp_ms
 
@@ -103,8 +101,10 @@ class Owned:
         """The batch is in the store."""
         self.dirty, self.streamed = {}, {}
 
-    def trim(self) -> None:
-        """Let go of the sessions that were used longest ago."""
+    def trim(self, used: set[str]) -> None:
+        """Let go of the sessions that were used longest ago; `used` were used just now."""
+        for session_id in used & self._hot.keys():
+            self._hot.move_to_end(session_id)
         while len(self._hot) > HOT_SESSIONS_MAX:
             session_id, _ = self._hot.popitem(last=False)
             self.store.forget(session_id)

@@ -6,6 +6,8 @@ stores, the effects, the clock. So the simulator runs this very code.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
@@ -17,7 +19,7 @@ from ...schemas.record import Record
 from ..agent import Agent
 from ..decide import rules_of
 from ..projections import partition as partition_fold
-from ..session import SessionViews, fold, initial
+from ..session import ACCEPTED, SessionViews, fold, initial
 from ..wake import Obligation, wake
 from . import crash
 from .actions import Actions
@@ -111,27 +113,29 @@ class Worker:
 
     def consume(self, records: Iterable[Record]) -> dict[int, int]:
         """Fold, write, wake. Returns offsets to seek to, where a store had to be made anew."""
-        touched: dict[int, Owned] = {}
         seeks: dict[int, int] = {}
-        for record in records:
-            owned = self.owned.get(record.partition)
-            if owned is None or record.partition in seeks:
-                continue
-            if owned.checking and not self._same_log(owned, record):
-                seeks[record.partition] = 0
-                self._refold(owned)
-                continue
-            if record.offset < owned.next_offset:
-                continue
-            self._fold(owned, record)
-            touched[owned.number] = owned
-        if touched:
+        for number, run in groupby(records, attrgetter("partition")):
+            owned = self.owned.get(number)
+            if owned is not None and number not in seeks and not self._fold_run(owned, run):
+                seeks[number] = 0
+        moved = [o for o in self.owned.values() if o.next_offset != o.store.cursor.offset]
+        if moved:
             crash.reach("fold.done")
-        for owned in touched.values():
+        for owned in moved:
             self._write(owned)
-        for owned in touched.values():
+        for owned in moved:
             self._wake_touched(owned)
         return seeks
+
+    def _fold_run(self, owned: Owned, records: Iterable[Record]) -> bool:
+        """Fold records of one partition; False if its store is of another log, and made anew."""
+        for record in records:
+            if owned.checking and not self._same_log(owned, record):
+                self._refold(owned)
+                return False
+            if record.offset >= owned.next_offset:
+                self._fold(owned, record)
+        return True
 
     def _same_log(self, owned: Owned, record: Record) -> bool:
         owned.checking = False
@@ -166,7 +170,7 @@ class Worker:
         if before is None:
             before = initial(session_id)
         views, ruling = fold(before, entry)
-        if not ruling.accepted:
+        if ruling is not ACCEPTED:
             self.rulings[ruling.code] = self.rulings.get(ruling.code, 0) + 1
         if views is not before:
             owned.changed(session_id, before, views)
@@ -207,7 +211,8 @@ class Worker:
             self.actions.dead_letter(record, why)
 
     def _write(self, owned: Owned) -> None:
-        cursor = Cursor(owned.next_offset, crc32(owned.checksum or b""))
+        assert owned.last is not None, "a partition moves by a record"
+        cursor = Cursor(owned.next_offset, crc32(owned.last.value or b""))
         owned.store.write(owned.dirty, owned.streamed, may_owe, owned.partition, cursor)
         owned.written()
         again = owned.store.is_new and owned.next_offset < owned.store.log_end
@@ -220,9 +225,10 @@ class Worker:
             owned.wake_all = False
             owned.touched.update(owned.store.busy())
         touched, owned.touched = owned.touched, set()
-        for session_id in sorted(touched):  # the same order in every process: a seed is a schedule
-            self.wake(owned, session_id)
-        owned.trim()
+        if self._held(owned):
+            for session_id in sorted(touched):  # in every process: a seed is a schedule
+                self.wake(owned, session_id)
+        owned.trim(touched)
 
     def tick(self) -> None:
         """Look at what is due: timers, slots that came free, partitions to take again."""
