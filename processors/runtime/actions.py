@@ -25,6 +25,7 @@ from .owned import Clock, Owned
 AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
 SLOT_WAIT_MS = 50  # how soon to look again for a slot that nobody announced
 CLAIMS = {"tools": ("TOOL_STARTED",), "models": ("GEN_START", "GEN_RESUMED")}
+EXPECTED = ("", "duplicate", "frozen")  # rulings on what we owed that are no bug of wake
 REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
 
 
@@ -64,7 +65,7 @@ class Actions:
         self._of_session: dict[str, set[tuple]] = {}
         self._begun: dict[str, set[int]] = {}
         self._claimed_at: dict[tuple, int] = {}
-        self._rejections: dict[str, int] = {}
+        self._rejections: dict[str, tuple[TurnView, int]] = {}
 
     @property
     def in_air(self) -> int:
@@ -114,17 +115,19 @@ class Actions:
             awaited = self._awaited[key]
             if record.value not in awaited.values:
                 continue
-            if not ruling.accepted and awaited.turn is before.turn and ruling.code != "duplicate":
-                self._rejected(owned, entry, ruling)
+            if ruling.code not in EXPECTED and awaited.turn == before.turn:
+                self._rejected(owned, entry, before.turn, ruling)
             left = awaited.values - {record.value}
             if left:
                 self._awaited[key] = awaited._replace(values=left)
             else:
                 self._forget(entry.session_id, key)
 
-    def _rejected(self, owned: Owned, entry: Entry, ruling: Ruling) -> None:
+    def _rejected(self, owned: Owned, entry: Entry, turn: TurnView, ruling: Ruling) -> None:
         session_id = entry.session_id
-        count = self._rejections[session_id] = self._rejections.get(session_id, 0) + 1
+        at, count = self._rejections.get(session_id, (turn, 0))
+        count = count + 1 if at == turn else 1
+        self._rejections[session_id] = (turn, count)
         if count >= REJECTIONS_MAX:
             why = f"offset {entry.offset}: {type(entry.event).__name__} was {ruling.code} twice"
             owned.stuck[session_id] = why

@@ -1,0 +1,87 @@
+"""The worker between its laws: takes, rejections, waiting for a slot, what the disk refuses."""
+
+from foldlog.processors.agent import Agent
+from foldlog.processors.tool import tool
+from foldlog.schemas import events as ev
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.laws.rig import SESSION, Rig, answered, call, opened, said
+
+
+@tool(effect="pure")
+def look() -> str:
+    """Reads."""
+    return "seen"
+
+
+AGENT = Agent(name="a", model="m", tools=(look,))
+
+
+def talking(rig: Rig, *names: str) -> None:
+    """Sessions of these names, each with a message."""
+    for name in names:
+        rig.write("producer", opened("a"), key=name)
+        rig.write("producer", said(), key=name)
+
+
+def seen(step: int) -> ev.ToolResult:
+    """What `look` returned."""
+    return ev.ToolResult(
+        turn=1,
+        step=step,
+        index=0,
+        attempt=1,
+        outcome="ok",
+        via="tool",
+        content=ev.Body(inline=b"seen"),
+        bytes=4,
+        tokens=1,
+        left_out=0,
+    )
+
+
+# -- law 9 at run time ---------------------------------------------------------------------------
+
+
+def overtaken_by(rig: Rig, event: object, make: object) -> None:
+    """Let a decision be made while our records are held back; `event` comes before them."""
+    (producer,) = rig.log._producers
+    producer.pause()
+    rig.write("tools", make)
+    rig.read()
+    rig.write("sessions", event)
+    producer.resume()
+    rig.settle()
+
+
+def test_law9_rejections_at_different_views_do_not_freeze_a_session():
+    """Workers of two versions of an agent, for a while: each loses a decision now and then."""
+    rig = Rig(AGENT)
+    talking(rig, SESSION)
+    rig.assign()
+    rig.settle()
+    for step in (1, 2):
+        rig.write("models", answered(call("look"), step=step))
+        rig.settle()
+        nothing = ev.Body(inline=b"[]")
+        prefix = ev.ContextSet(system=nothing, tools=nothing, sha256=f"{step:064d}")
+        overtaken_by(rig, prefix, seen(step))
+    assert rig.worker.rulings["stale"] == 2
+    assert rig.worker.owned[0].stuck == {}
+    assert [what for what, _ in rig.began].count("generate") == 3
+
+
+def test_law9_what_a_frozen_session_rejects_does_not_hide_that_it_is_frozen():
+    """Three decisions of one view met a frozen session: it was called stuck, and owed nothing."""
+    rig = Rig(AGENT)
+    talking(rig, SESSION)
+    rig.assign()
+    rig.settle()
+    (producer,) = rig.log._producers
+    producer.pause()
+    rig.write("models", answered(call("look"), call("look", 1), call("look", 2)))
+    rig.read()
+    rig.log.store(SESSION_EVENTS, 0, SESSION.encode(), b"?", (("t", b"NEW"), ("m", b"1")))
+    producer.resume()
+    rig.settle()
+    assert rig.worker.rulings["frozen"] == 3
+    assert rig.worker.owned[0].stuck == {}
