@@ -64,7 +64,7 @@ class Actions:
         self._awaited: dict[tuple, Awaited] = {}
         self._of_session: dict[str, set[tuple]] = {}
         self._begun: dict[str, set[int]] = {}
-        self._claimed_at: dict[tuple, int] = {}
+        self._claimed_at: dict[str, dict[tuple, int]] = {}
         self._rejections: dict[str, tuple[TurnView, int]] = {}
 
     @property
@@ -218,8 +218,9 @@ class Actions:
         timeout = (tool.timeout_ms if tool else None) or agent.limits.tool_timeout_ms
         deadline = now + agent.limits.start_window_ms + timeout
         # With the deadline: a claim that comes back late is not the one that was made anew since.
-        place = (views.session_id, *owed.subject, call.attempt + 1, epoch, deadline)
-        self._claimed_at[place] = self._clock.monotonic_ms()
+        place = (*owed.subject, call.attempt + 1, epoch, deadline)
+        made = self._claimed_at.setdefault(views.session_id, {})
+        made[place] = self._clock.monotonic_ms()
         return ev.ToolStarted(
             turn=call.turn,
             step=call.step,
@@ -289,8 +290,8 @@ class Actions:
         if owed.owed == "abort":
             self._effects.report(views.session_id, unbegun(call, "the turn ended first"))
             return
-        place = (views.session_id, *owed.subject, call.attempt, claim.epoch, claim.deadline)
-        claimed = self._claimed_at.pop(place, None)
+        place = (*owed.subject, call.attempt, claim.epoch, claim.deadline)
+        claimed = self._claimed_at.get(views.session_id, {}).get(place)
         window = agent.limits.start_window_ms
         if claimed is None or self._clock.monotonic_ms() - claimed > window:
             why = f"the worker could not begin within {window} ms"
@@ -336,6 +337,7 @@ class Actions:
     def forget_session(self, session_id: str) -> None:
         """Nothing is in flight any more: what had begun need not be remembered."""
         self._begun.pop(session_id, None)
+        self._claimed_at.pop(session_id, None)
         self._rejections.pop(session_id, None)
 
 

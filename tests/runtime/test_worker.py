@@ -1,5 +1,6 @@
 """The worker between its laws: takes, rejections, waiting for a slot, what the disk refuses."""
 
+from foldlog.log.faults import LOST, Faults
 from foldlog.processors.agent import Agent
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
@@ -85,3 +86,39 @@ def test_law9_what_a_frozen_session_rejects_does_not_hide_that_it_is_frozen():
     rig.settle()
     assert rig.worker.rulings["frozen"] == 3
     assert rig.worker.owned[0].stuck == {}
+
+
+# -- what is remembered --------------------------------------------------------------------------
+
+
+def test_claims_that_never_came_back_are_forgotten_with_their_session():
+    rig = Rig(AGENT)
+    rig.log.faults = losing = LosesClaims()
+    talking(rig, SESSION)
+    rig.assign()
+    rig.settle()
+    rig.write("models", answered(call("look")))
+    for _ in range(4):
+        rig.settle()
+        rig.ms += 20_000
+        rig.worker.tick()
+    losing.on = False
+    rig.ms += 20_000
+    rig.worker.tick()
+    rig.settle()
+    rig.write("tools", seen(1))
+    rig.settle()
+    rig.write("models", answered(step=2))
+    rig.settle()
+    assert rig.events(ev.TurnEnded)
+    assert rig.worker.actions._claimed_at == {}
+
+
+class LosesClaims(Faults):
+    """Every TOOL_STARTED is lost on its way, while it is on."""
+
+    on = True
+
+    def fate(self, producer, topic, partition, headers):
+        lost = self.on and headers[0][1] == b"TOOL_STARTED"
+        return LOST if lost else super().fate(producer, topic, partition, headers)
