@@ -185,6 +185,7 @@ class Worker:
             owned.wake_all = True
             crash.reach("partition.held")
         for role in held - now_held:
+            owned.taken_at = self.clock.monotonic_ms()  # law 6: one session timeout from now
             self._say(f"partition {owned.number}: another worker took it for {role}")
 
     def _held(self, owned: Owned) -> frozenset[str]:

@@ -2,10 +2,11 @@
 
 from foldlog.log.faults import LOST, Faults
 from foldlog.processors.agent import Agent
+from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.laws.rig import SESSION, Rig, answered, call, opened, said
+from foldlog.tests.laws.rig import ROLES, SESSION, Rig, answered, call, opened, said
 
 
 @tool(effect="pure")
@@ -38,6 +39,29 @@ def seen(step: int) -> ev.ToolResult:
         tokens=1,
         left_out=0,
     )
+
+
+# -- taking partitions ---------------------------------------------------------------------------
+
+
+def test_law6_who_reads_a_newer_take_waits_a_session_timeout_before_it_takes_again():
+    """A worker that stood still read that another holds the partition, and took it back at once."""
+    rig = Rig(AGENT)
+    rig.assign()
+    rig.settle()
+    rig.ms += 10 * SESSION_TIMEOUT_MS
+    for role in ROLES:
+        rig.write(role, ev.PartitionTaken(role=role, owner="other/1"), key="#partition")
+    takes = len(rig.events(ev.PartitionTaken))
+    rig.read()
+    rig.worker.tick()
+    assert len(rig.events(ev.PartitionTaken)) == takes
+    rig.ms += SESSION_TIMEOUT_MS - 1
+    rig.worker.tick()
+    assert len(rig.events(ev.PartitionTaken)) == takes
+    rig.ms += 1
+    rig.worker.tick()
+    assert len(rig.events(ev.PartitionTaken)) == takes + len(ROLES)
 
 
 # -- law 9 at run time ---------------------------------------------------------------------------
