@@ -322,8 +322,9 @@ class Actions:
         if -call.claim.offset in begun:
             return None
         tool = agent.tool(call.name)
+        asks = owed.row == "T6" and tool is not None and tool.reconciler is not None
         sure_at = call.claim.deadline + agent.limits.margin_ms
-        if tool is not None and tool.reconciler is not None and now < sure_at:
+        if asks and now < sure_at:
             return sure_at  # before that, its "it did not happen" might still become untrue
         begun.add(-call.claim.offset)
         if owed.owed == "TOOL_RESULT":
