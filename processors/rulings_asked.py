@@ -33,6 +33,7 @@ def session_opened(views, event: ev.SessionOpened) -> Ruling:
     """Opened once; the same again is a repetition, another is refused."""
     if views.turn.known:
         same = (views.state.user_id, views.turn.agent) == (event.user_id, event.agent)
+        same = same and event.parent_session is None and event.seed_ref is None
         return DUPLICATE if same else refused("already_open", "the session is already open")
     for what, text in (
         ("session_id", views.session_id),
