@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.processors.projections.partition import PartitionView
-from foldlog.processors.projections.session_state import SessionState, as_json
+from foldlog.processors.projections.session_state import SessionState, as_json, short_sha
 from foldlog.processors.projections.turn_view import QUEUE_MAX, REFUSALS_MAX, SEEN_MAX
 from foldlog.processors.runtime import views_codec
 from foldlog.processors.runtime.owned import may_owe
@@ -197,6 +197,15 @@ def test_law_8_the_basis_is_the_offset_of_the_last_accepted_input(world):
         if step.ruling.accepted and not chunk_or_none and is_input(step.entry.event):
             basis = step.entry.offset
         assert step.views.turn.basis == basis
+
+
+@law()
+def test_a_turn_end_names_the_state_at_its_basis(world):
+    states = {step.entry.offset: step.views.state for step in world.steps}
+    for step in world.steps:
+        event = step.entry.event
+        if isinstance(event, ev.TurnEnded) and step.ruling.accepted:
+            assert event.views_sha == short_sha(states[event.basis])
 
 
 @law(forged=True)

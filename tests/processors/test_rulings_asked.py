@@ -24,6 +24,8 @@ def test_a_session_opens_once_and_the_same_again_is_ignored():
     assert word(s.open()) == "duplicate"
     assert word(s.open("bob")) == "already_open"
     assert word(s.open("ana", "other")) == "already_open"
+    fork = ev.SessionOpened(user_id="ana", agent="helper", rules=1, parent_session="s0")
+    assert word(s.append(fork, "producer")) == "already_open", "no fork was made"
     assert s.state.user_id == "ana"
 
 

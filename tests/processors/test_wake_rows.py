@@ -240,6 +240,12 @@ def test_S2_8_a_reconciler_is_asked_only_after_the_deadline_and_the_margin():
     assert [what for what, _ in s.discharge("T6").begun] == ["reconcile"]
 
 
+def test_S2_8_a_claim_that_never_began_needs_no_reconciler():
+    s = void(WIRE, times=2)
+    (reported,) = s.discharge("T6v").reported
+    assert reported.outcome == "not_run"
+
+
 @pytest.mark.parametrize(("row", "outcome"), [("T6r", "error"), ("T6v", "not_run")])
 def test_used_up_attempts_are_an_error_if_one_may_have_run_and_not_run_if_none_can(row, outcome):
     s = GIVEN[row]()
