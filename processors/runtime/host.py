@@ -93,6 +93,9 @@ def _app(faust, settings: Settings, parts: Parts):
         topic_replication_factor=1,
         topic_allow_declare=False,
         topic_disable_leader=True,
+        # Static: a killed worker is replaced at once. A dynamic member would wait for the death of
+        # the one before it, 60 s, and could not be ended meanwhile.
+        consumer_group_instance_id=parts.identity.worker_id,
         worker_redirect_stdouts=False,
     )
 
