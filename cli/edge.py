@@ -68,7 +68,7 @@ class Edge:
         status = self.local_broker().status()
         if status.state is None and status.pid is None:
             raise LogUnreachable(
-                "no Kafka is configured, and no local one was started. Run `foldlog up` (or "
+                "no Kafka is configured, and no local one runs. Run `foldlog up` (or "
                 "`foldlog dev` for all of it), or set KAFKA_BOOTSTRAP_SERVERS."
             )
         if status.condition is Condition.GONE:

@@ -76,7 +76,7 @@ def replay_command(
         _print_folded(replay.sessions[name], as_json)
     if not replay.sessions:
         note("no events there" if session is None else f"no events of session {session} there")
-    return None
+    return 1 if session is not None and not replay.sessions else None
 
 
 def _print_step(step: Step, as_json: bool) -> None:

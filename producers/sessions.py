@@ -7,6 +7,7 @@ makes one. This file must not know a view or a fold.
 """
 
 import queue
+import threading
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -81,13 +82,15 @@ class Sessions:
         self._log, self._settings, self._blobs, self._ack_s = log, settings, blobs, ack_s
         self._brief = brief
         self._producer: Producer | None = None
+        self._making = threading.Lock()
 
     @property
     def producer(self) -> Producer:
         """What events go through; readers that report a delivery may share it."""
-        if self._producer is None:
-            self._producer = self._log.producer(brief=self._brief)
-        return self._producer
+        with self._making:
+            if self._producer is None:
+                self._producer = self._log.producer(brief=self._brief)
+            return self._producer
 
     def open(self, session_id: str, *, agent: str, user: str | None = None) -> Receipt:
         """Begin a session. The same again is harmless; another user or agent is refused."""

@@ -1,0 +1,44 @@
+"""A broker that goes away and comes back: what was not acknowledged may be said again."""
+
+import pytest
+
+from foldlog.consumers.client import Client
+from foldlog.log import LogUnreachable, open_log
+from foldlog.producers import Sessions, Unacknowledged
+from foldlog.schemas.topics import topics
+from foldlog.tests.consumers.played import PARTITIONS, settings_in
+
+pytestmark = [pytest.mark.broker, pytest.mark.crash]
+
+
+def test_F3_a_killed_broker_loses_nothing_and_a_repetition_counts_once(own_broker, tmp_path):
+    broker = own_broker()
+    settings = settings_in(tmp_path, bootstrap_servers=broker.bootstrap_servers)
+    with Client(settings) as client:
+        client.log.apply_topics(topics(PARTITIONS))
+        client.say("s1", "one", message_id="m1")
+        broker.kill()
+        impatient = Sessions(client.log, settings, ack_s=0.5)
+        with pytest.raises(Unacknowledged, match="with the id m2: it counts once") as lost:
+            impatient.say("s1", "two", message_id="m2")
+        assert lost.value.id == "m2"
+        with pytest.raises(LogUnreachable):
+            client.views("s1")
+        broker.up()
+        decision, _ = client.say("s1", "two", message_id="m2")
+        assert decision.counted
+        impatient.close()  # what waited in it has arrived by now, before or after the repetition
+        again, _ = client.say("s1", "two", message_id="m2")
+        assert again.verdict == "duplicate"
+        received = [row.message_id for row in client.views("s1").messages.received]
+        assert received == ["m1", "m2"]
+
+
+def test_an_address_where_no_broker_is_ends_in_seconds(tmp_path):
+    settings = settings_in(tmp_path, bootstrap_servers="127.0.0.1:1")
+    log = open_log(settings)
+    with pytest.raises(Unacknowledged, match="no broker answered within 0.3 s"):
+        Sessions(log, settings, ack_s=0.3).say("s1", "hi")
+    with pytest.raises(LogUnreachable, match=r"127\.0\.0\.1:1"):
+        Client(settings, log).views("s1")
+    log.close()
