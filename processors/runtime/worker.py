@@ -229,6 +229,7 @@ class Worker:
         if self._held(owned):
             for session_id in sorted(touched):  # in every process: a seed is a schedule
                 self.wake(owned, session_id)
+                owned.trim({session_id})  # here too: a takeover wakes more than memory may hold
         owned.trim(touched)
 
     def tick(self) -> None:
@@ -241,6 +242,7 @@ class Worker:
                 self._take(owned)
             for session_id in owned.due(self.now(owned)):
                 self.wake(owned, session_id)
+                owned.trim({session_id})
 
     def now(self, owned: Owned) -> int:
         """Unix ms: the later of the wall clock and the newest broker time folded."""

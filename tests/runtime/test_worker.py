@@ -2,6 +2,7 @@
 
 from foldlog.log.faults import LOST, Faults
 from foldlog.processors.agent import Agent
+from foldlog.processors.runtime import owned as owned_module
 from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
@@ -113,6 +114,29 @@ def test_law9_what_a_frozen_session_rejects_does_not_hide_that_it_is_frozen():
 
 
 # -- what is remembered --------------------------------------------------------------------------
+
+
+def test_a_takeover_of_many_sessions_keeps_only_so_many_in_memory(monkeypatch):
+    monkeypatch.setattr(owned_module, "HOT_SESSIONS_MAX", 3)
+    first = Rig(AGENT, "1")
+    talking(first, *(f"s{n}" for n in range(20)))
+    first.assign()
+    first.settle()
+    second = Rig(AGENT, "2", first.log)
+    second.disk = first.disk
+    most = []
+
+    class Store(owned_module.Store):
+        def load(self, session_id):
+            most.append(len(second.worker.owned[0]._hot))
+            return super().load(session_id)
+
+    monkeypatch.setattr("foldlog.tests.laws.rig.Store", Store)
+    second.assign()
+    while second.reader.positions()[0] < second.log.end_offsets(SESSION_EVENTS)[0]:
+        second.read(2)
+    assert len(most) >= 20
+    assert max(most) <= 3 + 2, "what may stay, and what a batch may add"
 
 
 def test_claims_that_never_came_back_are_forgotten_with_their_session():
