@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.processors.projections.partition import PartitionView
-from foldlog.processors.projections.session_state import SessionState, as_json, short_sha
+from foldlog.processors.projections.session_state import SessionState, as_json
 from foldlog.processors.projections.turn_view import QUEUE_MAX, REFUSALS_MAX, SEEN_MAX
 from foldlog.processors.runtime import views_codec
 from foldlog.processors.runtime.owned import may_owe
@@ -19,7 +19,7 @@ from foldlog.processors.session import SessionViews, fold, initial, is_input
 from foldlog.processors.transitions import TRANSITIONS
 from foldlog.processors.writers import WRITERS
 from foldlog.schemas import events as ev
-from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable, entry_of
+from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable, digest, entry_of
 from foldlog.schemas.events import BY_CLASS
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.history import Step
@@ -205,7 +205,7 @@ def test_a_turn_end_names_the_state_at_its_basis(world):
     for step in world.steps:
         event = step.entry.event
         if isinstance(event, ev.TurnEnded) and step.ruling.accepted:
-            assert event.views_sha == short_sha(states[event.basis])
+            assert event.views_sha == digest(states[event.basis])
 
 
 @law(forged=True)
