@@ -4,7 +4,7 @@ It remembers only what it has in the air (law 4): a record it produced counts as
 is read back, or for 15 seconds; an effect begins once per claim. Forgetting either is harmless.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ...schemas import events as ev
@@ -21,6 +21,7 @@ from ..session import SessionViews
 from ..wake import Obligation
 from .begin import Append, BeginGeneration, BeginTool, Effects, unbegun
 from .owned import Clock, Owned
+from .waiting_room import Place, WaitingRoom
 
 AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
 SLOT_WAIT_MS = 50  # how soon to look again for a slot that nobody announced
@@ -61,6 +62,7 @@ class Actions:
         self._tool_slots = tool_slots
         self._clock = clock
         self._say = say
+        self.waiting = WaitingRoom()
         self._awaited: dict[tuple, Awaited] = {}
         self._of_session: dict[str, set[tuple]] = {}
         self._begun: dict[str, set[int]] = {}
@@ -144,6 +146,7 @@ class Actions:
         """Law 7: unsent decisions are dropped; begun effects go on."""
         for key in [key for key in self._awaited if key[0] == number]:
             self._forget(key[1], key)
+        self.waiting.leave(number)
 
     # -- discharging -----------------------------------------------------------------------------
 
@@ -164,7 +167,9 @@ class Actions:
                 return self._recover(owned, views, owed, agent, now)
             case "GEN_START" | "GEN_RESUMED" | "TOOL_STARTED":
                 if not self._has_slot(owed.role, now):
-                    return now + SLOT_WAIT_MS
+                    place = (owned.number, views.session_id)
+                    self.waiting.enter(owed.role, place, self._slot_at(owed.role, now))
+                    return None
                 events = [self._claim(views, owed, agent, owned, now)]
             case _:
                 events = decide(owed, views, agent, self._store_body, self._read_blob)
@@ -176,11 +181,27 @@ class Actions:
         self._of_session.setdefault(views.session_id, set()).add(key)
         return now + AWAITED_MS
 
+    def _slots(self, role: str) -> Slots:
+        return self._tool_slots if role == "tools" else self._model_slots
+
     def _has_slot(self, role: str, now: int) -> bool:
         """Whether one more effect may be claimed: those that run and those in the air count."""
-        slots = self._tool_slots if role == "tools" else self._model_slots
+        slots = self._slots(role)
         in_air = sum(1 for key in self._awaited if key[4] in CLAIMS[role])
         return slots.free(now) and self._effects.running(role) + in_air < slots.size
+
+    def _slot_at(self, role: str, now: int) -> int:
+        return max(now + SLOT_WAIT_MS, self._slots(role).back_off_until_ms)
+
+    def called(self, now: int) -> Iterator[Place]:
+        """Who may look again for a slot now, one by one for as long as a slot is free."""
+        for role in self.waiting.due(now):
+            # Each once: by the clock of its own partition it may still be too early.
+            for _ in range(self.waiting.count(role)):
+                if not self._has_slot(role, now):
+                    break
+                yield self.waiting.call(role)
+            self.waiting.look_again(role, self._slot_at(role, now))
 
     def _claim(
         self, views: SessionViews, owed: Obligation, agent: Agent | None, owned: Owned, now: int

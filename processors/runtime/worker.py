@@ -243,6 +243,13 @@ class Worker:
             for session_id in owned.due(self.now(owned)):
                 self.wake(owned, session_id)
                 owned.trim({session_id})
+        for number, session_id in self.actions.called(self._latest()):
+            if number in self.owned:
+                self.wake(self.owned[number], session_id)
+                self.owned[number].trim({session_id})
+
+    def _latest(self) -> int:
+        return max(map(self.now, self.owned.values()), default=self.clock.now_ms())
 
     def now(self, owned: Owned) -> int:
         """Unix ms: the later of the wall clock and the newest broker time folded."""
@@ -251,6 +258,8 @@ class Worker:
     def next_due_ms(self) -> int | None:
         """How long until the next timer, in ms, or None."""
         waits = [due - self.now(owned) for owned in self.owned.values() if (due := owned.next_due)]
+        if (look_at := self.actions.waiting.next_due) is not None:
+            waits.append(look_at - self._latest())
         return max(0, min(waits)) if waits else None
 
     def wake(self, owned: Owned, session_id: str) -> None:

@@ -170,3 +170,64 @@ class LosesClaims(Faults):
     def fate(self, producer, topic, partition, headers):
         lost = self.on and headers[0][1] == b"TOOL_STARTED"
         return LOST if lost else super().fate(producer, topic, partition, headers)
+
+
+# -- slots ---------------------------------------------------------------------------------------
+
+
+class Busy(Rig):
+    """`busy`: how many model calls run already."""
+
+    busy = 9
+
+    def running(self, role: str) -> int:
+        return self.busy if role == "models" else 0
+
+
+def test_a_back_off_of_the_key_is_waited_out_and_not_asked_about_again_and_again():
+    rig = Rig(AGENT)
+    rig.worker.actions._model_slots.back_off(rig.ms + 9_000)
+    talking(rig, SESSION)
+    rig.assign()
+    rig.settle()
+    assert rig.worker.next_due_ms() == 9_000
+    rig.ms += 9_000
+    rig.worker.tick()
+    rig.settle()
+    assert [what for what, _ in rig.began] == ["generate"]
+
+
+def test_sessions_that_wait_for_a_slot_cost_no_look_each_until_one_is_free():
+    """A thousand of them took half a core: each was woken every 50 ms."""
+    rig = Busy(AGENT)
+    names = [f"s{n:02}" for n in range(30)]
+    talking(rig, *names)
+    rig.assign()
+    rig.settle()
+    woken = []
+    wake = rig.worker.wake
+    rig.worker.wake = lambda owned, session_id: (woken.append(session_id), wake(owned, session_id))
+    for _ in range(20):
+        rig.ms += rig.worker.next_due_ms()
+        rig.worker.tick()
+    assert woken == []
+    rig.busy = 7
+    rig.ms += rig.worker.next_due_ms()
+    rig.worker.tick()
+    assert woken == ["s00", "s01"], "first come, first served, as many as there are slots"
+    assert len(rig.events(ev.GenStart)) == 2
+
+
+def test_a_session_that_waited_for_a_slot_and_was_lost_takes_none():
+    rig = Busy(AGENT)
+    talking(rig, SESSION)
+    rig.assign()
+    rig.settle()
+    rig.revoke()
+    rig.busy = 0
+    rig.ms += 60_000
+    rig.worker.tick()
+    assert rig.events(ev.GenStart) == []
+    rig.assign()
+    rig.settle()
+    assert len(rig.events(ev.GenStart)) == 1
