@@ -8,6 +8,7 @@ import json
 import pytest
 
 from foldlog.processors.context.build import BUILDER, raw_blocks, request_bytes, request_sha256
+from foldlog.processors.projections.context import CHARS_PER_TOKEN, estimated_tokens
 from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
 from foldlog.tests.laws import answers
