@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 from ...log.errors import LogFatal
+from ...producers.blobs import BlobError
 from ...schemas.codec import Entry, Unreadable, entry_of
 from ...schemas.events import PartitionTaken
 from ...schemas.ids import PARTITION_KEY
@@ -279,9 +280,11 @@ class Worker:
             for owed in wake(views, owned.partition, now, rules):
                 if owed.role in held:
                     self._discharge(owned, views, owed, now)
-        except LogFatal:
+        except (LogFatal, OSError):
             raise
         except Exception as bug:  # such as a lost blob: its neighbours go on, as in a fold
+            if type(bug) is BlobError:  # the disk is full: nobody goes on
+                raise
             self._leave_alone(owned, session_id, f"{type(bug).__name__}: {bug}"[:500])
 
     def _leave_alone(self, owned: Owned, session_id: str, why: str) -> None:

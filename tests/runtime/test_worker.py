@@ -1,10 +1,13 @@
 """The worker between its laws: takes, rejections, waiting for a slot, what the disk refuses."""
 
+import pytest
+
 from foldlog.log.faults import LOST, Faults
 from foldlog.processors.agent import Agent
 from foldlog.processors.runtime import owned as owned_module
 from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS
 from foldlog.processors.tool import tool
+from foldlog.producers.blobs import BlobError, BlobStore
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws.rig import ROLES, SESSION, Rig, answered, call, opened, said
@@ -231,3 +234,22 @@ def test_a_session_that_waited_for_a_slot_and_was_lost_takes_none():
     rig.assign()
     rig.settle()
     assert len(rig.events(ev.GenStart)) == 1
+
+
+# -- the disk ------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_refuses_ends_the_worker_and_is_no_fault_of_a_session(tmp_path):
+    """A full disk under the blobs left every session that was woken alone until the next start."""
+    rig = Rig(AGENT)
+    blobs = BlobStore(tmp_path / "blobs")
+    (tmp_path / "blobs" / "incoming").rmdir()  # from here on writing fails, as on a full disk
+
+    def store(data: bytes, media_type: str) -> ev.Body:
+        return ev.Body(ref=blobs.store(data, media_type))
+
+    rig.worker.actions._store_body = store
+    talking(rig, SESSION)
+    rig.assign()
+    with pytest.raises(BlobError):
+        rig.settle()
