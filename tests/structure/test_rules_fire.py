@@ -60,7 +60,9 @@ def test_arrows(path, text, expected):
           "processors/effects/b.py": "import anthropic"}, 1),
         ({"processors/runtime/app.py": "import faust.app"}, 0),
         ({"processors/x.py": "import faust"}, 1),
-        ({"cli/x.py": "import click"}, 1),
+        ({"cli/x.py": "import click"}, 0),
+        ({"consumers/x.py": "import click"}, 1),
+        ({"cli/x.py": "import requests"}, 1),
         ({"cli/x.py": "import json, msgspec"}, 0),
     ],
 )
