@@ -12,9 +12,11 @@ import threading
 from collections.abc import Iterable
 
 from ...log import Settings
+from ...log.errors import Fenced
 from ...schemas.topics import DEAD_LETTERS
 from ..agent import Agent
 from .assemble import ROLES, Parts, say
+from .supervise import MISUSE
 
 JOIN_S = 10.0  # how long the poll thread may take to finish its round
 
@@ -25,7 +27,7 @@ def run(
     roles: tuple[str, ...] = ROLES,
     worker_id: str | None = None,
 ) -> int:
-    """Run a worker until SIGTERM or SIGINT; the exit code, 0 after a clean end.
+    """Run a worker until SIGTERM or SIGINT; the exit code, 0 after a clean end, 2 if fenced.
 
     Raises StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable before it starts.
     """
@@ -40,10 +42,17 @@ def run(
     try:
         worker.execute_from_commandline()
     except SystemExit as end:
-        return int(end.code or 0) if not parts.fatal else 1
+        return exit_code(parts.fatal) or int(end.code or 0)
     finally:
         parts.close()
     return 0
+
+
+def exit_code(fatal: list[BaseException]) -> int:
+    """What the process says of what ended its poll thread; 0 if nothing did."""
+    if any(isinstance(error, Fenced) for error in fatal):
+        return MISUSE
+    return 1 if fatal else 0
 
 
 def _app(faust, settings: Settings, parts: Parts):

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 GO = b"g"
 QUICK_S = 3.0  # an end sooner than this after its start is a failure to start
 QUICK_MAX = 3  # failures to start in a row, then it is given up
+PAUSE_S = 1.0  # before another try when so many in a row died of a signal as soon as they started
+MISUSE = 2  # exit code: two workers under one id, say. The next would only fence the other again
 STOP_S = 15.0  # for a clean end: the grace of effects and a round of the poll loop
 HEAVY = (  # what a worker imports that takes longest
     "anthropic",
@@ -78,20 +80,25 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
     }
     active, spare = Child(command), Child(command)
     active.go()
-    failures = 0
+    failures = deaths = 0
     try:
         while True:
             code = _wait(active, stopping)
             if code is None:
-                return active.end(STOP_S)
+                code = active.end(STOP_S)
+                return 0 if code == -signal.SIGTERM else code  # it had not begun to listen to it
             quick = time.monotonic() - active.started_at < QUICK_S
             active.close()
             if code == 0:
                 return 0
             failures = failures + 1 if quick and code > 0 else 0
-            if failures >= QUICK_MAX or (quick and code == 2):
-                say(f"the worker can not start (exit code {code}): given up; its reason is above")
+            deaths = deaths + 1 if quick and code < 0 else 0
+            if failures >= QUICK_MAX or code == MISUSE:
+                say(f"the worker can not work (exit code {code}): given up; its reason is above")
                 return code
+            if deaths >= QUICK_MAX:
+                say(f"workers die by signal {-code} as they start: the next try in {PAUSE_S:g} s")
+                stopping.wait(PAUSE_S)
             active, spare = spare, Child(command)
             active.go()
             how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
