@@ -69,12 +69,13 @@ class Parts:
         self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
         self.blobs = BlobStore(settings.blobs_dir)
         self.fatal: list[BaseException] = []
-        self.producer = self.log.producer(on_fatal=self.fatal.append)
+        self.mail = Mailbox()
+        self.producer = self.log.producer(on_fatal=self.mail.fail)
         self.outbox = Outbox(self.state.path / "outbox")
         self.reports = Reports(self.producer, self.outbox, say)
         self.reports.emit_pending(OUTBOX_S)
         crash.reach("start.emitted")
-        model_slots, self.mail = Slots(MODEL_SLOTS), Mailbox()
+        model_slots = Slots(MODEL_SLOTS)
         side_log = SideLogStore(self.state.path / "side_log")
         side_log.prune()
         self.effects = EffectsHost(

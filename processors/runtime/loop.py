@@ -31,6 +31,14 @@ class Mailbox:
         """Have a job done in the next round."""
         self._jobs.append(job)
 
+    def fail(self, error: BaseException) -> None:
+        """End the poll thread with this error, in the next round."""
+
+        def ends() -> None:
+            raise error
+
+        self.post(ends)
+
     def drain(self) -> None:
         """Do what was posted."""
         while self._jobs:
@@ -76,21 +84,26 @@ class Loop:
 
     def run(self) -> None:
         """Poll, fold, write, wake until stopped; then close the stores. Raises what is fatal."""
-        reader = self._log.group_reader(
+        reader = self.reader()
+        try:
+            while not self._halt.is_set():
+                self.round(reader)
+        finally:
+            self._worker.close()
+            reader.close()
+
+    def reader(self) -> GroupReader:
+        """The member of the group that this worker is."""
+        return self._log.group_reader(
             SESSION_EVENTS,
             self._group,
             self._worker.identity.worker_id,
             lambda partitions: self._worker.assigned(partitions),
             lambda partitions: self._worker.revoked(partitions),
         )
-        try:
-            while not self._halt.is_set():
-                self._round(reader)
-        finally:
-            self._worker.close()
-            reader.close()
 
-    def _round(self, reader: GroupReader) -> None:
+    def round(self, reader: GroupReader) -> None:
+        """One round. Raises what is fatal."""
         due = self._worker.next_due_ms()
         wait = POLL_S if due is None else min(POLL_S, due / 1000)
         records = reader.poll(wait)
