@@ -125,6 +125,14 @@ def test_law_13_a_fold_that_raises_freezes_only_its_session():
     assert replace(s.views, frozen=None) == broken
 
 
+def test_law_13_the_place_where_a_session_froze_is_kept_whatever_comes_later():
+    s = opened()
+    place = freeze(s)
+    s.views = replace(s.views, turn=replace(s.turn, calls=None))
+    s.append(ev.HumanNeeded(call="1.1.0", why="x"), "sessions")
+    assert s.views.frozen.offset == place
+
+
 # -- decisions -------------------------------------------------------------------------------------
 
 
@@ -161,6 +169,7 @@ def test_law_8_a_tool_decision_on_an_older_basis_is_stale():
 
 def test_law_8_a_claim_is_bound_to_the_decision_it_was_made_for():
     s = called()
+    assert word(s.append(newest(s, ev.LlmCalled), "sessions")) == "duplicate"
     start = written(s, "S1")[0][0]
     other = ev.GenStart(**{**fields(start), "called": b"another."})
     assert word(s.append(other, "models")) == "stale"

@@ -138,6 +138,14 @@ def test_law_13_an_unknown_type_must_be_understood_only_if_its_header_says_so():
         assert entry.event.type == "NEWER_EVENT"
 
 
+@pytest.mark.parametrize("place", [b"", b"1", b"1.1", b"1.1.1.1", b"1.x.1", b"-1.1.1", b"\xff"])
+def test_a_chunk_whose_header_names_no_attempt_is_unreadable_and_freezes_nobody(place):
+    for order in (1, -1):
+        headers = (("t", b"GEN_CHUNK"), ("w", b"models"), ("g", place))[::order]
+        entry = entry_of(Record(SESSION_EVENTS, 0, 5, 0, b"s1", b"", headers))
+        assert isinstance(entry.event, codec.Unreadable) and not entry.event.must_understand
+
+
 def test_a_tombstone_is_no_event():
     entry = entry_of(Record(SESSION_EVENTS, 0, 5, 0, b"s1", None, ()))
     assert isinstance(entry.event, codec.Unreadable) and not entry.event.must_understand

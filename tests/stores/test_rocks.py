@@ -85,6 +85,22 @@ def test_bad_input_a_store_of_another_log_is_made_anew_and_said(kept, belongs, e
     again.close()
 
 
+@pytest.mark.parametrize(
+    ("belongs", "end", "below"),
+    [
+        (BELONGS, END, 4),
+        (BELONGS._replace(folds="other"), END, 4),  # other folds of the same log
+        (BELONGS._replace(folds="other"), 3, 0),
+        (BELONGS._replace(topic_id="other"), END, 0),
+        (BELONGS._replace(cluster_id="other"), END, 0),
+    ],
+)
+def test_dead_letters_of_this_log_are_not_written_again_by_a_refold(kept, belongs, end, below):
+    store, _ = reopened(kept, belongs, end)
+    assert store.letters_from == below
+    store.close()
+
+
 def test_a_cursor_at_the_very_end_of_the_log_is_right(kept):
     store, said = reopened(kept, end=4)
     assert said == [] and store.cursor.offset == 4
