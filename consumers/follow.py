@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from ..log.door import Log, Offsets
 from ..log.errors import LogUnreachable
 from ..log.partition import partition_for
+from ..processors.runtime.owned import is_foldable
 from ..schemas.codec import Entry, entry_of
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.topics import SESSION_EVENTS
@@ -26,7 +27,8 @@ class Follow:
 
     `start`: next offset by partition (a cursor); a partition that it does not name is read from
     its first offset. `chunks`: decode GEN_CHUNK, as a viewer needs and a fold does not. `holders`:
-    also what says who holds the partitions that are read.
+    also what says who holds the partitions that are read. `folded`: only what a worker folds, no
+    record whose key can not name a session (its worker keeps that as a dead letter).
     Raises LogUnreachable, TopicMissing; polling may raise OffsetGone.
     """
 
@@ -38,8 +40,9 @@ class Follow:
         *,
         chunks: bool = True,
         holders: bool = False,
+        folded: bool = False,
     ) -> None:
-        self._log, self._chunks = log, chunks
+        self._log, self._chunks, self._folded = log, chunks, folded
         first = log.first_offsets(SESSION_EVENTS)
         self._keys: frozenset[bytes] | None = None
         wanted = set(first)
@@ -62,7 +65,8 @@ class Follow:
         return [
             entry_of(record, chunks=self._chunks)
             for record in self._reader.poll(timeout_s)
-            if keys is None or record.key in keys
+            if (keys is None or record.key in keys)
+            and (not self._folded or is_foldable(record.key))
         ]
 
     def ends(self) -> Offsets:

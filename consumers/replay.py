@@ -65,7 +65,7 @@ class Replay:
         ends: Mapping[int, int] | None = None,
     ) -> None:
         wanted = None if session_id is None else (session_id,)
-        self._follow = Follow(log, wanted, chunks=False, holders=True)
+        self._follow = Follow(log, wanted, chunks=False, holders=True, folded=True)
         now = self._follow.ends()
         given = ends or {}
         self.ends = {p: min(given.get(p, end), end) for p, end in now.items()}

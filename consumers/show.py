@@ -129,7 +129,7 @@ def fold_everything(log: Log) -> Everything:
     last_at: dict[str, int] = {}
     holders: dict[int, PartitionView] = {}
     newest = 0
-    with Follow(log, chunks=False) as follow:
+    with Follow(log, chunks=False, folded=True) as follow:
         ends = follow.ends()
         for batch in follow.to(ends):
             for entry in batch:
