@@ -5,6 +5,7 @@ from typing import Any
 
 from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
+from foldlog.schemas.codec import decode
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.simulation.invariant import Invariant, calls_of
 
@@ -147,7 +148,9 @@ class BeginsInTime(Invariant):
         super().__init__(world)
         self.produced_at: dict[tuple[str, bytes], int] = {}
 
-    def on_produced(self, process: Any, partition: int, key: str, value: bytes) -> None:
+    def on_produced(
+        self, process: Any, partition: int, key: str, value: bytes, kind: bytes
+    ) -> None:
         self.produced_at.setdefault((process.owner, value), self.world.now)
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
@@ -156,7 +159,7 @@ class BeginsInTime(Invariant):
         number = self.world.witness.partition_of[session_id]
         record = self.world.witness.seen[number, begin.claim.offset].record
         waited = self.world.now - self.produced_at[process.owner, record.value]
-        window = begin.agent.limits.start_window_ms
+        window = self.world.agent.limits.start_window_ms
         self.demand(waited <= window, f"{begin.call.key} begins {waited} ms after its claim")
 
     def on_executed(self, line: Any) -> None:
@@ -181,6 +184,39 @@ class ReconcilesLate(Invariant):
         now = worker.now(worker.owned[number])
         sure_at = begin.claim.deadline + limits.margin_ms
         self.demand(now >= sure_at, f"{begin.call.key} is asked about {sure_at - now} ms early")
+
+
+class TakeoversAreLawful(Invariant):
+    """Law 6: a claim is taken over when it is void, when its owner is an older incarnation of the
+    same worker, or after its deadline and the margin; never before."""
+
+    def on_produced(
+        self, process: Any, partition: int, key: str, value: bytes, kind: bytes
+    ) -> None:
+        if kind not in (b"TOOL_STARTED", b"GEN_RESUMED"):
+            return
+        event, turn = decode(value), process.worker.owned[partition].views(key).turn
+        if kind == b"GEN_RESUMED":
+            self._check(process, partition, key, "models", turn.generation.claim)
+            return
+        call = next(call for call in turn.calls if call.key == _key(event))
+        if call.status == "started":
+            self._check(process, partition, key, "tools", call.claim)
+
+    def on_reconciled(self, process: Any, session_id: str, begin: Any) -> None:
+        number = self.world.witness.partition_of[session_id]
+        self._check(process, number, session_id, "tools", begin.claim)
+
+    def _check(self, process: Any, number: int, session: str, role: str, claim: Any) -> None:
+        name, _, incarnation = claim.owner.rpartition("/")
+        if name == process.identity.worker_id and incarnation != process.identity.incarnation:
+            return
+        witness, worker = self.world.witness, process.worker
+        if witness.holder_at(number, role, claim.offset) != (claim.epoch, claim.owner):
+            return  # it never had the right: void
+        now = worker.now(worker.owned[number])
+        left = claim.deadline + self.world.agent.limits.margin_ms - now
+        self.demand(left <= 0, f"{process.owner} takes {session} {claim} over {left} ms early")
 
 
 class NewestAttemptCompletes(Invariant):
@@ -216,7 +252,9 @@ class TakesAreBounded(Invariant):
         for number in partitions:
             self.took[process.owner, number] = []
 
-    def on_produced(self, process: Any, partition: int, key: str, value: bytes) -> None:
+    def on_produced(
+        self, process: Any, partition: int, key: str, value: bytes, kind: bytes
+    ) -> None:
         if key != PARTITION_KEY:
             return
         took = self.took[process.owner, partition]
@@ -246,7 +284,9 @@ class NothingBeforeItsTake(Invariant):
         late = owned.next_offset > since
         self.demand(late, f"{process.owner} {what} at {owned.next_offset}, assigned at {since}")
 
-    def on_produced(self, process: Any, partition: int, key: str, value: bytes) -> None:
+    def on_produced(
+        self, process: Any, partition: int, key: str, value: bytes, kind: bytes
+    ) -> None:
         if key != PARTITION_KEY:
             self._check(process, partition, "produces")
 
@@ -262,6 +302,7 @@ EFFECTS = (
     OnlyWonClaimsBegin,
     BeginsInTime,
     ReconcilesLate,
+    TakeoversAreLawful,
     NewestAttemptCompletes,
     TakesAreBounded,
     NothingBeforeItsTake,

@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from foldlog.processors.transitions import TRANSITIONS
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
 
@@ -106,9 +107,12 @@ def cancel(person: Any) -> list:
 
 def trigger(person: Any) -> list:
     person.asked += 1
+    phase = person.views.state.phase if person.views else "chatting"
+    legal = [word for word in TRANSITIONS[phase] if word not in ("open_existing", "cancel")]
+    sensible = legal and person.rng.random() < 0.7
     event = ev.PhaseTriggered(
         command_id=f"t{person.asked}",
-        trigger=person.rng.choice(TRIGGERS),
+        trigger=person.rng.choice(legal if sensible else TRIGGERS),
         by_user=person.user_id,
     )
     return [event] * person.rng.choice((1, 1, 2))
@@ -137,7 +141,7 @@ def decide(person: Any) -> list:
     if not calls:
         return say(person)
     call = rng.choice(calls)
-    sha = call.args_sha256 if rng.random() < 0.9 else "0" * 64
+    sha = call.args_sha256 if rng.random() < 0.8 else "0" * 64
     event = ev.ApprovalDecided(
         call=call.key,
         args_sha256=sha,

@@ -10,6 +10,7 @@ from foldlog.log.faults import NORMAL, Fate
 from foldlog.log.faults import Faults as Fates
 from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.runtime.views_codec import encode_row
+from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 
 SESSION_TIMEOUT_MS = 6_000  # of the group: a silent member loses its partitions
@@ -62,7 +63,7 @@ class LogFaults(Fates):
                 delay = rng.choice((1_000, 4_000, 12_000, 17_000, 40_000, 150_000))
                 fate = Fate(delay_ms=delay, ack=rng.random() < 0.8)
             case "slow":
-                fate = Fate(delay_ms=rng.choice((5, 20, 100, 500)))
+                fate = Fate(delay_ms=rng.choice((1, 2, 5, 20, 100, 500)))
             case "twice":
                 fate = Fate(copies=2)
             case "unacknowledged":
@@ -206,7 +207,8 @@ class Faults:
         self._at = self._later()
         rng = self.world.rng
         name = rng.choices(self._names, self._weights)[0]
-        node = rng.choice(self.world.nodes)
+        owners = list(self.world.group.owner.values())  # most faults strike where the work is
+        node = rng.choice(owners if rng.random() < 0.7 else self.world.nodes)
         self.world.stats[f"fault {name}"] += 1
         self.world.note(f"fault: {name} on {node.name}")
         getattr(self, name)(node)
@@ -217,13 +219,25 @@ class Faults:
             self._end(undo)
         self.left = 0
         for node in self.world.nodes:
-            node.kill_in, node.kill_at, node.delays_claim = 0, "", None
+            node.kill_in, node.kill_at = 0, ""
+            node.delays_claim = node.on_begun = None
             node.poll_paused_until = node.effects_paused_until = 0
             node.silent_since = None
             if node.process is None:
                 node.start_at = self.world.now
             else:
                 node.process.producer.resume()
+
+    def saw(self, seen: Any) -> None:
+        """Another attempt has begun: whoever stands still may wake up right now, a zombie."""
+        event = seen.entry.event
+        if not isinstance(event, ev.GenResumed | ev.ToolStarted) or event.attempt == 1:
+            return
+        for node in self.world.nodes:
+            if node.effects_paused_until > self.world.now and self.world.rng.random() < 0.6:
+                self.world.stats["fault zombie wakes"] += 1
+                node.poll_paused_until = node.effects_paused_until = self.world.now
+                node.silent_since = None
 
     def saw_take(self, owner: str) -> None:
         """A take is in the log: what waited for it lands now, before its owner reads on."""
@@ -245,9 +259,20 @@ class Faults:
         """At a named crash point, the next time it is passed."""
         node.kill_at = self.world.rng.choice(CRASH_POINTS)
 
+    def freeze_at_work(self, node: Any) -> None:
+        """It stands still right after the next effect began: others must take that over."""
+
+        def freeze() -> None:
+            node.on_begun = None
+            self._freeze(node, self.world.rng.choice((9_000, 25_000, 80_000, 300_000)))
+
+        node.on_begun = freeze
+
     def pause(self, node: Any) -> None:
         """The whole process stands still, and the group takes its partitions away."""
-        span = self.world.rng.choice((300, 5_000, 9_000, 20_000, 80_000, 300_000))
+        self._freeze(node, self.world.rng.choice((300, 5_000, 9_000, 20_000, 80_000, 300_000)))
+
+    def _freeze(self, node: Any, span: int) -> None:
         node.poll_paused_until = node.effects_paused_until = self.world.now + span
         if node.process is not None:
             node.silent_since = self.world.now
@@ -339,6 +364,17 @@ class Faults:
         """It rebalances, and the loser does not hear of it for long."""
         wait = self.world.rng.choice((10_000, 60_000, 200_000))
         self.world.group.move(self.world.rng.choice(sorted(self.world.group.owner)), node, wait)
+
+    def flap(self, node: Any) -> None:
+        """The group takes its partitions away, and gives them back before another has them."""
+        lost, process = node.want, node.process
+        node.want = set()
+
+        def back() -> None:
+            if node.process is process:
+                node.want |= {p for p in lost if self.world.group.owner[p] is node}
+
+        self._later_on(self.world.rng.choice((50, 500, 3_000)), back)
 
     def store_lost(self, node: Any) -> None:
         """Killed, and its store is gone."""

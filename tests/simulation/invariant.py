@@ -32,7 +32,9 @@ class Invariant:
     def on_taken(self, partition: int, entry: Any) -> None:
         """The witness folded a PARTITION_TAKEN that counts."""
 
-    def on_produced(self, process: Any, partition: int, key: str, value: bytes) -> None:
+    def on_produced(
+        self, process: Any, partition: int, key: str, value: bytes, kind: bytes
+    ) -> None:
         """A worker hands a record of a session or a take to its producer."""
 
     def on_assigned(self, process: Any, partitions: list[int]) -> None:

@@ -140,8 +140,9 @@ class Process:
         """As loop.appender, with a crash point on either side."""
         self.crash_point("before a record is produced")
         if topic == SESSION_EVENTS:
-            self.world.produced(self, partition, key, value)
-            if self.node.delays_claim and dict(headers)["t"] in self.node.delayed:
+            kind = headers[0][1]
+            self.world.produced(self, partition, key, value, kind)
+            if self.node.delays_claim and kind in self.node.delayed:
                 self.node.delays_claim(self)
         self._append(topic, partition, key, value, headers, failed)
         self.crash_point("after a record was produced")
@@ -257,6 +258,7 @@ class Node:
         self.kill_at = ""  # or at the next crash point of this name
         self.delays_claim: Any = None  # called when a claim of these types is about to be produced
         self.delayed: tuple[bytes, ...] = ()
+        self.on_begun: Any = None  # called when an effect has begun
 
     def crash_point(self, where: str) -> None:
         """Dies here if somebody wants it to."""

@@ -45,7 +45,7 @@ HABITS = {
     "say_wrongly": 1,
     "open_again": 0.5,
     "cancel": 4,
-    "trigger": 1,
+    "trigger": 2,
     "lock": 1,
     "decide": 1,
     "resolve": 1,
@@ -56,10 +56,17 @@ HABITS = {
 TALK = {"say": 8, "queue": 1, "cancel": 1, "steer": 1}
 RACES = {"say": 6, "steer": 3, "interrupt": 4, "cancel": 8, "terminate": 0.5, "decide": 1}
 KILLS = {"kill": 2, "kill_soon": 4, "kill_at": 3, "kill_effect": 5, "shut_down": 1}
-PAUSES = {"pause": 4, "stall_poll": 2, "stall_effects": 2, "cut_off": 2, "clock_steps": 0.5}
-MOVES = {"move": 2, "move_unsaid": 2, "claim_overtaken": 4}
-SLOW = {"slow": 0.1}
-BAD = {"late": 0.02, "slow": 0.1, "twice": 0.03, "unacknowledged": 0.02, "lost": 0.01}
+PAUSES = {
+    "freeze_at_work": 5,
+    "pause": 2,
+    "stall_poll": 2,
+    "stall_effects": 2,
+    "cut_off": 2,
+    "clock_steps": 0.5,
+}
+MOVES = {"move": 2, "move_unsaid": 2, "flap": 2, "claim_overtaken": 4}
+SLOW = {"slow": 0.3}
+BAD = {"late": 0.02, "slow": 0.3, "twice": 0.03, "unacknowledged": 0.02, "lost": 0.01}
 ONCE = ("charge", "order", "wire", "build")
 AGAIN = ("look", "put", "peek", "complete")
 
@@ -103,7 +110,7 @@ SCENARIOS = (
         faults={**PAUSES, **MOVES},
         fault_every_ms=2_000,
         faults_max=8,
-        fates={"slow": 0.1, "late": 0.02},
+        fates={"slow": 0.3, "late": 0.02},
     ),
     Scenario(
         "overtaken",
@@ -114,6 +121,7 @@ SCENARIOS = (
         faults={"claim_overtaken": 8, "pause": 1, "kill_effect": 1, "stall_poll": 1},
         fault_every_ms=1_500,
         faults_max=10,
+        fates=SLOW,
         reacts=0.05,
     ),
     Scenario(
@@ -133,12 +141,12 @@ SCENARIOS = (
         15,
         "everything that races TURN_ENDED: cancel, interrupt, steer, terminate, late outcomes",
         habits=RACES,
-        reacts=0.5,
-        tastes={"calls": 0.7, "hangs": 0.1},
-        faults={"kill_at": 2, "stall_poll": 1, "cut_off": 2, "move": 1},
+        reacts=0.25,
+        tastes={"calls": 0.8, "hangs": 0.1},
+        faults={"kill_at": 2, "freeze_at_work": 2, "stall_poll": 1, "cut_off": 2, "move": 1},
         fault_every_ms=3_000,
         faults_max=4,
-        fates={"slow": 0.15, "late": 0.03},
+        fates={"slow": 0.4, "late": 0.03},
     ),
     Scenario(
         "once",
@@ -148,6 +156,19 @@ SCENARIOS = (
         tools=ONCE,
         tastes={"calls": 0.85, "odd": 0.05},
         faults={**KILLS, **PAUSES, **MOVES, "store_behind": 0.5},
+        fault_every_ms=2_000,
+        faults_max=8,
+        fates=SLOW,
+        reacts=0.05,
+    ),
+    Scenario(
+        "again",
+        10,
+        "tools that may be repeated: attempts that are lost, made anew and used up (T5r, T6r)",
+        habits=TALK,
+        tools=AGAIN,
+        tastes={"calls": 0.85, "odd": 0.05},
+        faults={**KILLS, "kill_effect": 10, **PAUSES, **MOVES},
         fault_every_ms=2_000,
         faults_max=8,
         fates=SLOW,

@@ -123,7 +123,8 @@ class ToolRun:
         """A tool that outlives its outcome (a thread) still tells what it did."""
         if not isinstance(event, ev.ToolFailedUncertain) or self.rng.random() < 0.5:
             return None
-        yield self.rng.choice((10, 3_000, 40_000, 200_000))
+        # It holds its slot so long, and who waits for a slot looks every 50 ms.
+        yield self.rng.choice((10, 3_000, 40_000, 200_000 if self.world.tool_slots > 2 else 9_000))
         if self.acted:
             return self._ok()
         return result(self.claim, Outcome.ERROR, short("the tool knows that it failed"))

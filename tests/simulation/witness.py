@@ -86,6 +86,7 @@ class Witness:
         for invariant in self.world.invariants:
             invariant.on_seen(seen)
         self.world.users.saw(seen)
+        self.world.faults.saw(seen)
 
     def next_offset(self, number: int) -> int:
         """The first offset of a partition that is not folded."""

@@ -23,7 +23,7 @@ from foldlog.tests.simulation.scenarios import Scenario
 from foldlog.tests.simulation.users import Users
 from foldlog.tests.simulation.witness import Witness
 
-STEPS_MAX = 6_000  # a schedule that needs more is a loop
+STEPS_MAX = 12_000  # a schedule that needs more is a loop
 CALM_MS = 48 * 3600 * 1000  # after the faults: more than any deadline of any agent
 
 
@@ -109,10 +109,10 @@ class World:
         """For the tail of the history."""
         self.notes.append((self.now, text))
 
-    def produced(self, process: Any, partition: int, key: str, value: bytes) -> None:
-        """A worker hands a record to its producer."""
+    def produced(self, process: Any, number: int, key: str, value: bytes, kind: bytes) -> None:
+        """A worker hands a record of this type to its producer."""
         for invariant in self.invariants:
-            invariant.on_produced(process, partition, key, value)
+            invariant.on_produced(process, number, key, value, kind)
 
     def assigned(self, process: Any, partitions: list[int]) -> None:
         """A worker is about to hear that partitions are its own."""
@@ -132,6 +132,8 @@ class World:
         self.note(f"{process.owner} begins {role} {session_id} of claim {begin.claim.offset}")
         for invariant in self.invariants:
             invariant.on_begun(role, process, session_id, begin)
+        if process.node.on_begun is not None:
+            process.node.on_begun()
 
     def reconciled(self, process: Any, session_id: str, begin: BeginTool) -> None:
         """A worker asks what became of a call of another owner."""

@@ -1,0 +1,277 @@
+"""Planted faults: one rule of the real code at a time is made wrong, to see who notices.
+
+Each plant is a patch of one name and the invariant that must catch it; test_plants.py runs them.
+Nothing here is imported by the simulator.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from foldlog.processors import decide, rulings_asked, rulings_work, session, wake
+from foldlog.processors.projections import context, session_state, turn
+from foldlog.processors.runtime import actions, owned, worker
+from foldlog.processors.runtime.store import Store
+from foldlog.schemas import events as ev
+from foldlog.tests.simulation import node
+from foldlog.tests.simulation import wrong_rules as wrong
+
+
+class Plant(NamedTuple):
+    """A wrong rule. `where[name]` (or the attribute) becomes `wrong(right)`."""
+
+    name: str
+    caught_by: str
+    scenario: str
+    where: Any
+    attribute: Any
+    wrong: Callable[[Any], Any]
+
+
+JUDGES, ASKED, FOLDS = rulings_work.JUDGES, rulings_asked.JUDGES, turn.FOLDS
+PLANTS = (
+    Plant(
+        "TURN_ENDED without its basis",
+        "DecisionsNameTheirBasis",
+        "ends",
+        JUDGES,
+        ev.TurnEnded,
+        wrong.no_basis,
+    ),
+    Plant(
+        "LLM_CALLED without its basis",
+        "DecisionsNameTheirBasis",
+        "delivery",
+        JUDGES,
+        ev.LlmCalled,
+        wrong.no_basis,
+    ),
+    Plant(
+        "GEN_START in a turn that closes",
+        "NothingStartsWhileClosing",
+        "ends",
+        JUDGES,
+        ev.GenStart,
+        wrong.not_closing,
+    ),
+    Plant(
+        "TOOL_STARTED in a turn that closes",
+        "NothingStartsWhileClosing",
+        "ends",
+        JUDGES,
+        ev.ToolStarted,
+        wrong.not_closing,
+    ),
+    Plant(
+        "an outcome of any attempt",
+        "NewestAttemptCompletes",
+        "zombies",
+        JUDGES,
+        ev.GenComplete,
+        wrong.accepts,
+    ),
+    Plant(
+        "a completion after its turn",
+        "EndedTurnsAreClosed",
+        "zombies",
+        JUDGES,
+        ev.GenComplete,
+        wrong.not_late,
+    ),
+    Plant(
+        "a second outcome of a call",
+        "DecidedOnce",
+        "delivery",
+        JUDGES,
+        ev.ToolResult,
+        wrong.accepts,
+    ),
+    Plant(
+        "messages without dedupe",
+        "MessagesEndOnce",
+        "delivery",
+        ASKED,
+        ev.MessageReceived,
+        wrong.no_duplicates,
+    ),
+    Plant(
+        "an approval for other arguments",
+        "AskedCallsAreAllowed",
+        "once",
+        ASKED,
+        ev.ApprovalDecided,
+        wrong.other_arguments,
+    ),
+    Plant(
+        "a once tool taken for repeatable",
+        "OnceRunsOnce",
+        "once",
+        wake,
+        "match",
+        wrong.all_repeatable,
+    ),
+    Plant(
+        "a begun claim taken for void",
+        "OnceRunsOnce",
+        "once",
+        wake,
+        "claim_status",
+        wrong.void_for_gone,
+    ),
+    Plant(
+        "a takeover before the deadline",
+        "TakeoversAreLawful",
+        "takeovers",
+        wake,
+        "claim_status",
+        wrong.gone_at_once,
+    ),
+    Plant("no row for a retry", "Liveness", "conversation", wake, "match", wrong.no_retries),
+    Plant(
+        "a message that is skipped",
+        "MessagesAreSaidOnce",
+        "conversation",
+        decide,
+        "_llm_called",
+        wrong.skips_a_message,
+    ),
+    Plant(
+        "an answer that stays owed",
+        "WakeAndFoldAgree",
+        "conversation",
+        FOLDS,
+        ev.Refused,
+        wrong.answer_stays_owed,
+    ),
+    Plant(
+        "calls that a turn leaves open",
+        "RequestsAreLegal",
+        "ends",
+        context,
+        "closed",
+        wrong.forgets_to_close,
+    ),
+    Plant(
+        "a cancel that moves the phase anywhere",
+        "OnlyTransitions",
+        "conversation",
+        session_state,
+        "apply",
+        wrong.cancel_to_anywhere,
+    ),
+    Plant(
+        "a field with two writers",
+        "OneWriterPerField",
+        "conversation",
+        session_state,
+        "apply",
+        wrong.result_names_a_message,
+    ),
+    Plant(
+        "arguments in the state",
+        "StateIsSmall",
+        "conversation",
+        session_state,
+        "apply",
+        wrong.arguments_in_the_state,
+    ),
+    Plant(
+        "a context that is rewritten",
+        "RequestsExtend",
+        "conversation",
+        context,
+        "apply",
+        wrong.drops_a_fragment,
+    ),
+    Plant(
+        "another request than the claim's",
+        "RequestsKeepTheirHash",
+        "conversation",
+        actions,
+        "request_sha256",
+        wrong.another_request,
+    ),
+    Plant(
+        "the cursor before the views", "StoresAgree", "kills", Store, "write", wrong.cursor_first
+    ),
+    Plant(
+        "views that change without the turn",
+        "StoresAgree",
+        "kills",
+        owned.Owned,
+        "changed",
+        wrong.only_the_turn_counts,
+    ),
+    Plant(
+        "a take of an earlier assignment",
+        "NothingBeforeItsTake",
+        "takeovers",
+        owned.Owned,
+        "__init__",
+        wrong.any_take_will_do,
+    ),
+    Plant(
+        "a claim begun twice",
+        "OnlyWonClaimsBegin",
+        "conversation",
+        actions.Actions,
+        "_on_claim",
+        wrong.begins_again,
+    ),
+    Plant(
+        "a tool begun whenever",
+        "BeginsInTime",
+        "delivery",
+        actions.Actions,
+        "_begin_tool",
+        wrong.whenever,
+    ),
+    Plant(
+        "a reconciler asked early",
+        "ReconcilesLate",
+        "once",
+        actions.Actions,
+        "_recover",
+        wrong.asks_early,
+    ),
+    Plant(
+        "a lost attempt called not run",
+        "NotRunMeansNotRun",
+        "again",
+        actions,
+        "unbegun",
+        wrong.never_gone_repeats,
+    ),
+    Plant(
+        "takes without pause",
+        "TakesAreBounded",
+        "mutual",
+        worker,
+        "SESSION_TIMEOUT_MS",
+        lambda right: 500,
+    ),
+    Plant("a fold that raises", "FoldNeverRaises", "ends", FOLDS, ev.CancelRequested, wrong.raises),
+    Plant(
+        "an outbox that is not emitted",
+        "KeptOutcomesArrive",
+        "kills",
+        node.Process,
+        "emit_pending",
+        wrong.forgets_the_outbox,
+    ),
+    Plant(
+        "no dead letters",
+        "DeadLettersAreKept",
+        "conversation",
+        worker.Worker,
+        "_dead_letter",
+        wrong.no_letters,
+    ),
+    Plant(
+        "an attempt paid twice",
+        "LedgerCountsOnce",
+        "conversation",
+        session.ledger,
+        "apply",
+        wrong.counts_twice,
+    ),
+)

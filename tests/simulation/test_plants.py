@@ -1,0 +1,32 @@
+"""Every invariant fires: each planted fault is caught by the invariant that names it."""
+
+import pytest
+
+from foldlog.tests.simulation import invariants, scenarios
+from foldlog.tests.simulation.checks_requests import REQUESTS, RequestsAreLegal
+from foldlog.tests.simulation.plants import PLANTS
+from foldlog.tests.simulation.runner import run
+
+SEEDS_MAX = 100  # each plant is caught within so many schedules
+
+
+def watching(name: str) -> list:
+    """The named invariant alone, with the one that builds the requests where it needs them."""
+    watched = invariants.BY_NAME[name]
+    return [RequestsAreLegal, watched] if watched in REQUESTS[1:] else [watched]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+def test_a_planted_fault_is_caught(plant, monkeypatch):
+    if isinstance(plant.where, dict):
+        right = plant.where[plant.attribute]
+        monkeypatch.setitem(plant.where, plant.attribute, plant.wrong(right))
+    else:
+        right = getattr(plant.where, plant.attribute)
+        monkeypatch.setattr(plant.where, plant.attribute, plant.wrong(right))
+    scenario = scenarios.BY_NAME[plant.scenario]
+    for seed in range(SEEDS_MAX):
+        outcome = run(seed, scenario, watching(plant.caught_by))
+        if outcome.violation is not None and outcome.violation.name == plant.caught_by:
+            return
+    pytest.fail(f"{plant.caught_by} did not notice in {SEEDS_MAX} schedules of {plant.scenario}")

@@ -1,0 +1,251 @@
+"""Wrong rules: each takes a rule of the real code and returns one that has a certain fault.
+
+plants.py says where they are planted. Nothing here is imported by the simulator.
+"""
+
+from dataclasses import replace as changed
+from typing import Any
+
+from foldlog.processors.projections import context
+from foldlog.processors.ruling import ACCEPTED, DUPLICATE
+from foldlog.schemas import events as ev
+from foldlog.schemas.value import replace
+
+
+def accepts(right: Any) -> Any:
+    """Whatever the rule says, it is accepted where the call or generation is there."""
+
+    def wrong(views: Any, event: Any) -> Any:
+        ruling = right(views, event)
+        return ACCEPTED if ruling.code in ("superseded", "duplicate", "stale") else ruling
+
+    return wrong
+
+
+def no_basis(right: Any) -> Any:
+    def wrong(views: Any, event: Any) -> Any:
+        named = event.basis if hasattr(event, "basis") else 0
+        return right(replace(views, turn=replace(views.turn, basis=named)), event)
+
+    return wrong
+
+
+def not_closing(right: Any) -> Any:
+    def wrong(views: Any, event: Any) -> Any:
+        return right(replace(views, turn=replace(views.turn, closing=None)), event)
+
+    return wrong
+
+
+def not_late(right: Any) -> Any:
+    def wrong(views: Any, event: Any) -> Any:
+        ruling = right(views, event)
+        late = ruling.code == "late" and views.turn.generation is not None
+        return ACCEPTED if late else ruling
+
+    return wrong
+
+
+def no_duplicates(right: Any) -> Any:
+    def wrong(views: Any, event: Any) -> Any:
+        ruling = right(views, event)
+        return ACCEPTED if ruling is DUPLICATE else ruling
+
+    return wrong
+
+
+def all_repeatable(right: Any) -> Any:
+    def wrong(lane: str, facts: dict) -> Any:
+        return right(lane, {**facts, "repeatable": True} if lane == "T" else facts)
+
+    return wrong
+
+
+def void_for_gone(right: Any) -> Any:
+    def wrong(claim: Any, holder: Any, now: int, deadline: int, margin: int) -> str:
+        status = right(claim, holder, now, deadline, margin)
+        return "void" if status == "gone" else status
+
+    return wrong
+
+
+def gone_at_once(right: Any) -> Any:
+    def wrong(claim: Any, holder: Any, now: int, deadline: int, margin: int) -> str:
+        status = right(claim, holder, now, deadline, margin)
+        older = holder is not None and claim.epoch < holder.epoch
+        return "gone" if status == "other" and older else status
+
+    return wrong
+
+
+def no_retries(right: Any) -> Any:
+    def wrong(lane: str, facts: dict) -> Any:
+        row = right(lane, facts)
+        return None if row is not None and row.id == "S1r" else row
+
+    return wrong
+
+
+def skips_a_message(right: Any) -> Any:
+    def wrong(views: Any, agent: Any, store_body: Any) -> list:
+        events = right(views, agent, store_body)
+        return [
+            changed(e, includes=e.includes[1:]) if isinstance(e, ev.LlmCalled) else e
+            for e in events
+        ]
+
+    return wrong
+
+
+def answer_stays_owed(right: Any) -> Any:
+    return lambda view, entry, event: view
+
+
+def forgets_to_close(right: Any) -> Any:
+    def wrong(call: Any) -> Any:
+        return None if call.status in ("proposed", "asks") else right(call)
+
+    return wrong
+
+
+def cancel_to_anywhere(right: Any) -> Any:
+    def wrong(state: Any, entry: Any, view: Any) -> Any:
+        after = right(state, entry, view)
+        if isinstance(entry.event, ev.CancelRequested):
+            after = replace(after, phase="verifying")
+        return after
+
+    return wrong
+
+
+def result_names_a_message(right: Any) -> Any:
+    def wrong(state: Any, entry: Any, view: Any) -> Any:
+        after = right(state, entry, view)
+        if isinstance(entry.event, ev.ToolResult):
+            after = replace(after, last_message_id=f"{entry.event.turn}.{entry.event.step}")
+        return after
+
+    return wrong
+
+
+def arguments_in_the_state(right: Any) -> Any:
+    def wrong(state: Any, entry: Any, view: Any) -> Any:
+        after = right(state, entry, view)
+        if after.pending_tool is not None:
+            long = replace(after.pending_tool, name="x" * 900)
+            after = replace(after, pending_tool=long)
+        return after
+
+    return wrong
+
+
+def drops_a_fragment(right: Any) -> Any:
+    def wrong(view: Any, entry: Any, *rest: Any) -> Any:
+        after = right(view, entry, *rest)
+        if isinstance(entry.event, ev.TurnEnded) and len(after.fragments) > 1:
+            kept = context.initial().fragments.append(*list(after.fragments)[1:])
+            after = replace(after, fragments=kept)
+        return after
+
+    return wrong
+
+
+def another_request(right: Any) -> Any:
+    def wrong(request: bytes) -> str:
+        return right(request + b" ")
+
+    return wrong
+
+
+def cursor_first(right: Any) -> Any:
+    def wrong(self: Any, changed: Any, streamed: Any, busy: Any, held: Any, cursor: Any) -> None:
+        right(self, {}, {}, busy, held, cursor)
+        right(self, changed, streamed, busy, held, cursor)
+
+    return wrong
+
+
+def only_the_turn_counts(right: Any) -> Any:
+    def wrong(self: Any, session_id: str, before: Any, views: Any) -> None:
+        if views.turn is before.turn and session_id not in self.dirty:
+            self._hot[session_id] = views
+            self.streamed[session_id] = views
+        else:
+            right(self, session_id, before, views)
+
+    return wrong
+
+
+def any_take_will_do(right: Any) -> Any:
+    def wrong(self: Any, number: int, store: Any) -> None:
+        right(self, number, store)
+        self.takes_from = 0
+
+    return wrong
+
+
+def begins_again(right: Any) -> Any:
+    def wrong(self: Any, held: Any, views: Any, owed: Any, agent: Any) -> Any:
+        if owed.owed == "begin":
+            self._begun.pop(views.session_id, None)
+        return right(self, held, views, owed, agent)
+
+    return wrong
+
+
+def whenever(right: Any) -> Any:
+    def wrong(self: Any, views: Any, owed: Any, agent: Any) -> None:
+        for_ever = changed(agent.limits, start_window_ms=10**9)
+        right(self, views, owed, changed(agent, limits=for_ever))
+
+    return wrong
+
+
+def asks_early(right: Any) -> Any:
+    def wrong(self: Any, held: Any, views: Any, owed: Any, agent: Any, now: int) -> Any:
+        return right(self, held, views, owed, agent, now + 10**9)
+
+    return wrong
+
+
+def never_gone_repeats(right: Any) -> Any:
+    def wrong(call: Any, why: str, *, may_have_run: bool = False) -> Any:
+        return right(replace(call, attempt=1), why)
+
+    return wrong
+
+
+def other_arguments(right: Any) -> Any:
+    def wrong(views: Any, event: Any) -> Any:
+        ruling = right(views, event)
+        return ACCEPTED if ruling.code == "other_arguments" else ruling
+
+    return wrong
+
+
+def raises(right: Any) -> Any:
+    def wrong(view: Any, entry: Any, event: Any) -> Any:
+        assert event.mode != "after_step", "planted"
+        return right(view, entry, event)
+
+    return wrong
+
+
+def forgets_the_outbox(right: Any) -> Any:
+    def wrong(self: Any) -> None:
+        self.disk.outbox.clear()
+
+    return wrong
+
+
+def no_letters(right: Any) -> Any:
+    return lambda self, held, record, entry: None
+
+
+def counts_twice(right: Any) -> Any:
+    def wrong(view: Any, entry: Any) -> Any:
+        after = right(view, entry)
+        spent = after.output_tokens - view.output_tokens
+        return replace(after, output_tokens=after.output_tokens + spent)
+
+    return wrong
