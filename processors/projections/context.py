@@ -5,6 +5,8 @@ they came: what is left out of a request (a refused answer, an unfinished tool_u
 thinking) is decided when it is built, by rules that do not change the rows.
 """
 
+from operator import attrgetter
+
 from ...schemas import events as ev
 from ...schemas.value import Value, replace
 from ..rows import Rows
@@ -163,9 +165,9 @@ def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
 
 def _said(entry, turn: int, step: int, ids, messages: MessagesView) -> list[Fragment]:
     rows = [messages.received.last(message_id) for message_id in ids]
-    assert all(row is not None for row in rows), "a message that is said was received"
-    ordered = sorted((row for row in rows if row), key=lambda row: row.offset)
-    return [Fragment("user", turn, step, -1, entry.offset, row.content) for row in ordered]
+    assert None not in rows, "a message that is said was received"
+    rows.sort(key=attrgetter("offset"))
+    return [Fragment("user", turn, step, -1, entry.offset, row.content) for row in rows]
 
 
 def _called(

@@ -64,24 +64,18 @@ def apply(view: MessagesView, entry, before: TurnView, turn: TurnView) -> Messag
                 entry.offset,
                 entry.at,
             )
-            view = replace(view, received=view.received.append(row))
-            return _owned(view, entry.offset, before.owned, turn) if turn.open else view
+            owned = [message_id for message_id in turn.owned if message_id not in before.owned]
+            rows = [Progress(m, turn.number, "", entry.offset) for m in owned]
+            return MessagesView(view.received.append(row), view.progress.append(*rows))
         case ev.LlmCalled():
             steered = [m for m in event.includes if m not in before.owned]
             rows = [Progress(m, event.turn, "", entry.offset) for m in steered]
-            return replace(view, progress=view.progress.append(*rows))
+            return replace(view, progress=view.progress.append(*rows)) if rows else view
         case ev.TurnEnded():
             ended = [*before.said, *before.owned]
             if before.terminated:
                 ended += [waiting.message_id for waiting in before.queue]
             rows = [Progress(m, event.turn, event.reason, entry.offset) for m in ended]
-            view = replace(view, progress=view.progress.append(*rows))
-            return _owned(view, entry.offset, (), turn) if turn.open else view
+            rows += [Progress(m, turn.number, "", entry.offset) for m in turn.owned]
+            return replace(view, progress=view.progress.append(*rows))
     return view
-
-
-def _owned(
-    view: MessagesView, offset: int, before: tuple[str, ...], turn: TurnView
-) -> MessagesView:
-    rows = [Progress(m, turn.number, "", offset) for m in turn.owned if m not in before]
-    return replace(view, progress=view.progress.append(*rows))

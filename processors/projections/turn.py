@@ -4,6 +4,8 @@ One function per event type, each short enough to be read aloud. Reached only by
 so nothing is checked twice; what can not be is asserted.
 """
 
+from collections.abc import Iterable
+
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, digest
 from ...schemas.value import replace
@@ -99,18 +101,17 @@ def _terminated(view: TurnView, entry, event: ev.SessionTerminated) -> TurnView:
 
 
 def _llm_called(view: TurnView, entry, event: ev.LlmCalled) -> TurnView:
-    said = set(event.includes)
-    spent = set(event.reminders)
+    said = event.includes
     return replace(
         view,
         step=event.step,
         generation=Generation(entry.offset, entry.at, digest(event)),
         calls=(),
-        owned=tuple(m for m in view.owned if m not in said),
-        said=(*view.said, *event.includes),
-        queue=tuple(w for w in view.queue if w.message_id not in said),
-        reminders=tuple(r for r in view.reminders if r.reminder_id not in spent),
-        doubts=_kept((*view.doubts, *(c for c in view.calls if _outlives(c)))),
+        owned=tuple([m for m in view.owned if m not in said]),
+        said=view.said + said,
+        queue=tuple([w for w in view.queue if w.message_id not in said]),
+        reminders=tuple([r for r in view.reminders if r.reminder_id not in event.reminders]),
+        doubts=_kept(view.doubts, view.calls),
     )
 
 
@@ -168,11 +169,12 @@ def _with_call(view: TurnView, call: Call, **changes) -> TurnView:
     return replace(view, doubts=_kept(tuple([changed if c is call else c for c in view.doubts])))
 
 
-def _kept(doubts: tuple[Call, ...]) -> tuple[Call, ...]:
-    """Every open doubt, and the newest of the resolved ones."""
+def _kept(doubts: tuple[Call, ...], ended: Iterable[Call] = ()) -> tuple[Call, ...]:
+    """Every open doubt, also of calls of a step that ended, and the newest of the resolved ones."""
+    doubts = (*doubts, *[call for call in ended if _outlives(call)])
     resolved = [call for call in doubts if call.status == "done"]
     dropped = set(map(id, resolved[:-RESOLVED_MAX]))
-    return tuple(call for call in doubts if id(call) not in dropped)
+    return tuple([call for call in doubts if id(call) not in dropped])
 
 
 def _outlives(call: Call) -> bool:
@@ -253,7 +255,9 @@ def told(event: ev.HumanResolved) -> str:
 
 
 def _remind(view: TurnView, entry, texts: list[str]) -> TurnView:
-    added = tuple(Reminder(f"r{entry.offset}.{n}", text) for n, text in enumerate(texts))
+    if not texts:
+        return view
+    added = [Reminder(f"r{entry.offset}.{n}", text) for n, text in enumerate(texts)]
     return replace(view, reminders=(*view.reminders, *added)[-REMINDERS_MAX:])
 
 
@@ -276,8 +280,8 @@ def _refused(view: TurnView, entry, event: ev.Refused) -> TurnView:
 
 
 def _turn_ended(view: TurnView, entry, event: ev.TurnEnded) -> TurnView:
-    after = [done[0] if (done := closed(call)) else call for call in view.calls]
-    doubts = _kept((*view.doubts, *(call for call in after if _outlives(call))))
+    ended = [done[0] if (done := closed(call)) else call for call in view.calls]
+    waiting = () if view.terminated else tuple([message.message_id for message in view.queue])
     view = replace(
         view,
         open=False,
@@ -287,12 +291,10 @@ def _turn_ended(view: TurnView, entry, event: ev.TurnEnded) -> TurnView:
         should_stop=False,
         owned=(),
         said=(),
-        doubts=doubts,
+        queue=(),
+        doubts=_kept(view.doubts, ended),
     )
-    if view.terminated or not view.queue:
-        return replace(view, queue=())
-    waiting = tuple(message.message_id for message in view.queue)
-    return _open_turn(replace(view, queue=()), entry.offset, waiting)
+    return _open_turn(view, entry.offset, waiting) if waiting else view
 
 
 FOLDS = {
