@@ -26,6 +26,7 @@ from .waiting_room import Place, WaitingRoom
 AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
 SLOT_WAIT_MS = 50  # how soon to look again for a slot that nobody announced
 CLAIMS = {"tools": ("TOOL_STARTED",), "models": ("GEN_START", "GEN_RESUMED")}
+CLAIMED = frozenset(name for names in CLAIMS.values() for name in names)
 EXPECTED = ("", "duplicate", "frozen")  # rulings on what we owed that are no bug of wake
 REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
 
@@ -65,6 +66,7 @@ class Actions:
         self.waiting = WaitingRoom()
         self._awaited: dict[tuple, Awaited] = {}
         self._of_session: dict[str, set[tuple]] = {}
+        self._landed: set[tuple] = set()
         self._begun: dict[str, set[int]] = {}
         self._claimed_at: dict[str, dict[tuple, int]] = {}
         self._rejections: dict[str, tuple[TurnView, int]] = {}
@@ -124,6 +126,8 @@ class Actions:
                 self._awaited[key] = awaited._replace(values=left)
             else:
                 self._forget(entry.session_id, key)
+                if ruling.accepted and key[4] in CLAIMED:
+                    self._landed.add(key)
 
     def _rejected(self, owned: Owned, entry: Entry, turn: TurnView, ruling: Ruling) -> None:
         session_id = entry.session_id
@@ -185,9 +189,12 @@ class Actions:
         return self._tool_slots if role == "tools" else self._model_slots
 
     def _has_slot(self, role: str, now: int) -> bool:
-        """Whether one more effect may be claimed: those that run and those in the air count."""
+        """Whether one more effect may be claimed: those that run and those in the air count.
+
+        So do claims that came back in the batch at hand and whose session is woken after this one.
+        """
         slots = self._slots(role)
-        in_air = sum(1 for key in self._awaited if key[4] in CLAIMS[role])
+        in_air = sum(1 for key in (*self._awaited, *self._landed) if key[4] in CLAIMS[role])
         return slots.free(now) and self._effects.running(role) + in_air < slots.size
 
     def _slot_at(self, role: str, now: int) -> int:
@@ -195,6 +202,7 @@ class Actions:
 
     def called(self, now: int) -> Iterator[Place]:
         """Who may look again for a slot now, one by one for as long as a slot is free."""
+        self._landed.clear()  # a batch is over: what could begin has begun
         for role in self.waiting.due(now):
             # Each once: by the clock of its own partition it may still be too early.
             for _ in range(self.waiting.count(role)):
@@ -267,6 +275,9 @@ class Actions:
             assert views.turn.generation is not None and views.turn.generation.claim is not None
             claim = views.turn.generation.claim
         begun = self._begun.setdefault(views.session_id, set())
+        self._landed -= {
+            key for key in self._landed if (key[1], key[3]) == (views.session_id, owed.subject)
+        }
         fresh = claim.offset not in begun
         begun.add(claim.offset)
         if not fresh:

@@ -236,6 +236,26 @@ def test_a_session_that_waited_for_a_slot_and_was_lost_takes_none():
     assert len(rig.events(ev.GenStart)) == 1
 
 
+class Running(Rig):
+    """Model calls that began run on."""
+
+    def running(self, role: str) -> int:
+        return sum(1 for what, _ in self.began if what == "generate") if role == "models" else 0
+
+
+def test_claims_that_come_back_together_keep_their_slots():
+    """Read back, they were in the air no more and ran not yet: others took their slots."""
+    rig = Running(AGENT)
+    talking(rig, *(f"z{n}" for n in range(9)))
+    rig.assign()
+    rig.read()
+    talking(rig, *(f"a{n}" for n in range(9)))
+    rig.read()  # they are decided while the others are claimed: both come back in one batch
+    assert len(rig.events(ev.GenStart)) == 9 and len(rig.events(ev.LlmCalled)) == 18
+    rig.settle()
+    assert len(rig.began) == 9
+
+
 # -- the disk ------------------------------------------------------------------------------------
 
 
