@@ -4,22 +4,22 @@ One law per test, named like a sentence, over the shared histories of worlds.py.
 is printed whole, with its seed.
 """
 
-from dataclasses import fields
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.processors.projections.partition import PartitionView
 from foldlog.processors.projections.session_state import SessionState, as_json
-from foldlog.processors.projections.turn_view import QUEUE_MAX, REFUSALS_MAX, SEEN_MAX
+from foldlog.processors.projections.turn_view import QUEUE_MAX, REFUSALS_MAX, SEEN_MAX, find_call
 from foldlog.processors.runtime import views_codec
 from foldlog.processors.runtime.owned import may_owe
 from foldlog.processors.runtime.store import Cursor, DictBackend, Store
+from foldlog.processors.runtime.views_codec import series_of
 from foldlog.processors.session import SessionViews, fold, initial, is_input
 from foldlog.processors.transitions import TRANSITIONS
 from foldlog.processors.writers import WRITERS
 from foldlog.schemas import events as ev
-from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable, digest, entry_of
+from foldlog.schemas.codec import ChunkSeen, Entry, digest, entry_of
 from foldlog.schemas.events import BY_CLASS
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.history import Step
@@ -245,6 +245,44 @@ def test_constraint_4_a_turn_that_ended_left_nothing_open(world):
             assert {c.status for c in turn.doubts} <= {"doubt", "contradicted", "done"}
 
 
-def test_the_events_of_the_laws_are_those_of_the_table():
-    assert {f.name for f in fields(ev.TurnEnded)} >= {"basis", "views_sha"}
-    assert Unreadable not in BY_CLASS
+@law(forged=True)
+def test_beyond_2_rows_are_only_ever_added(world):
+    for step in world.steps:
+        pairs = zip(series_of(step.before), series_of(step.views), strict=True)
+        for before, after in pairs:
+            assert after.upto(len(before)) == before
+
+
+@law(forged=True)
+def test_S1_G_every_attempt_is_paid_for_once_and_the_totals_are_the_sums(world):
+    ledger = world.views.ledger
+    keys = [row.key for row in ledger.spent]
+    assert len(keys) == len(set(keys))
+    names = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
+    for name in names:
+        assert getattr(ledger, name) == sum(getattr(row, name) for row in ledger.spent)
+
+
+@law()
+def test_S2_9_an_answer_is_seen_once_and_only_if_it_counted(world):
+    counted = [
+        (step.entry.event.turn, step.entry.event.step)
+        for step in world.steps
+        if step.ruling.accepted and isinstance(step.entry.event, ev.GenComplete)
+    ]
+    lines = world.views.transcript.lines
+    seen = [(line.turn, line.step) for line in lines if line.kind == "answer"]
+    assert seen == counted and len(set(seen)) == len(seen)
+
+
+@law()
+def test_S2_8_a_once_call_is_claimed_again_only_if_no_claim_of_it_can_have_begun(world):
+    for step in world.steps:
+        event = step.entry.event
+        if isinstance(event, ev.ToolStarted) and step.ruling.accepted:
+            call = find_call(step.before.turn, event.turn, event.step, event.index)
+            assert event.attempt == call.attempt + 1
+            if call.status == "started":
+                assert event.epoch > call.claim.epoch, "law 6: under a newer epoch"
+                void = call.claim.offset > event.epoch
+                assert void or call.effect != "once", event

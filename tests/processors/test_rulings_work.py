@@ -234,6 +234,16 @@ def test_an_outcome_of_an_attempt_that_was_never_claimed_is_unknown():
     assert word(s.append(answers.result((7, 1, 0), 1, "x"), "tools")) == "unknown_call"
 
 
+def test_an_allowed_call_may_end_without_a_claim_but_only_as_not_run_or_error():
+    for outcome, said in (("ok", "duplicate"), ("cancelled", "duplicate"), ("not_run", "accepted")):
+        s = called().work()
+        s.complete(LOOK)
+        s.work(before=("T3",))
+        assert word(s.result("1.1.0", outcome=outcome, attempt=1)) == "unknown_call"
+        assert word(s.result("1.1.0", outcome=outcome, attempt=0)) == said
+    assert s.call("1.1.0").outcome == "not_run" and s.rows() == ["N3"]
+
+
 def test_calls_count_only_when_the_model_stopped_to_have_them_run():
     s = called().work()
     asked_for = complete(s.place, [LOOK], "tool_use", s.blobs)
