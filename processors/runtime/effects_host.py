@@ -6,6 +6,7 @@ import of the model SDK happens here, in the background, never on the way to a s
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -167,7 +168,7 @@ class EffectsHost:
         """Begin a tool call."""
         crash.reach("tools.begin")
         stop, told = Stop(), Told(self._reports)
-        work = self._run_tool(session_id, begin, stop, told)
+        work = self._run_tool(session_id, begin, stop, told, time.monotonic())
 
         def last_word(why: str) -> ev.ToolResult | ev.ToolFailedUncertain:
             tool, claim = begin.agent.tool(begin.call.name), self._tool_claim(session_id, begin)
@@ -176,12 +177,19 @@ class EffectsHost:
 
         self._spawn("tools", (session_id, begin.claim.offset), stop, work, last_word, told)
 
-    async def _run_tool(self, session_id: str, begin: BeginTool, stop: Stop, sink: Told) -> None:
+    async def _run_tool(
+        self, session_id: str, begin: BeginTool, stop: Stop, sink: Told, asked: float
+    ) -> None:
         tool = begin.agent.tool(begin.call.name)
         claim = self._tool_claim(session_id, begin)
         if tool is None:
             event = _no_tool(begin)
             await sink.outcome(session_id, event)
+            return
+        late_ms, window_ms = (time.monotonic() - asked) * 1000, begin.agent.limits.start_window_ms
+        if late_ms > window_ms:  # T4 again: a tool that holds the loop made this one wait
+            why = f"the worker could not begin it within {window_ms} ms"
+            await sink.outcome(session_id, tools.not_run(claim, why))
             return
         host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log)
         crash.reach("tools.run")

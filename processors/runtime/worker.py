@@ -314,6 +314,6 @@ class Worker:
                     "held": sorted(self._held(owned)),
                     "stuck": dict(owned.stuck),
                 }
-                for number, owned in self.owned.items()
+                for number, owned in list(self.owned.items())  # asked by another thread
             },
         }

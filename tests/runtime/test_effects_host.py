@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from hashlib import sha256
 
 import pytest
@@ -10,6 +11,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.side_log import SideLogStore
 from foldlog.processors.effects.slots import Slots
+from foldlog.processors.limits import DEFAULT_LIMITS, Limits
 from foldlog.processors.projections.turn_view import Call, Claim
 from foldlog.processors.runtime import effects_host
 from foldlog.processors.runtime.begin import BeginGeneration, BeginTool
@@ -75,7 +77,7 @@ def start(tmp_path):
         host.host.close()
 
 
-def begin_tool(function, effect: str, **more) -> BeginTool:
+def begin_tool(function, effect: str, limits: Limits = DEFAULT_LIMITS, **more) -> BeginTool:
     made = tool(effect=effect, **more)(function)
     call = Call(
         turn=1,
@@ -92,7 +94,8 @@ def begin_tool(function, effect: str, **more) -> BeginTool:
         attempt=1,
         claim=CLAIM,
     )
-    return BeginTool(call, b"{}", CLAIM, Agent(name="a", model="m", tools=[made]))
+    agent = Agent(name="a", model="m", tools=[made], limits=limits)
+    return BeginTool(call, b"{}", CLAIM, agent)
 
 
 def test_T4_a_once_tool_whose_task_dies_is_in_doubt(start):
@@ -107,6 +110,33 @@ def test_T4_a_pure_tool_whose_task_dies_ends_in_an_error(start):
     host.host.run_tool("s", begin_tool(unwinds, "pure"))
     outcome = host.outcome()
     assert isinstance(outcome, ev.ToolResult) and outcome.outcome == "error"
+
+
+def test_T4_a_once_tool_that_the_loop_could_not_begin_in_time_is_not_run(start):
+    """Behind a tool that held the loop for minutes it ran long after its deadline."""
+    began, let_go, ran = threading.Event(), threading.Event(), []
+
+    async def blocks() -> str:
+        """Holds the loop, as an ordinary HTTP client in an async tool does."""
+        began.set()
+        let_go.wait(WAIT_S)
+        return "at last"
+
+    async def charge() -> str:
+        """Charges."""
+        ran.append(1)
+        return "charged"
+
+    host = start()
+    host.host.run_tool("first", begin_tool(blocks, "pure"))
+    assert began.wait(WAIT_S)
+    host.host.run_tool("s", begin_tool(charge, "once", Limits(start_window_ms=1)))
+    asked = time.monotonic()
+    while time.monotonic() < asked + 0.002:
+        pass
+    let_go.set()
+    assert sorted(host.outcome().outcome for _ in range(2)) == ["not_run", "ok"]
+    assert ran == []
 
 
 def test_T6_a_reconciler_whose_task_dies_leaves_the_call_in_doubt(start):
