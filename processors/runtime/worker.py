@@ -238,6 +238,8 @@ class Worker:
         now = self.clock.monotonic_ms()
         for owned in list(self.owned.values()):
             held = self._held(owned)
+            if owned.next_offset < owned.takes_from:
+                owned.taken_at = now  # it still catches up: its take lies ahead, and is not lost
             wanted = len(held) < len(self.roles)
             if wanted and now - owned.taken_at >= SESSION_TIMEOUT_MS:
                 self._take(owned)

@@ -68,6 +68,31 @@ def test_law6_who_reads_a_newer_take_waits_a_session_timeout_before_it_takes_aga
     assert len(rig.events(ev.PartitionTaken)) == takes + len(ROLES)
 
 
+def test_law6_who_still_catches_up_does_not_take_again():
+    """A refold of a minute took ten times: claims made under the first take were void."""
+    rig = Rig(AGENT)
+    talking(rig, *(f"s{n}" for n in range(5)))
+    rig.assign()
+    for _ in range(9):  # of the ten that were there before
+        rig.ms += SESSION_TIMEOUT_MS
+        rig.read(1)
+        rig.worker.tick()
+    rig.settle()
+    assert len(rig.events(ev.PartitionTaken)) == len(ROLES)
+    assert len(rig.events(ev.LlmCalled)) == 5
+
+
+def test_law6_a_take_that_was_lost_is_made_again():
+    rig = Rig(AGENT)
+    rig.log.faults = Faults([LOST] * len(ROLES))
+    rig.assign()
+    rig.settle()
+    assert rig.events(ev.PartitionTaken) == []
+    rig.ms += SESSION_TIMEOUT_MS
+    rig.worker.tick()
+    assert len(rig.events(ev.PartitionTaken)) == len(ROLES)
+
+
 # -- law 9 at run time ---------------------------------------------------------------------------
 
 
