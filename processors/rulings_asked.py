@@ -4,10 +4,9 @@ Read top to bottom: one function per event type, each a list of reasons why not.
 changes a view; the projections do, and only for what is accepted here.
 """
 
-import json
-
 from ..schemas import events as ev
 from ..schemas.ids import is_id, parse_call_key, why_not_an_id
+from ..schemas.said import texts_of
 from .messages_sha import message_sha
 from .projections.turn_view import QUEUE_MAX, Call, find_call
 from .ruling import ACCEPTED, DUPLICATE, Ruling, refused
@@ -54,29 +53,14 @@ EMPTY = "an empty message: say something"
 
 
 def content_error(body: ev.Body) -> str | None:
-    """Why a message's content may not be said, or None; a blob was checked by who stored it.
-
-    It goes into every later request as it is, so anything that the API would refuse there, or that
-    a reader could not parse, would end the session for good: text blocks only, and nothing in them
-    but their text. One answer for all of it, since how deep a parser gets depends on its stack.
-    """
+    """Why a message's content may not be said, or None; a blob was checked by who stored it."""
     if body.ref is not None:
         return None
     try:
-        blocks = json.loads((body.inline or b"[]").decode())
-        if not isinstance(blocks, list):
-            return NO_BLOCKS
-        texts = [_text_of(block) for block in blocks]
-        "".join(texts).encode()  # half of a surrogate pair has no bytes
-    except (ValueError, TypeError, RecursionError):
+        texts = texts_of(body.inline or b"[]")
+    except ValueError:
         return NO_BLOCKS
-    return None if texts and all(text.strip() for text in texts) else EMPTY
-
-
-def _text_of(block: dict) -> str:
-    if set(block) != {"type", "text"} or block["type"] != "text":
-        raise ValueError(block)
-    return block["text"]
+    return None if texts and all(map(str.strip, texts)) else EMPTY
 
 
 def message_received(views, event: ev.MessageReceived) -> Ruling:
