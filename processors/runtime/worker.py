@@ -179,11 +179,12 @@ class Worker:
         self.actions.read_back(owned, entry, record, before, ruling)
 
     def _fold_partition(self, owned: Owned, entry: Entry) -> None:
-        held = self._held(owned)
-        owned.partition = partition_fold.apply(owned.partition, entry)
+        held, before = self._held(owned), owned.partition
+        owned.partition = partition_fold.apply(before, entry)
         now_held = self._held(owned)
+        if now_held and owned.partition is not before:
+            owned.wake_all = True  # also for another role: its claims may be lost now (S4g, A2)
         if now_held - held:
-            owned.wake_all = True
             crash.reach("partition.held")
         for role in held - now_held:
             owned.taken_at = self.clock.monotonic_ms()  # law 6: one session timeout from now
@@ -280,7 +281,8 @@ class Worker:
         now = self.now(owned)
         try:
             for owed in wake(views, owned.partition, now, rules):
-                if owed.role in held:
+                # What another role waits for may become ours when it is over (S2w, then S4g).
+                if owed.role in held or owed.owed == "wait":
                     self._discharge(owned, views, owed, now)
         except (LogFatal, OSError):
             raise

@@ -30,6 +30,7 @@ class Rig:
         incarnation: str = "1",
         log: MemoryLog | None = None,
         read_blob: ReadBlob = lambda ref: b"",
+        roles: tuple[str, ...] = ROLES,
     ) -> None:
         self.ms = 1_000_000
         self.log = log or MemoryLog(topics(1), clock_ms=lambda: self.ms)
@@ -49,7 +50,7 @@ class Rig:
             lambda text: None,
         )
         self.worker = Worker(
-            identity, ROLES, [agent], self._open, actions, self, lambda text: None
+            identity, roles, [agent], self._open, actions, self, lambda text: None
         )
         self.reader = self.log.reader(SESSION_EVENTS, {})
 

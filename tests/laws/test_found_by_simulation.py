@@ -148,3 +148,47 @@ def test_law13_a_lost_blob_stops_its_session_and_not_its_neighbours():
     rig.settle()
     assert [what for what, _ in rig.began] == ["generate"]
     assert list(rig.worker.owned[0].stuck) == [SESSION]
+
+
+def models_lost(rig, after):
+    """A sessions worker whose only model attempt was claimed by m/1; then `after` took over."""
+    rig.write("models", ev.PartitionTaken(role="models", owner="m/1"), key="#partition")
+    rig.write("producer", opened("a"))
+    rig.write("producer", said())
+    rig.assign()
+    rig.settle()
+    called = rig.worker.owned[0].views(SESSION).turn.generation.called
+    claim = ev.GenStart(
+        turn=1,
+        step=1,
+        attempt=1,
+        owner="m/1",
+        epoch=0,
+        deadline=rig.ms + 60_000,
+        called=called,
+        request_sha256="",
+        builder="",
+    )
+    rig.write("models", claim)
+    rig.settle()
+    rig.write("models", ev.PartitionTaken(role="models", owner=after), key="#partition")
+    rig.settle()
+
+
+def test_S4g_a_sessions_worker_hears_that_the_models_of_a_session_are_gone():
+    """Only its own takes woke it: a turn whose attempts were used up stayed open for ever."""
+    agent = Agent(name="a", model="m", limits=Limits(model_attempts=1))
+    rig = Rig(agent, roles=("sessions",))
+    models_lost(rig, "m/2")
+    assert [ended.reason for ended in rig.events(ev.TurnEnded)] == ["failed"]
+
+
+def test_S4g_a_sessions_worker_waits_with_the_models_worker():
+    """The wait was the models role's: nobody looked for the sessions role when it was over."""
+    agent = Agent(name="a", model="m", limits=Limits(model_attempts=1))
+    rig = Rig(agent, roles=("sessions",))
+    models_lost(rig, "n/1")
+    assert not rig.events(ev.TurnEnded)
+    rig.ms += 60_000 + agent.limits.margin_ms
+    rig.worker.tick()
+    assert [ended.reason for ended in rig.events(ev.TurnEnded)] == ["failed"]
