@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterable
+from urllib.parse import quote
 
 from ...log import Settings
 from ...log.errors import Fenced
@@ -105,6 +106,9 @@ def _app(faust, settings: Settings, parts: Parts):
         # Static: a killed worker is replaced at once. A dynamic member would wait for the death of
         # the one before it, 60 s, and could not be ended meanwhile.
         consumer_group_instance_id=parts.identity.worker_id,
+        # It is then given the assignment of the one before it, which must have been of this name;
+        # the default holds the port, another one each time.
+        canonical_url=f"http://worker/{quote(parts.identity.worker_id, safe='')}",
         worker_redirect_stdouts=False,
     )
 
