@@ -107,7 +107,8 @@ def may_count_again(views: SessionViews, entry: Entry) -> bool:
     event = entry.event
     if isinstance(event, ev.HumanResolved | ev.HumanNeeded):
         # After a contradiction the same answer is a new one: a person was asked again.
-        return any(c.key == event.call and c.status == "contradicted" for c in views.turn.doubts)
+        calls = (*views.turn.calls, *views.turn.doubts)
+        return any(c.key == event.call and c.status == "contradicted" for c in calls)
     # A prefix comes into force again when an agent was edited and edited back. A chunk is not
     # decoded by the store, so a second copy of it is one more sign of life and nothing else.
     return isinstance(event, ev.ContextSet | ChunkSeen)
