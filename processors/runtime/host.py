@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import quote
 
 from ...log import Settings
@@ -93,23 +94,7 @@ def _app(faust, settings: Settings, parts: Parts):
 
     app = App(
         f"{settings.topic_prefix}foldlog-{parts.identity.worker_id}",
-        broker=f"kafka://{settings.bootstrap_servers}",
-        store="memory://",
-        datadir=str(state.path / "faust"),
-        web_port=port,
-        web_bind="127.0.0.1",
-        autodiscover=False,
-        topic_partitions=settings.partitions,
-        topic_replication_factor=1,
-        topic_allow_declare=False,
-        topic_disable_leader=True,
-        # Static: a killed worker is replaced at once. A dynamic member would wait for the death of
-        # the one before it, 60 s, and could not be ended meanwhile.
-        consumer_group_instance_id=parts.identity.worker_id,
-        # It is then given the assignment of the one before it, which must have been of this name;
-        # the default holds the port, another one each time.
-        canonical_url=f"http://worker/{quote(parts.identity.worker_id, safe='')}",
-        worker_redirect_stdouts=False,
+        **_options(settings, parts, port),
     )
 
     letters = app.topic(
@@ -129,6 +114,29 @@ def _app(faust, settings: Settings, parts: Parts):
     state.note({"pid": os.getpid(), "web": f"http://127.0.0.1:{port}"})
     say(f"worker {parts.identity.owner} runs {', '.join(parts.worker.roles)} on port {port}")
     return app
+
+
+def _options(settings: Settings, parts: Parts, port: int) -> dict[str, Any]:
+    """What Faust is told; the topics it reads are made by us."""
+    return dict(
+        broker=f"kafka://{settings.bootstrap_servers}",
+        store="memory://",
+        datadir=str(parts.state.path / "faust"),
+        web_port=port,
+        web_bind="127.0.0.1",
+        autodiscover=False,
+        topic_partitions=settings.partitions,
+        topic_replication_factor=1,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        # Static: a killed worker is replaced at once. A dynamic member would wait for the death of
+        # the one before it, 60 s, and could not be ended meanwhile.
+        consumer_group_instance_id=parts.identity.worker_id,
+        # It is then given the assignment of the one before it, which must have been of this name;
+        # the default holds the port, another one each time.
+        canonical_url=f"http://worker/{quote(parts.identity.worker_id, safe='')}",
+        worker_redirect_stdouts=False,
+    )
 
 
 def _free_port() -> int:
