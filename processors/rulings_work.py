@@ -212,7 +212,7 @@ def tool_result(views, event: ev.ToolResult) -> Ruling:
         return SUPERSEDED if overtaken else ACCEPTED
     if call.status == "allowed" and event.attempt == 0 and event.outcome in ("error", "not_run"):
         return ACCEPTED
-    if call.status == "done" and call.human:
+    if call.status == "done" and call.human and not call.reported:
         return ACCEPTED if contradicts(call.human, event.outcome) else DUPLICATE
     return DUPLICATE
 

@@ -224,7 +224,10 @@ def _tool_result(view: TurnView, entry, event: ev.ToolResult) -> TurnView:
     texts = list(event.reminders)
     if call.status == "done":
         assert contradicts(call.human, event.outcome)
-        return _with_call(view, call, status="contradicted", outcome=event.outcome, told=False)
+        late = event.outcome
+        return _with_call(
+            view, call, status="contradicted", outcome=late, reported=late, told=False
+        )
     if call not in view.calls:
         text = (event.content.inline or b"").decode("utf-8", "replace")
         texts.insert(0, f"The earlier call {call.name} ({call.key}) ended: {event.outcome}. {text}")

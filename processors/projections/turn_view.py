@@ -47,7 +47,8 @@ class Generation(Value):
 class Call(Value):
     """One tool call. status: proposed, asks, allowed, started, doubt, contradicted, done.
 
-    `human` is what a person said happened; `told` that HUMAN_NEEDED was written for this state.
+    `human` is what a person said happened; `told` that HUMAN_NEEDED was written for this state;
+    `reported` the tool's late word against it, which is heard once.
     """
 
     turn: int
@@ -68,6 +69,7 @@ class Call(Value):
     outcome: str = ""
     human: str = ""
     told: bool = False
+    reported: str = ""
 
     @property
     def key(self) -> str:

@@ -39,6 +39,13 @@ class Awaited(NamedTuple):
     turn: TurnView
 
 
+class Discharged(NamedTuple):
+    """When to look again (Unix ms, or None), and the events that were written now."""
+
+    look_at: int | None
+    written: tuple[Any, ...] = ()
+
+
 class Actions:
     """Discharges obligations; see the module."""
 
@@ -156,24 +163,24 @@ class Actions:
 
     def discharge(
         self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None, now: int
-    ) -> int | None:
-        """Do what is owed unless it is in the air; Unix ms to look again, or None."""
+    ) -> Discharged:
+        """Do what is owed unless it is in the air."""
         key = (owned.number, views.session_id, owed.lane, owed.subject, owed.owed)
         awaited = self._awaited.get(key)
         if awaited is not None:
             if self._clock.monotonic_ms() < awaited.until_ms:
-                return now + AWAITED_MS
+                return Discharged(now + AWAITED_MS)
             self._forget(views.session_id, key)
         match owed.owed:
             case "begin" | "abort":
-                return self._on_claim(owned, views, owed, agent)
+                return Discharged(self._on_claim(owned, views, owed, agent))
             case "GEN_STOPPED" | "TOOL_RESULT" | "TOOL_FAILED_UNCERTAIN":
-                return self._recover(owned, views, owed, agent, now)
+                return Discharged(self._recover(owned, views, owed, agent, now))
             case "GEN_START" | "GEN_RESUMED" | "TOOL_STARTED":
                 if not self._has_slot(owed.role, now):
                     place = (owned.number, views.session_id)
                     self.waiting.enter(owed.role, place, self._slot_at(owed.role, now))
-                    return None
+                    return Discharged(None)
                 events = [self._claim(views, owed, agent, owned, now)]
             case _:
                 events = decide(owed, views, agent, self._store_body, self._read_blob)
@@ -183,7 +190,7 @@ class Actions:
         until = self._clock.monotonic_ms() + AWAITED_MS
         self._awaited[key] = Awaited(values, until, views.turn)
         self._of_session.setdefault(views.session_id, set()).add(key)
-        return now + AWAITED_MS
+        return Discharged(now + AWAITED_MS, tuple(events))
 
     def _slots(self, role: str) -> Slots:
         return self._tool_slots if role == "tools" else self._model_slots

@@ -301,9 +301,26 @@ class Worker:
                 owned.look_again(views.session_id, owed.due)
             return
         agent = self.agents.get(views.turn.agent)
-        due = self.actions.discharge(owned, views, owed, agent, now)
-        if due is not None:
-            owned.look_again(views.session_id, due)
+        done = self.actions.discharge(owned, views, owed, agent, now)
+        if done.look_at is not None:
+            owned.look_again(views.session_id, done.look_at)
+        if done.written and owed.owed in ("LLM_CALLED", "TOOL_INVOKED"):
+            self._claim_ahead(owned, views, done.written, now)
+
+    def _claim_ahead(
+        self, owned: Owned, views: SessionViews, decided: tuple[Any, ...], now: int
+    ) -> None:
+        """Claim with a decision what it will owe, so that both come back in one hop (law 5).
+
+        If something comes between, the fold ignores both, and they are owed anew.
+        """
+        for offset, event in enumerate(decided, owned.next_offset):
+            entry = Entry(views.session_id, owned.number, offset, now, "sessions", event)
+            views, _ = fold(views, entry)
+        held, agent = self._held(owned), self.agents.get(views.turn.agent)
+        for owed in wake(views, owned.partition, now, self.rules.get(views.turn.agent)):
+            if owed.owed in ("GEN_START", "TOOL_STARTED") and owed.role in held:
+                self.actions.discharge(owned, views, owed, agent, now)
 
     def status(self) -> dict[str, Any]:
         """What this worker holds, for people."""

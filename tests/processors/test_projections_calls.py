@@ -168,6 +168,16 @@ def test_S2_8_a_result_that_contradicts_a_person_asks_a_person_again():
     assert "so it was sent" in s.messages()[-1][1][-1]
 
 
+def test_S2_8_a_contradiction_that_a_person_settled_is_not_opened_again_by_a_second_copy():
+    s = doubtful()
+    s.resolve("1.1.0", "did_not_happen")
+    s.result("1.1.0", "sent", attempt=1)
+    s.work()
+    assert s.resolve("1.1.0", "did_not_happen", "I asked: it was not").accepted
+    assert s.result("1.1.0", "sent", attempt=1).code == "duplicate"
+    assert s.call("1.1.0").status == "done" and "T7" not in s.rows()
+
+
 def test_a_result_that_agrees_with_a_person_is_a_repetition():
     s = doubtful()
     s.resolve("1.1.0", "happened")
