@@ -250,9 +250,11 @@ class Actions:
     ) -> ev.ToolStarted:
         call = find_call(views.turn, *owed.subject)
         assert call is not None
-        tool = agent.tool(call.name)
-        timeout = (tool.timeout_ms if tool else None) or agent.limits.tool_timeout_ms
-        deadline = now + agent.limits.start_window_ms + timeout
+        tool, limits = agent.tool(call.name), agent.limits
+        timeout = (tool.timeout_ms if tool else None) or limits.tool_timeout_ms
+        # No act after it, so that the margin is for clocks alone: it begins within a window here
+        # and within another in the effects' loop, runs its time, and is ended within the grace.
+        deadline = now + 2 * limits.start_window_ms + timeout + limits.grace_ms
         # With the deadline: a claim that comes back late is not the one that was made anew since.
         place = (*owed.subject, call.attempt + 1, epoch, deadline)
         made = self._claimed_at.setdefault(views.session_id, {})
@@ -264,7 +266,7 @@ class Actions:
             attempt=call.attempt + 1,
             owner=self.owner,
             epoch=epoch,
-            start_by=now + agent.limits.start_window_ms,
+            start_by=now + limits.start_window_ms,
             deadline=deadline,
         )
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.tool_run import ASK_SHARE, END_SHARE
 from foldlog.processors.limits import Limits
 from foldlog.processors.projections import partition as partition_fold
 from foldlog.processors.runtime.owned import Owned, may_owe
@@ -90,14 +91,13 @@ def test_T4_not_run_says_nothing_of_a_newer_attempt():
     first.assign()
     first.settle()
     first.write("models", answered(call("look")))
-    first.read()
-    first.read()
+    first.read()  # decides and claims
     first.ms += 6_000  # past the start window
     second = Rig(PATIENT, "2", first.log)
     second.assign()
     second.settle()
     assert second.began[-1][1].call.attempt == 2
-    first.read(1)
+    first.read(2)
     (not_run,) = first.reported
     assert (not_run.outcome, not_run.attempt) == ("not_run", 1)
     second.write("tools", not_run)
@@ -192,3 +192,20 @@ def test_S4g_a_sessions_worker_waits_with_the_models_worker():
     rig.ms += 60_000 + agent.limits.margin_ms
     rig.worker.tick()
     assert [ended.reason for ended in rig.events(ev.TurnEnded)] == ["failed"]
+
+
+def test_law6_a_tool_can_act_no_later_than_its_deadline():
+    """A slow begin and the grace of its end came after it: the margin was no longer for clocks."""
+    rig = Rig(PATIENT)
+    rig.write("producer", opened("a"))
+    rig.write("producer", said())
+    rig.assign()
+    rig.settle()
+    produced_at = rig.ms
+    rig.write("models", answered(call("look")))
+    rig.settle()
+    (claim,) = rig.events(ev.ToolStarted)
+    limits = PATIENT.limits
+    begins_at = produced_at + 2 * limits.start_window_ms  # looked at here, and in the effects' loop
+    ended_at = begins_at + limits.tool_timeout_ms + (ASK_SHARE + END_SHARE) * limits.grace_ms
+    assert ended_at <= claim.deadline
