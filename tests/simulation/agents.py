@@ -74,6 +74,12 @@ TOOLS = (look, put, charge, order, wire, peek, erase, build, complete)
 AGENT = Agent(name="sim", model="sim-1", system="You are simulated.", tools=TOOLS)
 
 
+def newer(agent: Agent) -> Agent:
+    """The agent after an upgrade: another prompt, and two tools less."""
+    kept = tuple(tool for tool in agent.tools if tool not in (charge, look))
+    return replace(agent, system="You are newer.", tools=kept)
+
+
 def an_agent(rng: Random) -> Agent:
     """The agent with limits near and far: near ones end within one schedule."""
     limits = Limits(

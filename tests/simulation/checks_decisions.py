@@ -59,9 +59,10 @@ class AskedCallsAreAllowed(Invariant):
                 self.remembered.add((session, call.name))
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
-        if role != "tools" or begin.agent.approval(begin.call.name) == "none":
+        call = begin.call if role == "tools" else None
+        tool = call and begin.agent.tool(call.name)
+        if tool is None or tool.approval == "none":
             return
-        call = begin.call
         allowed = (session_id, call.key) in self.allowed
         remembered = (session_id, call.name) in self.remembered
         self.demand(allowed or remembered, f"{session_id} {call.key} {call.name} was not allowed")

@@ -235,8 +235,12 @@ class SimEffects:
         self._spawn("tools", key, lambda task: self._reconcile(task, session_id, begin))
 
     def _reconcile(self, task: Task, session_id: str, begin: BeginTool) -> Steps:
-        tool = begin.agent.tool(begin.call.name)
-        assert tool is not None
+        call, tool = begin.call, begin.agent.tool(begin.call.name)
+        if tool is None:
+            place = {"turn": call.turn, "step": call.step, "index": call.index}
+            event = ev.ToolFailedUncertain(**place, attempt=call.attempt, reason="no such tool")
+            yield from self.outcome(task, session_id, event)
+            return
         run = ToolRun(self.process, session_id, begin, tool)
         yield self.world.rng.choice((0, 20, 500))
         yield from self.outcome(task, session_id, run.reconciled())

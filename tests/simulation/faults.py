@@ -1,4 +1,4 @@
-"""What goes wrong, and when: the fates of records, the group's view of who lives, and the faults.
+"""What goes wrong with machines, and when. What goes wrong with records: see fates.py.
 
 Every fault is one that a real broker, kernel or operator produces. It must not know what is
 expected of the workers.
@@ -6,14 +6,11 @@ expected of the workers.
 
 from typing import Any
 
-from foldlog.log.faults import NORMAL, Fate
-from foldlog.log.faults import Faults as Fates
 from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.runtime.views_codec import encode_row
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 
-SESSION_TIMEOUT_MS = 6_000  # of the group: a silent member loses its partitions
 CLAIMS = (b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED")
 FAREWELL_MS = 5_000
 TOOL_POINTS = (
@@ -38,124 +35,6 @@ CRASH_POINTS = (
     "while the outbox is emitted",
     *EFFECT_POINTS,
 )
-
-
-class LogFaults(Fates):
-    """The fate of every record: on time, late, twice, lost, or unacknowledged."""
-
-    def __init__(self, world: Any) -> None:
-        super().__init__()
-        self.world = world
-
-    def fate(self, producer, topic, partition, headers) -> Fate:
-        world = self.world
-        fates = world.scenario.fates
-        if world.calm or not fates or topic != SESSION_EVENTS:
-            return NORMAL
-        rng = world.rng
-        roll = rng.random()
-        if roll >= sum(fates.values()):
-            return NORMAL
-        name = rng.choices(list(fates), list(fates.values()))[0]
-        world.stats[f"fault record {name}"] += 1
-        match name:
-            case "late":
-                delay = rng.choice((1_000, 4_000, 12_000, 17_000, 40_000, 150_000))
-                fate = Fate(delay_ms=delay, ack=rng.random() < 0.8)
-            case "slow":
-                fate = Fate(delay_ms=rng.choice((1, 2, 5, 20, 100, 500)))
-            case "twice":
-                fate = Fate(copies=2)
-            case "unacknowledged":
-                fate = Fate(ack=False)
-            case _:
-                fate = Fate(copies=0, ack=False)
-        return fate
-
-    def next_at(self) -> list[int]:
-        """When late records land: the first of each queue, for the others wait behind it."""
-        return [
-            queue[0].due_ms - self.world.broker_skew
-            for producer in self.world.log.waiting.values()
-            for queue in producer._queues.values()
-            if queue and queue[0].due_ms is not None
-        ]
-
-
-class Group:
-    """The consumer group: who is told that a partition is his. Told late, and not always truly."""
-
-    def __init__(self, world: Any) -> None:
-        self.world = world
-        self.overlap = world.scenario.overlap
-        self.owner = {p: world.rng.choice(world.nodes) for p in range(world.partitions)}
-        self._tell_at: list[tuple[int, int, Any]] = []  # a loser hears of it, or gets it back
-        for node in world.nodes:
-            node.want = self._of(node)
-
-    def _of(self, node: Any) -> set[int]:
-        if self.overlap:
-            return set(self.owner)
-        return {p for p, owner in self.owner.items() if owner is node}
-
-    def _is_silent(self, node: Any) -> bool:
-        since = node.silent_since
-        return since is not None and self.world.now - since >= SESSION_TIMEOUT_MS
-
-    def _to_move(self) -> list[tuple[int, Any]]:
-        if not any(node.silent_since is not None for node in self.world.nodes):
-            return []
-        alive = [node for node in self.world.nodes if not self._is_silent(node)]
-        if not alive:
-            return []
-        return [(p, alive[0]) for p, owner in sorted(self.owner.items()) if self._is_silent(owner)]
-
-    def offers(self, offers: list) -> None:
-        """Move what a silent member holds; tell a loser."""
-        for p, node in self._to_move():
-            offers.append((1, lambda p=p, node=node: self.move(p, node)))
-        for told in self._tell_at:
-            if told[0] <= self.world.now:
-                offers.append((1, lambda told=told: self._tell(told)))
-
-    def move(self, partition: int, node: Any, notice_ms: int | None = None) -> None:
-        """Give a partition to a node; its former owner hears of it later, in a poll of its own."""
-        loser = self.owner[partition]
-        if loser is node:
-            return
-        self.owner[partition] = node
-        node.want = node.want | {partition}
-        self.world.stats["fault partition moves"] += 1
-        rng = self.world.rng
-        wait = rng.choice((0, 0, 20, 1_000, 3_000)) if notice_ms is None else notice_ms
-        self._tell_at.append((self.world.now + wait, partition, loser))
-
-    def _tell(self, told: tuple[int, int, Any]) -> None:
-        self._tell_at.remove(told)
-        _, partition, node = told
-        if not self.overlap and self.owner[partition] is not node:
-            node.want = node.want - {partition}
-
-    def next_at(self) -> list[int]:
-        """When somebody falls silent or is told something."""
-        times = [told[0] for told in self._tell_at]
-        for node in self.world.nodes:
-            if node.silent_since is not None and not self._is_silent(node):
-                times.append(node.silent_since + SESSION_TIMEOUT_MS)
-        return times
-
-    def restarted(self, node: Any) -> None:
-        """A new incarnation joins under its instance id: it has what the group gives it."""
-        node.want = self._of(node)
-
-    def heal(self) -> None:
-        """One owner per partition, and everybody knows it."""
-        self.overlap = False
-        self._tell_at = []
-        for partition in self.owner:
-            self.owner[partition] = self.world.rng.choice(self.world.nodes)
-        for node in self.world.nodes:
-            node.want = self._of(node)
 
 
 class Faults:
@@ -264,9 +143,18 @@ class Faults:
 
         def freeze() -> None:
             node.on_begun = None
+            if self.world.rng.random() < 0.25:
+                self._to_the_brink(node)
+                return
             self._freeze(node, self.world.rng.choice((9_000, 25_000, 80_000, 300_000)))
 
         node.on_begun = freeze
+
+    def _to_the_brink(self, node: Any) -> None:
+        """What it has begun starts, and acts, at the last moment there is."""
+        node.effects_paused_until = self.world.now + self.world.rng.choice((4_900, 5_200))
+        self.world.brink = True
+        self._later_on(200_000, lambda: setattr(self.world, "brink", False))
 
     def pause(self, node: Any) -> None:
         """The whole process stands still, and the group takes its partitions away."""
@@ -314,9 +202,8 @@ class Faults:
             if self.world.rng.random() < 0.6:
                 self._overtaken.append(process)
             wait = self.world.rng.choice((0, 0, 1_000, 60_000))
-            others = [other for other in self.world.nodes if other is not node]
             for partition in sorted(process.worker.owned):
-                self.world.group.move(partition, self.world.rng.choice(others), wait)
+                self.world.group.move_away(partition, node, wait)
 
         tools_only = self.world.rng.random() < 0.7
         node.delays_claim, node.delayed = hold, CLAIMS[:1] if tools_only else CLAIMS
@@ -358,12 +245,12 @@ class Faults:
 
     def move(self, node: Any) -> None:
         """The group rebalances for a reason of its own."""
-        self.world.group.move(self.world.rng.choice(sorted(self.world.group.owner)), node)
+        self.world.group.move(self.world.rng.randrange(self.world.partitions), node)
 
     def move_unsaid(self, node: Any) -> None:
         """It rebalances, and the loser does not hear of it for long."""
         wait = self.world.rng.choice((10_000, 60_000, 200_000))
-        self.world.group.move(self.world.rng.choice(sorted(self.world.group.owner)), node, wait)
+        self.world.group.move(self.world.rng.randrange(self.world.partitions), node, wait)
 
     def flap(self, node: Any) -> None:
         """The group takes its partitions away, and gives them back before another has them."""
@@ -372,7 +259,7 @@ class Faults:
 
         def back() -> None:
             if node.process is process:
-                node.want |= {p for p in lost if self.world.group.owner[p] is node}
+                node.want |= {p for p in lost if self.world.group.owns(p, node)}
 
         self._later_on(self.world.rng.choice((50, 500, 3_000)), back)
 

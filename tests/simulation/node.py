@@ -122,7 +122,7 @@ class Process:
             lambda text: None,
         )
         self.worker = SimWorker(
-            self.identity, ROLES, [world.agent], self.open_store, actions, self.clock, self.say
+            self.identity, node.roles, [node.agent], self.open_store, actions, self.clock, self.say
         )
         self.worker.world = world
 
@@ -243,8 +243,11 @@ class Process:
 class Node:
     """One machine."""
 
-    def __init__(self, world: Any, name: str, skew_ms: int, since_ms: int) -> None:
-        self.world, self.name = world, name
+    def __init__(
+        self, world: Any, name: str, roles: tuple[str, ...], skew_ms: int, since_ms: int
+    ) -> None:
+        self.world, self.name, self.roles = world, name, roles
+        self.agent = world.agent
         self.clock = NodeClock(world, skew_ms, since_ms)
         self.disk = Disk()
         self.process: Process | None = None
@@ -274,6 +277,8 @@ class Node:
         """Start a new incarnation."""
         self.start_at = self.silent_since = None
         self.incarnations += 1
+        if self.world.scenario.upgrades and self.world.rng.random() < 0.4:
+            self.agent = self.world.newer_agent
         self.process = Process(self, self.incarnations)
         self.process.emit_pending()
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 class Scenario(NamedTuple):
     """One kind of schedule.
 
+    roles: of nodes that do not have all. upgrades: a restarted worker may load a newer agent.
     commands: how many requests each person makes. habits: weights of commands. reacts: the chance
     that a person acts at once on what he sees. fates: the chance of each fate of a record.
     fault_every_ms: the mean time between faults. overlap: all workers believe they own everything.
@@ -20,6 +21,7 @@ class Scenario(NamedTuple):
     weight: int
     why: str
     nodes: tuple[str, ...] = ("w1", "w2")
+    roles: dict[str, tuple[str, ...]] = {}
     partitions: tuple[int, ...] = (1, 1, 2)
     sessions: tuple[int, ...] = (1, 1, 2, 3)
     commands: tuple[int, ...] = (4, 6, 9)
@@ -33,6 +35,7 @@ class Scenario(NamedTuple):
     faults: dict[str, float] = {}
     fates: dict[str, float] = {}
     overlap: bool = False
+    upgrades: bool = False
     probes: float = 0.3
 
 
@@ -194,6 +197,31 @@ SCENARIOS = (
         fault_every_ms=1_500,
         faults_max=8,
         fates=SLOW,
+    ),
+    Scenario(
+        "roles",
+        10,
+        "one process decides, others run the effects",
+        nodes=("w1", "w2", "w3"),
+        roles={"w1": ("sessions",), "w2": ("models", "tools"), "w3": ("models", "tools")},
+        habits=HABITS,
+        tastes={"calls": 0.8},
+        faults={**KILLS, **PAUSES, **MOVES, "store_behind": 0.5},
+        fault_every_ms=1_500,
+        faults_max=8,
+        fates=SLOW,
+    ),
+    Scenario(
+        "upgrade",
+        10,
+        "a restarted worker has a newer agent: another prompt, fewer tools",
+        habits=HABITS,
+        tastes={"calls": 0.8},
+        faults={**KILLS, "shut_down": 3, "move": 2},
+        fault_every_ms=1_500,
+        faults_max=8,
+        fates=SLOW,
+        upgrades=True,
     ),
     Scenario(
         "chaos",

@@ -10,11 +10,13 @@ from typing import Any
 
 from foldlog.processors.effects.sink import Stop
 from foldlog.processors.effects.tool_outcomes import ToolClaim, not_run, result, short, uncertain
+from foldlog.processors.effects.tool_run import ASK_SHARE, END_SHARE
 from foldlog.processors.runtime.actions import BeginTool
 from foldlog.processors.tool import Tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.words import Outcome, Via
 
+ENDING = ASK_SHARE + END_SHARE  # of the grace: between being told to end and being ended
 ENDS = ("ok", "failed", "raises", "hangs")
 
 
@@ -42,29 +44,29 @@ class ToolRun:
             timeout_ms=self.timeout_ms,
         )
         self.acted = False
-        self.began = self.world.now
+        self.asked = self.world.now
 
     def until_end(self) -> Generator[int, Any, Any]:
-        """Run to the outcome.
-
-        Its time runs from when it was begun. A stall right after the check of start_by is the gap
-        that the design knows (section 6): counted, not played.
-        """
+        """Run to the outcome; where it waited for the loop too long, it is not begun."""
         if self.stop.requested:
             return not_run(self.claim, f"it was stopped before it began ({self.stop.why})")
-        began, rng = self.began, self.rng
-        if self.world.now - began > self.begin.agent.limits.start_window_ms:
-            self.world.stats["fault known gap: stalled after the check of start_by"] += 1
+        began, rng = self.world.now, self.rng
+        if began - self.asked > self.begin.agent.limits.start_window_ms:
+            return not_run(self.claim, "the worker could not begin it in time")
         end = "ok" if self.world.calm else rng.choices(ENDS, (10, 1, 2, 1.5))[0]
         heeds = rng.random() < 0.3  # looks at ctx.aborted
         spans = (0, 10, 200, self.timeout_ms // 3)
         before, after = rng.choice(spans), rng.choice(spans)
-        if end == "hangs":
-            after = self.timeout_ms + 1
+        if end == "hangs":  # before its act, or after it
+            before, after = rng.choice(((self.timeout_ms, 0), (before, self.timeout_ms)))
+        if self.world.brink and not self.world.calm:  # it acts at the last moment there is
+            before = self.timeout_ms
         why = yield from self._pass(began, before)
-        if why and (heeds or rng.random() < 0.5):
+        if why and not self.world.brink and (heeds or rng.random() < 0.5):
             return self._stopped(why, heeds)
-        if not why or self.world.now - began <= self.timeout_ms + self.grace_ms // 2:
+        if why:  # told to end, it does so within its share of the grace, perhaps not idly
+            yield int(ENDING * self.grace_ms) if self.world.brink else 0
+        if not why or self.world.now - began <= self.timeout_ms + int(ENDING * self.grace_ms):
             self._act()
         why = why or (yield from self._pass(began, after))
         if why and end != "failed":

@@ -14,11 +14,12 @@ from foldlog.log.memory import MemoryLog
 from foldlog.processors.runtime.actions import BeginTool
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import topics
-from foldlog.tests.simulation.agents import TOOLS, an_agent
+from foldlog.tests.simulation.agents import TOOLS, an_agent, newer
 from foldlog.tests.simulation.answers import Tastes
-from foldlog.tests.simulation.faults import Faults, Group, LogFaults
+from foldlog.tests.simulation.fates import Group, LogFaults
+from foldlog.tests.simulation.faults import Faults
 from foldlog.tests.simulation.invariant import Violation
-from foldlog.tests.simulation.node import Node
+from foldlog.tests.simulation.node import ROLES, Node
 from foldlog.tests.simulation.scenarios import Scenario
 from foldlog.tests.simulation.users import Users
 from foldlog.tests.simulation.witness import Witness
@@ -50,10 +51,11 @@ class World:
         self.stats: Counter[str] = Counter()
         self.notes: list[tuple[int, str]] = []
         self.steps = self.answers = 0
-        self.calm = self._late_answers = False
+        self.calm = self.brink = self._late_answers = False
         self.blobs: dict[str, bytes] = {}
         self.inline_max = self.rng.choice((64, 64 * 1024, 64 * 1024))
         self.agent = an_agent(self.rng)
+        self.newer_agent = newer(self.agent)
         self.model_slots = self.rng.choice((1, 16, 16))
         self.tool_slots = self.rng.choice((2, 32, 32))
         names = [tool.name for tool in TOOLS]
@@ -77,7 +79,8 @@ class World:
 
     def _node(self, name: str) -> Node:
         skew = self.rng.choice((0, 0, -4_000, -1_000, 500, 4_000)) if self.scenario.skew else 0
-        return Node(self, name, skew, self.rng.randrange(10**9))
+        roles = self.scenario.roles.get(name, ROLES)
+        return Node(self, name, roles, skew, self.rng.randrange(10**9))
 
     # -- chance ----------------------------------------------------------------------------------
 

@@ -1,0 +1,142 @@
+"""What goes wrong between machines: the fate of each record, and who is told that he owns what.
+
+Every fate is one that Kafka produces. This file must not know what is expected of the workers.
+"""
+
+from typing import Any
+
+from foldlog.log.faults import NORMAL, Fate
+from foldlog.log.faults import Faults as Fates
+from foldlog.schemas.topics import SESSION_EVENTS
+
+SESSION_TIMEOUT_MS = 6_000  # of the group: a silent member loses its partitions
+
+
+class LogFaults(Fates):
+    """The fate of every record: on time, late, twice, lost, or unacknowledged."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__()
+        self.world = world
+
+    def fate(self, producer, topic, partition, headers) -> Fate:
+        world = self.world
+        fates = world.scenario.fates
+        if world.calm or not fates or topic != SESSION_EVENTS:
+            return NORMAL
+        rng = world.rng
+        roll = rng.random()
+        if roll >= sum(fates.values()):
+            return NORMAL
+        name = rng.choices(list(fates), list(fates.values()))[0]
+        world.stats[f"fault record {name}"] += 1
+        match name:
+            case "late":
+                delay = rng.choice((1_000, 4_000, 12_000, 17_000, 40_000, 150_000))
+                fate = Fate(delay_ms=delay, ack=rng.random() < 0.8)
+            case "slow":
+                fate = Fate(delay_ms=rng.choice((1, 2, 5, 20, 100, 500)))
+            case "twice":
+                fate = Fate(copies=2)
+            case "unacknowledged":
+                fate = Fate(ack=False)
+            case _:
+                fate = Fate(copies=0, ack=False)
+        return fate
+
+    def next_at(self) -> list[int]:
+        """When late records land: the first of each queue, for the others wait behind it."""
+        return [
+            queue[0].due_ms - self.world.broker_skew
+            for producer in self.world.log.waiting.values()
+            for queue in producer._queues.values()
+            if queue and queue[0].due_ms is not None
+        ]
+
+
+class Group:
+    """The consumer groups, one per set of roles: who is told, late, that a partition is his."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.overlap = world.scenario.overlap
+        self.owner: dict[tuple[tuple[str, ...], int], Any] = {}
+        for roles in sorted({node.roles for node in world.nodes}):
+            for p in range(world.partitions):
+                self.owner[roles, p] = world.rng.choice(self._members(roles))
+        self._tell_at: list[tuple[int, int, Any]] = []  # a loser hears of it, or gets it back
+        for node in world.nodes:
+            node.want = self._of(node)
+
+    def _members(self, roles: tuple[str, ...]) -> list[Any]:
+        return [node for node in self.world.nodes if node.roles == roles]
+
+    def owns(self, partition: int, node: Any) -> bool:
+        """Whether the group means this node to have the partition."""
+        return self.owner[node.roles, partition] is node
+
+    def _of(self, node: Any) -> set[int]:
+        return {p for p in range(self.world.partitions) if self.overlap or self.owns(p, node)}
+
+    def _is_silent(self, node: Any) -> bool:
+        since = node.silent_since
+        return since is not None and self.world.now - since >= SESSION_TIMEOUT_MS
+
+    def _to_move(self) -> list[tuple[int, Any]]:
+        if not any(node.silent_since is not None for node in self.world.nodes):
+            return []
+        found = []
+        for (roles, p), owner in self.owner.items():
+            alive = [node for node in self._members(roles) if not self._is_silent(node)]
+            if self._is_silent(owner) and alive:
+                found.append((p, alive[0]))
+        return found
+
+    def offers(self, offers: list) -> None:
+        """Move what a silent member holds; tell a loser."""
+        for p, node in self._to_move():
+            offers.append((1, lambda p=p, node=node: self.move(p, node)))
+        for told in self._tell_at:
+            if told[0] <= self.world.now:
+                offers.append((1, lambda told=told: self._tell(told)))
+
+    def move(self, partition: int, node: Any, notice_ms: int | None = None) -> None:
+        """Give a partition to a node; its former owner hears of it later, in a poll of its own."""
+        loser = self.owner[node.roles, partition]
+        if loser is node:
+            return
+        self.owner[node.roles, partition] = node
+        node.want = node.want | {partition}
+        self.world.stats["fault partition moves"] += 1
+        rng = self.world.rng
+        wait = rng.choice((0, 0, 20, 1_000, 3_000)) if notice_ms is None else notice_ms
+        self._tell_at.append((self.world.now + wait, partition, loser))
+
+    def move_away(self, partition: int, node: Any, notice_ms: int | None = None) -> None:
+        """Give a partition to somebody else of the same roles, if there is one."""
+        others = [other for other in self._members(node.roles) if other is not node]
+        if others:
+            self.move(partition, self.world.rng.choice(others), notice_ms)
+
+    def _tell(self, told: tuple[int, int, Any]) -> None:
+        self._tell_at.remove(told)
+        _, partition, node = told
+        if not self.overlap and not self.owns(partition, node):
+            node.want = node.want - {partition}
+
+    def next_at(self) -> list[int]:
+        """When somebody falls silent or is told something."""
+        times = [told[0] for told in self._tell_at]
+        for node in self.world.nodes:
+            if node.silent_since is not None and not self._is_silent(node):
+                times.append(node.silent_since + SESSION_TIMEOUT_MS)
+        return times
+
+    def heal(self) -> None:
+        """One owner per partition, and everybody knows it."""
+        self.overlap = False
+        self._tell_at = []
+        for roles, partition in self.owner:
+            self.owner[roles, partition] = self.world.rng.choice(self._members(roles))
+        for node in self.world.nodes:
+            node.want = self._of(node)
