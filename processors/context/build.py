@@ -13,10 +13,10 @@ from typing import NamedTuple
 from ...schemas.events import BlobRef, Body
 from ..projections.context import ContextView, Fragment
 
-BUILDER = "full-2"  # a new value whenever the same view would give other bytes
+BUILDER = "full-3"  # a new value whenever the same view would give other bytes
 STRATEGIES = ("full",)
 SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
-UNFINISHED = ("tool_use", "server_tool_use")
+SERVERS_CALLS = ("server_tool_use", "mcp_tool_use")
 CACHE = ',"cache_control":{"type":"ephemeral"}}'  # 5 minutes; every step refreshes it
 
 ReadBlob = Callable[[BlobRef], bytes]
@@ -96,13 +96,13 @@ def _add(messages: list[Message], role: str, blocks: tuple[str, ...]) -> None:
 def _settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
     """What may stay of an answer once a user speaks after it, for the API refuses the rest for
     ever: no call of a server's tool that a pause left without result, no thinking at the end."""
-    if any("server_tool_use" in text for text in blocks):
+    if any(kind in text for text in blocks for kind in SERVERS_CALLS):
         parsed = [json.loads(text) for text in blocks]
         done = {block.get("tool_use_id") for block in parsed}
         blocks = tuple(
             text
             for block, text in zip(parsed, blocks, strict=True)
-            if block.get("type") != "server_tool_use" or block.get("id") in done
+            if block.get("type") not in SERVERS_CALLS or block.get("id") in done
         )
     while blocks and json.loads(blocks[-1]).get("type") in SIGNED:
         blocks = blocks[:-1]
@@ -133,8 +133,6 @@ def _answer(
             index += 1
             names[place] = name = _unique(block["id"], place, taken)
             text = text if name == block["id"] else compact({**block, "id": name})
-        elif kind in UNFINISHED and not whole:
-            continue
         kept.append((kind, text))
     if not whole and not any(kind == "text" for kind, _ in kept):
         return ()  # thinking alone answers nothing

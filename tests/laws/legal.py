@@ -123,5 +123,7 @@ def _server_pairs(messages: list[dict]) -> Iterator[str]:
             for block in message["content"]
             if block["type"].endswith("_tool_result")
         ]
+        if set(ended) - set(begun):
+            yield f"messages.{n}: a result of a server's tool without its call"
         if n < len(messages) - 1 and set(begun) - set(ended):
             yield f"messages.{n}: a server's tool call without its result"

@@ -121,6 +121,19 @@ def test_S2_9_a_partial_answer_of_a_cancelled_turn_is_kept_without_what_was_cut(
     assert not findings(s.request_bytes())
 
 
+def test_S2_9_a_partial_answer_keeps_what_the_servers_own_tools_had_found():
+    s = opened()
+    s.say("go")
+    s.work()
+    s.cancel()
+    s.stopped(SERVER_USE, SERVER_RESULT, "half a sent", SERVER_USE.replace("srv1", "srv2"))
+    s.work().say("on")
+    s.work()
+    kept = ["server_tool_use", "web_search_tool_result", "half a sent"]
+    assert s.messages()[1] == ("assistant", kept)
+    assert not findings(s.request_bytes())
+
+
 def test_a_partial_answer_of_a_retried_attempt_is_no_part_of_the_conversation():
     s = opened()
     s.say("go")
