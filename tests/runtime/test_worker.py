@@ -125,7 +125,7 @@ def test_law9_rejections_at_different_views_do_not_freeze_a_session():
 
 
 def test_law9_what_a_frozen_session_rejects_does_not_hide_that_it_is_frozen():
-    """Three decisions of one view met a frozen session: it was called stuck, and owed nothing."""
+    """Decisions and claims of one view met a frozen session: it was stuck, and owed nothing."""
     rig = Rig(AGENT)
     talking(rig, SESSION)
     rig.assign()
@@ -137,7 +137,49 @@ def test_law9_what_a_frozen_session_rejects_does_not_hide_that_it_is_frozen():
     rig.log.store(SESSION_EVENTS, 0, SESSION.encode(), b"?", (("t", b"NEW"), ("m", b"1")))
     producer.resume()
     rig.settle()
-    assert rig.worker.rulings["frozen"] == 3
+    assert rig.worker.rulings["frozen"] == 6  # three decisions, each with its claim
+    assert rig.worker.owned[0].stuck == {}
+
+
+# -- claims ahead of their decisions -------------------------------------------------------------
+
+
+def test_law5_a_decision_and_its_claim_come_back_in_one_hop():
+    rig = Rig(AGENT)
+    talking(rig, SESSION)
+    rig.assign()
+    rig.read()
+    assert len(rig.events(ev.LlmCalled)) == len(rig.events(ev.GenStart)) == 1
+    assert rig.began == []
+    rig.read()
+    assert [what for what, _ in rig.began] == ["generate"]
+    rig.write("models", answered(call("look")))
+    rig.read()
+    assert len(rig.events(ev.ToolInvoked)) == len(rig.events(ev.ToolStarted)) == 1
+    rig.settle()
+    assert [what for what, _ in rig.began] == ["generate", "run_tool"]
+    assert rig.worker.rulings == {}
+
+
+def test_law8_a_claim_falls_with_the_decision_that_it_was_made_for():
+    """A message came between: both are ignored, and owed anew."""
+    rig = Rig(AGENT)
+    talking(rig, SESSION)
+    rig.assign()
+    (producer,) = rig.log._producers
+    rig.settle()
+    rig.write("models", answered())
+    rig.settle()
+    rig.write("producer", said("m2"))
+    producer.pause()
+    rig.read()
+    rig.write("producer", said("m3"))
+    producer.resume()
+    rig.settle()
+    assert rig.worker.rulings == {"stale": 1, "superseded": 1}
+    assert rig.events(ev.LlmCalled)[-1].includes == ("m2", "m3")
+    assert len(rig.events(ev.GenStart)) == 3
+    assert [begin.turn for _, begin in rig.began] == [1, 2]
     assert rig.worker.owned[0].stuck == {}
 
 
