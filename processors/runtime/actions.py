@@ -75,6 +75,7 @@ class Actions:
         self._of_session: dict[str, set[tuple]] = {}
         self._landed: set[tuple] = set()
         self._begun: dict[str, set[int]] = {}
+        self._built: dict[str, tuple[tuple, bytes]] = {}
         self._claimed_at: dict[str, dict[tuple, int]] = {}
         self._rejections: dict[str, tuple[TurnView, int]] = {}
 
@@ -236,7 +237,7 @@ class Actions:
             "epoch": holder.epoch,
             "deadline": now + agent.limits.stall_timeout_ms,
             "called": generation.called,
-            "request_sha256": request_sha256(request_bytes(views.context, self._read_blob)),
+            "request_sha256": request_sha256(self._request(views)),
             "builder": BUILDER,
         }
         if owed.owed == "GEN_START":
@@ -305,10 +306,22 @@ class Actions:
     def _generation(self, views: SessionViews, agent: Agent) -> BeginGeneration:
         generation = views.turn.generation
         assert generation is not None and generation.claim is not None
-        turn, request = views.turn, request_bytes(views.context, self._read_blob)
+        turn, request = views.turn, self._request(views)
         return BeginGeneration(
             turn.number, turn.step, generation.attempt, generation.claim, request, agent
         )
+
+    def _request(self, views: SessionViews) -> bytes:
+        """The step's request: built for its claim, and kept until the claim begins."""
+        generation, request = views.turn.generation, views.context.request
+        assert generation is not None and request is not None
+        covers = (generation.called, request.fragments, request.prefixes)
+        built = self._built.pop(views.session_id, None)
+        if built is not None and built[0] == covers:
+            return built[1]
+        data = request_bytes(views.context, self._read_blob)
+        self._built[views.session_id] = (covers, data)
+        return data
 
     def _report_unbegun_generation(self, views: SessionViews) -> None:
         generation = views.turn.generation
@@ -379,6 +392,7 @@ class Actions:
     def forget_session(self, session_id: str) -> None:
         """Nothing is in flight any more: what had begun need not be remembered."""
         self._begun.pop(session_id, None)
+        self._built.pop(session_id, None)
         self._claimed_at.pop(session_id, None)
         self._rejections.pop(session_id, None)
 
