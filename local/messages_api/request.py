@@ -80,7 +80,8 @@ class Request:
     """A valid request.
 
     n: number of the request on this server, from 1; ordinal: number within its session, from 1;
-    attempt_header: as sent, or None; betas: values of `anthropic-beta`.
+    attempt_header: as sent, or None; betas: values of `anthropic-beta`; arrived_s: what
+    time.perf_counter() said when its head had come.
     """
 
     n: int
@@ -90,6 +91,7 @@ class Request:
     sha256: str
     attempt_header: str | None = None
     betas: frozenset[str] = frozenset()
+    arrived_s: float = 0.0
 
     @property
     def model(self) -> str:

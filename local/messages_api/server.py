@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
@@ -133,6 +134,7 @@ class Arrived:
     raw: bytes
     attempt_header: str | None
     request_id: str
+    at_s: float
     body: Any = None
     canary: str = "-"
 
@@ -258,7 +260,7 @@ async def count_tokens(http: web.Request) -> web.StreamResponse:
 
 
 async def _arrive(http: web.Request, state: ServerState) -> Arrived:
-    n = state.journal.next_n()
+    n, at_s = state.journal.next_n(), time.perf_counter()
     raw = bytearray()
     total = 0
     async for piece in http.content.iter_any():
@@ -270,7 +272,7 @@ async def _arrive(http: web.Request, state: ServerState) -> Arrived:
     body = bytes(raw)
     state.keep(n, body)
     request_id = make_id("req", n, hashlib.sha256(body).hexdigest())
-    return Arrived(n, body, http.headers.get(ATTEMPT_HEADER), request_id)
+    return Arrived(n, body, http.headers.get(ATTEMPT_HEADER), request_id, at_s)
 
 
 def _check(http: web.Request, state: ServerState, arrived: Arrived, *, counting: bool) -> Checked:
@@ -323,6 +325,7 @@ def _request(http: web.Request, state: ServerState, arrived: Arrived) -> Request
         sha256=hashlib.sha256(arrived.raw).hexdigest(),
         attempt_header=arrived.attempt_header,
         betas=_betas(http),
+        arrived_s=arrived.at_s,
     )
 
 
