@@ -18,6 +18,8 @@ GO = b"g"
 QUICK_S = 3.0  # an end sooner than this after its start is a failure to start
 QUICK_MAX = 3  # failures to start in a row, then it is given up
 PAUSE_S = 1.0  # before another try when so many in a row died of a signal as soon as they started
+AWAY = 3  # exit code: the log can't be reached. A broker comes back, so it is tried again
+AWAY_PAUSE_S = 3.0  # between two such tries; a worker's start is seconds of one core
 MISUSE = 2  # exit code: two workers under one id, say. The next would only fence the other again
 STOP_S = 15.0  # for a clean end: the grace of effects and a round of the poll loop
 HEAVY = (  # what a worker imports that takes longest
@@ -81,6 +83,7 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
     active, spare = Child(command), Child(command)
     active.go()
     failures = deaths = 0
+    away = False
     try:
         while True:
             code = _wait(active, stopping)
@@ -91,6 +94,16 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
             active.close()
             if code == 0:
                 return 0
+            if code == AWAY:
+                if not away:
+                    say(f"the worker could not reach the log: tried again every {AWAY_PAUSE_S:g} s "
+                        "until it is back; what it had accepted is kept")
+                away = True
+                stopping.wait(AWAY_PAUSE_S)
+                active, spare = spare, Child(command)
+                active.go()
+                continue
+            away = False
             failures = failures + 1 if quick and code > 0 else 0
             deaths = deaths + 1 if quick and code < 0 else 0
             if failures >= QUICK_MAX or code == MISUSE:

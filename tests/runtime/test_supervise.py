@@ -73,3 +73,13 @@ def test_ending_while_the_worker_starts_is_a_clean_end(supervised, tmp_path):
     code, worked, _ = supervised(f"open({str(fifo)!r}, 'w').close(); signal.pause()")
     thread.join()
     assert (code, worked) == (0, 1)
+
+
+def test_a_worker_that_can_not_reach_the_log_is_tried_until_it_can(supervised, monkeypatch):
+    """A broker that was killed with its worker had the supervisor give up, and nobody noticed."""
+    monkeypatch.setattr(supervise, "AWAY_PAUSE_S", 0.0)
+    tries = supervise.QUICK_MAX + 1
+    does = f"sys.exit(3 if open(path).read().count('works') < {tries} else 0)"
+    code, worked, said = supervised(does)
+    assert (code, worked) == (0, tries)
+    assert len(said) == 1, "it is said once"
