@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from ..schemas.topics import TopicSpec
-from .client import MISSING, TRANSIENT, meaning, unreachable
+from .client import MISSING, TRANSIENT, meaning, open_client, unreachable
 from .door import Difference, Offsets, TopicReport, compare
 from .errors import FoldlogError, LogUnreachable, TopicMissing
 
@@ -54,8 +54,9 @@ class Cluster:
         self._refused = False
         """Every known broker refused a connection since the last answer."""
         # Its errors are raised to the caller; lines about them would say everything twice.
-        self._admin = AdminClient(
-            {**properties, "log_level": 0, "error_cb": self._note, "client.id": "foldlog-admin"}
+        self._admin = open_client(
+            AdminClient,
+            {**properties, "log_level": 0, "error_cb": self._note, "client.id": "foldlog-admin"},
         )
         _OPEN.add(self._admin)
 

@@ -8,12 +8,14 @@ change them. It must not know a topic's content. Beside it only
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from ..schemas.topics import BATCH_BYTES_MAX
 from .errors import Fenced, FoldlogError, LogFatal, LogUnreachable, SettingsError
+
+Made = TypeVar("Made")
 
 _DEFAULTS: Mapping[str, Any] = {
     # A broker that is back must be found again at once: kill -9 to first ack 0.7 s with these.
@@ -154,7 +156,8 @@ STARTING = "Coordinator load in progress"
 class OncePerWhile(logging.Filter):
     """Lets one line of each kind through per `_QUIET_S`, and says how many it held back.
 
-    A kind is librdkafka's facility (FAIL, ERROR, GETPID, ...), the first argument of its lines.
+    A kind is librdkafka's facility (FAIL, ERROR, GETPID, ...), which its lines begin with; of
+    others it is what a line is made from.
     """
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
@@ -165,7 +168,8 @@ class OncePerWhile(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if STARTING in record.getMessage():
             return False
-        kind = str(record.args[0]) if isinstance(record.args, tuple) and record.args else record.msg
+        begins = str(record.msg).startswith("%s ") and isinstance(record.args, tuple)
+        kind = str(record.args[0]) if begins and record.args else str(record.msg)
         now = self._monotonic_s()
         since, held = self._kinds.get(kind, (float("-inf"), 0))
         if now - since < _QUIET_S:
@@ -191,10 +195,22 @@ def is_fatal(error: KafkaError) -> bool:
     return error.fatal() or error.code() == KafkaError._FATAL
 
 
+def open_client(build: Callable[..., Made], properties: Mapping[str, Any], **more: Any) -> Made:
+    """A client. Raises SettingsError where the library does not know or accept a property."""
+    try:
+        return build(dict(properties), **more)
+    except KafkaException as error:
+        raise SettingsError(
+            f"the Kafka client refuses its properties: {error.args[0].str()}. Nothing was read or "
+            "written. Mend that line of client.properties (FOLDLOG_CLIENT_PROPERTIES)."
+        ) from error
+
+
 def unreachable(servers: str, reason: str) -> LogUnreachable:
     return LogUnreachable(
-        f"no Kafka broker answers at {servers} ({reason}). Nothing was read or written. Start the "
-        "local one with `foldlog up`, or set KAFKA_BOOTSTRAP_SERVERS to yours."
+        f"no Kafka broker answers at {servers} ({reason}). Nothing was read or written. Start it, "
+        "or name another in KAFKA_BOOTSTRAP_SERVERS; where that is not set, `foldlog up` starts a "
+        "local one."
     )
 
 

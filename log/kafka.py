@@ -23,6 +23,7 @@ from .client import (
     group_properties,
     is_fatal,
     meaning,
+    open_client,
     producer_properties,
     reader_properties,
 )
@@ -66,7 +67,8 @@ class KafkaProducer:
         self._ended = threading.Event()
         self._changed = threading.Condition()
         self._flushing = 0
-        self._client = Client({**properties, "error_cb": self._on_error}, logger=LOGGER)
+        noted = {**properties, "error_cb": self._on_error}
+        self._client = open_client(Client, noted, logger=LOGGER)
         self._thread = threading.Thread(target=self._answers, name="foldlog-producer", daemon=True)
         self._thread.start()
 

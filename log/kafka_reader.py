@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ..schemas.record import Record
-from .client import LOGGER, MISSING, is_fatal, meaning
+from .client import LOGGER, MISSING, is_fatal, meaning, open_client
 from .door import Offsets, OnAssigned, OnRevoked
 from .errors import FoldlogError, OffsetGone, TopicMissing
 
@@ -62,7 +62,8 @@ class KafkaReader:
         self._moved: set[int] = set()
         """Partitions given or taken since the last `poll` of the client returned."""
         self._failures: list[FoldlogError] = []
-        self._client = Consumer({**properties, "error_cb": self._on_error}, logger=LOGGER)
+        noted = {**properties, "error_cb": self._on_error}
+        self._client = open_client(Consumer, noted, logger=LOGGER)
 
     def start(self, start: Mapping[int, int]) -> "KafkaReader":
         self._positions = dict(start)

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ...log import Settings
+from ...log.client import OncePerWhile
 from ...log.errors import Fenced
 from ...schemas.topics import DEAD_LETTERS
 from ..agent import Agent
@@ -149,3 +150,5 @@ logging.getLogger(__name__).setLevel(logging.WARNING)  # Faust names its service
 logging.getLogger("faust").setLevel(logging.WARNING)
 logging.getLogger("mode").setLevel(logging.WARNING)
 logging.getLogger("aiokafka").setLevel(logging.ERROR)
+for _part in ("", ".conn", ".cluster", ".consumer.fetcher", ".consumer.group_coordinator"):
+    logging.getLogger(f"aiokafka{_part}").addFilter(OncePerWhile())  # a filter is not inherited

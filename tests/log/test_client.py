@@ -15,6 +15,7 @@ from foldlog.log import (
     LogFatal,
     LogUnreachable,
     Retry,
+    SettingsError,
     open_log,
 )
 from foldlog.log.client import LOGGER, OncePerWhile, meaning
@@ -201,3 +202,10 @@ def test_the_settings_reach_the_client(tmp_path):
     producer.append(SESSION_EVENTS, "k", b"v", on_delivery=told.append)
     assert producer.flush(60) == 0 and isinstance(told[0], AppendError)
     log.close()
+
+
+def test_a_property_that_the_client_does_not_know_is_a_wrong_setting(connect):
+    log = connect(**{"foo.bar": "baz"})
+    for use in (log.identity, log.producer, lambda: log.reader("t", {0: 0})):
+        with pytest.raises(SettingsError, match=r'"foo\.bar"'):
+            use()
