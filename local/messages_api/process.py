@@ -67,10 +67,20 @@ def spawn(
     if pace_s is not None:
         command += ["--pace-s", str(pace_s)]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,  # Ctrl-C is for us; it ends with our end of its stdin
     )
     assert process.stdout is not None
-    line = process.stdout.readline()
+    try:
+        line = process.stdout.readline()
+    except BaseException:  # Ctrl-C: a server that is still starting would speak into nothing
+        with process:
+            process.kill()
+        raise
     if not line:
         with process:
             code = process.wait()
