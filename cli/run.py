@@ -72,15 +72,25 @@ def _load(name: str) -> object:
         raise click.UsageError(f"--agent {name}: say MODULE:ATTR, as in my_app:agent.")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = "" if "importlib" in last.filename else f" ({last.filename}, line {last.lineno})"
-        why = f"{type(error).__name__}: {error}{where}"
+    except (Exception, SystemExit) as error:
+        why = f"{type(error).__name__}: {error}{_place(error)}"
+        if name.endswith(f".py:{attribute}"):
+            why += f"; say a module, not a file: {module_name[:-3].replace('/', '.')}:{attribute}"
         raise click.UsageError(f"--agent {name}: {module_name} can't be imported: {why}") from error
     try:
         return getattr(module, attribute)
     except AttributeError:
         raise click.UsageError(f"--agent {name}: {module_name} has no {attribute}.") from None
+
+
+def _place(error: BaseException) -> str:
+    """The line of the agent's own file that raised, not the one of ours that refused it."""
+    ours = str(Path(__file__).parent.parent / "processors")
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(ours):
+            found = "importlib" not in frame.filename and frame.filename != __file__
+            return f" ({frame.filename}, line {frame.lineno})" if found else ""
+    return ""
 
 
 def parse_roles(text: str) -> tuple[str, ...]:
@@ -157,6 +167,13 @@ def worker_command(
         return host.run(settings, loaded, wanted, worker_id)
 
 
+def demand_free(edge: Edge, worker_id: str | None = None) -> None:
+    """Raises StateDirTaken if a worker runs in the state directory."""
+    from ..processors.runtime.state_dir import StateDir
+
+    StateDir(edge.settings.state_dir, worker_id).close()
+
+
 def run_supervised(
     edge: Edge, roles: Sequence[str], agents: Sequence[str], worker_id: str | None
 ) -> int:
@@ -164,6 +181,7 @@ def run_supervised(
     from ..processors.runtime import supervise
 
     # What is wrong now is said once, and not by every worker that is tried.
+    demand_free(edge, worker_id)
     edge.log.check_topics(topics(edge.settings.partitions)).demand()
     edge.close()
     command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "worker"]
@@ -187,6 +205,7 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     Without an API key a scripted model answers. Ctrl-C ends the worker; the local Kafka goes on
     until `foldlog down`.
     """
+    demand_free(edge)
     servers = start_broker(edge)
     report = edge.log.apply_topics(topics(edge.settings.partitions))
     report.demand()
@@ -197,7 +216,7 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     line("Next, in another terminal: foldlog chat")
     line("Look inside with: foldlog sessions, foldlog tail --follow, foldlog doctor")
     code = run_supervised(edge, ROLES, agents, None)
-    if edge.settings.bootstrap_servers is None:
+    if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka goes on until `foldlog down`")
     return code
 
