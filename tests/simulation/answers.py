@@ -50,6 +50,7 @@ class Tastes(NamedTuple):
     ends: float = 0.15  # refusal, max_tokens, pause_turn instead of end_turn
     fails: float = 0.1
     hangs: float = 0.05
+    slow: float = 0.1  # nearly as long as it may before the next piece
     tools: tuple[str, ...] = ()
 
 

@@ -200,6 +200,13 @@ def forge(person: Any) -> list:
     return []
 
 
+def flood(person: Any) -> list:
+    """More than a view keeps: refusals, or messages."""
+    if person.rng.random() < 0.7:
+        return [e for _ in range(70) for e in say_wrongly(person)]
+    return [a_message(person, "queue") for _ in range(260)]
+
+
 COMMANDS = {
     function.__name__: function
     for function in (
@@ -218,6 +225,7 @@ COMMANDS = {
         terminate,
         garbage,
         forge,
+        flood,
     )
 }
 

@@ -123,15 +123,15 @@ class SimEffects:
         world, rng, tastes = self.world, self.world.rng, self.world.tastes
         place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
         began, said = world.now, []
-        spans = (0, 5, 5, 50, 50, 400, begin.agent.limits.stall_timeout_ms * 4 // 5)
+        slow, spans = begin.agent.limits.stall_timeout_ms * 4 // 5, (0, 5, 5, 50, 50, 400)
         world.answers += 1
         answer = an_answer(rng, tastes, world.answers)
         fails, hangs = rng.random() < tastes.fails, rng.random() < tastes.hangs
         if world.calm:
-            answer, fails, hangs, spans = END_TURN, False, False, (5,)
+            answer, fails, hangs, slow = END_TURN, False, False, 5
         for seq, text in enumerate(answer.texts):
             if not task.stop.requested:
-                yield rng.choice(spans)
+                yield slow if rng.random() < tastes.slow else rng.choice(spans)
             if task.stop.requested:
                 break
             chunk = ev.GenChunk(**place, seq=seq, block=0, kind="text", delta=text)

@@ -146,7 +146,7 @@ class Faults:
             if self.world.rng.random() < 0.25:
                 self._to_the_brink(node)
                 return
-            self._freeze(node, self.world.rng.choice((9_000, 25_000, 80_000, 300_000)))
+            self._freeze(node, self.world.rng.choice((9_000, 25_000, 80_000, 80_000, 300_000)))
 
         node.on_begun = freeze
 

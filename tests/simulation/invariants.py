@@ -2,10 +2,11 @@
 
 from foldlog.tests.simulation.checks_decisions import DECIDED
 from foldlog.tests.simulation.checks_effects import EFFECTS
+from foldlog.tests.simulation.checks_limits import LIMITS
 from foldlog.tests.simulation.checks_requests import REQUESTS
 from foldlog.tests.simulation.checks_state import STATE
 from foldlog.tests.simulation.checks_stores import STORES
 from foldlog.tests.simulation.checks_wake import WAKE
 
-ALL = (*STATE, *EFFECTS, *DECIDED, *REQUESTS, *WAKE, *STORES)
+ALL = (*STATE, *EFFECTS, *DECIDED, *LIMITS, *REQUESTS, *WAKE, *STORES)
 BY_NAME = {invariant.__name__: invariant for invariant in ALL}

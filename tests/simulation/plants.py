@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from foldlog.processors import decide, rulings_asked, rulings_work, session, wake
-from foldlog.processors.projections import context, session_state, turn
+from foldlog.processors.projections import context, session_state, transcript, turn
 from foldlog.processors.runtime import actions, owned, worker
 from foldlog.processors.runtime.store import Store
 from foldlog.schemas import events as ev
@@ -70,11 +70,11 @@ PLANTS = (
         wrong.accepts,
     ),
     Plant(
-        "a completion after its turn",
+        "an answer that stops after its turn",
         "EndedTurnsAreClosed",
         "zombies",
         JUDGES,
-        ev.GenComplete,
+        ev.GenStopped,
         wrong.not_late,
     ),
     Plant(
@@ -96,7 +96,7 @@ PLANTS = (
     Plant(
         "an approval for other arguments",
         "AskedCallsAreAllowed",
-        "once",
+        "mutual",
         ASKED,
         ev.ApprovalDecided,
         wrong.other_arguments,
@@ -220,7 +220,7 @@ PLANTS = (
     Plant(
         "a tool begun whenever",
         "BeginsInTime",
-        "delivery",
+        "takeovers",
         actions.Actions,
         "_begin_tool",
         wrong.whenever,
@@ -273,5 +273,40 @@ PLANTS = (
         session.ledger,
         "apply",
         wrong.counts_twice,
+    ),
+    Plant(
+        "one attempt more",
+        "AttemptsAndStepsAreBounded",
+        "takeovers",
+        wake,
+        "match",
+        wrong.one_attempt_more,
+    ),
+    Plant(
+        "a step after should-stop", "ShouldStopStops", "ends", wake, "stop_reason", wrong.goes_on
+    ),
+    Plant(
+        "a cancel token that stays",
+        "StateTellsTheTruth",
+        "ends",
+        session_state,
+        "apply",
+        wrong.keeps_the_token,
+    ),
+    Plant(
+        "an end that names no state",
+        "TurnEndsNameTheState",
+        "conversation",
+        decide,
+        "_turn_ended",
+        wrong.names_nothing,
+    ),
+    Plant(
+        "an answer that is not told",
+        "TranscriptTellsAll",
+        "conversation",
+        transcript,
+        "apply",
+        wrong.tells_less,
     ),
 )

@@ -55,6 +55,7 @@ HABITS = {
     "terminate": 0.3,
     "garbage": 0.5,
     "forge": 0.5,
+    "flood": 0.03,
 }
 TALK = {"say": 8, "queue": 1, "cancel": 1, "steer": 1}
 RACES = {"say": 6, "steer": 3, "interrupt": 4, "cancel": 8, "terminate": 0.5, "decide": 1}
@@ -97,7 +98,7 @@ SCENARIOS = (
         25,
         "owners die or stand still in the middle of effects, the other takes over (T5, T6, S3)",
         habits=TALK,
-        tastes={"calls": 0.8, "hangs": 0.15},
+        tastes={"calls": 0.7, "hangs": 0.1, "slow": 0.4},
         faults={**KILLS, **PAUSES, **MOVES},
         fault_every_ms=2_500,
         faults_max=8,
@@ -108,8 +109,8 @@ SCENARIOS = (
         "zombies",
         15,
         "paused past deadlines, then going on in the belief of owning the partition",
-        habits=HABITS,
-        tastes={"calls": 0.7},
+        habits=TALK,
+        tastes={"calls": 0.6, "slow": 0.5},
         faults={**PAUSES, **MOVES},
         fault_every_ms=2_000,
         faults_max=8,
@@ -145,7 +146,7 @@ SCENARIOS = (
         "everything that races TURN_ENDED: cancel, interrupt, steer, terminate, late outcomes",
         habits=RACES,
         reacts=0.25,
-        tastes={"calls": 0.8, "hangs": 0.1},
+        tastes={"calls": 0.8, "hangs": 0.1, "slow": 0.3},
         faults={"kill_at": 2, "freeze_at_work": 2, "stall_poll": 1, "cut_off": 2, "move": 1},
         fault_every_ms=3_000,
         faults_max=4,

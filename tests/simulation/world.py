@@ -114,6 +114,7 @@ class World:
 
     def produced(self, process: Any, number: int, key: str, value: bytes, kind: bytes) -> None:
         """A worker hands a record of this type to its producer."""
+        self.witness.advance()
         for invariant in self.invariants:
             invariant.on_produced(process, number, key, value, kind)
 

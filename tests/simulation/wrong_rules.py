@@ -249,3 +249,43 @@ def counts_twice(right: Any) -> Any:
         return replace(after, output_tokens=after.output_tokens + spent)
 
     return wrong
+
+
+def one_attempt_more(right: Any) -> Any:
+    def wrong(lane: str, facts: dict) -> Any:
+        return right(lane, {**facts, "left": True} if lane in "TS" else facts)
+
+    return wrong
+
+
+def goes_on(right: Any) -> Any:
+    def wrong(views: Any, rules: Any) -> Any:
+        reason = right(views, rules)
+        return None if reason == "should_stop" else reason
+
+    return wrong
+
+
+def keeps_the_token(right: Any) -> Any:
+    def wrong(state: Any, entry: Any, view: Any) -> Any:
+        after = right(state, entry, view)
+        if isinstance(entry.event, ev.TurnEnded):
+            after = replace(after, cancel_token=state.cancel_token)
+        return after
+
+    return wrong
+
+
+def names_nothing(right: Any) -> Any:
+    def wrong(owed: Any, views: Any, agent: Any) -> Any:
+        return changed(right(owed, views, agent), views_sha=b"")
+
+    return wrong
+
+
+def tells_less(right: Any) -> Any:
+    def wrong(view: Any, entry: Any, *rest: Any) -> Any:
+        late = isinstance(entry.event, ev.GenComplete) and entry.event.step > 1
+        return view if late else right(view, entry, *rest)
+
+    return wrong
