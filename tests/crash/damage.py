@@ -1,0 +1,82 @@
+"""Leaves a store as a crash, another log or another version leaves it. The worker must be dead."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from foldlog.processors.runtime import views_codec
+from foldlog.processors.runtime.store import Belongs, Cursor, RocksBackend
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.crash.stage import Stage
+
+MORE_THAN_A_POLL = 6_000  # records: the reader hands out 5,000 at most
+
+
+def store_of(stage: Stage, worker: str, partition: int) -> Path:
+    """Where a worker keeps a partition."""
+    topic = stage.settings.topic(SESSION_EVENTS)
+    return stage.settings_of(worker).state_dir / "store" / topic / str(partition)
+
+
+def _rewrite(directory: Path, key: bytes, change) -> None:
+    backend = RocksBackend(directory)
+    try:
+        value = backend.get(key)
+        backend.write([(key, views_codec.encode_row(change(value)))], [])
+    finally:
+        backend.close()
+
+
+def of_other_folds(directory: Path) -> None:
+    """As an older version of the folds left it."""
+
+    def older(value: bytes | None) -> Belongs:
+        assert value is not None
+        return msgspec.msgpack.decode(value, type=Belongs)._replace(folds="older")
+
+    _rewrite(directory, b"\0belongs", older)
+
+
+def of_another_history(directory: Path) -> None:
+    """As if the record before its cursor had been another one."""
+
+    def other(value: bytes | None) -> Cursor:
+        cursor = msgspec.msgpack.decode(value or b"", type=Cursor)
+        return cursor._replace(checksum=cursor.checksum ^ 1)
+
+    _rewrite(directory, b"\0cursor", other)
+
+
+def beyond_the_end(directory: Path) -> None:
+    """As if the log had been cut after the store was written."""
+
+    def further(value: bytes | None) -> Cursor:
+        cursor = msgspec.msgpack.decode(value or b"", type=Cursor)
+        return cursor._replace(offset=cursor.offset + 1_000_000)
+
+    _rewrite(directory, b"\0cursor", further)
+
+
+def unreadable(directory: Path) -> None:
+    """Bits flipped in every file that says what the store consists of."""
+    for path in (*directory.glob("MANIFEST-*"), *directory.glob("CURRENT")):
+        path.write_bytes(bytes(byte ^ 0x55 for byte in path.read_bytes()))
+
+
+def deleted(directory: Path) -> None:
+    """As if somebody had thrown it away."""
+    shutil.rmtree(directory)
+
+
+def so_that(point: str, stage: Stage, worker: str) -> None:
+    """Damage the stores such that a start comes to this point; nothing for most points."""
+    if point == "refold.written":
+        stage.fill(MORE_THAN_A_POLL)
+    for partition in range(stage.settings.partitions):
+        directory = store_of(stage, worker, partition)
+        match point:
+            case "refold.begun":
+                of_another_history(directory)
+            case "store.removed" | "refold.written":
+                of_other_folds(directory)

@@ -1,0 +1,208 @@
+"""Worker processes of a test: started, armed while they run, awaited, killed, started again.
+
+They are forked from one process that has imported everything (zygote.py), as quickly as a warm
+spare takes over. It knows processes and crash points, and nothing of the log or of what the
+workers do. Whatever it started ends with `close`, or with this process.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MAIN = Path(__file__).with_name("worker_main.py")
+ZYGOTE = Path(__file__).with_name("zygote.py")
+PATIENCE_S = 90.0  # for what takes a second on an idle machine
+LOOK_S = 0.005
+
+
+class Ended(NamedTuple):
+    """A worker that is gone. code: as of Popen; at: Unix seconds."""
+
+    pid: int
+    code: int
+    at: float
+
+
+def await_that(what: str, found: Callable[[], Any], bound_s: float = PATIENCE_S) -> Any:
+    """Return what `found` finds, once it finds something. Raises TimeoutError naming `what`."""
+    end = time.monotonic() + bound_s
+    while not (value := found()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {bound_s:g} s: {what}")
+        time.sleep(LOOK_S)
+    return value
+
+
+class Zygote:
+    """The process that workers are forked from."""
+
+    def __init__(self) -> None:
+        read_end, self._lifeline = os.pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, str(ZYGOTE), str(read_end)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=(read_end,),
+        )
+        os.close(read_end)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._orders, self._facts = self._process.stdin, self._process.stdout
+        os.set_blocking(self._facts.fileno(), False)
+        self._rest = b""
+        self._forked: list[int] = []
+        self._codes: dict[int, int] = {}
+
+    def fork(self, arguments: list[str]) -> int:
+        """Start a worker; its process id."""
+        self._orders.write(json.dumps(arguments).encode() + b"\n")
+        self._orders.flush()
+        return await_that("a worker is forked", self._next_forked)
+
+    def code_of(self, pid: int) -> int | None:
+        """The exit code of a worker that is gone, None while it lives."""
+        self._listen()
+        return self._codes.get(pid)
+
+    def _next_forked(self) -> int | None:
+        self._listen()
+        return self._forked.pop(0) if self._forked else None
+
+    def _listen(self) -> None:
+        assert self._process.poll() is None, "the zygote is gone; what it said is on stderr"
+        with contextlib.suppress(BlockingIOError):
+            self._rest += os.read(self._facts.fileno(), 65_536)
+        *lines, self._rest = self._rest.split(b"\n")
+        for fact in map(json.loads, lines):
+            if "pid" in fact:
+                self._forked.append(fact["pid"])
+            else:
+                self._codes[fact["ended"]] = fact["code"]
+
+
+@cache
+def zygote() -> Zygote:
+    """The one of this process; it ends with it, for its stdin does."""
+    return Zygote()
+
+
+class Hand:
+    """One worker at a time, of one state directory. `flags`: the settings, as of a command line."""
+
+    def __init__(self, directory: Path, flags: dict[str, Any], worker_id: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory, self.flags, self.worker_id = directory, flags, worker_id
+        self.log = directory / f"{worker_id}.log"
+        self.active: int | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        """Those of worker_main.py."""
+        given = ["--settings", json.dumps(self.flags), "--dir", str(self.directory)]
+        return [*given, "--worker-id", self.worker_id, "--log", str(self.log)]
+
+    @property
+    def command(self) -> list[str]:
+        """A worker from scratch, for those who start processes themselves."""
+        return [sys.executable, str(MAIN), *self.arguments]
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running worker."""
+        assert self.active is not None
+        return self.active
+
+    @property
+    def _order(self) -> Path:
+        return self.directory / f"{self.worker_id}.arm"
+
+    def start(self, arm: str | None = None) -> None:
+        """Start a worker; `arm`: as it starts."""
+        assert self.active is None, "one at a time"
+        if arm is not None:
+            self._order.write_text(arm)
+        self.active = zygote().fork(self.arguments)
+
+    def arm(self, at: str) -> None:
+        """Arm a point in the running worker, which must have begun to work."""
+        scratch = self._order.with_suffix(".new")
+        scratch.write_text(at)
+        os.replace(scratch, self._order)
+        os.kill(self.pid, signal.SIGHUP)
+        gone = lambda: zygote().code_of(self.pid) is not None  # noqa: E731
+        await_that(f"the worker arms {at}", lambda: not self._order.exists() or gone())
+        self._order.unlink(missing_ok=True)
+
+    def ended(self) -> Ended | None:
+        """What became of the worker if it is gone; it may be started again then."""
+        if self.active is None:
+            return None
+        code = zygote().code_of(self.active)
+        if code is None:
+            return None
+        pid, self.active = self.active, None
+        return Ended(pid, code, time.time())
+
+    def kill(self) -> Ended:
+        """kill -9, now."""
+        os.kill(self.pid, signal.SIGKILL)
+        return self.await_end()
+
+    def signal(self, number: int) -> None:
+        """Any other signal."""
+        os.kill(self.pid, number)
+
+    def await_end(self) -> Ended:
+        """Wait for the worker's end."""
+        return await_that("the worker ends", self.ended)
+
+    def is_stopped(self) -> bool:
+        """Whether SIGSTOP holds it (Linux)."""
+        stat = Path(f"/proc/{self.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    def processes(self) -> list[int]:
+        """Every process that was started with this hand's command, whoever started it (Linux)."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                said = path.read_bytes().split(b"\0")
+                if said[1:2] == [os.fsencode(MAIN)] and os.fsencode(self.directory) in said:
+                    found.append(int(path.parent.name))
+        return found
+
+    def noted(self) -> dict[str, Any]:
+        """What the worker says of itself: pid, web."""
+        path = Path(self.flags["state_dir"]) / "worker.json"
+        try:
+            return json.loads(path.read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    def status(self) -> dict[str, Any]:
+        """What the worker's web view says."""
+        web = self.noted()["web"]
+        with urllib.request.urlopen(f"{web}/status/", timeout=PATIENCE_S) as answer:
+            return json.loads(answer.read())
+
+    def stuck(self) -> dict[str, str]:
+        """Sessions that the worker leaves alone because wake and fold disagreed (law 9)."""
+        places = self.status()["partitions"].values()
+        return {name: why for place in places for name, why in place["stuck"].items()}
+
+    def said(self, text: str) -> bool:
+        """Whether the workers of this hand have logged a text."""
+        return self.log.exists() and text in self.log.read_text("utf-8", "replace")
+
+    def close(self) -> None:
+        """End the worker, a stopped one too."""
+        if self.active is not None:
+            self.kill()

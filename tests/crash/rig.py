@@ -1,0 +1,58 @@
+"""Fixtures' helpers of the crash tests: a stage with one worker that many rounds share."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from foldlog.consumers.replay import verify
+from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.crash.fleet import Hand
+from foldlog.tests.crash.stage import Stage
+
+
+class Rig:
+    """A stage and its worker; made anew after a round that failed, so that the next can judge."""
+
+    def __init__(self, servers: str, directory: Callable[[], Path]) -> None:
+        self._servers, self._directory = servers, directory
+        self._stack = ExitStack()
+        self._stage: Stage | None = None
+        self._hand: Hand | None = None
+
+    @contextmanager
+    def round(self) -> Iterator[tuple[Stage, Hand]]:
+        """The stage and the hand, for one test."""
+        if self._stage is None:
+            self._stage = self._stack.enter_context(stage_on(self._servers, self._directory()))
+            self._hand = self._stage.hand()
+        assert self._hand is not None
+        try:
+            yield self._stage, self._hand
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the workers."""
+        self._stage = self._hand = None
+        self._stack.close()
+
+
+@contextmanager
+def stage_on(servers: str, directory: Path, partitions: int | None = None) -> Iterator[Stage]:
+    """A stage with topics of its own."""
+    more = {} if partitions is None else {"partitions": partitions}
+    stage = Stage(servers, directory, unique_name("crash") + "-", **more)
+    try:
+        yield stage
+    finally:
+        stage.close()
+
+
+def replay_differs(stage: Stage, worker: str = "w1") -> list[str]:
+    """What a refold from offset 0 finds otherwise than the worker's stores hold."""
+    found = []
+    for verified in verify(stage.log, stage.settings_of(worker)):
+        found += [verified.problem] if verified.problem else []
+        found += [str(difference) for difference in verified.differences]
+    return found

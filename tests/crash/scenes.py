@@ -1,0 +1,146 @@
+"""What people do in the crash tests: scenes, and one person who plays them by watching the log.
+
+A person says things, approves, cancels, steers, and resolves doubts by reading the ledger. Each
+thing is done once, when the log shows that its moment has come. It must not know crash points.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from foldlog.processors.projections.turn_view import Call
+from foldlog.schemas import events as ev
+from foldlog.tests.crash.agents import HASTY, HELPER
+from foldlog.tests.crash.stage import Stage, Watched
+
+
+class Act(NamedTuple):
+    """One thing that a person does. when: whether its moment has come. do: `say TEXT` and so on."""
+
+    when: Callable[[Watched], bool]
+    do: str
+    scene: str = "talk"
+    when_busy: str = "queue"
+
+
+class Scene(NamedTuple):
+    """The first message's scene for the model, and what a person does then, in order."""
+
+    model: str
+    acts: tuple[Act, ...] = ()
+    agent: str = HELPER
+
+
+def streamed(chunks: int) -> Callable[[Watched], bool]:
+    """Whether the first turn has streamed so many chunks, or is over."""
+    return lambda w: len(w.counted(ev.GenChunk)) >= chunks or ended(1)(w)
+
+
+def ended(turn: int) -> Callable[[Watched], bool]:
+    """Whether that many turns have ended."""
+    return lambda w: len(w.counted(ev.TurnEnded)) >= turn
+
+
+def started(w: Watched) -> bool:
+    """Whether a tool has started, or the first turn is over."""
+    return bool(w.counted(ev.ToolStarted)) or ended(1)(w)
+
+
+def _always(_: Watched) -> bool:
+    return True
+
+
+SCENES: dict[str, Scene] = {
+    "talk": Scene("talk", (Act(ended(1), "say"),)),
+    "tools": Scene("tools"),
+    "twice": Scene("twice"),
+    "big": Scene("big"),
+    "approve": Scene("approve"),
+    "wire": Scene("wire", agent=HASTY),
+    "cancel": Scene("long", (Act(streamed(2), "cancel"), Act(ended(1), "say"))),
+    "interrupt": Scene("long", (Act(streamed(2), "say", when_busy="interrupt"),)),
+    "queue": Scene("talk", (Act(streamed(1), "say"), Act(streamed(1), "say"))),
+    "begun": Scene("begun"),
+    "middle": Scene("middle"),
+    "slow": Scene("slow"),
+    "held": Scene("hold"),
+    "steer": Scene(
+        "hold", (Act(started, "say", "steered", when_busy="steer"), Act(_always, "let go"))
+    ),
+}
+
+
+class Person:
+    """Plays one scene in one session."""
+
+    def __init__(self, stage: Stage, session_id: str, scene: Scene) -> None:
+        self.stage, self.session_id, self.scene = stage, session_id, scene
+        self.said: dict[str, str] = {}
+        self.answers: dict[str, str] = {}
+        self._acts = list(scene.acts)
+        self._decided: set[tuple[str, str]] = set()
+
+    @property
+    def watched(self) -> Watched:
+        return self.stage.watch(self.session_id)
+
+    def begin(self) -> None:
+        """Open the session and say the first message."""
+        self.stage.sessions.open(self.session_id, agent=self.scene.agent)
+        self._say(self.scene.model, "queue")
+
+    def _say(self, scene: str, when_busy: str) -> None:
+        message_id = f"{self.session_id}.m{len(self.said) + 1}"
+        text = f"session:{self.session_id} scene:{scene} message:{message_id}"
+        self.said[message_id] = text
+        self.stage.sessions.say(self.session_id, text, message_id=message_id, when_busy=when_busy)
+
+    def react(self) -> None:
+        """Do what the log now asks a person to do."""
+        while self._acts and self.said and self._acts[0].when(self.watched):
+            self._do(self._acts.pop(0))
+        turn = self.watched.views.turn
+        for call in (*turn.calls, *turn.doubts):
+            if call.status == "asks" and turn.closing is None:
+                self._once(call, lambda c=call: self._decide(c))
+            elif call.status in ("doubt", "contradicted") and call.told:
+                self._once(call, lambda c=call: self._resolve(c))
+
+    def _do(self, act: Act) -> None:
+        match act.do:
+            case "say":
+                self._say(act.scene, act.when_busy)
+            case "let go":
+                self.stage.ledger.let_go(self.session_id)
+            case "cancel":
+                self.stage.sessions.cancel(self.session_id, turn=1, cancel_id=self.session_id)
+
+    def _once(self, call: Call, do: Callable[[], None]) -> None:
+        if (call.key, call.status) not in self._decided:
+            self._decided.add((call.key, call.status))
+            do()
+
+    def _decide(self, call: Call) -> None:
+        # The first of a response is allowed, the others are denied.
+        decision = "allow" if call.index == 0 else "deny"
+        self.stage.sessions.decide(
+            self.session_id, call.key, decision, args_sha256=call.args_sha256
+        )
+
+    def _resolve(self, call: Call) -> None:
+        happened = self.stage.ledger.lines(call.name, session=self.session_id, call=call.key)
+        outcome = "happened" if happened else "did_not_happen"
+        self.answers[call.key] = outcome
+        self.stage.sessions.resolve(
+            self.session_id, call.key, outcome, report="I have read the ledger."
+        )
+
+    def is_done(self) -> bool:
+        """Whether everything was said, every turn has ended and nothing is owed to anybody."""
+        if self._acts:
+            return False
+        views = self.watched.views
+        progress = [views.messages.progress.last(message_id) for message_id in self.said]
+        over = all(row is not None and row.reason for row in progress)
+        quiet = not views.turn.open and not views.turn.queue and not views.turn.refusals
+        doubtful = any(call.status in ("doubt", "contradicted") for call in views.turn.doubts)
+        return over and quiet and not doubtful

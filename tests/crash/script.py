@@ -1,0 +1,103 @@
+"""The scripted model of the crash tests: what it says in each scene, and a note of all it said.
+
+A message names its scene (`scene:NAME`); what the model does next depends on the scene and on how
+many results the turn has. Each word carries the number of the request that it answers, so that a
+word of a dead attempt is recognised wherever it turns up.
+"""
+
+import re
+from collections.abc import Callable
+
+from foldlog.local.messages_api import Reply, Request, text, thinking, tool_use
+
+_SCENE = re.compile(r"scene:(\w+)")
+WORDS = 18
+PACE_S = 0.015  # a chunk is sent every 40 ms: the answer takes about six
+LONG_WORDS, LONG_PACE_S = 120, 0.03  # for what is stopped on the way
+
+Step = Callable[[Request], Reply]
+
+
+class Said:
+    """What the model said, by the number of the request. `said[n]` is the text of answer n."""
+
+    def __init__(self) -> None:
+        self.texts: dict[int, str] = {}
+
+    def __call__(self, request: Request) -> Reply:
+        """The reply to a request; a Speaker."""
+        found = _SCENE.findall(request.last_user_text)
+        steps = SCENES[found[0]] if found else (answer,)
+        results = len(request.turn_results)
+        given = 0
+        for step in steps[:-1]:
+            reply = step(request)
+            if given == results:
+                return self._note(request.n, reply)
+            given += sum(block["type"] == "tool_use" for block in reply.blocks)
+        return self._note(request.n, steps[-1](request))
+
+    def _note(self, n: int, reply: Reply) -> Reply:
+        texts = (block["text"] for block in reply.blocks if block["type"] == "text")
+        self.texts[n] = "".join(texts)
+        return reply
+
+
+def words(n: int, count: int) -> str:
+    """Words that only answer n says."""
+    return "".join(f"{n}-{i} " for i in range(count)) + f"{n}-end."
+
+
+def answer(request: Request) -> Reply:
+    """An answer that streams for a while."""
+    return Reply([text(words(request.n, WORDS))], chunk="word", pace_s=PACE_S)
+
+
+def long(request: Request) -> Reply:
+    """An answer that streams long enough to be stopped on the way."""
+    return Reply([text(words(request.n, LONG_WORDS))], chunk="word", pace_s=LONG_PACE_S)
+
+
+def gated(after: int) -> Step:
+    """An answer that waits after so many events, at a gate named as the session."""
+
+    def step(request: Request) -> Reply:
+        said = [text(words(request.n, WORDS))]
+        return Reply(said, chunk="word", pace_s=PACE_S, gate=request.canary, gate_after=after)
+
+    return step
+
+
+def calls(*wanted: tuple[str, dict]) -> Step:
+    """A thought (signed by the server), some words, then these calls in parallel."""
+
+    def step(request: Request) -> Reply:
+        uses = [tool_use(name, arguments) for name, arguments in wanted]
+        blocks = [thinking(f"hm {request.n}"), text(words(request.n, 4)), *uses]
+        return Reply(blocks, chunk="word", pace_s=PACE_S)
+
+    return step
+
+
+# Scene -> what the model does, step by step; the last step is an answer.
+SCENES: dict[str, tuple[Step, ...]] = {
+    "talk": (answer,),
+    "long": (long,),
+    "tools": (
+        calls(("look", {"where": "here"}), ("put", {"text": "a"})),
+        calls(("charge", {"cents": 5})),
+        answer,
+    ),
+    "twice": (
+        calls(("charge", {"cents": 1}), ("charge", {"cents": 2}), ("put", {"text": "b"})),
+        answer,
+    ),
+    "big": (calls(("big", {})), answer),
+    "approve": (calls(("pay", {"cents": 7}), ("pay", {"cents": 8})), answer),
+    "wire": (calls(("wire", {"cents": 9})), answer),
+    "hold": (calls(("hold", {})), answer),
+    "steered": (answer,),
+    "slow": (calls(("slow_charge", {"cents": 3})), answer),
+    "begun": (gated(1),),
+    "middle": (gated(12),),
+}

@@ -1,0 +1,69 @@
+"""Crash points themselves: nothing happens until one is armed, and the code has those it names."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from foldlog.processors.runtime import crash
+from foldlog.processors.runtime.loop import WROTE
+from foldlog.tests.conftest import ROOT
+
+ROLES_OF_OUTCOMES = ("models", "tools")
+
+
+@pytest.fixture
+def killed():
+    """What would have been killed; nothing is armed afterwards."""
+    kills: list[str] = []
+    yield kills
+    crash.disarm()
+
+
+def test_an_unarmed_point_does_nothing():
+    for name in crash.POINTS:
+        crash.reach(name)
+
+
+def test_a_point_strikes_at_the_nth_time_and_once(killed):
+    crash.arm("models.chunk:3", lambda: killed.append("now"))
+    for times in range(1, 6):
+        crash.reach("models.chunk")
+        crash.reach("tools.kept")
+        assert killed == (["now"] if times >= 3 else [])
+
+
+def test_arming_again_replaces_what_was_armed(killed):
+    crash.arm("fold.done:1", lambda: killed.append("first"))
+    crash.arm("store.written", lambda: killed.append("second"))
+    crash.reach("fold.done")
+    crash.reach("store.written")
+    assert killed == ["second"]
+
+
+@pytest.mark.parametrize("at", ["nowhere:1", "fold.done:0", "fold.done:x", "fold.done:-1", ""])
+def test_what_can_not_be_armed_is_refused(at, killed):
+    with pytest.raises(ValueError):
+        crash.arm(at)
+
+
+def _reached(path: Path) -> set[str]:
+    """The names that a file reaches; a role in an f-string stands for each role."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "reach":
+            continue
+        for part in ast.walk(node.args[0]):
+            match part:
+                case ast.JoinedStr(values=[ast.FormattedValue(), ast.Constant(value=str(end))]):
+                    names |= {role + end for role in ROLES_OF_OUTCOMES}
+                case ast.Constant(value=str(name)) if "." in name.strip("."):
+                    names.add(name)
+    return names
+
+
+def test_the_code_reaches_exactly_the_points_that_are_named():
+    found = set(WROTE.values())
+    for path in (ROOT / "processors").rglob("*.py"):
+        found |= _reached(path)
+    assert found == set(crash.POINTS)

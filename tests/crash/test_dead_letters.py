@@ -1,0 +1,93 @@
+"""Poison in the topic: each record is kept once with its place and the reason, neighbours go on."""
+
+import pytest
+
+from foldlog.schemas.codec import encode, headers_for
+from foldlog.schemas.events import SessionOpened
+from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
+from foldlog.tests.crash import damage, witnesses
+from foldlog.tests.crash.rig import replay_differs
+from foldlog.tests.crash.rounds import Play
+
+pytestmark = [pytest.mark.broker, pytest.mark.crash]
+
+OPENED = SessionOpened(user_id="tester", agent="helper", rules=1)
+WHOLE, NAMED = encode(OPENED), headers_for(OPENED, "producer")
+FOREIGN = [("t", b"FROM_THE_FUTURE"), ("w", b"producer")]
+# What -> key, value, headers. Keys of other sessions: those that talk must not notice.
+POISON: dict[str, tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]] = {
+    "random bytes": (b"poison", bytes(range(256)), NAMED),
+    "no bytes": (b"poison", b"", NAMED),
+    "no value": (b"poison", None, NAMED),
+    "cut": (b"poison", WHOLE[:-3], NAMED),
+    "too long": (b"poison", WHOLE + b"more", NAMED),
+    "a giant varint": (b"poison", WHOLE[:10] + b"\xff" * 12, NAMED),
+    "of an unknown schema": (b"poison", b"\xc3\x01" + b"\0" * 8 + b"x", FOREIGN),
+    "to be understood": (b"frozen", b"\xc3\x01" + b"\1" * 8 + b"x", [*FOREIGN, ("m", b"1")]),
+    "under another name": (b"poison", WHOLE, FOREIGN),
+    "without headers": (b"poison", WHOLE, []),
+    "a key that is no text": (b"\xff\xfe\xfd", WHOLE, NAMED),
+    "a key too long": (b"k" * 500, WHOLE, NAMED),
+    "no key": (None, WHOLE, NAMED),
+}
+
+
+def _letters(stage) -> list[tuple[int, int, str]]:
+    """(partition, offset, reason) of every dead letter that is there now."""
+    ends = stage.log.end_offsets(DEAD_LETTERS)
+    reader = stage.log.reader(DEAD_LETTERS, dict.fromkeys(ends, 0))
+    records = []
+    while reader.positions() != ends:
+        records += reader.poll(1.0)
+    reader.close()
+    found = []
+    for record in records:
+        named = dict(record.headers)
+        place = (named["__dlq.errors.partition"], named["__dlq.errors.offset"])
+        assert named["__dlq.errors.topic"] == SESSION_EVENTS.encode()
+        found.append((*map(int, place), named["__dlq.errors.message"].decode()))
+    return found
+
+
+def test_S2_4_poison_is_kept_once_and_harms_nobody(stage):
+    hand = stage.hand()
+    hand.start()
+    play = Play(stage, hand, cast=("tools", "talk", "approve"))
+    play.await_taken("")
+    pid = hand.pid
+    placed = {}
+    producer = stage.log.producer()
+    for person in play.people:
+        person.begin()
+    play.until("something streams", play.streams)
+    for what, (key, value, headers) in POISON.items():
+        producer.append(
+            SESSION_EVENTS,
+            key,
+            value,
+            headers,
+            partition=len(placed) % stage.settings.partitions,
+            on_delivery=lambda at, what=what: placed.update({what: tuple(at)}),
+        )
+        assert producer.flush(60) == 0
+    producer.close()
+    play.until("every poison is kept", lambda: len(_letters(stage)) >= len(POISON))
+    play.until("everybody has an answer and owes nothing", play.all_rest)
+    assert witnesses.violations(stage, play.people) == []
+    letters = _letters(stage)
+    assert sorted(letter[:2] for letter in letters) == sorted(placed.values())
+    assert all(why for *_, why in letters)
+    frozen = stage.watch("frozen").views.frozen
+    assert frozen is not None and frozen.offset == placed["to be understood"][1]
+
+    # Faust's agent reads them too, and lives: its client must know how they are kept.
+    play.until("the agent has them", lambda: hand.status()["dead_letters"] == len(letters))
+    assert (hand.pid, play.ends) == (pid, [])
+
+    # A store that is made anew reads all of it again, and writes no letter again.
+    hand.kill()
+    for partition in range(stage.settings.partitions):
+        damage.of_other_folds(damage.store_of(stage, "w1", partition))
+    assert Play(stage, hand, "models.chunk:1", ("tools",)).run().wrong == []
+    assert sorted(_letters(stage)) == sorted(letters)
+    assert replay_differs(stage) == []

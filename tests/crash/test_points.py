@@ -1,0 +1,55 @@
+"""kill -9 at every named point: a conversation goes on, nothing is lost, repeated or leaked.
+
+Each test is one round: five people talk at once (a streaming answer, parallel calls of each kind,
+an approval and a denial, a cancel, a steer), the worker is killed at the point, the next one takes
+over, all come to rest, and every witness is asked. `make soak` plays the same rounds by chance.
+"""
+
+import pytest
+
+from foldlog.processors.runtime import crash
+from foldlog.tests.crash.rig import replay_differs
+from foldlog.tests.crash.rounds import ALL_POINTS, CAST, Play
+
+pytestmark = [pytest.mark.broker, pytest.mark.crash]
+
+# Where the first time is not the only interesting one: between two records of one decision, in the
+# middle of a stream, in the claim of a takeover, in the second of two outcomes.
+LATER = (
+    "poll.records:5",
+    "store.written:3",
+    "sessions.wrote:2",
+    "models.wrote:3",
+    "tools.wrote:2",
+    "models.chunk:4",
+    "tools.ended:2",
+    "partition.taking:5",
+    "start.outbox:2",
+)
+# By default five people; others where a point needs them or is cheaper seen with fewer.
+CASTS = {
+    "tools.kept": ("twice", "approve", "big"),
+    "tools.sent": ("twice", "approve", "wire"),
+    "models.sent": ("queue", "interrupt", "tools"),
+    "models.begin": ("queue", "interrupt", "steer"),
+}
+
+
+@pytest.mark.parametrize("at", [*ALL_POINTS, *LATER])
+def test_S2_9_killed_at(at, rig):
+    with rig.round() as (stage, hand):
+        played = Play(stage, hand, at, CASTS.get(at, CAST)).run()
+        assert played.wrong == []
+        assert at.partition(":")[0] in [kill.at for kill in played.kills]
+
+
+def test_S2_11_after_all_these_kills_a_refold_from_offset_0_equals_the_store(rig):
+    with rig.round() as (stage, hand):
+        if hand.active is None:
+            Play(stage, hand, "models.chunk:1").run()
+        assert replay_differs(stage) == []
+        assert hand.stuck() == {}
+
+
+def test_every_point_of_the_code_is_played():
+    assert set(crash.POINTS) <= set(ALL_POINTS)

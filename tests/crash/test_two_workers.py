@@ -1,0 +1,113 @@
+"""Two workers: one joins, one is stopped past its session timeout and comes back as a zombie.
+
+Takeovers between workers wait for a claim's deadline and the margin (law 6), so the agent of these
+scenes has short ones. What the zombie still writes must count for nothing.
+"""
+
+import signal
+
+import pytest
+
+from foldlog.processors.runtime.views_codec import view_parts
+from foldlog.schemas import events as ev
+from foldlog.tests.crash import witnesses
+from foldlog.tests.crash.fleet import await_that
+from foldlog.tests.crash.rounds import Play
+from foldlog.tests.crash.zombies import STOPS, are_done, hasty, shared, stopped_behind
+
+pytestmark = [pytest.mark.broker, pytest.mark.crash]
+
+CLAIMS = (ev.GenStart, ev.GenResumed, ev.ToolStarted)
+
+
+def _claims_of(play: Play, worker: str) -> list:
+    return [
+        event
+        for person in play.people
+        for kind in CLAIMS
+        for event in person.watched.counted(kind)
+        if event.owner.startswith(f"{worker}/")
+    ]
+
+
+def _but_money(play: Play) -> dict[str, dict[str, bytes]]:
+    """Every view of every session; a late answer is paid for, and the ledger says so."""
+    parts = {p.session_id: dict(view_parts(p.watched.views)) for p in play.people}
+    return {name: held for name, held in parts.items() if held.pop("ledger")}
+
+
+def _reported(play: Play) -> set[str]:
+    """The sessions in which a tool's outcome came and did not count."""
+    return {
+        person.session_id
+        for person in play.people
+        for happened in person.watched.events
+        if isinstance(happened.entry.event, ev.ToolResult) and happened.verdict == "ignored"
+    }
+
+
+def test_law_7_a_second_worker_joins_in_the_middle_of_everything(stage):
+    first, second = stage.hand("w1"), stage.hand("w2")
+    first.start()
+    play = hasty(Play(stage, first, cast=("tools", "slow", "talk", "steer", "cancel", "begun")))
+    play.await_taken("")
+    play.begin()
+    slow, gated = play.people[1], play.people[-1]
+    play.until("a tool runs", lambda: stage.ledger.lines("slow_charge"))
+    second.start()
+    play.until("each has its share", lambda: shared(stage, 2))
+    stage.ledger.let_go(slow.session_id)
+    stage.server.open(gated.session_id)
+    play.until("everybody is done", lambda: are_done(play))
+    assert witnesses.violations(stage, play.people) == []
+    again = hasty(Play(stage, first, cast=("tools", "talk", "approve", "twice")))
+    again.begin()
+    again.until("everybody is done", lambda: are_done(again))
+    assert witnesses.violations(stage, again.people) == []
+    assert first.stuck() == second.stuck() == {}
+
+
+def test_F5_a_zombie_writes_nothing_that_counts(stage):
+    zombie, heir = stage.hand("w1"), stage.hand("w2")
+    zombie.start()
+    play = hasty(Play(stage, zombie, cast=("begun", "middle", "slow", "held", "approve")))
+    begun, middle, slow, held, _ = play.people
+    play.await_taken("")
+    play.begin()
+    journal = stage.server.journal
+    play.until("a tool runs", lambda: stage.ledger.lines("slow_charge"))
+    play.until("another tool runs", lambda: stage.ledger.lines("hold"))
+    play.until("the model waits", lambda: journal.count("waiting") == 2)
+    zombie.signal(signal.SIGSTOP)
+    await_that("it has stopped", zombie.is_stopped)
+    heir.start()
+    play.until("the other has all of it", lambda: stage.owner().startswith("w2/"))
+    play.until("the stopped model calls are made anew", lambda: journal.count("waiting") == 4)
+    stage.server.open(begun.session_id)
+    stage.server.open(middle.session_id)
+    stage.ledger.let_go(held.session_id)
+    play.until("everybody is done", lambda: are_done(play))
+    assert slow.answers == {"1.1.0": "happened"}, "a person was asked, and read the ledger"
+    before, ended = _but_money(play), stage.newest_ms
+    claims = _claims_of(play, "w1")
+
+    stage.ledger.let_go(slow.session_id)
+    zombie.signal(signal.SIGCONT)
+    taken = len(stage.taken_at)
+    play.until("its tools report", lambda: {slow.session_id, held.session_id} <= _reported(play))
+    play.until("the zombie has its share again", lambda: shared(stage, 2))
+    assert len(stage.taken_at) == taken, "it is the same incarnation"
+    late = [h for p in play.people for h in p.watched.events if h.entry.at > ended]
+    assert {happened.verdict for happened in late} <= {"ignored"}
+    assert _claims_of(play, "w1") == claims
+    assert _but_money(play) == before
+    assert witnesses.violations(stage, play.people) == []
+
+    again = hasty(Play(stage, heir, cast=("tools", "talk", "approve", "twice")))
+    again.begin()
+    again.until("everybody is done", lambda: are_done(again))
+    assert witnesses.violations(stage, again.people) == []
+
+
+def test_F5_a_worker_stopped_behind_its_own_claim_begins_nothing_late(stage):
+    assert stopped_behind(stage, f"{STOPS[0]}:1") == []

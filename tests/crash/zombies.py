@@ -1,0 +1,49 @@
+"""Two workers of which one is stopped past its session timeout: played by tests and by the soak."""
+
+import signal
+
+from foldlog.tests.crash import witnesses
+from foldlog.tests.crash.agents import HASTY
+from foldlog.tests.crash.rounds import Play
+from foldlog.tests.crash.stage import Stage
+
+# Right behind a record of its own, which it has not read back.
+STOPS = ("tools.wrote", "models.wrote", "sessions.wrote")
+
+
+def hasty(play: Play) -> Play:
+    """The play under an agent whose deadlines are short: takeovers wait for them (law 6)."""
+    for person in play.people:
+        person.scene = person.scene._replace(agent=HASTY)
+    return play
+
+
+def are_done(play: Play) -> bool:
+    """Whether everybody has an answer, whichever worker gave it."""
+    return all(person.is_done() for person in play.people)
+
+
+def shared(stage: Stage, owners: int) -> bool:
+    """Whether so many workers hold partitions, every one for all roles."""
+    held = [{holder.owner for holder in view.holders} for view in stage.holders.values()]
+    return all(len(names) == 1 for names in held) and len(set().union(*held)) == owners
+
+
+def stopped_behind(stage: Stage, at: str) -> list[str]:
+    """Stop a worker at a point, have another take over, let the first go on; what is wrong then."""
+    zombie, heir = stage.hand("w1"), stage.hand("w2")
+    zombie.start()
+    play = hasty(Play(stage, zombie, cast=("slow", "tools")))
+    play.await_taken("")
+    zombie.arm(f"{at} stop")
+    for person in play.people:
+        stage.ledger.let_go(person.session_id)
+    play.begin()
+    play.until("it has stopped", zombie.is_stopped)
+    heir.start()
+    play.until("the other has all of it", lambda: stage.owner().startswith("w2/"))
+    play.until("everybody is done", lambda: are_done(play))
+    zombie.signal(signal.SIGCONT)
+    play.until("the zombie has its share again", lambda: shared(stage, 2))
+    play.until("everybody is still done", lambda: are_done(play))
+    return witnesses.violations(stage, play.people)

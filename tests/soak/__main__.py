@@ -1,0 +1,231 @@
+"""`make soak`: kill -9 at points drawn by chance, over and over, on a real broker.
+
+    python -m foldlog.tests.soak --kills 200 [--seed S] [--only ROUND]
+
+Plays the rounds of the crash tests (tests/crash/rounds.py) with points, numbers, people and second
+kills drawn from the seed, asks every witness after each, and refolds each installation from offset
+0. Now and then a worker is stopped in the place of being killed, and comes back as a zombie.
+Prints per point: kills, recoveries, median recovery, violations. Exit code 1 on a violation.
+A round depends on the seed and its own number alone: `--only` repeats one.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from foldlog.local.kafka import temporary_broker
+from foldlog.log import Settings
+from foldlog.tests.crash.fleet import Hand
+from foldlog.tests.crash.rig import replay_differs, stage_on
+from foldlog.tests.crash.rounds import ALL_POINTS, Kill, NotReached, Play
+from foldlog.tests.crash.scenes import SCENES
+from foldlog.tests.crash.stage import PARTITIONS, Stage
+from foldlog.tests.crash.zombies import STOPS, stopped_behind
+
+STAGE_ROUNDS = 20  # then the log is verified from offset 0, and a new installation begins
+ZOMBIE_ROUNDS = 25  # every so many rounds a worker is stopped in the place of being killed
+WRONG_MAX = 5  # rounds that went wrong: more of them say nothing new
+SECOND_KILL = 0.3  # share of the rounds in which the worker that took over is killed as well
+INSTANT_S_MAX = 2.0  # a conversation lasts about so long
+TIMES_MAX = 6  # a point is struck at its first to sixth time
+# Points that come once in a process, or once for each partition or role.
+ONCE = ("start.locked", "start.emitted")
+PER_PARTITION = ("partition.opened", "partition.revoked", "store.removed", "refold.begun")
+# Scenes that need nothing opened from outside.
+PEOPLE = [name for name in SCENES if name not in ("begun", "middle", "slow", "held", "wire")]
+SECOND = ("poll.records", "fold.done", "store.written", "models.chunk", "models.kept", "tools.sent")
+
+
+class Plan(NamedTuple):
+    """What one round does."""
+
+    at: str
+    then: str | None
+    cast: tuple[str, ...]
+    instant_s: float
+
+
+def plan_of(seed: int, number: int) -> Plan:
+    """The plan of a round: the same for the same seed and number, whatever went before."""
+    turn, place = divmod(number, len(ALL_POINTS))
+    deck = list(ALL_POINTS)  # each point once before any comes again
+    random.Random(f"{seed}/deck {turn}").shuffle(deck)
+    point = deck[place]
+    draw = random.Random(f"{seed}/{number}")
+    most = TIMES_MAX
+    if point in ONCE or point.startswith(("tool ", "outside", "refold.written")):
+        most = 1
+    elif point in PER_PARTITION:
+        most = PARTITIONS
+    elif point == "start.outbox":
+        most = 2
+    at = f"{point}:{draw.randint(1, most)}"
+    second = draw.random() < SECOND_KILL
+    then = f"{draw.choice(SECOND)}:{draw.randint(1, TIMES_MAX)}" if second else None
+    cast = draw.sample(PEOPLE, draw.randint(3, 6))
+    if "tools" not in cast:
+        cast.append("tools")  # every point is on the way of this one
+    if point.startswith("tool pay"):
+        cast.append("approve")
+    return Plan(at, then, tuple(cast), draw.uniform(0, INSTANT_S_MAX))
+
+
+class Tally:
+    """What happened so far."""
+
+    def __init__(self) -> None:
+        self.kills: defaultdict[str, list[Kill]] = defaultdict(list)
+        self.wrong: Counter[str] = Counter()
+        self.missed: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        """Kills so far."""
+        return sum(map(len, self.kills.values()))
+
+    def table(self) -> str:
+        """A line per point, and the sum."""
+        lines = [_LINE.format("point", "kills", "back", "taken ms", "resumed ms", "violations")]
+        for name in (*ALL_POINTS, *map(_stop, STOPS)):
+            lines.append(self._line(name, self.kills[name], self.wrong[name]))
+        everything = [kill for kills in self.kills.values() for kill in kills]
+        lines.append(self._line("all", everything, self.wrong.total()))
+        missed = ", ".join(f"{name} {n}" for name, n in self.missed.items()) or "none"
+        return "\n".join([*lines, f"armed and not reached before all was at rest: {missed}"])
+
+    def _line(self, name: str, kills: list[Kill], wrong: int) -> str:
+        taken = [kill.taken_ms for kill in kills if kill.taken_ms is not None]
+        resumed = [kill.resumed_ms for kill in kills if kill.resumed_ms is not None]
+        middle = [f"{median(times):.0f}" if times else "-" for times in (taken, resumed)]
+        return _LINE.format(name, len(kills), len(taken), *middle, wrong)
+
+
+def _stop(point: str) -> str:
+    return f"stop {point}"
+
+
+_LINE = "{:22}{:>7}{:>7}{:>10}{:>12}{:>12}"
+
+
+class Soak:
+    """Plays rounds; see the module."""
+
+    def __init__(self, servers: str, directory: Path, seed: int) -> None:
+        self.servers, self.directory, self.seed = servers, directory, seed
+        self.tally = Tally()
+        self._stages = 0
+        self._stack = ExitStack()
+        self._stage: Stage | None = None
+        self._hand: Hand | None = None
+        self._played = 0
+
+    def round(self, number: int) -> None:
+        """Play one round, and note what was wrong."""
+        if number % ZOMBIE_ROUNDS == ZOMBIE_ROUNDS - 1:
+            self._zombie(number)
+            return
+        plan = plan_of(self.seed, number)
+        stage, hand = self._at_hand()
+        play = Play(stage, hand, plan.at, plan.cast, then=plan.then, instant_s=plan.instant_s)
+        began = time.monotonic()
+        wrong: list[str] = []
+        try:
+            wrong = play.run().wrong
+        except NotReached:
+            self.tally.missed[play.point] += 1
+        except (AssertionError, TimeoutError) as error:
+            wrong = [f"{type(error).__name__}: {error}"]
+        for kill in play.kills():
+            self.tally.kills[kill.at].append(kill)
+        self._played += 1
+        if not wrong and self._played == STAGE_ROUNDS:
+            wrong = self._refolded(stage, hand)
+        then = f", then {plan.then}" if plan.then else ""
+        took = time.monotonic() - began
+        print(f"{number:4} {plan.at}{then}: {took:.1f} s, {self.tally.count} kills", flush=True)
+        if wrong:
+            self._report(number, play.point, stage, wrong)
+        if wrong or self._played == STAGE_ROUNDS:
+            self.close()
+
+    def _zombie(self, number: int) -> None:
+        """Stop a worker behind a record of its own, in an installation of its own."""
+        draw = random.Random(f"{self.seed}/{number}")
+        point = draw.choice(STOPS)
+        with ExitStack() as stack:
+            stage = stack.enter_context(stage_on(self.servers, self._new_directory()))
+            try:
+                wrong = stopped_behind(stage, f"{point}:{draw.randint(1, 2)}")
+            except (AssertionError, TimeoutError) as error:
+                wrong = [f"{type(error).__name__}: {error}"]
+            print(f"{number:4} {_stop(point)}", flush=True)
+            self.tally.kills[_stop(point)].append(Kill(_stop(point), None, None))
+            if wrong:
+                self._report(number, _stop(point), stage, wrong)
+
+    def _new_directory(self) -> Path:
+        self._stages += 1
+        made = self.directory / f"stage{self._stages}"
+        made.mkdir()
+        return made
+
+    def _at_hand(self) -> tuple[Stage, Hand]:
+        if self._stage is None or self._hand is None:
+            self._played = 0
+            directory = self._new_directory()
+            self._stage = self._stack.enter_context(stage_on(self.servers, directory))
+            self._hand = self._stage.hand()
+        return self._stage, self._hand
+
+    def _refolded(self, stage: Stage, hand: Hand) -> list[str]:
+        stuck = [f"stuck: {name}: {why}" for name, why in hand.stuck().items()]
+        return [f"refold: {why}" for why in replay_differs(stage)] + stuck
+
+    def _report(self, number: int, name: str, stage: Stage, wrong: list[str]) -> None:
+        self.tally.wrong[name] += 1
+        print(f"VIOLATION in round {number} ({name}), in {stage.directory}")
+        print(*wrong[:20], sep="\n")
+        print(f"to repeat: python -m foldlog.tests.soak --seed {self.seed} --only {number}")
+
+    def close(self) -> None:
+        """End the workers of the installation."""
+        self._stage = self._hand = None
+        self._stack.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="foldlog.tests.soak", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200, help="how many (default %(default)s)")
+    parser.add_argument("--seed", type=int, help="of the plans (default: drawn, and printed)")
+    parser.add_argument("--only", type=int, metavar="ROUND", help="play this round alone")
+    options = parser.parse_args()
+    seed = random.randrange(1_000_000) if options.seed is None else options.seed
+    directory = Path(tempfile.mkdtemp(prefix="foldlog-soak-"))
+    print(f"seed {seed}, {options.kills} kills; workers say what they do below {directory}")
+    cache = Settings.load({}, None, {}).cache_dir
+    with temporary_broker(cache) as broker:
+        soak = Soak(broker.bootstrap_servers, directory, seed)
+        number = 0 if options.only is None else options.only
+        try:
+            while True:
+                soak.round(number)
+                number += 1
+                enough = soak.tally.count >= options.kills or soak.tally.wrong.total() >= WRONG_MAX
+                if enough or options.only is not None:
+                    break
+        finally:
+            soak.close()
+    print(soak.tally.table())
+    print(f"{soak.tally.wrong.total()} violations in {number} rounds; seed {seed}")
+    return 1 if soak.tally.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
