@@ -150,6 +150,9 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
         return USAGE
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except UnicodeEncodeError as error:  # bytes of the command line that are no text
+        _tell(SettingsError(f"{error.object!r} is not valid UTF-8 text. Nothing was sent."), edge)
+        return USAGE
     except (FoldlogError, OSError) as error:
         _tell(error, edge)
         return exit_code(error)

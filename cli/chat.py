@@ -55,6 +55,7 @@ class Chat:
         self.screen = Screen(client.read_blob)
         self._viewer = INITIAL
         self._put_off: set[tuple[str, str]] = set()
+        self._refused = False
 
     @property
     def views(self) -> SessionViews:
@@ -81,7 +82,7 @@ class Chat:
                 continue
             leaving = False
             if text is None or text.strip() == "/quit":
-                return 0 if self._is_over() else 1
+                return 0 if self._is_over() and (self.lines.typed or not self._refused) else 1
             if text.strip() == "/help":
                 line(HELP)
             elif text.strip():
@@ -134,10 +135,12 @@ class Chat:
         except LogFatal:
             raise
         except FoldlogError as error:
+            self._refused = True
             self.screen.say(f"refused: {error}" if isinstance(error, Refused) else str(error))
             return False
         decision = decision_of(seen)
         if not decision.counted:
+            self._refused = True
             self.screen.say(f"refused: {decision.detail}")
         return decision.counted
 
@@ -294,7 +297,8 @@ def chat_command(edge: Edge, session: str | None, agent: str | None, user: str |
 
     Without SESSION a new one begins. Ctrl-C cancels what runs; at an idle prompt a second one
     leaves, as Ctrl-D and /quit do. Leaving ends nothing: come back with the session's name. From a
-    pipe each line is a message (or the answer to a question), and stdout has the answers only.
+    pipe each line is a message (or the answer to a question), and stdout has the answers only; exit
+    code 1 if one was refused, or the input ended before the answer.
     """
     client = edge.client(user)
     client.channel = "chat"

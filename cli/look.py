@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from ..processors.session import SessionViews
 
 
+SAID_CHARS_MAX = 4_000
+"""Of one message or answer in the overview: two screens. Somebody will have pasted a file."""
+
+
 @click.command("sessions", epilog=example("foldlog sessions --user ana"))
 @click.option("--user", metavar="USER", help="Only those of this user (default: all).")
 @json_option
@@ -58,7 +62,9 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
     shown = [{**row, "updated": when(row["updated_at"])} for row in rows]
     names = "session_id user_id agent status phase project_id turn updated"
     table(shown, names.split())
-    if not rows:
+    if not rows and everything.sessions and user is not None:
+        note(f"no sessions of user {user}; without --user all are listed")
+    elif not rows:
         note("no sessions yet: `foldlog chat` opens one")
 
 
@@ -83,6 +89,8 @@ def show_command(
     read = client.read_blob if resolve else None
     with client.fold(session) as folded:
         views = known(folded, at)
+        if at is not None and at >= folded.cursor:
+            note(f"offset {at} is not written yet: this is as of {folded.cursor - 1}, the last one")
         if as_json:
             wanted = (view,) if view else VIEWS
             found = {name: view_json(folded, name, read) for name in wanted}
@@ -104,7 +112,8 @@ def _overview(folded: "SessionFold", read: Any) -> None:
     running = "open" if turn.open else "ended"
     line(f"  turn {turn.number} {running}, step {turn.step}, {len(turn.queue)} messages wait")
     spent = views.ledger
-    line(f"  tokens: {spent.input_tokens} in, {spent.cache_read_tokens} from cache, "
+    read_in = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
+    line(f"  tokens: {read_in} in ({spent.cache_read_tokens} of them from the cache), "
          f"{spent.output_tokens} out")
     line(f"  changed {when(state.updated_at)}, partition {folded.partition}, "
          f"next offset {folded.cursor}")
@@ -117,7 +126,14 @@ def _overview(folded: "SessionFold", read: Any) -> None:
     for call in (*asking(turn), *doubtful(turn)):
         line(f"  call {call.key} {call.status}: {call.name} {brief(_inline(call.args))}")
     for text in transcript_lines(views, read)[-12:]:
-        line(f"  | {text}")
+        line("  | " + _start(text).replace("\n", "\n  | "))
+
+
+def _start(text: str) -> str:
+    """The text, or where it is long its beginning and how much there is."""
+    if len(text) <= SAID_CHARS_MAX:
+        return text
+    return f"{text[:SAID_CHARS_MAX]}... [{len(text)} characters; --view transcript has all]"
 
 
 def _inline(body: Any) -> str:

@@ -80,7 +80,11 @@ def write(text: str, to: TextIO | None = None) -> None:
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """Rows as aligned columns under their names; nothing at all for no rows."""
-    cells = [[brief(_cell(row.get(name)), 60) for name in columns] for row in rows]
+    bounds = [60] * (len(columns) - 1) + [LINE_CHARS_MAX]
+    cells = [
+        [brief(_cell(row.get(name)), most) for name, most in zip(columns, bounds, strict=True)]
+        for row in rows
+    ]
     if not cells:
         return
     heads = [name.replace("_", " ") for name in columns]

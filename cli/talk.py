@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from ..consumers.outcomes import ANSWER_S, Answer, Decision, answer_of, decision_on, demand
+from ..consumers.outcomes import (
+    ANSWER_S,
+    Answer,
+    CommandRefused,
+    Decision,
+    answer_of,
+    decision_on,
+    demand,
+)
 from ..consumers.sent import note_sent
 from ..schemas.words import CancelMode, WhenBusy
 from .edge import Edge, example, json_option, pass_edge, user_option
@@ -147,6 +155,8 @@ def open_command(
     decision = client.open(session, agent=agent or DEFAULT_AGENT)
     told = f"session {session} is open: user {client.user}, agent {agent or DEFAULT_AGENT}"
     report(decision, told, as_json)
+    if decision.views.turn.terminated:
+        note(f"session {session} is terminated: nothing can be said to it any more")
 
 
 @click.command("cancel", epilog=example("foldlog cancel s1", "foldlog cancel s1 --after-step"))
@@ -175,14 +185,19 @@ def cancel_command(
     It binds to the turn and the phase that are seen now: if either is over when the log takes it,
     it is refused, so that it never stops something else. What waits in the queue is kept.
     """
-    decision = edge.client(user).cancel(
-        session,
-        mode=CancelMode.AFTER_STEP if after_step else CancelMode.NOW,
-        reason=reason,
-        cancel_id=cancel_id,
-        turn=turn,
-        seen_phase=seen_phase,
-    )
+    try:
+        decision = edge.client(user).cancel(
+            session,
+            mode=CancelMode.AFTER_STEP if after_step else CancelMode.NOW,
+            reason=reason,
+            cancel_id=cancel_id,
+            turn=turn,
+            seen_phase=seen_phase,
+        )
+    except CommandRefused as error:
+        if error.decision.code == "nothing_to_cancel":
+            note(f"no turn runs in session {session}: there is nothing to stop")
+        raise
     view = decision.views
     what = f"turn {view.turn.number} is cancelled" if view.turn.open else "no turn ran"
     if after_step:

@@ -8,6 +8,9 @@ from ..processors.projections.turn_view import Call
 from ..processors.session import SessionViews
 from ..schemas.ids import call_key, parse_call_key
 
+_SETTLES = ("approval", "resolved", "result")
+"""Lines of the transcript that say what became of a call."""
+
 
 class UnknownCall(Refused):
     """No call, or more than one, is meant by this name."""
@@ -20,6 +23,12 @@ def call_named(views: SessionViews, name: str) -> Call:
     for call in waiting:
         if call.key == key:
             return call
+    if not views.turn.known:
+        raise UnknownCall(f"there is no session {views.session_id}: see `foldlog sessions`")
+    past = [row for row in views.transcript.lines if row.call == key and row.kind in _SETTLES]
+    if past:
+        became = ", ".join(f"{row.kind} {row.text}".strip() for row in past)
+        raise UnknownCall(f"call {name} waits for nobody any more: {became}. Nothing was changed.")
     there = ", ".join(f"{call.key} ({call.name}, {call.status})" for call in waiting) or "none"
     raise UnknownCall(
         f"no call {name} is open in session {views.session_id}; open or in doubt are: {there}"

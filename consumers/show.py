@@ -41,9 +41,13 @@ def known(folded: SessionFold, at: int | None = None) -> SessionViews:
         for _ in folded.upto(min(at + 1, folded.end())):
             pass
     if not folded.views.turn.known:
-        when = "" if at is None else f" at offset {at} of partition {folded.partition}"
+        if at is not None:
+            raise UnknownSession(
+                f"there is no session {folded.session_id} at offset {at} of partition "
+                f"{folded.partition}: see `foldlog tail {folded.session_id}` for where it begins"
+            )
         raise UnknownSession(
-            f"there is no session {folded.session_id}{when}: open one with `foldlog open "
+            f"there is no session {folded.session_id}: open one with `foldlog open "
             f"{folded.session_id}`, or see `foldlog sessions`"
         )
     return folded.views

@@ -138,7 +138,7 @@ def test_refusals_are_said_and_the_chat_goes_on(shell):
     shell("open s1")
     shell("terminate s1")
     talked = shell("chat s1", stdin="hello?\nanyone?\n")
-    assert talked.err.count("refused: the session is terminated") == 2 and talked.code == 0
+    assert talked.err.count("refused: the session is terminated") == 2 and talked.code == 1
 
 
 def test_S0_6_a_session_of_somebody_else_is_refused(shell):

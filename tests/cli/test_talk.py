@@ -171,3 +171,38 @@ def test_terminate(shell):
     assert "is terminated" in shell("terminate s1 --reason enough").out
     assert "open a new one" in shell("send s1 hello?").err
     assert shell("sessions --json").json[0]["status"] == "terminated"
+
+
+def test_bytes_that_are_no_text_are_a_wrong_argument(shell):
+    for command in (["send", "s\udcff", "hi"], ["show", "s\udcff"], ["open", "s\udcff"]):
+        ran = shell(command[0], *command[1:])
+        assert ran.code in (1, 2) and ran.err.count("\n") == 1, ran.err
+
+
+def test_what_can_not_be_stopped_or_decided_is_said_in_words(shell):
+    assert "there is no session" in shell("approve s1 1.1.0").err
+    shell("open s1")
+    assert "no turn runs in session s1" in shell("cancel s1").err
+    shell("terminate s1")
+    again = shell("open s1")
+    assert (again.code, "session s1 is terminated" in again.err) == (0, True)
+
+
+def test_no_sessions_of_a_user_is_not_no_sessions(shell):
+    assert "no sessions yet" in shell("sessions --user eve").err
+    shell("open s1")
+    assert "no sessions of user eve" in shell("sessions --user eve").err
+
+
+def test_an_offset_that_is_not_there_is_said(shell):
+    shell("open s1")
+    assert shell("show s1").err == ""
+    late = shell("show s1 --at 999")
+    assert (late.code, "offset 999 is not written yet" in late.err) == (0, True)
+
+
+def test_a_huge_message_is_cut_in_the_overview(shell):
+    shell("send s1", "x" * 100_000 + "\nthe end")
+    shown = shell("show s1").out
+    assert len(shown) < 6_000 and "[1000" in shown
+    assert len(shell("show s1 --view transcript").out) > 100_000
