@@ -124,9 +124,7 @@ def fold_ratio(here: Installation, runs: int) -> Ratio:
             worker.close()
             shutil.rmtree(directory)
 
-    return paired(
-        "fold", ours, bare, unit="events/s", runs=runs, aim="at least 0.7, aim above 1"
-    )
+    return paired("fold", ours, bare, unit="events/s", runs=runs, aim="at least 0.7, aim above 1")
 
 
 class _Counting(DictBackend):

@@ -105,7 +105,7 @@ def recovery(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
             _await(folded, lambda e: isinstance(e, ev.GenResumed))
             took.append(time.perf_counter() - killed)
             _await(folded, lambda e: isinstance(e, ev.TurnEnded))
-            time.sleep(3)  # let the next spare warm up, as it would between two real crashes
+            time.sleep(5)  # let the next spare warm up, as it would between two real crashes
     ours = statistics.median(took)
     return Ratio("recovery", ours, 1.0, "s", ours, runs, "at most 5, aim 1")
 

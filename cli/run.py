@@ -157,7 +157,7 @@ def worker_command(
     if control_fd is not None:
         from ..processors.runtime.supervise import await_go
 
-        await_go(control_fd)
+        await_go(control_fd, lambda: load_agents(agents))
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", force=True)
     logging.getLogger("foldlog.worker").setLevel(logging.INFO)
     from ..processors.runtime import host

@@ -7,7 +7,9 @@ behind. The supervisor knows nothing of the log: it starts processes and waits f
 
 import contextlib
 import importlib
+import inspect
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -22,14 +24,23 @@ AWAY = 3  # exit code: the log can't be reached. A broker comes back, so it is t
 AWAY_PAUSE_S = 3.0  # between two such tries; a worker's start is seconds of one core
 MISUSE = 2  # exit code: two workers under one id, say. The next would only fence the other again
 STOP_S = 15.0  # for a clean end: the grace of effects and a round of the poll loop
-HEAVY = (  # what a worker imports that takes longest
+WARM_AFTER_S = 1.0  # before a spare warms up: a start or a takeover has the machine to itself
+HEAVY = (  # what a worker imports, some of it only when it is first used
     "anthropic",
+    "httpcore2",
     "faust",
+    "faust.app",
+    "faust.tables",
     "faust.worker",
+    "faust.transport.drivers.aiokafka",
+    "faust.web.drivers.aiohttp",
+    "aiohttp_cors",
+    "venusian",
     "confluent_kafka",
     "rocksdict",
     "msgspec",
     "fastavro",
+    f"{__package__}.host",
 )
 
 
@@ -80,8 +91,7 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
         number: signal.signal(number, lambda *_: stopping.set())
         for number in (signal.SIGTERM, signal.SIGINT)
     }
-    active, spare = Child(command), Child(command)
-    active.go()
+    active, spare = _taken_over(Child(command), command)
     failures = deaths = 0
     away = False
     try:
@@ -100,8 +110,7 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
                         "until it is back; what it had accepted is kept")
                 away = True
                 stopping.wait(AWAY_PAUSE_S)
-                active, spare = spare, Child(command)
-                active.go()
+                active, spare = _taken_over(spare, command)
                 continue
             away = False
             failures = failures + 1 if quick and code > 0 else 0
@@ -112,8 +121,7 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
             if deaths >= QUICK_MAX:
                 say(f"workers die by signal {-code} as they start: the next try in {PAUSE_S:g} s")
                 stopping.wait(PAUSE_S)
-            active, spare = spare, Child(command)
-            active.go()
+            active, spare = _taken_over(spare, command)
             how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
             say(f"the worker ended {how}; its spare, pid {active.process.pid}, took over at once")
     finally:
@@ -122,6 +130,12 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
         spare.close()
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _taken_over(spare: Child, command: Sequence[str]) -> tuple[Child, Child]:
+    """The spare, which works now, and the next spare."""
+    spare.go()
+    return spare, Child(command)
 
 
 def _wait(child: Child, stopping: threading.Event) -> int | None:
@@ -140,14 +154,19 @@ def _wait(child: Child, stopping: threading.Event) -> int | None:
     return None if stopping.is_set() else child.process.returncode
 
 
-def await_go(control_fd: int) -> None:
+def await_go(control_fd: int, warm: Callable[[], object] = lambda: None) -> None:
     """In a child: import what is heavy, wait for the go, then end with the supervisor.
 
+    `warm` does more of what will be needed; what is wrong with it is said when it is needed.
     Raises SystemExit if the supervisor is gone before it says go.
     """
+    select.select([control_fd], [], [], WARM_AFTER_S)
     for name in HEAVY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    inspect.getmodule(inspect.currentframe())  # a cache that Faust's decorators fill: 0.15 s
+    with contextlib.suppress(Exception):
+        warm()
     if os.read(control_fd, 1) != GO:
         raise SystemExit(0)
 
