@@ -141,7 +141,7 @@ def decide(person: Any) -> list:
     if not calls:
         return say(person)
     call = rng.choice(calls)
-    sha = call.args_sha256 if rng.random() < 0.8 else "0" * 64
+    sha = call.args_sha256 if rng.random() < 0.7 else "0" * 64
     event = ev.ApprovalDecided(
         call=call.key,
         args_sha256=sha,
@@ -233,7 +233,7 @@ COMMANDS = {
 def chosen(person: Any) -> str:
     """The name of a command: by habit, and what waits for this person comes first."""
     rng = person.rng
-    if _calls(person, "asks") and rng.random() < 0.6:
+    if _calls(person, "asks") and rng.random() < 0.8:
         return "decide"
     if _calls(person, "doubt", "contradicted") and rng.random() < 0.4:
         return "resolve"

@@ -12,6 +12,8 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 
 CLAIMS = (b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED")
+WORK = (ev.LlmCalled, ev.GenComplete, ev.ToolInvoked, ev.ToolStarted)
+AT_WORK = 0.15  # the chance of a fault at each of these
 FAREWELL_MS = 5_000
 TOOL_POINTS = (
     "claim read back, before a tool begins",
@@ -108,8 +110,12 @@ class Faults:
                 node.process.producer.resume()
 
     def saw(self, seen: Any) -> None:
-        """Another attempt has begun: whoever stands still may wake up right now, a zombie."""
+        """Faults strike most often at work. And when another attempt has begun, whoever stands
+        still may wake up right now, a zombie."""
         event = seen.entry.event
+        at_work = isinstance(event, WORK) and seen.ruling.accepted and self.left
+        if at_work and self.world.rng.random() < AT_WORK:
+            self._at = self.world.now
         if not isinstance(event, ev.GenResumed | ev.ToolStarted) or event.attempt == 1:
             return
         for node in self.world.nodes:
@@ -141,7 +147,11 @@ class Faults:
     def freeze_at_work(self, node: Any) -> None:
         """It stands still right after the next effect began: others must take that over."""
 
-        def freeze() -> None:
+        tools_only = self.world.rng.random() < self.world.scenario.at_tools
+
+        def freeze(role: str) -> None:
+            if tools_only and role != "tools":
+                return
             node.on_begun = None
             if self.world.rng.random() < 0.25:
                 self._to_the_brink(node)
@@ -205,13 +215,13 @@ class Faults:
             for partition in sorted(process.worker.owned):
                 self.world.group.move_away(partition, node, wait)
 
-        tools_only = self.world.rng.random() < 0.7
+        tools_only = self.world.rng.random() < self.world.scenario.at_tools
         node.delays_claim, node.delayed = hold, CLAIMS[:1] if tools_only else CLAIMS
 
     def kill_effect(self, node: Any) -> None:
-        """Inside or around the next effect, most often a tool's."""
-        points = self.world.rng.choice((TOOL_POINTS, EFFECT_POINTS))
-        node.kill_at = self.world.rng.choice(points)
+        """Inside or around the next effect."""
+        at_tools = self.world.rng.random() < self.world.scenario.at_tools
+        node.kill_at = self.world.rng.choice(TOOL_POINTS if at_tools else EFFECT_POINTS)
 
     def shut_down(self, node: Any) -> None:
         """As host.py ends: no partition any more, model calls stop, tools get a few seconds."""

@@ -56,7 +56,7 @@ PLANTS = (
     Plant(
         "TOOL_STARTED in a turn that closes",
         "NothingStartsWhileClosing",
-        "ends",
+        "zombies",
         JUDGES,
         ev.ToolStarted,
         wrong.not_closing,
@@ -64,7 +64,7 @@ PLANTS = (
     Plant(
         "an outcome of any attempt",
         "NewestAttemptCompletes",
-        "zombies",
+        "takeovers",
         JUDGES,
         ev.GenComplete,
         wrong.accepts,
@@ -96,7 +96,7 @@ PLANTS = (
     Plant(
         "an approval for other arguments",
         "AskedCallsAreAllowed",
-        "mutual",
+        "once",
         ASKED,
         ev.ApprovalDecided,
         wrong.other_arguments,
@@ -145,7 +145,7 @@ PLANTS = (
     Plant(
         "calls that a turn leaves open",
         "RequestsAreLegal",
-        "ends",
+        "delivery",
         context,
         "closed",
         wrong.forgets_to_close,
@@ -204,7 +204,7 @@ PLANTS = (
     Plant(
         "a take of an earlier assignment",
         "NothingBeforeItsTake",
-        "takeovers",
+        "overtaken",
         owned.Owned,
         "__init__",
         wrong.any_take_will_do,

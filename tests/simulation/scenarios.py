@@ -13,7 +13,8 @@ class Scenario(NamedTuple):
     roles: of nodes that do not have all. upgrades: a restarted worker may load a newer agent.
     commands: how many requests each person makes. habits: weights of commands. reacts: the chance
     that a person acts at once on what he sees. fates: the chance of each fate of a record.
-    fault_every_ms: the mean time between faults. overlap: all workers believe they own everything.
+    fault_every_ms: the mean time between faults. at_tools: the share of faults at work that wait
+    for a tool. overlap: all workers believe they own everything.
     probes: the chance that law 9 is also asked at made-up views.
     """
 
@@ -34,6 +35,7 @@ class Scenario(NamedTuple):
     faults_max: int = 0
     faults: dict[str, float] = {}
     fates: dict[str, float] = {}
+    at_tools: float = 0.5
     overlap: bool = False
     upgrades: bool = False
     probes: float = 0.3
@@ -58,7 +60,7 @@ HABITS = {
     "flood": 0.03,
 }
 TALK = {"say": 8, "queue": 1, "cancel": 1, "steer": 1}
-RACES = {"say": 6, "steer": 3, "interrupt": 4, "cancel": 8, "terminate": 0.5, "decide": 1}
+RACES = {"say": 8, "steer": 3, "interrupt": 3, "cancel": 6, "terminate": 0.5, "decide": 1}
 KILLS = {"kill": 2, "kill_soon": 4, "kill_at": 3, "kill_effect": 5, "shut_down": 1}
 PAUSES = {
     "freeze_at_work": 5,
@@ -89,7 +91,7 @@ SCENARIOS = (
         "processes die between any two actions and come back",
         habits=HABITS,
         faults={**KILLS, "store_lost": 0.5, "store_behind": 1},
-        fault_every_ms=1_500,
+        fault_every_ms=8_000,
         faults_max=6,
         fates=SLOW,
     ),
@@ -100,7 +102,7 @@ SCENARIOS = (
         habits=TALK,
         tastes={"calls": 0.7, "hangs": 0.1, "slow": 0.4},
         faults={**KILLS, **PAUSES, **MOVES},
-        fault_every_ms=2_500,
+        fault_every_ms=10_000,
         faults_max=8,
         fates=SLOW,
         reacts=0.05,
@@ -112,7 +114,7 @@ SCENARIOS = (
         habits=TALK,
         tastes={"calls": 0.6, "slow": 0.5},
         faults={**PAUSES, **MOVES},
-        fault_every_ms=2_000,
+        fault_every_ms=10_000,
         faults_max=8,
         fates={"slow": 0.3, "late": 0.02},
     ),
@@ -123,7 +125,7 @@ SCENARIOS = (
         habits=TALK,
         tastes={"calls": 0.85, "odd": 0.05},
         faults={"claim_overtaken": 8, "pause": 1, "kill_effect": 1, "stall_poll": 1},
-        fault_every_ms=1_500,
+        fault_every_ms=8_000,
         faults_max=10,
         fates=SLOW,
         reacts=0.05,
@@ -135,7 +137,7 @@ SCENARIOS = (
         habits=HABITS,
         tastes={"calls": 0.7},
         faults={**KILLS, **PAUSES},
-        fault_every_ms=5_000,
+        fault_every_ms=10_000,
         faults_max=4,
         fates=SLOW,
         overlap=True,
@@ -145,10 +147,11 @@ SCENARIOS = (
         15,
         "everything that races TURN_ENDED: cancel, interrupt, steer, terminate, late outcomes",
         habits=RACES,
-        reacts=0.25,
+        commands=(6, 9, 12),
+        reacts=0.3,
         tastes={"calls": 0.8, "hangs": 0.1, "slow": 0.3},
         faults={"kill_at": 2, "freeze_at_work": 2, "stall_poll": 1, "cut_off": 2, "move": 1},
-        fault_every_ms=3_000,
+        fault_every_ms=10_000,
         faults_max=4,
         fates={"slow": 0.4, "late": 0.03},
     ),
@@ -157,11 +160,13 @@ SCENARIOS = (
         15,
         "tools that must not happen twice: approvals, doubts, reconcilers, people",
         habits=TALK,
+        commands=(6, 9, 12),
         tools=ONCE,
         tastes={"calls": 0.85, "odd": 0.05},
-        faults={**KILLS, **PAUSES, **MOVES, "store_behind": 0.5},
-        fault_every_ms=2_000,
-        faults_max=8,
+        faults={**KILLS, "kill_effect": 12, **PAUSES, "freeze_at_work": 8, **MOVES},
+        at_tools=0.9,
+        fault_every_ms=10_000,
+        faults_max=10,
         fates=SLOW,
         reacts=0.05,
     ),
@@ -172,8 +177,9 @@ SCENARIOS = (
         habits=TALK,
         tools=AGAIN,
         tastes={"calls": 0.85, "odd": 0.05},
-        faults={**KILLS, "kill_effect": 10, **PAUSES, **MOVES},
-        fault_every_ms=2_000,
+        faults={**KILLS, "kill_effect": 12, **PAUSES, "freeze_at_work": 8, **MOVES},
+        at_tools=0.9,
+        fault_every_ms=10_000,
         faults_max=8,
         fates=SLOW,
         reacts=0.05,
@@ -185,7 +191,7 @@ SCENARIOS = (
         habits=HABITS,
         tastes={"calls": 0.7},
         faults={"replay": 6, "cut_off": 2, "kill_soon": 1},
-        fault_every_ms=1_000,
+        fault_every_ms=5_000,
         faults_max=12,
         fates=BAD,
     ),
@@ -195,7 +201,7 @@ SCENARIOS = (
         "stores that are lost, or older than the log",
         habits=HABITS,
         faults={"store_lost": 2, "store_behind": 4, "store_foreign": 3, "kill_soon": 1, "move": 2},
-        fault_every_ms=1_500,
+        fault_every_ms=8_000,
         faults_max=8,
         fates=SLOW,
     ),
@@ -208,7 +214,7 @@ SCENARIOS = (
         habits=HABITS,
         tastes={"calls": 0.8},
         faults={**KILLS, **PAUSES, **MOVES, "store_behind": 0.5},
-        fault_every_ms=1_500,
+        fault_every_ms=8_000,
         faults_max=8,
         fates=SLOW,
     ),
@@ -219,7 +225,7 @@ SCENARIOS = (
         habits=HABITS,
         tastes={"calls": 0.8},
         faults={**KILLS, "shut_down": 3, "move": 2},
-        fault_every_ms=1_500,
+        fault_every_ms=8_000,
         faults_max=8,
         fates=SLOW,
         upgrades=True,
@@ -239,7 +245,7 @@ SCENARIOS = (
             "store_foreign": 0.5,
             "replay": 2,
         },
-        fault_every_ms=1_500,
+        fault_every_ms=8_000,
         faults_max=12,
         fates=BAD,
     ),

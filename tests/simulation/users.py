@@ -20,6 +20,7 @@ WATCHED = (
     ev.LlmCalled,
     ev.GenStart,
     ev.GenComplete,
+    ev.ToolInvoked,
     ev.ToolStarted,
     ev.ToolResult,
     ev.ToolFailedUncertain,

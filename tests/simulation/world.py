@@ -25,6 +25,8 @@ from foldlog.tests.simulation.users import Users
 from foldlog.tests.simulation.witness import Witness
 
 STEPS_MAX = 12_000  # a schedule that needs more is a loop
+LINGER_MS = 100_000  # longer than most effects take
+LINGER_STEPS = 250
 CALM_MS = 48 * 3600 * 1000  # after the faults: more than any deadline of any agent
 
 
@@ -137,7 +139,7 @@ class World:
         for invariant in self.invariants:
             invariant.on_begun(role, process, session_id, begin)
         if process.node.on_begun is not None:
-            process.node.on_begun()
+            process.node.on_begun(role)
 
     def reconciled(self, process: Any, session_id: str, begin: BeginTool) -> None:
         """A worker asks what became of a call of another owner."""
@@ -215,6 +217,7 @@ class World:
                 break  # the calm that follows finds out whether somebody loops
             if not self.step():
                 break
+        self.linger()
         self.be_calm()
         self.users.answer_everything()
         self.run_calm()
@@ -222,6 +225,12 @@ class World:
         self.run_calm()
         for invariant in self.invariants:
             invariant.at_end()
+
+    def linger(self) -> None:
+        """What was asked for is still worked on: the model and the tools as before."""
+        until, steps = self.now + LINGER_MS, self.steps + LINGER_STEPS
+        while self.now < until and self.steps < steps and self.step():
+            pass
 
     def be_calm(self) -> None:
         """No fault any more; both workers run on."""
