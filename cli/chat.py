@@ -257,7 +257,7 @@ class Chat:
             word = said.lower()[:1]
             if word == "l":
                 self._put_off.add((call.key, call.status))
-                return True
+                return self.lines.typed  # from a pipe nobody will be asked again
             if word in ("h", "n"):
                 break
         report = ""

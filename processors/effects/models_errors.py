@@ -68,7 +68,7 @@ RETRY_AFTER_MOST_MS = 10 * 60 * 1000
 
 _NOBODY = "no retry: the same request fails again"
 _OPERATOR = "no retry: somebody has to change the account or the settings"
-_RETRY = "the same request is tried again; what came is kept for viewers only"
+_RETRY = "the same request may be tried again; what came is kept for viewers only"
 
 POLICY: dict[str, Policy] = {
     # class             (backoff, shared, advice)

@@ -159,3 +159,21 @@ def test_S2_4_a_chat_notes_that_the_answer_was_shown(shell):
         shell("chat s1", stdin="hi\n")
     (sent,) = played.views.transcript.sent
     assert (sent.turn, sent.step, sent.channel) == (1, 1, "chat")
+
+
+def test_later_from_a_pipe_ends_the_wait(shell):
+    """Nobody can be asked again, so a pipe that put a doubt off waited for ever."""
+    played = Played(shell.log, "s1")
+
+    def work():
+        turn_opens(played)
+        played.call()
+        played.start()
+        played.complete("", [("charge", {})])
+        played.invoke()
+        played.tool_start()
+        played.uncertain()
+
+    with playing(work):
+        talked = shell("chat s1", stdin="pay\nl\n")
+    assert talked.code == 1 and "the turn goes on" in talked.err
