@@ -6,6 +6,7 @@ package to the checkout, so that spelling works from any directory and loads a h
 """
 
 import os
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +14,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# A run in the background of a script has SIGINT ignored, and every child would inherit that: tests
+# that press Ctrl-C would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # print_blob: a failing example is printed as a decorator that reproduces it elsewhere.
 # No deadline: a test must not depend on how busy the machine is.
