@@ -75,6 +75,10 @@ class Ledger:
         (self.directory / "die.new").write_text(place)
         os.replace(self.directory / "die.new", self.directory / "die")
 
+    def let_live(self) -> None:
+        """Take that back."""
+        (self.directory / "die").unlink(missing_ok=True)
+
     def die_if_told(self, place: str) -> None:
         """Called by tools around their effect."""
         told = self.directory / "die"

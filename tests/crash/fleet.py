@@ -84,6 +84,7 @@ class Zygote:
         for fact in map(json.loads, lines):
             if "pid" in fact:
                 self._forked.append(fact["pid"])
+                self._codes.pop(fact["pid"], None)  # numbers come again on a busy machine
             else:
                 self._codes[fact["ended"]] = fact["code"]
 
@@ -132,7 +133,7 @@ class Hand:
         self.active = zygote().fork(self.arguments)
 
     def arm(self, at: str) -> None:
-        """Arm a point in the running worker, which must have begun to work."""
+        """Arm a point in the running worker, which must have begun to work; '' disarms it."""
         scratch = self._order.with_suffix(".new")
         scratch.write_text(at)
         os.replace(scratch, self._order)

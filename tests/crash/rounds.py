@@ -92,19 +92,30 @@ class Play:
 
     def run(self) -> Round:
         """Play it to the end. Raises TimeoutError with the account of those who are not quiet."""
+        self.settle()
+        self._bring()
+        if self.then is not None:
+            self.hand.arm(self.then)
+            self._revive = True
+        wrong = self.rest()
+        return Round(self.kills(), wrong)
+
+    def settle(self) -> None:
+        """See that a worker runs which nothing is armed in."""
         if self.hand.active is None:
             before = self.stage.owner()
             self.hand.start()
             self.await_taken(before)
         self._owner = self.stage.owner()
-        self._bring()
-        if self.then is not None:
-            self.hand.arm(self.then)
-            self._revive = True
+        self.stage.ledger.let_live()  # what an earlier round asked for may never have come
+        self.hand.arm("")
+
+    def rest(self) -> list[str]:
+        """Wait until everybody has an answer, and ask the witnesses what is wrong."""
         self.until("everybody has an answer and owes nothing", self.all_rest)
         wrong = witnesses.violations(self.stage, self.people)
         wrong += witnesses.the_store_is_the_fold(self.stage, self.hand.worker_id, self.people)
-        return Round(self.kills(), wrong)
+        return wrong
 
     def kills(self) -> list[Kill]:
         """Every kill so far."""

@@ -8,6 +8,7 @@ over, all come to rest, and every witness is asked. `make soak` plays the same r
 import pytest
 
 from foldlog.processors.runtime import crash
+from foldlog.schemas import events as ev
 from foldlog.tests.crash.rig import replay_differs
 from foldlog.tests.crash.rounds import ALL_POINTS, CAST, Play
 
@@ -41,6 +42,20 @@ def test_S2_9_killed_at(at, rig):
         played = Play(stage, hand, at, CASTS.get(at, CAST)).run()
         assert played.wrong == []
         assert at.partition(":")[0] in [kill.at for kill in played.kills]
+
+
+@pytest.mark.parametrize("step", ["kept", "sent"])
+@pytest.mark.parametrize("at", ["tools.{}:3", "models.{}:2"])
+def test_S2_8_an_outcome_that_a_disk_has_is_not_asked_for_again(at, step, rig):
+    # Alone: the third outcome of a tool is that of a `once` tool, and nothing else is under way.
+    with rig.round() as (stage, hand):
+        play = Play(stage, hand, at.format(step), ("tools",))
+        assert play.run().wrong == []
+        (person,) = play.people
+        assert person.watched.counted(ev.ToolFailedUncertain) == []
+        assert person.watched.counted(ev.GenResumed) == []
+        calls = stage.server.journal.entries("accepted", canary=person.session_id)
+        assert [call["attempt"].rpartition(".")[2] for call in calls] == ["1", "1", "1"]
 
 
 def test_S2_11_after_all_these_kills_a_refold_from_offset_0_equals_the_store(rig):

@@ -3,8 +3,9 @@
     python worker_main.py --settings JSON --dir DIR [--log FILE] [--worker-id W]
                           [--crash-at NAME:N] [--control-fd FD]
 
-A point can also be armed by the file DIR/W.arm (`NAME:N`, or `NAME:N stop` for SIGSTOP): it is
-read at the start and at SIGHUP, and is gone once that is done. Exit codes as the command line's.
+A point can also be armed by the file DIR/W.arm (`NAME:N`, or `NAME:N stop` for SIGSTOP; an empty
+one disarms): it is read at the start and at SIGHUP, and is gone once that is done. Exit codes as
+the command line's.
 """
 
 import argparse
@@ -50,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
 def _arm_from(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         at, _, how = path.read_text().partition(" ")
-        crash.arm(at, _stop if how == "stop" else None)
+        crash.disarm()
+        if at:
+            crash.arm(at, _stop if how == "stop" else None)
         path.unlink()
 
 

@@ -33,7 +33,7 @@ def stopped_behind(stage: Stage, at: str) -> list[str]:
     """Stop a worker at a point, have another take over, let the first go on; what is wrong then."""
     zombie, heir = stage.hand("w1"), stage.hand("w2")
     zombie.start()
-    play = hasty(Play(stage, zombie, cast=("slow", "tools")))
+    play = hasty(Play(stage, zombie, cast=("slow", "talk")))
     play.await_taken("")
     zombie.arm(f"{at} stop")
     for person in play.people:

@@ -4,7 +4,8 @@
 
 Plays the rounds of the crash tests (tests/crash/rounds.py) with points, numbers, people and second
 kills drawn from the seed, asks every witness after each, and refolds each installation from offset
-0. Now and then a worker is stopped in the place of being killed, and comes back as a zombie.
+0. Now and then a worker is stopped in the place of being killed, and comes back as a zombie, or the
+broker is killed and the worker must go on.
 Prints per point: kills, recoveries, median recovery, violations. Exit code 1 on a violation.
 A round depends on the seed and its own number alone: `--only` repeats one.
 """
@@ -20,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from foldlog.local.kafka import temporary_broker
+from foldlog.local.kafka import Broker, temporary_broker
 from foldlog.log import Settings
 from foldlog.tests.crash.fleet import Hand
 from foldlog.tests.crash.rig import replay_differs, stage_on
@@ -31,6 +32,8 @@ from foldlog.tests.crash.zombies import STOPS, stopped_behind
 
 STAGE_ROUNDS = 20  # then the log is verified from offset 0, and a new installation begins
 ZOMBIE_ROUNDS = 25  # every so many rounds a worker is stopped in the place of being killed
+BROKER_ROUNDS = 10  # every so many rounds the broker is killed
+BROKER = "the broker"
 WRONG_MAX = 5  # rounds that went wrong: more of them say nothing new
 SECOND_KILL = 0.3  # share of the rounds in which the worker that took over is killed as well
 INSTANT_S_MAX = 2.0  # a conversation lasts about so long
@@ -93,7 +96,7 @@ class Tally:
     def table(self) -> str:
         """A line per point, and the sum."""
         lines = [_LINE.format("point", "kills", "back", "taken ms", "resumed ms", "violations")]
-        for name in (*ALL_POINTS, *map(_stop, STOPS)):
+        for name in (*ALL_POINTS, BROKER, *map(_stop, STOPS)):
             lines.append(self._line(name, self.kills[name], self.wrong[name]))
         everything = [kill for kills in self.kills.values() for kill in kills]
         lines.append(self._line("all", everything, self.wrong.total()))
@@ -117,8 +120,8 @@ _LINE = "{:22}{:>7}{:>7}{:>10}{:>12}{:>12}"
 class Soak:
     """Plays rounds; see the module."""
 
-    def __init__(self, servers: str, directory: Path, seed: int) -> None:
-        self.servers, self.directory, self.seed = servers, directory, seed
+    def __init__(self, broker: Broker, directory: Path, seed: int) -> None:
+        self.broker, self.directory, self.seed = broker, directory, seed
         self.tally = Tally()
         self._stages = 0
         self._stack = ExitStack()
@@ -137,7 +140,11 @@ class Soak:
         began = time.monotonic()
         wrong: list[str] = []
         try:
-            wrong = play.run().wrong
+            if number % BROKER_ROUNDS == BROKER_ROUNDS - 1:
+                play.point = BROKER
+                wrong = self._without_broker(play)
+            else:
+                wrong = play.run().wrong
         except NotReached:
             self.tally.missed[play.point] += 1
         except (AssertionError, TimeoutError) as error:
@@ -147,20 +154,35 @@ class Soak:
         self._played += 1
         if not wrong and self._played == STAGE_ROUNDS:
             wrong = self._refolded(stage, hand)
-        then = f", then {plan.then}" if plan.then else ""
+        name = BROKER if play.point == BROKER else " then ".join(filter(None, (plan.at, plan.then)))
         took = time.monotonic() - began
-        print(f"{number:4} {plan.at}{then}: {took:.1f} s, {self.tally.count} kills", flush=True)
+        print(f"{number:4} {name}: {took:.1f} s, {self.tally.count} kills", flush=True)
         if wrong:
             self._report(number, play.point, stage, wrong)
         if wrong or self._played == STAGE_ROUNDS:
             self.close()
+
+    def _without_broker(self, play: Play) -> list[str]:
+        """Kill the broker in the middle of what people do; the worker goes on by itself."""
+        play.settle()
+        pid = play.hand.pid
+        play.begin()
+        moment = time.monotonic() + play.instant_s
+        play.until("the moment has come", lambda: time.monotonic() >= moment)
+        self.broker.kill()
+        self.tally.kills[BROKER].append(Kill(BROKER, None, None))
+        self.broker.up()
+        wrong = play.rest()
+        return wrong if play.hand.active == pid else [*wrong, "the worker did not outlive it"]
 
     def _zombie(self, number: int) -> None:
         """Stop a worker behind a record of its own, in an installation of its own."""
         draw = random.Random(f"{self.seed}/{number}")
         point = draw.choice(STOPS)
         with ExitStack() as stack:
-            stage = stack.enter_context(stage_on(self.servers, self._new_directory()))
+            stage = stack.enter_context(
+                stage_on(self.broker.bootstrap_servers, self._new_directory())
+            )
             try:
                 wrong = stopped_behind(stage, f"{point}:{draw.randint(1, 2)}")
             except (AssertionError, TimeoutError) as error:
@@ -180,7 +202,9 @@ class Soak:
         if self._stage is None or self._hand is None:
             self._played = 0
             directory = self._new_directory()
-            self._stage = self._stack.enter_context(stage_on(self.servers, directory))
+            self._stage = self._stack.enter_context(
+                stage_on(self.broker.bootstrap_servers, directory)
+            )
             self._hand = self._stage.hand()
         return self._stage, self._hand
 
@@ -211,7 +235,7 @@ def main() -> int:
     print(f"seed {seed}, {options.kills} kills; workers say what they do below {directory}")
     cache = Settings.load({}, None, {}).cache_dir
     with temporary_broker(cache) as broker:
-        soak = Soak(broker.bootstrap_servers, directory, seed)
+        soak = Soak(broker, directory, seed)
         number = 0 if options.only is None else options.only
         try:
             while True:
