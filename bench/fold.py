@@ -17,6 +17,7 @@ from foldlog.log.door import Reader
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.runtime.actions import Actions
 from foldlog.processors.runtime.assemble import SystemClock
+from foldlog.processors.runtime.loop import rest_gc
 from foldlog.processors.runtime.store import Belongs, DictBackend, RocksBackend, Store
 from foldlog.processors.runtime.worker import Identity, Worker
 from foldlog.processors.session import fold
@@ -101,6 +102,7 @@ def _worker(store_dir: Path) -> Worker:
 def fold_ratio(here: Installation, runs: int) -> Ratio:
     """The fold bench on this installation."""
     records = write_log(here)
+    rest_gc()  # as a worker's process has it, for both
 
     def bare() -> float:
         def take(batch) -> None:

@@ -126,6 +126,8 @@ def apply(
             return _ended(view, entry, before, messages)
         case ev.ContextSet():
             return _prefix(view, entry, event)
+        case ev.ToolInvoked(outcome=None):
+            return view
         case ev.GenStopped():
             if before.closing is None:
                 return view
@@ -261,8 +263,6 @@ def _result(entry, event, before: TurnView, state: SessionState) -> Fragment | N
     body, text, error = None, "", True
     match event:
         case ev.ToolInvoked():
-            if event.outcome is None:
-                return None
             body, error = event.content, event.outcome != "ok"
         case ev.ToolResult():
             _, refusals = triggered(state, event.triggers)
