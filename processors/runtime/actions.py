@@ -134,7 +134,7 @@ class Actions:
                 self._awaited[key] = awaited._replace(values=left)
             else:
                 self._forget(entry.session_id, key)
-                if ruling.accepted and key[4] in CLAIMED:
+                if key[4] in CLAIMED:  # or another of our making that came before it
                     self._landed.add(key)
 
     def _rejected(self, owned: Owned, entry: Entry, turn: TurnView, ruling: Ruling) -> None:

@@ -31,6 +31,7 @@ class Rig:
         log: MemoryLog | None = None,
         read_blob: ReadBlob = lambda ref: b"",
         roles: tuple[str, ...] = ROLES,
+        slots: int = 9,
     ) -> None:
         self.ms = 1_000_000
         self.log = log or MemoryLog(topics(1), clock_ms=lambda: self.ms)
@@ -44,8 +45,8 @@ class Rig:
             self,
             lambda data, media_type: ev.Body(inline=data),
             read_blob,
-            Slots(9),
-            Slots(9),
+            Slots(slots),
+            Slots(slots),
             self,
             lambda text: None,
         )
@@ -120,10 +121,18 @@ class Rig:
             end = self.log.end_offsets(SESSION_EVENTS)[0]
             self.read()
 
+    def settle_takes(self) -> None:
+        """Read up to its takes, and nothing that it writes then."""
+        self.read(self.log.end_offsets(SESSION_EVENTS)[0])
+
+    def entries(self, kind: type) -> list[Any]:
+        """Every entry of a type in the log."""
+        entries = map(entry_of, self.log.records(SESSION_EVENTS, 0))
+        return [entry for entry in entries if isinstance(entry.event, kind)]
+
     def events(self, kind: type) -> list[Any]:
         """Every event of a type in the log."""
-        entries = map(entry_of, self.log.records(SESSION_EVENTS, 0))
-        return [entry.event for entry in entries if isinstance(entry.event, kind)]
+        return [entry.event for entry in self.entries(kind)]
 
 
 def opened(agent: str) -> ev.SessionOpened:

@@ -209,3 +209,19 @@ def test_law6_a_tool_can_act_no_later_than_its_deadline():
     begins_at = produced_at + 2 * limits.start_window_ms  # looked at here, and in the effects' loop
     ended_at = begins_at + limits.tool_timeout_ms + (ASK_SHARE + END_SHARE) * limits.grace_ms
     assert ended_at <= claim.deadline
+
+
+def test_a_claim_that_was_made_anew_keeps_the_slot_of_the_first():
+    """The second came back as a duplicate, the first had won: for a moment neither had a slot."""
+    rig = Rig(AGENT, slots=1)
+    rig.write("producer", opened("a"))
+    rig.write("producer", opened("a"), key="r")
+    rig.write("producer", said())
+    rig.assign()
+    rig.settle_takes()
+    rig.ms += 16_000  # what it wrote is on its way, and taken for lost
+    rig.worker.tick()
+    rig.write("producer", said(), key="r")
+    rig.read()
+    assert [what for what, _ in rig.began] == ["generate"]
+    assert all(entry.session_id == SESSION for entry in rig.entries(ev.GenStart))
