@@ -12,7 +12,6 @@ from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from foldlog.tests.simulation.invariant import Invariant
 
-LOSING = {"cut_off", "claim_overtaken"}  # faults that keep records on their way for long
 SAMPLED = 0.05  # of the rounds: comparing every view in every round would cost most of the time
 
 
@@ -101,7 +100,7 @@ class DeadLettersAreKept(Invariant):
             if not is_foldable(record.key) or isinstance(entry_of(record).event, Unreadable)
         }
         self.demand(letters <= unread, f"letters of {sorted(letters)}, unread {sorted(unread)}")
-        if not LOSING & self.world.scenario.faults.keys():
+        if not self.world.scenario.delays:
             self.demand(letters == unread, f"no letters of {sorted(unread - letters)}")
 
 

@@ -10,6 +10,9 @@ from foldlog.tests.simulation.invariant import Invariant
 from foldlog.tests.simulation.probe import discharge, taken_by
 
 FAR_MS = 10**9  # past every deadline
+LONG_MS = 1_000  # longer than any step takes here that is not an effect
+SLOTS_MIN = 1  # an effect of the role may hold the last slot
+RUNNING = ("wait", "begin", "abort")  # what is owed as long as an effect runs
 PATIENT = {"T2w": "a person is asked"}
 
 
@@ -82,6 +85,42 @@ class NobodyIsStuck(Invariant):
             self.demand(not owned.stuck, f"{process.owner}: {owned.stuck}")
 
 
+class NothingIsForgotten(Invariant):
+    """Law 4: without faults, whoever has nothing to do for long owes nothing that could be done."""
+
+    def on_jump(self, gap_ms: int) -> None:
+        world, witness = self.world, self.world.witness
+        if gap_ms < LONG_MS or world.scenario.faults or world.scenario.fates:
+            return
+        for session, views in witness.views.items():
+            number = witness.partition_of[session]
+            process = next(node.process for node in world.nodes if number in node.want)
+            has_agent = views.turn.agent == world.agent.name
+            rules = rules_of(world.agent) if has_agent else None
+            now = process.worker.now(process.worker.owned[number])
+            for owed in wake(views, witness.holders[number], now, rules):
+                if owed.owed in RUNNING or process.effects.running(owed.role) >= SLOTS_MIN:
+                    continue
+                if now < process.model_slots.back_off_until_ms and owed.role == "models":
+                    continue
+                self.fail(f"{session} is owed {owed}, and nobody moves for {gap_ms} ms")
+
+
+class SlotsAreKept(Invariant):
+    """Section 6: no more effects at a time than the slots of an API key or of a process.
+
+    Not where records come so late that a claim was taken for lost: it may still win.
+    """
+
+    def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
+        if self.world.scenario.delays:
+            return
+        slots = self.world.model_slots if role == "models" else self.world.tool_slots
+        tasks = process.effects.tasks  # what is asked or recovered afterwards takes no slot
+        running = sum(1 for task in tasks if task.role == role and task.key[1] >= 0)
+        self.demand(running < slots, f"{running} {role} run already, of {slots}")
+
+
 class Liveness(Invariant):
     """I17: without faults every session is idle, or waits for a person."""
 
@@ -106,4 +145,4 @@ class Liveness(Invariant):
                 self.demand(not views.turn.open, f"{session} does not end: {views.turn}")
 
 
-WAKE = (WakeAndFoldAgree, NobodyIsStuck, Liveness)
+WAKE = (WakeAndFoldAgree, NobodyIsStuck, NothingIsForgotten, SlotsAreKept, Liveness)

@@ -52,6 +52,9 @@ class Invariant:
     def on_executed(self, line: Any) -> None:
         """A tool acted on the world."""
 
+    def on_jump(self, gap_ms: int) -> None:
+        """Nobody has anything to do for so long."""
+
     def when_calm(self) -> None:
         """Nothing moves any more, and no fault is left."""
 

@@ -7,6 +7,9 @@ that races the end of a turn.
 from typing import NamedTuple
 
 
+DELAYS = {"cut_off", "claim_overtaken", "late", "lost"}
+
+
 class Scenario(NamedTuple):
     """One kind of schedule.
 
@@ -39,6 +42,11 @@ class Scenario(NamedTuple):
     overlap: bool = False
     upgrades: bool = False
     probes: float = 0.3
+
+    @property
+    def delays(self) -> bool:
+        """Whether records may be on their way for so long that they are taken for lost."""
+        return bool(DELAYS & (self.faults.keys() | self.fates.keys()))
 
 
 HABITS = {
@@ -229,6 +237,20 @@ SCENARIOS = (
         faults_max=8,
         fates=SLOW,
         upgrades=True,
+    ),
+    Scenario(
+        "crowd",
+        10,
+        "three workers, and partitions that move between them",
+        nodes=("w1", "w2", "w3"),
+        partitions=(2, 3),
+        sessions=(2, 3, 4),
+        habits=HABITS,
+        tastes={"calls": 0.7},
+        faults={**KILLS, **PAUSES, **MOVES, "move": 6, "store_behind": 0.5},
+        fault_every_ms=5_000,
+        faults_max=12,
+        fates=SLOW,
     ),
     Scenario(
         "chaos",

@@ -206,7 +206,10 @@ class World:
         later = [at for at in times if at > self.now]
         if not later:
             return False
-        self.now = min(later)
+        gap = min(later) - self.now
+        for invariant in self.invariants:
+            invariant.on_jump(gap)
+        self.now += gap
         self.settle()
         return True
 
