@@ -6,7 +6,6 @@ that races the end of a turn.
 
 from typing import NamedTuple
 
-
 DELAYS = {"cut_off", "claim_overtaken", "late", "lost"}
 
 
