@@ -1,56 +1,96 @@
 """`make bench`: ratios against baselines of the same run; writes bench/results.json.
 
 A number alone says little on a machine that does other things as well: read the ratios.
+A bench is a function of the number of runs that gives a Ratio, a row in one of the tables below.
 """
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
 from foldlog.bench import fold, live
-from foldlog.bench.measure import Ratio, installation
+from foldlog.bench.measure import Installation, Missing, Ratio, installation
 from foldlog.local.messages_api import ScriptedServer
 
 RESULTS = Path(__file__).parent / "results.json"
 
+# By what a bench needs, cheapest first.
+ALONE: dict[str, Callable[[int], Ratio]] = {
+    "bytes_per_turn": fold.bytes_per_turn,
+}
+BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
+    "fold": fold.fold_ratio,
+}
+WORKER: dict[str, Callable[[Installation, ScriptedServer, int], Ratio]] = {
+    "message_to_request": live.message_to_request,
+    "recovery": live.recovery,
+    "journaled_stream": live.journaled_stream,
+}
+NAMES = (*ALONE, *BROKER, *WORKER)
 
-def measured(runs: int, only: tuple[str, ...]) -> list[Ratio]:
-    """Every bench that is asked for, one after the other."""
 
-    def wanted(name: str) -> bool:
-        return not only or name in only
-
-    found = []
-    if wanted("bytes_per_turn"):
-        found.append(fold.bytes_per_turn())
-    if wanted("fold"):
-        click.echo("fold: writing the log ...", err=True)
-        with installation() as here:
-            found.append(fold.fold_ratio(here, runs))
-    names = ("message_to_request", "recovery", "journaled_stream")
-    if any(wanted(name) for name in names):
-        click.echo("live: a worker, a broker, a model server ...", err=True)
+def measured(runs: int, only: tuple[str, ...]) -> Iterator[tuple[str, Ratio | Missing]]:
+    """Every bench that is asked for, one after the other, by name."""
+    wanted = set(only or NAMES)
+    for name, bench in ALONE.items():
+        if name in wanted:
+            yield name, _tried(name, lambda bench=bench: bench(runs))
+    for name, bench in BROKER.items():
+        if name in wanted:
+            with installation() as here:  # of its own: a broker that has nothing else to do
+                yield name, _tried(name, lambda bench=bench, here=here: bench(here, runs))
+    if WORKER.keys() & wanted:
+        click.echo("a worker, a broker, a model server ...", err=True)
         with ScriptedServer(script=live.script()) as server, installation() as here:
             with live.worker(here, server.base_url):
-                for name in names:
-                    if wanted(name):
-                        click.echo(f"{name} ...", err=True)
-                        found.append(getattr(live, name)(here, server, runs))
-    return found
+                for name, bench in WORKER.items():
+                    if name in wanted:
+                        yield name, _tried(name, lambda bench=bench: bench(here, server, runs))
+
+
+def _tried(name: str, bench: Callable[[], Ratio]) -> Ratio | Missing:
+    click.echo(f"{name} ...", err=True)
+    try:
+        return bench()
+    except Missing as missing:
+        return missing
+
+
+def kept(found: dict[str, Ratio | Missing]) -> list[dict]:
+    """The rows of the results file: what was measured now, and before it what was not asked for.
+
+    A bench that could not be measured has no row: an old figure must not look like a new one.
+    """
+    old = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    rows = {row["name"]: row for row in old if row["name"] not in found}
+    rows.update((name, row._asdict()) for name, row in found.items() if isinstance(row, Ratio))
+    order = {name: n for n, name in enumerate(NAMES)}
+    return sorted(rows.values(), key=lambda row: order.get(row["name"], len(order)))
+
+
+def _show(row: Ratio | Missing, name: str) -> None:
+    if isinstance(row, Missing):
+        click.echo(f"{name:<20}not measured: {row}")
+        return
+    numbers = f"{row.ours:>14,.3f}{row.baseline:>14,.3f}"
+    click.echo(f"{row.name:<20}{numbers}  {row.unit:<14}{row.ratio:>9.3f}  {row.aim}")
+    if row.note:
+        click.echo(f"{'':<20}{row.note}")
 
 
 @click.command()
 @click.option("--runs", default=5, show_default=True, help="Runs of each pair.")
-@click.argument("only", nargs=-1)
+@click.argument("only", nargs=-1, type=click.Choice(NAMES))
 def main(runs: int, only: tuple[str, ...]) -> None:
     """Measure everything, or the benches named. Example: make bench ARGS="fold --runs 3"."""
-    found = measured(runs, only)
-    RESULTS.write_text(json.dumps([row._asdict() for row in found], indent=2) + "\n")
-    click.echo(f"{'name':<20}{'ours':>14}{'baseline':>14}  {'unit':<14}{'ratio':>8}  aim")
-    for row in found:
-        numbers = f"{row.ours:>14,.2f}{row.baseline:>14,.2f}"
-        click.echo(f"{row.name:<20}{numbers}  {row.unit:<14}{row.ratio:>8.2f}  {row.aim}")
+    found = dict(measured(runs, only))
+    RESULTS.write_text(json.dumps(kept(found), indent=2) + "\n")
+    click.echo(f"{'name':<20}{'ours':>14}{'baseline':>14}  {'unit':<14}{'ratio':>9}  aim")
+    for name in NAMES:
+        if name in found:
+            _show(found[name], name)
 
 
 if __name__ == "__main__":

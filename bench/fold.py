@@ -140,8 +140,11 @@ class _Counting(DictBackend):
         super().write(puts, deletes)
 
 
-def bytes_per_turn() -> Ratio:
-    """Log and store bytes of turn 200 over those of turn 20, each turn a batch of its own."""
+def bytes_per_turn(runs: int = 1) -> Ratio:
+    """Log and store bytes of turn 200 over those of turn 20, each turn a batch of its own.
+
+    Nothing of it varies, so one run is enough.
+    """
     session, backend = Session("long", count()), _Counting()
     store, logged, offset = Store(backend), 0, 0
     at: dict[int, int] = {}

@@ -16,8 +16,15 @@ from foldlog.schemas.topics import topics
 PARTITIONS = 2  # two cores
 
 
+class Missing(Exception):
+    """What a bench compares with is not installed; says how to get it. No figure is given."""
+
+
 class Ratio(NamedTuple):
-    """`ours` over `baseline`, medians of runs that took turns. `aim` is said, never enforced."""
+    """`ours` over `baseline`, medians of runs that took turns. `aim` is said, never enforced.
+
+    `note` says what a reader must know to believe the numbers: what is in them and what is not.
+    """
 
     name: str
     ours: float
@@ -26,6 +33,7 @@ class Ratio(NamedTuple):
     ratio: float
     runs: int
     aim: str
+    note: str = ""
 
 
 def paired(
@@ -36,13 +44,14 @@ def paired(
     unit: str,
     runs: int,
     aim: str,
+    note: str = "",
 ) -> Ratio:
     """Measure both in turns, baseline first, so that a slow minute hits both."""
     pairs = [(baseline(), ours()) for _ in range(runs)]
     base = statistics.median(pair[0] for pair in pairs)
     mine = statistics.median(pair[1] for pair in pairs)
     ratio = statistics.median(pair[1] / pair[0] for pair in pairs)
-    return Ratio(name, mine, base, unit, ratio, runs, aim)
+    return Ratio(name, mine, base, unit, ratio, runs, aim, note)
 
 
 class Installation(NamedTuple):
