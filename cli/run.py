@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,7 +123,7 @@ def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
     from ..processors.runtime.once import wake_session
 
     loaded = load_agents(names)
-    with model_of(edge.connected(), ROLES) as settings:
+    with sole(edge), model_of(edge.connected(), ROLES) as settings:
         wake_session(settings, loaded, session)
 
 
@@ -163,15 +163,21 @@ def worker_command(
     from ..processors.runtime import host
 
     loaded = load_agents(agents)
-    with model_of(edge.connected(), wanted) as settings:
+    alone = sole(edge, worker_id) if control_fd is None else nullcontext()  # else its supervisor is
+    with alone, model_of(edge.connected(), wanted) as settings:
         return host.run(settings, loaded, wanted, worker_id)
 
 
-def demand_free(edge: Edge, worker_id: str | None = None) -> None:
-    """Raises StateDirTaken if a worker runs in the state directory."""
-    from ..processors.runtime.state_dir import StateDir
+def sole(
+    edge: Edge, worker_id: str | None = None, *, supervises: bool = False
+) -> AbstractContextManager[None]:
+    """Nobody else works in the state directory; waits for what a killed supervisor left behind.
 
-    StateDir(edge.settings.state_dir, worker_id).close()
+    Raises StateDirTaken.
+    """
+    from ..processors.runtime.sole import sole
+
+    return sole(edge.settings.state_dir, worker_id, note, supervises=supervises)
 
 
 def run_supervised(
@@ -181,14 +187,14 @@ def run_supervised(
     from ..processors.runtime import supervise
 
     # What is wrong now is said once, and not by every worker that is tried.
-    demand_free(edge, worker_id)
     edge.log.check_topics(topics(edge.settings.partitions)).demand()
     edge.close()
     command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "worker"]
     command += ["--roles", ",".join(roles)]
     command += [part for name in agents for part in ("--agent", name)]
     command += ["--worker-id", worker_id] if worker_id else []
-    with model_of(edge.settings, roles) as settings:
+    alone = sole(edge, worker_id, supervises=True)
+    with alone, model_of(edge.settings, roles) as settings:
         if settings.base_url != edge.settings.base_url:
             # Given to the workers as a person would give it.
             os.environ["ANTHROPIC_BASE_URL"] = settings.base_url or ""
@@ -205,7 +211,8 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     Without an API key a scripted model answers. Ctrl-C ends the worker; the local Kafka goes on
     until `foldlog down`.
     """
-    demand_free(edge)
+    with sole(edge):
+        pass  # said before anything is started
     servers = start_broker(edge)
     report = edge.log.apply_topics(topics(edge.settings.partitions))
     report.demand()

@@ -39,6 +39,8 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "state_dir": ("FOLDLOG_STATE_DIR",),
     "blobs_dir": ("FOLDLOG_BLOBS",),
     "cache_dir": ("FOLDLOG_CACHE_DIR",),
+    "config_dir": ("FOLDLOG_CONFIG_DIR",),
+    "managed_instructions": ("FOLDLOG_MANAGED_INSTRUCTIONS",),
     "api_key": ("ANTHROPIC_API_KEY",),
     "base_url": ("ANTHROPIC_BASE_URL",),
     "user": ("FOLDLOG_USER",),
@@ -51,7 +53,7 @@ _INTS: Mapping[str, tuple[int, int]] = {
     "linger_ms": (0, LINGER_MS_MAX),
     "inline_limit_bytes": (1024, INLINE_LIMIT_BYTES_MAX),
 }
-_PATHS = ("home", "state_dir", "blobs_dir", "cache_dir")
+_PATHS = ("home", "state_dir", "blobs_dir", "cache_dir", "config_dir", "managed_instructions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -60,7 +62,8 @@ class Settings:
 
     bootstrap_servers None: none is configured; the command line then looks for the local broker.
     api_key and base_url None: the scripted server answers. client_properties are librdkafka's, as
-    read from the `client.properties` file.
+    read from the `client.properties` file. managed_instructions: the operator's instruction file,
+    which every agent gets; config_dir holds the user's.
     """
 
     bootstrap_servers: str | None = None
@@ -72,6 +75,8 @@ class Settings:
     state_dir: Path
     blobs_dir: Path
     cache_dir: Path
+    config_dir: Path
+    managed_instructions: Path | None = None
     api_key: str | None = None
     base_url: str | None = None
     user: str
@@ -109,6 +114,8 @@ class Settings:
         given.setdefault("state_dir", home / "worker")
         given.setdefault("blobs_dir", home / "blobs")
         given.setdefault("cache_dir", _base(env, "XDG_CACHE_HOME", ".cache") / "foldlog")
+        config = _base(env, "XDG_CONFIG_HOME", ".config")
+        given.setdefault("config_dir", config / "foldlog")
         given.setdefault("user", _login(env))
         return cls(client_properties=properties, **given)
 

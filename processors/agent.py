@@ -34,6 +34,8 @@ class Agent:
 
     permissions: rules in order; the first that matches a tool's name wins over the tool's own
     default. params: further request parameters, such as thinking. workdir: where its tools work.
+    instructions: whether instruction files of the user and of workdir are read (managed ones
+    always are). directive: what matters most, said last in the system prompt.
     Raises TypeError or ValueError naming what is wrong.
     """
 
@@ -46,6 +48,8 @@ class Agent:
     permissions: tuple[Rule, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     workdir: Path | None = None
+    instructions: bool = True
+    directive: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_id(self.name):
@@ -56,8 +60,8 @@ class Agent:
         self._check_numbers()
         if not isinstance(self.model, str) or not self.model.strip():
             raise ValueError(f"agent {self.name} needs the name of a model")
-        if not isinstance(self.system, str):
-            raise TypeError(f"the system prompt of agent {self.name} must be text")
+        if not isinstance(self.system, str) or not isinstance(self.directive, str):
+            raise TypeError(f"system prompt and directive of agent {self.name} must be text")
         taken = _OUR_PARAMS & set(self.params)
         if taken:
             raise ValueError(f"agent {self.name}: params must not set {', '.join(sorted(taken))}")

@@ -28,11 +28,14 @@ class StateDir:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            named = os.pread(self._lock, 20, 0).decode("ascii", "replace")
             os.close(self._lock)
             raise StateDirTaken(
-                f"another worker works in {path}. Nothing was changed: stop that one, or give this "
-                "one its own directory with FOLDLOG_STATE_DIR."
+                f"another worker works in {path}{named and f' (process {named})'}. Nothing was "
+                "changed: stop that one, or give this one its own directory with FOLDLOG_STATE_DIR."
             ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, str(os.getpid()).encode(), 0)  # for the message above
         self.worker_id = self._worker_id(worker_id)
 
     def _worker_id(self, wanted: str | None) -> str:

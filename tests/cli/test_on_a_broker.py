@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,34 @@ def _approve_until_answered(machine, message_id):
     assert waiting.returncode == 0
     answer = json.loads(out)
     assert answer["reason"] == "end_turn" and answer["text"]
+
+
+def test_S2_9_a_killed_supervisor_can_be_started_again_at_once(machine):
+    """The worker it leaves needs seconds to end; who started it again was told to go away."""
+    first = machine.start("worker", "--supervise")
+    try:
+        machine("open", "s1")
+        machine("send", "s1", "hi")
+        note = machine.home / "worker" / "worker.json"
+        _await(note.exists)
+        second_by_mistake = machine("worker", "--supervise", code=1)
+        assert "runs already" in second_by_mistake
+        assert "runs already" in machine("worker", code=1)
+    finally:
+        first.kill()
+    again = machine.start("worker", "--supervise")
+    try:
+        assert "waiting for it" in again.stderr.readline()
+        _await(lambda: "worker: w-" in machine("status"))
+    finally:
+        again.terminate()
+        _, err = again.communicate(timeout=WAIT_S)
+        first.communicate(timeout=WAIT_S)
+    assert again.returncode == 0 and "Traceback" not in err, err
+
+
+def _await(found) -> None:
+    until = time.monotonic() + WAIT_S
+    while not found():
+        assert time.monotonic() < until
+        time.sleep(0.1)
