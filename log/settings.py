@@ -75,7 +75,7 @@ class Settings:
     state_dir: Path
     blobs_dir: Path
     cache_dir: Path
-    config_dir: Path
+    config_dir: Path | None = None
     managed_instructions: Path | None = None
     api_key: str | None = None
     base_url: str | None = None

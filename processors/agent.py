@@ -60,8 +60,9 @@ class Agent:
         self._check_numbers()
         if not isinstance(self.model, str) or not self.model.strip():
             raise ValueError(f"agent {self.name} needs the name of a model")
-        if not isinstance(self.system, str) or not isinstance(self.directive, str):
-            raise TypeError(f"system prompt and directive of agent {self.name} must be text")
+        for what in ("system", "directive"):
+            if not isinstance(getattr(self, what), str):
+                raise TypeError(f"the {what} prompt of agent {self.name} must be text")
         taken = _OUR_PARAMS & set(self.params)
         if taken:
             raise ValueError(f"agent {self.name}: params must not set {', '.join(sorted(taken))}")

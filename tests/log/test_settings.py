@@ -33,6 +33,8 @@ def test_without_any_source_the_defaults_hold():
         "state_dir": home / "worker",
         "blobs_dir": home / "blobs",
         "cache_dir": Path("/h/.cache/foldlog"),
+        "config_dir": Path("/h/.config/foldlog"),
+        "managed_instructions": None,
         "api_key": None,
         "base_url": None,
         "user": "ada",
