@@ -1,0 +1,151 @@
+"""Estimated tokens of a text: byte classes and runs, weighed by ratios measured per model family.
+
+One estimate for every room. It lies here, in the room that all others import, because producers
+stamp it on a message, folds add it up and effects cut by it, and three answers for one text would
+be three budgets. Pure: standard library only. It must not know what a limit is, nor any exact
+counter (processors/token_count.py).
+
+How it counts: a text costs so much per letter, digit or mark, and so much more where a run of them
+begins, because a tokenizer starts a token there. Weights are thousandths of a token, fitted with
+ctok 1.3.0 over 923 pieces of 1,600 characters in 21 languages, code, JSON, logs, tables and noise:
+the mean is 1 % (old) and 3 % (new) too many, 90 % of the pieces lie within -14 % and +17 %, the
+worst are 22 % too few (base64, Italian) and 32 % too many (legal English). Too many is the better
+mistake: a window that overflows costs a turn, one that is not quite full costs nothing.
+"""
+
+import re
+from typing import NamedTuple
+
+OLD, NEW = "old", "new"
+FAMILIES = (OLD, NEW)
+CHARS_PER_TOKEN = {OLD: 3.4, NEW: 2.6}
+"""Characters of English prose per token, measured; for sizes whose text is not at hand."""
+
+# Claude 2 to Opus 4.6 share one vocabulary, Opus 4.7 and everything after it the other.
+_OLD_MODEL = re.compile(
+    r"claude-(instant|v?[123](?![0-9]))|(opus|sonnet|haiku)-4(?![0-9])(?![-.]?[789](?![0-9]))"
+)
+
+
+class _Weight(NamedTuple):
+    """A class of bytes (the first byte of a character decides) and thousandths of a token each."""
+
+    mark: bytes
+    bytes_: bytes
+    old: int
+    new: int
+
+
+def _span(first: int, last: int) -> bytes:
+    return bytes(range(first, last + 1))
+
+
+_LATER = _span(0x80, 0xBF)  # the later bytes of a character in UTF-8: the first one counts for all
+_LOWER, _UPPER, _DIGITS = _span(0x61, 0x7A), _span(0x41, 0x5A), _span(0x30, 0x39)
+_WEIGHTS = (
+    _Weight(b"a", _LOWER, 200, 282),
+    _Weight(b"A", _UPPER, 130, 500),
+    _Weight(b"0", _DIGITS, 334, 334),  # three digits make a token in both families
+    _Weight(b" ", b" ", 114, 68),
+    _Weight(b"n", _span(0x00, 0x1F), 392, 569),
+    _Weight(b"l", _span(0xC0, 0xCC), 2542, 2834),  # accented Latin: splits the word around it
+    _Weight(b"g", _span(0xCD, 0xCF) + b"\xd5", 758, 729),  # Greek, Armenian
+    _Weight(b"r", _span(0xD0, 0xD4), 428, 390),  # Cyrillic
+    _Weight(b"h", _span(0xD6, 0xD7), 818, 724),  # Hebrew
+    _Weight(b"w", _span(0xD8, 0xDF), 789, 745),  # Arabic
+    _Weight(b"i", _span(0xE0, 0xE1), 938, 929),  # Indic scripts, Thai, Georgian
+    _Weight(b"s", b"\xe2\xee", 1178, 792),  # typographic marks, arrows, boxes
+    _Weight(b"k", b"\xe3\xef", 781, 762),  # kana, full-width forms
+    _Weight(b"z", _span(0xE4, 0xE9), 1282, 1243),  # Han
+    _Weight(b"o", _span(0xEA, 0xED), 1424, 1388),  # Hangul
+    _Weight(b"e", _span(0xF0, 0xFF), 3090, 3222),  # emoji and rare scripts
+)
+_MARKS_OLD, _MARKS_NEW = 177, 309  # every other byte: ASCII punctuation
+
+
+class _Run(NamedTuple):
+    """Thousandths of a token for the beginning of a run of these classes."""
+
+    marks: bytes
+    old: int
+    new: int
+
+
+_RUNS = (
+    _Run(b"aAlgrhw", 0, 205),  # a word
+    _Run(b"0", 1108, 775),
+    _Run(b"A", 1394, 1339),  # capitals: a name, a constant, a hump
+    _Run(b".", 835, 924),
+)
+
+
+def _class_of_bytes() -> bytes:
+    table = bytearray(b"." * 256)
+    for weight in _WEIGHTS:
+        for byte in weight.bytes_:
+            table[byte] = weight.mark[0]
+    return bytes(table)
+
+
+_CLASSES = _class_of_bytes()
+_STARTS = tuple(bytes(0x78 if b in run.marks else 0x20 for b in range(256)) for run in _RUNS)
+_ASCII_WEIGHTS = tuple(weight for weight in _WEIGHTS if weight.bytes_.isascii())
+_LEAST = 60  # thousandths: below the weight of any character, for the reach of `prefix`
+
+
+def family_of(model: str) -> str:
+    """The family whose tokens a model counts; an unknown name is taken for the newest kind."""
+    return OLD if _OLD_MODEL.search(model) else NEW
+
+
+def chars_per_token(family: str = NEW) -> float:
+    """Characters of English prose per token. Raises KeyError for an unknown family."""
+    return CHARS_PER_TOKEN[family]
+
+
+def estimate(text: str | bytes, family: str = NEW) -> int:
+    """Estimated tokens of a text (bytes: UTF-8), without the frame that a message adds.
+
+    Never falls when a text grows, and is never more for two texts together than for each alone.
+    About 70 MB a second. Raises KeyError for an unknown family.
+    """
+    return -(-_thousandths(text, family) // 1000)
+
+
+def estimate_size(size: int, family: str = NEW) -> int:
+    """Estimated tokens of so many bytes of text that is not at hand: as English prose has them."""
+    return int(size / chars_per_token(family)) + 1
+
+
+def prefix(text: str, tokens: int, family: str = NEW) -> str:
+    """The longest beginning of a text that is estimated within the tokens."""
+    low, high = 0, max(0, min(len(text), tokens * 1000 // _LEAST))
+    if estimate(text[:high], family) <= tokens:
+        return text[:high]
+    while low < high:
+        middle = (low + high + 1) // 2
+        if estimate(text[:middle], family) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
+
+
+def _thousandths(text: str | bytes, family: str) -> int:
+    if family not in FAMILIES:
+        raise KeyError(f"there is no model family {family!r}, only {', '.join(FAMILIES)}")
+    new = family == NEW
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    weights = _ASCII_WEIGHTS if data.isascii() else _WEIGHTS
+    classes = data.translate(_CLASSES, _LATER)
+    total, other = 0, len(classes)
+    for weight in weights:
+        found = classes.count(weight.mark)
+        other -= found
+        total += found * (weight.new if new else weight.old)
+    total += other * (_MARKS_NEW if new else _MARKS_OLD)
+    for run, starts in zip(_RUNS, _STARTS, strict=True):
+        weight_of_start = run.new if new else run.old
+        if weight_of_start:
+            total += (b" " + classes.translate(starts)).count(b" x") * weight_of_start
+    return total
