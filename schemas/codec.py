@@ -17,13 +17,21 @@ import msgspec
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from .events import BY_CLASS, BY_NAME, EVENT_TYPES
+from .events import EVENT_TYPES
+from .memory import MEMORY_TYPES
 from .record import Record
+from .topics import MEMORY_EVENTS
 from .value import Value
 
 MAGIC = b"\xc3\x01"
 HEAD_BYTES = 10  # the magic and the fingerprint
 Headers = list[tuple[str, bytes]]
+
+ROWS = (*EVENT_TYPES, *MEMORY_TYPES)
+"""Every event that has a schema. What a memory event says counts in its own topic only."""
+BY_NAME = {row.name: row for row in ROWS}
+BY_CLASS = {row.cls: row for row in ROWS}
+_MEMORY = frozenset(row.cls for row in MEMORY_TYPES)
 
 
 class Undecodable(ValueError):
@@ -49,7 +57,7 @@ class Unreadable(Value):
 class Entry(Value):
     """One event in its place in the log. `at`: the broker's clock in Unix ms, never used to order.
 
-    `writer` is the role in header `w`.
+    `writer` is the role in header `w`. `session_id` is the record's key: of memory-events, a scope.
     """
 
     session_id: str
@@ -80,7 +88,7 @@ def fingerprint_of(schema: dict) -> bytes:
 @cache
 def _readers() -> dict[bytes, tuple[type, Any, None]]:
     """Fingerprint to class and parsed schema; built once, on first use."""
-    return {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1], None) for row in EVENT_TYPES}
+    return {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1], None) for row in ROWS}
 
 
 _UNKNOWN = (None, None, None)
@@ -171,7 +179,7 @@ def entry_of(record: Record, *, chunks: bool = False) -> Entry:
 
     `chunks=False` leaves GEN_CHUNK undecoded (ChunkSeen), which makes a refold 2-4 times faster.
     """
-    _, partition, offset, at, key, value, headers = record
+    topic, partition, offset, at, key, value, headers = record
     session_id = key.decode("utf-8", "replace") if key else ""
     event: Any
     if not chunks and len(headers) == 3 and headers[0] == _CHUNK and headers[2][0] == "g":
@@ -181,13 +189,17 @@ def entry_of(record: Record, *, chunks: bool = False) -> Entry:
     if name == "GEN_CHUNK" and not chunks:
         event = _chunk_seen(_header(headers, "g").encode())
     else:
-        event = _decoded(name, value or b"", headers)
+        event = _decoded(topic, name, value or b"", headers)
     return Entry(session_id, partition, offset, at, writer, event)
 
 
-def _decoded(name: str, value: bytes, headers: Sequence[tuple[str, bytes]]) -> Any:
+def _decoded(
+    topic: str, name: str, value: bytes, headers: Sequence[tuple[str, bytes]]
+) -> Any:
     try:
         event = decode(value)
+        if type(event) in _MEMORY and topic != MEMORY_EVENTS:  # no fold of a session knows it
+            raise Undecodable(f"{name} belongs into {MEMORY_EVENTS}, not into {topic}")
         if name != BY_CLASS[type(event)].name:
             raise Undecodable(f"header says {name!r}, value is {type(event).__name__}")
     except Undecodable as error:

@@ -73,3 +73,9 @@ class ChunkKind(StrEnum):
     THINKING = "thinking"
     TOOL_NAME = "tool_name"
     TOOL_INPUT = "tool_input"
+
+
+class TodoStatus(StrEnum):
+    OPEN = "open"
+    DONE = "done"
+    DROPPED = "dropped"

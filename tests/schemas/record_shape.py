@@ -6,7 +6,7 @@ give the new field a default, or make a new event type.
 
 import sys
 
-from foldlog.schemas.events import BY_NAME
+from foldlog.schemas.codec import BY_NAME
 from foldlog.tests.schemas.shapes import HISTORY, bare, current, incompatible, shapes, to_file
 
 

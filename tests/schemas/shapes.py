@@ -15,7 +15,7 @@ import msgspec
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 
 from foldlog.schemas import codec
-from foldlog.schemas.events import BY_NAME
+from foldlog.schemas.codec import BY_NAME
 from foldlog.tests.schemas.arbitrary import example_of
 from foldlog.tests.structure.tree import ROOT
 

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from foldlog.schemas import codec
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import (
+    BY_NAME,
     HEAD_BYTES,
     MAGIC,
+    ROWS,
     ChunkSeen,
     Undecodable,
     decode,
@@ -24,9 +26,9 @@ from foldlog.schemas.codec import (
     entry_of,
     headers_for,
 )
-from foldlog.schemas.events import BY_NAME, EVENT_TYPES
+from foldlog.schemas.memory import MEMORY_TYPES
 from foldlog.schemas.record import Record
-from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.schemas.topics import MEMORY_EVENTS, SESSION_EVENTS
 from foldlog.tests.schemas.arbitrary import any_event, events_of, example_of
 
 # The heads of the first shapes. A change here means that records of before can not be read.
@@ -39,10 +41,13 @@ HEADS = {
     "PARTITION_TAKEN": "c301cc7e82f6b3563545",
 }
 
+MEMORIES = {row.cls for row in MEMORY_TYPES}
+
 
 def record_of(event: Any, writer: str = "sessions", **changes: Any) -> Record:
     headers = tuple(headers_for(event, writer))
-    record = Record(SESSION_EVENTS, 2, 7, 1_700_000_000_000, b"s1", encode(event), headers)
+    topic = MEMORY_EVENTS if type(event) in MEMORIES else SESSION_EVENTS
+    record = Record(topic, 2, 7, 1_700_000_000_000, b"s1", encode(event), headers)
     return record._replace(**changes)
 
 
@@ -136,19 +141,27 @@ def test_the_first_shapes_have_the_heads_they_always_had(name):
 
 
 def test_no_two_event_types_share_a_head():
-    heads = {encode(example_of(row.cls))[:HEAD_BYTES] for row in EVENT_TYPES}
-    assert len(heads) == len(EVENT_TYPES) and all(head[:2] == MAGIC for head in heads)
+    heads = {encode(example_of(row.cls))[:HEAD_BYTES] for row in ROWS}
+    assert len(heads) == len(ROWS) and all(head[:2] == MAGIC for head in heads)
 
 
 # -- headers and entries ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", EVENT_TYPES, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_headers_say_the_type_the_writer_and_whether_it_must_be_understood(row):
     headers = headers_for(example_of(row.cls), "models")
     assert headers[:2] == [("t", row.name.encode()), ("w", b"models")]
     assert (("m", b"1") in headers) == row.must_understand
     assert [name for name, _ in headers].count("g") == (row.name == "GEN_CHUNK")
+
+
+@pytest.mark.parametrize("row", MEMORY_TYPES, ids=lambda row: row.name)
+def test_S0_8_a_memory_event_in_a_session_is_no_event_and_freezes_nothing(row):
+    record = record_of(example_of(row.cls), "tools", topic=SESSION_EVENTS)
+    assert entry_of(record).event == codec.Unreadable(
+        row.name, False, f"{row.name} belongs into memory-events, not into session-events"
+    )
 
 
 def test_a_chunk_passes_undecoded_by_its_header_and_decoded_where_it_is_asked_for():

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from foldlog.processors.session import fold, initial
 from foldlog.schemas import codec
 from foldlog.schemas import events as ev
-from foldlog.schemas.codec import HEAD_BYTES, Undecodable, decode, encode, entry_of
-from foldlog.schemas.events import BY_NAME, EVENT_TYPES
+from foldlog.schemas.codec import BY_NAME, HEAD_BYTES, ROWS, Undecodable, decode, encode, entry_of
 from foldlog.schemas.record import Record
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.schemas.arbitrary import any_event, example_of
 
-HEADS = [encode(example_of(row.cls))[:HEAD_BYTES] for row in EVENT_TYPES]
-NAMES = [row.name.encode() for row in EVENT_TYPES]
+HEADS = [encode(example_of(row.cls))[:HEAD_BYTES] for row in ROWS]
+NAMES = [row.name.encode() for row in ROWS]
 # Length 2^62, in the ten bytes of a varint: more than any record has.
 GIANT = b"\xfe" + b"\xff" * 7 + b"\xff\x01"
 
@@ -71,7 +70,7 @@ def test_a_record_with_a_flipped_bit_is_an_event_or_undecodable(event, data):
     event_or_undecodable(bytes(value))
 
 
-@pytest.mark.parametrize("head", HEADS, ids=[row.name for row in EVENT_TYPES])
+@pytest.mark.parametrize("head", HEADS, ids=[row.name for row in ROWS])
 @pytest.mark.parametrize("times", [1, 4, 40])
 def test_a_giant_length_costs_nothing_and_is_undecodable(head, times):
     with pytest.raises(Undecodable):

@@ -10,8 +10,16 @@ from fastavro import parse_schema, schemaless_writer
 
 from foldlog.schemas import codec
 from foldlog.schemas import events as ev
-from foldlog.schemas.codec import HEAD_BYTES, MAGIC, decode, digest, encode, read_as, reader_of
-from foldlog.schemas.events import BY_NAME
+from foldlog.schemas.codec import (
+    BY_NAME,
+    HEAD_BYTES,
+    MAGIC,
+    decode,
+    digest,
+    encode,
+    read_as,
+    reader_of,
+)
 from foldlog.tests.schemas.arbitrary import example_of
 from foldlog.tests.schemas.shapes import HISTORY, Shape, bare, current, incompatible, plain, shapes
 

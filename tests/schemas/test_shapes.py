@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from foldlog.schemas import codec, parts, words
-from foldlog.schemas.events import BY_NAME, EVENT_TYPES
+from foldlog.schemas.codec import BY_NAME, ROWS
+from foldlog.schemas.events import EVENT_TYPES
+from foldlog.schemas.memory import MEMORY_TYPES
 from foldlog.tests.structure.tree import ROOT
 
 PRIMITIVES = {str: "string", int: "long", bytes: "bytes", bool: "boolean"}
@@ -64,8 +66,15 @@ def test_every_schema_equals_its_dataclass(name):
 
 def test_the_schemas_are_those_of_the_event_table_and_no_other():
     files = {path.stem for path in (ROOT / "schemas" / "avro").iterdir()}
-    assert files == set(BY_NAME) == {row.name for row in EVENT_TYPES}
-    assert len({row.cls for row in EVENT_TYPES}) == len(EVENT_TYPES)
+    assert files == set(BY_NAME) == {row.name for row in ROWS}
+    assert len({row.cls for row in ROWS}) == len(ROWS)
+
+
+def test_S0_8_memory_events_stand_beside_the_events_of_sessions():
+    """No session's fold knows them, so they do not move the version that stores are kept by."""
+    assert not {row.name for row in MEMORY_TYPES} & {row.name for row in EVENT_TYPES}
+    assert set(BY_NAME) == {row.name for row in (*EVENT_TYPES, *MEMORY_TYPES)}
+    assert not any(row.is_input or row.must_understand for row in MEMORY_TYPES)
 
 
 def test_S2_1_the_names_of_the_seed_are_events():
@@ -78,7 +87,7 @@ def test_S2_1_the_names_of_the_seed_are_events():
 
 def test_no_event_has_a_clock_or_a_random_id_of_its_own():
     """Place and time are the record's; ids are given or follow from meaning (law 3)."""
-    for row in EVENT_TYPES:
+    for row in ROWS:
         names = {field.name for field in dataclasses.fields(row.cls)}
         assert not names & {"id", "uuid", "event_id", "timestamp", "ts", "session_id"}, row.name
 
@@ -118,6 +127,6 @@ def test_parts_have_the_same_schema_wherever_they_stand():
             for field in schema.get("fields", ()):
                 walk(field["type"])
 
-    for row in EVENT_TYPES:
+    for row in ROWS:
         walk(codec.schema_of(row.name)["fields"] and codec.schema_of(row.name))
     assert {cls for cls in seen if hasattr(parts, cls)} >= {"Body", "BlobRef", "Usage"}
