@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from foldlog.bench import fold, live
+from foldlog.bench import fold, live, storage
 from foldlog.bench.measure import Installation, Missing, Ratio, installation
 from foldlog.local.messages_api import ScriptedServer
 
@@ -22,6 +22,7 @@ ALONE: dict[str, Callable[[int], Ratio]] = {
 }
 BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
     "fold": fold.fold_ratio,
+    "storage_growth": storage.storage_growth,
 }
 WORKER: dict[str, Callable[[Installation, ScriptedServer, int], Ratio]] = {
     "message_to_request": live.message_to_request,

@@ -60,6 +60,7 @@ class Installation(NamedTuple):
     settings: Settings
     log: Log
     home: Path
+    broker_dir: Path
 
 
 @contextmanager
@@ -84,6 +85,6 @@ def installation(**env: str) -> Iterator[Installation]:
             log = open_log(settings)
             try:
                 log.apply_topics(topics(PARTITIONS))
-                yield Installation(settings, log, home)
+                yield Installation(settings, log, home, broker.dir)
             finally:
                 log.close()

@@ -1,0 +1,83 @@
+"""A peer: the job as a LangGraph user would run it, with SqliteSaver on a file.
+
+Two nodes, a scripted model and a scripted tool, and the `add_messages` reducer; one `invoke` per
+turn; every default (a checkpoint per step). Line in: the job's turns. Line out: what is stored.
+It imports langgraph and the standard library, and runs in bench/.venv (see peers.py).
+"""
+
+import json
+import sqlite3
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+
+
+class State(TypedDict):
+    """A conversation."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+def graph(turns: list[dict], saver: SqliteSaver) -> Any:
+    """The graph: the model calls the tool if nothing was looked up since the question."""
+
+    def model(state: State) -> State:
+        last = state["messages"][-1]
+        turn = turns[sum(isinstance(m, HumanMessage) for m in state["messages"]) - 1]
+        if isinstance(last, ToolMessage):
+            return {"messages": [AIMessage(turn["answer"])]}
+        call = {
+            "name": "look",
+            "args": json.loads(turn["args"]),
+            "id": f"toolu_{turn['number']:024}",
+        }
+        return {"messages": [AIMessage(turn["says"], tool_calls=[call])]}
+
+    def look(state: State) -> State:
+        call = state["messages"][-1].tool_calls[0]
+        turn = turns[int(call["id"].removeprefix("toolu_")) - 1]
+        return {"messages": [ToolMessage(turn["result"], tool_call_id=call["id"])]}
+
+    def after_model(state: State) -> str:
+        return "look" if state["messages"][-1].tool_calls else END
+
+    built = StateGraph(State)
+    built.add_node("model", model)
+    built.add_node("look", look)
+    built.add_edge(START, "model")
+    built.add_conditional_edges("model", after_model, ["look", END])
+    built.add_edge("look", "model")
+    return built.compile(checkpointer=saver)
+
+
+def run(turns: list[dict]) -> dict[str, int]:
+    """The whole job; bytes of its rows, and of the database file."""
+    with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as directory:
+        path = Path(directory) / "checkpoints.db"
+        with SqliteSaver.from_conn_string(str(path)) as saver:
+            app = graph(turns, saver)
+            config = {"configurable": {"thread_id": "bench"}}
+            for turn in turns:
+                said = app.invoke({"messages": [HumanMessage(turn["question"])]}, config)
+            messages = len(said["messages"])
+        with sqlite3.connect(path) as db:
+            db.execute("pragma wal_checkpoint(truncate)")
+            rows = sum(_bytes(db, table) for table in ("checkpoints", "writes"))
+        db.close()
+        return {"messages": messages, "rows": rows, "file": path.stat().st_size}
+
+
+def _bytes(db: sqlite3.Connection, table: str) -> int:
+    names = [row[1] for row in db.execute(f"pragma table_info({table})")]
+    sizes = " + ".join(f"ifnull(length(cast({name} as blob)), 0)" for name in names)
+    return db.execute(f"select ifnull(sum({sizes}), 0) from {table}").fetchone()[0]
+
+
+for line in sys.stdin:
+    print(json.dumps(run(json.loads(line))), flush=True)

@@ -1,0 +1,261 @@
+"""A real worker on a log in memory: one session plays the job; answers are canned or a server's.
+
+The worker, its actions, folds, store and builder are the product's own; only what the world would
+do is done here: records get their offsets, a model answers, the tool returns. It keeps every record
+and every request. It measures nothing.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from foldlog.bench.job import MODEL, Turn
+from foldlog.processors.agent import Agent
+from foldlog.processors.effects.slots import Slots
+from foldlog.processors.runtime.actions import Actions, BeginGeneration, BeginTool
+from foldlog.processors.runtime.assemble import ROLES
+from foldlog.processors.runtime.store import Backend, Belongs, Store
+from foldlog.processors.runtime.worker import Identity, Worker
+from foldlog.processors.session import SessionViews
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import encode, headers_for
+from foldlog.schemas.record import Record
+from foldlog.schemas.topics import SESSION_EVENTS
+
+SESSION = "bench"
+CHUNK_CHARS = 28  # 40 ms, the longest a chunk waits, of an answer that streams 700 characters a s
+START_MS = 1_750_000_000_000  # Unix ms; any moment will do
+ROUNDS_MAX = 100  # of one turn: a worker that is not done by then will never be
+BELONGS = Belongs("bench", "bench", "bench")
+
+
+class Outcome(NamedTuple):
+    """What an effect reports: events of one role, chunks first."""
+
+    role: str
+    events: tuple[Any, ...]
+
+
+Answer = Callable[[Turn, BeginGeneration], Outcome]
+
+
+class Clock:
+    """Time that passes only when a record is written."""
+
+    def __init__(self) -> None:
+        self.ms = START_MS
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+class Played:
+    """One worker and one session; `play` adds a turn of the job."""
+
+    def __init__(self, agent: Agent, backend: Backend, answer: Answer) -> None:
+        self.records: list[Record] = []
+        self.requests: list[bytes] = []
+        self.messages = 0  # of the conversation: a message, an answer, a message of tool results
+        self.worker = self._worker(agent, backend)
+        self._answer = answer
+        self._read = 0
+        self._begun: list[tuple[str, Any]] = []
+        self._turn: Turn | None = None
+        self.worker.assigned([0])
+        self.append(ev.SessionOpened(user_id="bench", agent=agent.name, rules=1), "producer")
+        self.settle()
+
+    def _worker(self, agent: Agent, backend: Backend) -> Worker:
+        self.clock = Clock()
+        self._blobs: dict[str, bytes] = {}
+
+        def open_store(partition: int, *, fresh: bool) -> Store:
+            store = Store(backend)
+            store.claim(BELONGS)
+            return store
+
+        identity = Identity("bench", "1")
+        actions = Actions(
+            identity.owner,
+            self._append,
+            self,
+            self._body,
+            lambda ref: self._blobs[ref.sha256],
+            Slots(1),
+            Slots(8),
+            self.clock,
+            _alarm,
+        )
+        return Worker(identity, ROLES, [agent], open_store, actions, self.clock, _alarm)
+
+    @property
+    def views(self) -> SessionViews:
+        """The session as the worker has it."""
+        views = self.worker.owned[0].views(SESSION)
+        assert views is not None
+        return views
+
+    # -- the world -------------------------------------------------------------------------------
+
+    def _body(self, data: bytes, media_type: str) -> ev.Body:
+        return ev.Body(inline=data)
+
+    def _append(self, topic, partition, key, value, headers, failed) -> None:
+        self.clock.ms += 1
+        name, offset = key.encode(), len(self.records)
+        record = Record(topic, 0, offset, self.clock.ms, name, value, tuple(headers))
+        self.records.append(record)
+
+    def append(self, event: Any, role: str) -> None:
+        """Write an event to the log."""
+        self._append(SESSION_EVENTS, 0, SESSION, encode(event), headers_for(event, role), None)
+
+    def generate(self, session_id: str, begin: BeginGeneration) -> None:
+        """Effects: a model call begins."""
+        self.requests.append(begin.request)
+        self._begun.append(("generate", begin))
+
+    def run_tool(self, session_id: str, begin: BeginTool) -> None:
+        """Effects: a tool call begins."""
+        self._begun.append(("run_tool", begin))
+
+    def running(self, role: str) -> int:
+        """Effects: none is under way between two rounds."""
+        return 0
+
+    # -- playing ---------------------------------------------------------------------------------
+
+    def say(self, turn: Turn) -> Record:
+        """Write the question of a turn to the log; the record, not yet read by the worker."""
+        self._turn = turn
+        said = json.dumps([{"type": "text", "text": turn.question}], separators=(",", ":"))
+        event = ev.MessageReceived(
+            message_id=f"m{turn.number}",
+            role="user",
+            content=ev.Body(inline=said.encode()),
+            tokens=len(said) // 3,
+            channel="bench",
+            when_busy="queue",
+            by_user="bench",
+        )
+        self.append(event, "producer")
+        self.messages += 1
+        return self.records[-1]
+
+    def read(self) -> None:
+        """One round of the worker over all that it has not read."""
+        unread, self._read = self.records[self._read :], len(self.records)
+        self.worker.consume(unread)
+
+    def settle(self) -> None:
+        """Rounds until nothing is left to read or to do."""
+        for _ in range(ROUNDS_MAX):
+            if self._read == len(self.records) and not self._begun:
+                return
+            self.read()
+            begun, self._begun = self._begun, []
+            for what, begin in begun:
+                self._finish(what, begin)
+        raise AssertionError(f"the turn did not end: {self.views.turn}")
+
+    def _finish(self, what: str, begin: Any) -> None:
+        assert self._turn is not None
+        if what == "generate":
+            outcome = self._answer(self._turn, begin)
+        else:
+            outcome = Outcome("tools", (result_of(self._turn, begin),))
+        self.messages += 1
+        for event in outcome.events:
+            self.append(event, outcome.role)
+
+    def play(self, turn: Turn) -> None:
+        """A whole turn."""
+        self.say(turn)
+        self.settle()
+        view = self.views.turn
+        assert not view.open and view.number == turn.number, view
+        assert self.views.frozen is None, self.views.frozen
+
+    def play_all(self, turns: Iterable[Turn]) -> "Played":
+        """Turns one after the other."""
+        for turn in turns:
+            self.play(turn)
+        return self
+
+
+def _alarm(text: str) -> None:
+    raise AssertionError(text)  # a worker that says something here meets what no bench plans
+
+
+def result_of(turn: Turn, begin: BeginTool) -> ev.ToolResult:
+    """The tool's result."""
+    call, content = begin.call, turn.result.encode()
+    return ev.ToolResult(
+        turn=call.turn,
+        step=call.step,
+        index=call.index,
+        attempt=call.attempt,
+        outcome="ok",
+        via="tool",
+        content=ev.Body(inline=content),
+        bytes=len(content),
+        tokens=len(content) // 3,
+        left_out=0,
+    )
+
+
+def canned(turn: Turn, begin: BeginGeneration) -> Outcome:
+    """The job's answer without a model, streamed in chunks of CHUNK_CHARS."""
+    place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
+    calls = begin.step == 1 and bool(turn.result)
+    text = turn.says if calls else turn.answer
+    blocks: list[dict] = [{"type": "text", "text": text}]
+    proposed: tuple[ev.ProposedCall, ...] = ()
+    streamed = [(0, "text", text)]
+    if calls:
+        call_id, args = f"toolu_{turn.number:024}", turn.args.encode()
+        blocks.append(
+            {"type": "tool_use", "id": call_id, "name": "look", "input": json.loads(turn.args)}
+        )
+        streamed.append((1, "tool_input", turn.args))
+        proposed = (
+            ev.ProposedCall(
+                index=0,
+                call_id=call_id,
+                name="look",
+                args=ev.Body(inline=args),
+                args_sha256=sha256(args).hexdigest(),
+            ),
+        )
+    pieces = [
+        (block, kind, said[at : at + CHUNK_CHARS])
+        for block, kind, said in streamed
+        for at in range(0, len(said), CHUNK_CHARS)
+    ]
+    chunks = [
+        ev.GenChunk(**place, seq=seq, block=block, kind=kind, delta=delta)
+        for seq, (block, kind, delta) in enumerate(pieces)
+    ]
+    usage = ev.Usage(
+        input_tokens=len(begin.request) // 3,
+        cache_read_tokens=0,
+        cache_write_5m_tokens=0,
+        cache_write_1h_tokens=0,
+        output_tokens=len(text) // 3,
+        raw=b'{"input_tokens":%d,"output_tokens":%d}' % (len(begin.request) // 3, len(text) // 3),
+    )
+    content = json.dumps(blocks, ensure_ascii=False, separators=(",", ":")).encode()
+    done = ev.GenComplete(
+        **place,
+        content=ev.Body(inline=content),
+        calls=proposed,
+        stop_reason="tool_use" if calls else "end_turn",
+        response_id=f"msg_{turn.number:022}_{begin.step}",
+        model=MODEL,
+        usage=usage,
+    )
+    return Outcome("models", (*chunks, done))
