@@ -17,8 +17,10 @@ from typing import Annotated, Any
 
 from ..producers.blobs import BlobError
 from .agent import Agent
-from .effects.results import ROWS_MAX, estimate_tokens, prefix
+from .effects.log_text import LOG_LINES_MAX
+from .effects.results import ROWS_MAX
 from .limits import DEFAULT_LIMITS, Limits
+from .tokens import estimate, prefix
 from .tool import Shortened, Tool, ToolCancelled, ToolContext, ToolFailed, tool
 from .workdir import CLOSED, Workdir
 
@@ -30,7 +32,6 @@ LINES_DEFAULT, LINES_MAX = 400, 2_000
 LINE_CHARS_MAX = 2_000  # a longer line is data; about 800 tokens
 SCAN_BYTES_MAX = 64 * 1024 * 1024  # read_file looks no further for an offset or the last line
 EDIT_BYTES_MAX = 2 * 1024 * 1024
-LOG_LINES_MAX = 200  # S3.9: of a command's output the last 200 lines are served
 COMMAND_S_MAX = 600
 COMMAND_ENV = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat"}
 COMMAND_ENV |= {"GIT_TERMINAL_PROMPT": "0"}  # nobody is there to type a password
@@ -112,7 +113,7 @@ def read_file(
             number, scanned = number + 1, scanned + len(line)
             if first <= number <= last and not after:
                 shown = f"{number}\t{_line(line)}"
-                room -= estimate_tokens(shown + "\n")
+                room -= estimate(shown + "\n")
                 if room >= 0 or not lines:
                     lines.append(shown)
                     continue

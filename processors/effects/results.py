@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from ...producers.blobs import INLINE_BYTES_MAX, BlobError, BlobStore
 from ...schemas.parts import Body
+from ...schemas.tokens import estimate, prefix
 from ..tool import Shortened
+from .log_text import LOG_LINES_MAX, last_lines, looks_like_log
 
 PREVIEW_CHARS = 1_000  # S1.D: what is shown of a result that is off-loaded to a blob
 ROWS_MAX = 100  # S3.5: lists give 100 rows and "N more"
@@ -37,16 +39,6 @@ class _Told(NamedTuple):
     read_at: int = 0  # character of the whole where reading on makes sense
 
 
-def estimate_tokens(text: str) -> int:
-    """Tokens of a text, rather too many than too few: 2.5 ASCII characters or 2 other bytes each.
-
-    Measured ratios of the newer models are 2.6 for prose and 2.5 for code.
-    """
-    plain = len(text.encode("ascii", "ignore"))
-    other = len(text.encode("utf-8", "replace")) - plain
-    return -(-(plain * 4 + other * 5) // 10)
-
-
 def shape(value: Any, *, limit_tokens: int, blobs: BlobStore, readable: bool) -> Shaped:
     """Turn what a tool returned into an event's content.
 
@@ -59,9 +51,9 @@ def shape(value: Any, *, limit_tokens: int, blobs: BlobStore, readable: bool) ->
         preview = told.whole[: PREVIEW_CHARS * 4].decode("utf-8", "ignore")[:PREVIEW_CHARS]
         told = told._replace(shown=preview, shown_bytes=len(preview.encode()), read_at=len(preview))
     text = told.whole.decode() if told.shown is None else told.shown
-    fits = estimate_tokens(text) <= limit_tokens
+    fits = estimate(text) <= limit_tokens
     if fits and told.shown is None:
-        return Shaped(Body(inline=told.whole), total, estimate_tokens(text), 0)
+        return Shaped(Body(inline=told.whole), total, estimate(text), 0)
     try:
         ref = blobs.store(told.whole[:KEPT_BYTES_MAX], told.media_type)
         how = _how_to_read_on(ref.sha256, readable and told.media_type == _TEXT)
@@ -73,7 +65,7 @@ def shape(value: Any, *, limit_tokens: int, blobs: BlobStore, readable: bool) ->
     else:
         text, left_out = _cut(text, limit_tokens, told, how)
     data = text.encode("utf-8", "replace")
-    return Shaped(Body(inline=data, ref=ref), total, estimate_tokens(text), left_out)
+    return Shaped(Body(inline=data, ref=ref), total, estimate(text), left_out)
 
 
 def plain(value: Any) -> Any:
@@ -93,7 +85,11 @@ def _tell(value: Any) -> _Told:
             kept, media_type = _encoded(whole)
             return _Told(kept, media_type, str(shown), min(len(kept), len(shown.encode())), 0)
         case str():
-            return _Told(*_encoded(value))
+            end = last_lines(value)
+            if len(end) == len(value) or not looks_like_log(end):
+                return _Told(*_encoded(value))
+            shown = f"[a log: its last {LOG_LINES_MAX} lines]\n{end}"
+            return _Told(*_encoded(value), shown, len(end.encode("utf-8", "replace")), 0)
         case bytes() | bytearray() | memoryview():
             data = bytes(value)
             return _Told(data, _BINARY, f"[{len(data)} bytes of binary data, not shown.]")
@@ -152,22 +148,10 @@ def _notice(left_out: int, told: _Told, how: str, read_at: int) -> str:
 def _cut(text: str, limit_tokens: int, told: _Told, how: str) -> tuple[str, int]:
     """Head and tail of a text with a notice between them, and the bytes left out of the whole."""
     longest = _notice(len(told.whole), told, how, len(text))
-    room = max(0, limit_tokens - estimate_tokens(f"\n{longest}\n"))
+    room = max(0, limit_tokens - estimate(f"\n{longest}\n"))
     head = prefix(text, room * 2 // 3)  # two parts head, one part tail: logs end in the error
     tail = prefix(text[len(head) :][::-1], room - room * 2 // 3)[::-1]
     shown = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
     left_out = max(0, len(told.whole) - shown)
     notice = _notice(left_out, told, how, len(head) if told.shown is None else told.read_at)
     return f"{head}\n{notice}\n{tail}", left_out
-
-
-def prefix(text: str, tokens: int) -> str:
-    """The longest beginning of a text that is estimated within the tokens."""
-    low, high = 0, min(len(text), tokens * 3)  # no character is estimated below 0.4 tokens
-    while low < high:
-        middle = (low + high + 1) // 2
-        if estimate_tokens(text[:middle]) <= tokens:
-            low = middle
-        else:
-            high = middle - 1
-    return text[:low]

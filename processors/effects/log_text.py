@@ -1,0 +1,56 @@
+"""What looks like a log, and the end of it: of a log the last lines are served (S3.9).
+
+A log grows at its end and says what went wrong there, so its last lines are worth more than its
+first thousands. Pure text in, text out; it must not know where the text came from.
+"""
+
+import re
+from itertools import islice
+
+LOG_LINES_MAX = 200  # S3.9: the last 200 lines are served
+SAMPLE_LINES = 400  # of the end of a text are looked at: enough to tell, and cheap
+LOG_SHARE = 0.5  # of the lines that begin an entry; stack traces and wrapped lines are indented
+
+_DATE = r"\d{4}[-/]\d\d[-/]\d\d"
+_TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SEVERE)"
+_ENTRY = re.compile(
+    # 2026-01-31T12:00:00Z, Jan 31 12:00:00, [31/Jan/2026:12:00:00 +0000], 12:00:00.123
+    rf"\W?(?:{_DATE}[T ]|[A-Z][a-z]{{2}} [ \d]\d )?{_TIME}[\s\]|]"
+    rf"|\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{{2}}/\d{{4}}:"  # of web servers
+    rf"|\W?{_LEVEL}\b"
+    r"|\[ *\d+\.\d{6}\] "  # of kernels
+    r"|time=\S+ level="
+    r'|\{"(?:time|timestamp|ts|@timestamp|level)":'
+)
+NUMBERED = re.compile(r" *\d+\t")  # as tools number the lines of a file
+
+
+def looks_like_log(text: str, *, numbered: bool = False) -> bool:
+    """Whether a text is the lines of a log, by its last ones.
+
+    numbered: take off the line numbers that a tool has put in front.
+    """
+    lines = text[-SAMPLE_LINES * 200 :].splitlines()[-SAMPLE_LINES:]
+    if numbered:
+        lines = [NUMBERED.sub("", line, count=1) for line in lines]
+    begins = [line for line in lines if line[:1].strip()]
+    entries = sum(_ENTRY.match(line) is not None for line in begins)
+    return entries > 2 and entries >= LOG_SHARE * len(begins)
+
+
+def last_lines(text: str, count: int = LOG_LINES_MAX) -> str:
+    """The last lines of a text: the text itself if it has no more."""
+    start = next(islice(_line_ends_backwards(text), count - 1, None), -1) + 1
+    return text[start:]
+
+
+def _line_ends_backwards(text: str):
+    """Where lines end, from the last but one back."""
+    place = text.rfind("\n", 0, max(0, len(text) - 1))
+    while place != -1:
+        yield place
+        place = text.rfind("\n", 0, place)
+
+
+__all__ = ["LOG_LINES_MAX", "NUMBERED", "last_lines", "looks_like_log"]
