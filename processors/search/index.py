@@ -1,0 +1,254 @@
+"""SearchIndex: documents in SQLite, found by words, by trigrams and by vectors (mission row S3.3).
+
+Two FTS5 tables (words, trigrams) and a table of vectors are joined by rowid to a table of
+documents. Everything happens inside the caller's transaction, which alone commits, so that an index
+and the cursor of what it was made from change together. formula.py says what a score is. This file
+must not know what a document is for, nor where it came from.
+"""
+
+import logging
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from .embed import Embedder, HashedEmbedder, blobs_of, cosines
+from .formula import Parts, is_candidate, score
+from .full_text import FullText
+from .snippet import Snippets
+from .trigrams import padded, similarity, trigrams
+from .words import query_of
+
+LOGGER = logging.getLogger("foldlog.search")
+LAYOUT = 1  # a new value whenever the tables or what is written into them change
+BEST = 5
+BEST_MAX = 100
+DOCUMENT_CHARS_MAX = 1_000_000  # 1 MB of text, 0.3 s to index; more is no document but data
+QUERY_CHARS_MAX = 2_000  # of a query; a pasted page is searched for by its beginning
+_BATCH = 256  # documents embedded at once: 0.5 MiB of vectors
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS search_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS search_documents (rowid INTEGER PRIMARY KEY,"
+    " id TEXT NOT NULL UNIQUE, scope TEXT NOT NULL, kind TEXT NOT NULL, title TEXT NOT NULL,"
+    " text TEXT NOT NULL, at INTEGER NOT NULL, trigrams INTEGER NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS search_scope ON search_documents (scope, kind)",
+    "CREATE TABLE IF NOT EXISTS search_vectors (rowid INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
+    # Of each document only which trigrams it has: their places and counts are never asked for.
+    "CREATE VIRTUAL TABLE IF NOT EXISTS search_trigrams USING"
+    " fts5(body, tokenize='trigram case_sensitive 1', detail=none, columnsize=0)",
+)
+
+
+class Hit(NamedTuple):
+    """A document found. `snippet`: about 200 tokens of its text around the match. `parts`: what
+    the score was made of."""
+
+    id: str
+    scope: str
+    kind: str
+    title: str
+    snippet: str
+    score: float
+    parts: Parts
+
+
+class SearchIndex:
+    """The index in the database of `connection`, made if it is not there. It never commits.
+
+    `embedder`: makes the vectors; where the stored ones are another's, they are made anew and `say`
+    is told. A document's scope says whose it is, such as `user:ana` or `project:p1`.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        embedder: Embedder | None = None,
+        say: Callable[[str], None] = LOGGER.warning,
+    ) -> None:
+        self._connection, self._say = connection, say
+        self._embedder: Embedder = embedder or HashedEmbedder()
+        for statement in _TABLES:
+            connection.execute(statement)
+        self._words = FullText(connection, "search_words")
+        self._snippets = Snippets()
+        self._bring_up_to_date()
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def upsert(self, id: str, scope: str, kind: str, title: str, text: str, at: int) -> None:
+        """Put a document, in the place of the one with this id. `at`: Unix ms, shown and compared.
+
+        Raises ValueError for a text over DOCUMENT_CHARS_MAX characters; nothing is changed then.
+        """
+        if len(title) + len(text) > DOCUMENT_CHARS_MAX:
+            raise ValueError(
+                f"document {id} has {len(text)} characters, at most {DOCUMENT_CHARS_MAX} can be "
+                "searched; nothing was changed. Split it."
+            )
+        title, text = _storable(title), _storable(text)
+        whole = _whole(title, text)
+        (vector,) = blobs_of(self._embedder, [whole])
+        self.delete(id)
+        rowid = self._connection.execute(
+            "INSERT INTO search_documents (id, scope, kind, title, text, at, trigrams)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (id, scope, kind, title, text, at, len(trigrams(whole))),
+        ).lastrowid
+        assert rowid is not None
+        self._index([(rowid, whole)])
+        self._connection.execute("INSERT INTO search_vectors VALUES (?, ?)", (rowid, vector))
+
+    def delete(self, id: str) -> bool:
+        """Forget a document; whether there was one."""
+        row = self._connection.execute(
+            "SELECT rowid FROM search_documents WHERE id = ?", (id,)
+        ).fetchone()
+        if row is None:
+            return False
+        self._words.drop(row[0])
+        for table in ("search_trigrams", "search_vectors", "search_documents"):
+            self._connection.execute(f"DELETE FROM {table} WHERE rowid = ?", row)
+        return True
+
+    def _index(self, rows: list[tuple[int, str]]) -> None:
+        self._words.put(rows)
+        self._connection.executemany(
+            "INSERT INTO search_trigrams (rowid, body) VALUES (?, ?)",
+            ((rowid, padded(whole)) for rowid, whole in rows),
+        )
+
+    # -- searching ---------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: str,
+        scopes: Sequence[str],
+        kinds: Sequence[str] | None = None,
+        best: int = BEST,
+        now: int | None = None,
+    ) -> list[Hit]:
+        """The `best` candidates of these scopes (and kinds), highest score first, newest of equals.
+
+        `now`: Unix ms; what is dated later is not seen, so that a search can be repeated as of a
+        moment. Any text is a query; one without a letter or digit finds nothing.
+        Raises ValueError unless `best` is 1 to BEST_MAX.
+        """
+        if not 1 <= best <= BEST_MAX:
+            raise ValueError(f"best is {best}, it must be 1 to {BEST_MAX}")
+        query = _storable(query[:QUERY_CHARS_MAX])
+        asked = query_of(query)
+        rows = self._within(scopes, kinds, now) if asked.terms else []
+        if not rows:
+            return []
+        ranks = self._words.ranks(asked)
+        grams = trigrams(query)
+        shared = self._shared(grams)
+        (vector,) = blobs_of(self._embedder, [query])
+        near = cosines(vector, (row[3] for row in rows))
+        found = []
+        for (rowid, at, count, _), cosine in zip(rows, near, strict=True):
+            alike = similarity(shared[rowid], len(grams), count)
+            parts = Parts(ranks.get(rowid, 0.0), alike, min(max(cosine, 0.0), 1.0))
+            if is_candidate(parts, 1 - cosine):
+                found.append((-score(parts), -at, rowid, parts))
+        found.sort()
+        return [self._hit(asked, rowid, parts) for _, _, rowid, parts in found[:best]]
+
+    def _within(
+        self, scopes: Sequence[str], kinds: Sequence[str] | None, now: int | None
+    ) -> list[tuple[int, int, int, bytes]]:
+        """(row id, at, number of trigrams, vector) of every document that may be found."""
+        wanted, values = [f"scope IN ({_marks(scopes)})"], [*scopes]
+        if kinds is not None:
+            wanted.append(f"kind IN ({_marks(kinds)})")
+            values += kinds
+        if now is not None:
+            wanted.append("at <= ?")
+            values.append(now)
+        return self._connection.execute(
+            "SELECT d.rowid, at, trigrams, vector FROM search_documents d"
+            f" JOIN search_vectors v ON v.rowid = d.rowid WHERE {' AND '.join(wanted)}",
+            values,
+        ).fetchall()
+
+    def _shared(self, grams: Iterable[str]) -> Counter[int]:
+        """How many of these trigrams each row has."""
+        shared: Counter[int] = Counter()
+        for gram in grams:
+            found = self._connection.execute(
+                "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?", (f'"{gram}"',)
+            )
+            shared.update(rowid for (rowid,) in found.fetchall())
+        return shared
+
+    def _hit(self, asked, rowid: int, parts: Parts) -> Hit:
+        id, scope, kind, title, text = self._connection.execute(
+            "SELECT id, scope, kind, title, text FROM search_documents WHERE rowid = ?", (rowid,)
+        ).fetchone()
+        cut = self._snippets.cut(text, asked)
+        return Hit(id, scope, kind, title, cut.text, score(parts), parts)
+
+    # -- versions ----------------------------------------------------------------------------------
+
+    def _bring_up_to_date(self) -> None:
+        """Make anew what another version or another embedder has made, and say so."""
+        name = f"{self._embedder.name}/{self._embedder.dimensions}"
+        meta = dict(self._connection.execute("SELECT name, value FROM search_meta"))
+        (documents,) = self._connection.execute("SELECT count(*) FROM search_documents").fetchone()
+        if documents and meta.get("layout") != str(LAYOUT):
+            self._say(f"search: {documents} documents are indexed anew, for a newer version")
+            self._index_again()
+        if documents and meta.get("embedder") != name:
+            was = meta.get("embedder", "none")
+            self._say(
+                f"search: the embedder is now {name}, it was {was}: {documents} documents are "
+                "embedded anew"
+            )
+            self._embed_again()
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO search_meta VALUES (?, ?)",
+            [("layout", str(LAYOUT)), ("embedder", name)],
+        )
+
+    def _index_again(self) -> None:
+        for table in ("search_words", "search_trigrams"):
+            self._connection.execute(f"DELETE FROM {table}")
+        for rows in self._wholes():
+            self._index(rows)
+            self._connection.executemany(
+                "UPDATE search_documents SET trigrams = ? WHERE rowid = ?",
+                [(len(trigrams(whole)), rowid) for rowid, whole in rows],
+            )
+
+    def _embed_again(self) -> None:
+        for rows in self._wholes():
+            vectors = blobs_of(self._embedder, [whole for _, whole in rows])
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO search_vectors VALUES (?, ?)",
+                [(rowid, vector) for (rowid, _), vector in zip(rows, vectors, strict=True)],
+            )
+
+    def _wholes(self) -> Iterable[list[tuple[int, str]]]:
+        ids = [row[0] for row in self._connection.execute("SELECT rowid FROM search_documents")]
+        for first in range(0, len(ids), _BATCH):
+            rows = self._connection.execute(
+                "SELECT rowid, title, text FROM search_documents WHERE rowid IN"
+                f" ({_marks(ids[first : first + _BATCH])})",
+                ids[first : first + _BATCH],
+            )
+            yield [(rowid, _whole(title, text)) for rowid, title, text in rows.fetchall()]
+
+
+def _whole(title: str, text: str) -> str:
+    """What of a document is searched."""
+    return f"{title}\n{text}" if title else text
+
+
+def _storable(text: str) -> str:
+    """Text that UTF-8 can hold: halves of characters are replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))

@@ -1,0 +1,31 @@
+"""Trigrams as pg_trgm has them: of each word, with two blanks before it and one behind.
+
+The trigram tokenizer of SQLite takes any three characters of a text. `padded` spells a text so that
+these are the trigrams of its words, and a few more across two words, which no query has.
+"""
+
+import re
+from typing import Final
+
+from .words import fold
+
+_WORD: Final = re.compile(r"[^\W_]+")
+
+
+def padded(text: str) -> str:
+    """Text as the trigram table holds it: `cat hat` becomes `  cat   hat `."""
+    return "".join(f"  {word} " for word in _WORD.findall(fold(text).lower()))
+
+
+def trigrams(text: str) -> frozenset[str]:
+    """The set of trigrams of the words of a text."""
+    found = set()
+    for word in _WORD.findall(fold(text).lower()):
+        spelled = f"  {word} "
+        found.update(spelled[at : at + 3] for at in range(len(spelled) - 2))
+    return frozenset(found)
+
+
+def similarity(shared: int, one: int, other: int) -> float:
+    """What both have over what either has, from the sizes of two sets; 0 for two empty ones."""
+    return shared / (one + other - shared) if shared else 0.0
