@@ -13,9 +13,6 @@ from typing import Any, TypeVar
 from ..log.errors import Refused
 from ..schemas.ids import is_id, parse_call_key, why_not_an_id
 
-CHARS_PER_TOKEN = 2.6
-"""As in the context fold: the new model family's measured ratio on prose; a little low on code."""
-
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 """Of one message: about three million tokens, more than any model's window. A file belongs into a
 tool's reach, not into a message."""
@@ -119,8 +116,3 @@ def content_json(content: str | Blocks) -> bytes:
             "where a tool can read it, and say where it is",
         )
     return data
-
-
-def tokens_of(data: bytes) -> int:
-    """Estimated tokens of UTF-8 text."""
-    return int(len(data.decode()) / CHARS_PER_TOKEN) + 1

@@ -17,6 +17,7 @@ from ..log.settings import Settings
 from ..schemas import events as ev
 from ..schemas.codec import encode, headers_for
 from ..schemas.parts import Body
+from ..schemas.tokens import estimate
 from ..schemas.topics import SESSION_EVENTS
 from ..schemas.words import CancelMode, Decision, Resolution, WhenBusy
 from . import checks
@@ -124,7 +125,7 @@ class Sessions:
                 message_id=message_id,
                 role="user",
                 content=self._body(data),
-                tokens=checks.tokens_of(data),
+                tokens=estimate(data),
                 channel=channel,
                 when_busy=word.value,
                 by_user=by_user,

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from ...schemas.events import ToolFailedUncertain, ToolResult
 from ...schemas.ids import call_key
 from ...schemas.parts import Body, Trigger
+from ...schemas.tokens import estimate
 from ...schemas.words import Outcome, Via
-from .results import Shaped, estimate_tokens
+from .results import Shaped
 
 DETAIL_CHARS_MAX = 2_000  # of an exception's text: it may hold a whole response body
 
@@ -95,7 +96,7 @@ def short(text: str) -> Shaped:
     """A text of our own as content: never long enough to be cut by the agent's limit."""
     text = _cut(text)
     data = text.encode()
-    return Shaped(Body(inline=data), len(data), estimate_tokens(text), 0)
+    return Shaped(Body(inline=data), len(data), estimate(text), 0)
 
 
 def _cut(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from ...schemas import events as ev
+from ...schemas.tokens import estimate
 from ..agent import Agent
 from ..projections.turn_view import Call, Claim
 
@@ -70,6 +71,6 @@ def unbegun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResul
         via="tool",
         content=ev.Body(inline=text.encode()),
         bytes=len(text),
-        tokens=len(text) // 3,
+        tokens=estimate(text),
         left_out=0,
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...producers.blobs import BlobStore
 from ...schemas import events as ev
+from ...schemas.tokens import estimate
 from ..agent import Agent
 from ..effects import models, tools
 from ..effects.side_log import SideLogStore
@@ -320,7 +321,7 @@ def _no_tool(begin: BeginTool) -> ev.ToolResult:
         via="tool",
         content=ev.Body(inline=text.encode()),
         bytes=len(text),
-        tokens=len(text) // 3,
+        tokens=estimate(text),
         left_out=0,
     )
 

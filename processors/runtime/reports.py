@@ -14,6 +14,7 @@ from ...log.door import Delivered, Producer
 from ...log.errors import AppendError, FoldlogError, LogBusy, RecordTooLarge
 from ...schemas import events as ev
 from ...schemas.codec import encode, headers_for
+from ...schemas.tokens import estimate
 from ...schemas.topics import SESSION_EVENTS
 from . import crash
 from .outbox import Outbox, OutboxFull, Pending
@@ -161,7 +162,7 @@ def _smaller(event: Any, why: str) -> Any:
             via=event.via,
             content=ev.Body(inline=text.encode()),
             bytes=event.bytes,
-            tokens=len(text) // 3,
+            tokens=estimate(text),
             left_out=event.bytes,
         )
     assert not isinstance(event, ev.ToolFailedUncertain), "a short event that never is too large"

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.processors.effects import results
-from foldlog.processors.effects.results import PREVIEW_CHARS, estimate_tokens, shape
+from foldlog.processors.effects.results import PREVIEW_CHARS, shape
 from foldlog.processors.tool import Shortened
 from foldlog.producers.blobs import INLINE_BYTES_MAX, BlobStore
+from foldlog.schemas.tokens import estimate
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def test_S3_5_a_result_over_the_limit_is_cut_with_a_notice(blobs):
     whole = "\n".join(f"line {n}" for n in range(3_000))
     result = shaped(blobs, whole, limit=500)
     text = text_of(result)
-    assert result.tokens <= 500 and estimate_tokens(text) == result.tokens
+    assert result.tokens <= 500 and estimate(text) == result.tokens
     assert text.startswith("line 0\n") and text.endswith("\nline 2999")
     assert f"[{result.left_out} of {len(whole)} bytes are left out here." in text
     assert f'read_result, ref "{result.content.ref.sha256}", offset ' in text
@@ -163,14 +164,8 @@ def test_S3_5_no_text_passes_the_limit_and_none_is_lost(blobs, text, limit, read
     whole = text.encode("utf-8", "replace")
     result = shaped(blobs, text, limit=limit, readable=readable)
     assert result.bytes == len(whole)
-    assert result.tokens == estimate_tokens(text_of(result)) <= limit
+    assert result.tokens == estimate(text_of(result)) <= limit
     assert len(result.content.inline) <= INLINE_BYTES_MAX
     assert blobs.resolve(result.content) == whole
     assert (result.left_out == 0) == (result.content.ref is None)
     assert 0 <= result.left_out <= len(whole)
-
-
-@given(st.text(max_size=50), st.text(max_size=50))
-def test_the_estimate_adds_up_and_never_falls(a, b):
-    both, one, other = estimate_tokens(a + b), estimate_tokens(a), estimate_tokens(b)
-    assert max(one, other) <= both <= one + other <= both + 1

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.log import LOST_ACK, Faults, MemoryLog, RecordTooLarge, TopicMissing
-from foldlog.processors.projections import context
 from foldlog.processors.rulings_asked import RULES, content_error
 from foldlog.producers import BlobStore, Invalid, Receipt, Sessions, Unacknowledged, checks
 from foldlog.producers import sessions as module
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
 from foldlog.schemas.ids import is_id
+from foldlog.schemas.tokens import estimate
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.consumers.played import PARTITIONS, memory_log, settings_in
 
@@ -40,7 +40,6 @@ def produced(log):
 
 def test_the_numbers_that_two_rooms_share_are_equal():
     assert module.RULES == RULES
-    assert checks.CHARS_PER_TOKEN == context.CHARS_PER_TOKEN
 
 
 def test_S2_1_each_call_becomes_its_event_under_the_session_key(log, sessions):
@@ -83,7 +82,7 @@ def test_message_is_a_json_array_of_blocks_with_its_tokens_estimated(log, sessio
     _, event = stored(log, sessions.say("s1", "grüße"))
     assert event.content.inline == '[{"type":"text","text":"grüße"}]'.encode()
     assert event.role == "user" and event.channel == "python" and event.when_busy == "queue"
-    assert event.tokens == int(len('[{"type":"text","text":"grüße"}]') / 2.6) + 1
+    assert event.tokens == estimate('[{"type":"text","text":"grüße"}]')
     blocks = [{"type": "text", "text": "a"}, {"type": "image", "source": {"type": "url"}}]
     _, event = stored(log, sessions.say("s1", blocks, when_busy="steer"))
     assert json.loads(event.content.inline) == blocks and event.when_busy == "steer"
