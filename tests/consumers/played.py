@@ -217,8 +217,9 @@ class Played:
             "models",
         )
 
-    def stopped(self, text: str) -> None:
-        body = ev.Body(inline=json.dumps([text_block(text)]).encode())
+    def stopped(self, text: str, *before: dict) -> None:
+        """Stopped while it said `text`, after these blocks."""
+        body = ev.Body(inline=json.dumps([*before, text_block(text)]).encode())
         self.append(ev.GenStopped(**self.place(), why="cancelled", content=body), "models")
 
     def invoke(self, index: int = 0, *, approval: str = "none", effect: str = "once") -> None:

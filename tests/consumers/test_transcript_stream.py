@@ -120,6 +120,18 @@ def test_what_was_stopped_by_a_cancel_stays(log, talk):
     assert not any(isinstance(thing, Dropped) for thing in shown)
 
 
+def test_S1_C_thinking_is_shown_once_where_a_cancel_stops_it(log, talk):
+    """Ctrl-C while the model thought, or after, printed the whole thought once more."""
+    sessions, played = talk
+    played.start()
+    played.chunk("let me", kind="thinking")
+    played.chunk("half", block=1)
+    sessions.cancel("s1", turn=1)
+    played.stopped("half", {"type": "thinking", "thinking": "let me see", "signature": "x"})
+    shown = watched(log)
+    assert said(shown) == "half" and said(shown, "thinking") == "let me see"
+
+
 def test_a_stop_that_is_no_cancel_is_another_attempt_to_come(log, talk):
     _, played = talk
     played.start()
