@@ -37,7 +37,7 @@ class Arguments(NamedTuple):
     def parse(self, raw: bytes) -> dict[str, Any]:
         """Keyword arguments of the call. Raises ValueError with every reason."""
         raw = raw or b"{}"  # a call without arguments may stream no input at all
-        _check_json(raw)
+        object_of(raw)
         try:
             value = self.adapter.validate_json(raw, strict=True, extra="forbid")
         except ValueError as error:
@@ -145,8 +145,8 @@ def _clean(schema: Any) -> Any:
     return cleaned
 
 
-def _check_json(raw: bytes) -> None:
-    """Refuse what two readers of the same JSON may read differently. Raises ValueError."""
+def object_of(raw: bytes) -> dict[str, Any]:
+    """A JSON object, refusing what two readers may read differently. Raises ValueError."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
@@ -169,6 +169,7 @@ def _check_json(raw: bytes) -> None:
         raise ValueError(f"the arguments are no JSON: {error}") from None
     if not isinstance(value, dict):
         raise ValueError("the arguments must be a JSON object")
+    return value
 
 
 def _reasons(error: ValueError) -> str:

@@ -31,6 +31,7 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what the Messages API takes as a tool name
 _DESCRIPTION_CHARS_MAX = 8_000  # it is in every request: about 3,000 tokens is a mistake
+ALWAYS, RARE, SEARCH = "always", "rare", "search"
 
 
 class ToolFailed(Exception):
@@ -73,7 +74,8 @@ class Tool:
 
     timeout_ms, result_tokens: None takes the agent's limit. stops: its success ends the turn.
     reconciler: `(ctx, **arguments) -> Happened | DidNotHappen | None`, None if it can't say.
-    workdir: the directory it works in; None takes the agent's.
+    workdir: the directory it works in; None takes the agent's. tier: ALWAYS is in every request
+    while there is room, RARE is found by a search (tool_tiers.py), SEARCH is that search itself.
     """
 
     name: str
@@ -88,6 +90,16 @@ class Tool:
     reconciler: Callable | None = None
     stops: bool = False
     workdir: Path | None = None
+    tier: str = ALWAYS
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The tool as a request's `tools` has it."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "input_schema": self.input_schema,
+        }
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
@@ -123,6 +135,7 @@ def tool(
     reconciler: Callable | None = ...,
     stops: bool = ...,
     name: str | None = ...,
+    tier: str = ...,
 ) -> Callable[[Callable], Tool]: ...
 
 
@@ -137,13 +150,15 @@ def tool(
     reconciler: Callable | None = None,
     stops: bool = False,
     name: str | None = None,
+    tier: str = ALWAYS,
 ) -> Any:
     """Make a tool of a function; its docstring is what the model reads. `@tool` or `@tool(...)`.
 
     effect: what a repetition would do, pure | idempotent | once. approval: none | ask | deny.
     timeout_s: seconds it may run. result_tokens: a longer result is cut, the whole is kept.
     reconciler: asked what became of a `once` call whose worker died. stops: its success ends the
-    turn. A first parameter `ctx` is given a ToolContext. An async function runs as a task and is
+    turn. tier: always | rare; a rare one is not in the requests, it is found by searching. A first
+    parameter `ctx` is given a ToolContext. An async function runs as a task and is
     cancelled on abort; any other runs in a thread, which can not be killed: it should look at
     `ctx.aborted`, and what it returns after its deadline is still reported.
     Raises TypeError or ValueError, at import, for what can not be a tool.
@@ -156,6 +171,7 @@ def tool(
         "reconciler": reconciler,
         "stops": stops,
         "name": name,
+        "tier": tier,
     }
     if function is None:
         return lambda decorated: _make(decorated, **options)
@@ -172,12 +188,15 @@ def _make(
     reconciler: Callable | None,
     stops: bool,
     name: str | None,
+    tier: str,
 ) -> Tool:
     if not callable(function):
         raise TypeError(f"a tool is made of a function, not of {function!r}")
     name = name or getattr(function, "__name__", "")
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"a tool's name is 1-64 characters of [A-Za-z0-9_-], not {name!r}")
+    if tier not in (ALWAYS, RARE):
+        raise ValueError(f"tier of tool {name}: {tier!r} is none of {ALWAYS}, {RARE}")
     arguments, context = arguments_of(function, name)
     return Tool(
         name=name,
@@ -191,6 +210,7 @@ def _make(
         result_tokens=_at_least_one(result_tokens, name, "result_tokens"),
         reconciler=reconciler,
         stops=stops,
+        tier=tier,
     )
 
 

@@ -1,0 +1,124 @@
+"""What an operator says of an MCP server: how to reach it, which of its tools, under which rules.
+
+Data, checked when it is made; it connects to nothing. Hints of the server itself count only where
+the operator says so: without a word an outside tool is `once` and asks.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
+
+from ...schemas.words import Approval, Effect
+
+# `SERVER__TOOL` is split at its first double underscore: a server's name must not hold one.
+_NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
+NAME_CHARS_MAX = 24  # of the 64 that a tool's name may have
+ENV_BYTES_MAX = 32 * 1024  # handed over through a pipe that holds 64 KiB
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """An MCP server whose tools an agent has, as `NAME__TOOL`.
+
+    command: program and arguments of a server on stdin and stdout; or url: one over streamable
+    HTTP. env: variables added for the command. headers: of every HTTP request. Both are secret:
+    never logged, not part of a repr. allow: globs of the tools that are taken, all if empty. rare:
+    globs of tools that only a search gives. effects, approvals: glob of tools -> word; the first
+    that matches counts. trust_hints: believe what the server says of tools that `effects` does not
+    name (read-only ones are pure and run unasked). timeout_s: seconds a call may take.
+    Raises TypeError or ValueError naming what is wrong.
+    """
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allow: tuple[str, ...] = ()
+    rare: tuple[str, ...] = ()
+    effects: Mapping[str, str] = field(default_factory=dict)
+    approvals: Mapping[str, str] = field(default_factory=dict)
+    trust_hints: bool = False
+    timeout_s: float = TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or len(self.name) > NAME_CHARS_MAX:
+            raise ValueError(
+                f"the name of an MCP server is 1-{NAME_CHARS_MAX} characters of [A-Za-z0-9-], with "
+                f"single underscores between them, not {self.name!r}"
+            )
+        for what in ("command", "allow", "rare"):
+            object.__setattr__(self, what, self._texts(what))
+        if bool(self.command) == bool(self.url):
+            raise ValueError(f"MCP server {self.name} needs a command or a url, one of both")
+        if self.url and urlsplit(self.url).scheme not in ("http", "https"):
+            raise ValueError(f"the url of MCP server {self.name} must begin with http(s)://")
+        if self.url and self.env or self.command and self.headers:
+            raise ValueError(f"MCP server {self.name}: env is for a command, headers for a url")
+        for what in ("env", "headers", "effects", "approvals"):
+            self._check_texts(what)
+        if sum(len(k) + len(v) for k, v in self.env.items()) > ENV_BYTES_MAX:
+            raise ValueError(f"the env of MCP server {self.name} is over {ENV_BYTES_MAX} bytes")
+        _check_words(self.name, "effect", self.effects, Effect)
+        _check_words(self.name, "approval", self.approvals, Approval)
+        if not self.timeout_s >= 1:
+            raise ValueError(f"timeout_s of MCP server {self.name} must be 1 or more")
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its tools begin with."""
+        return f"{self.name}__"
+
+    def takes(self, tool: str) -> bool:
+        """Whether a tool of the server is offered to the model."""
+        return not self.allow or _matches(tool, self.allow)
+
+    def is_rare(self, tool: str) -> bool:
+        """Whether a tool is found by search only."""
+        return _matches(tool, self.rare)
+
+    def effect(self, tool: str) -> str | None:
+        """What the operator says a repetition of this tool would do; None without a word."""
+        return _first(tool, self.effects)
+
+    def approval(self, tool: str) -> str | None:
+        """Whether the operator lets it run, ask or be denied; None without a word."""
+        return _first(tool, self.approvals)
+
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that must not be repeated to anybody."""
+        given = (*self.env.values(), *self.headers.values())
+        return tuple(sorted({v for v in given if len(v) >= 4}, key=len, reverse=True))
+
+    def _texts(self, what: str) -> tuple[str, ...]:
+        given = getattr(self, what)
+        if isinstance(given, str):
+            raise TypeError(f"{what} of MCP server {self.name} must be a list, not {given!r}")
+        texts = tuple(given)
+        if not all(isinstance(text, str) and text and "\0" not in text for text in texts):
+            raise TypeError(f"{what} of MCP server {self.name} must be a list of texts")
+        return texts
+
+    def _check_texts(self, what: str) -> None:
+        for key, text in getattr(self, what).items():
+            if not isinstance(key, str) or not isinstance(text, str) or "\0" in key + text:
+                raise TypeError(f"{what} of MCP server {self.name} must map texts to texts")
+
+
+def _check_words(server: str, what: str, given: Mapping[str, str], words: type) -> None:
+    for tool, word in given.items():
+        if word not in list(words):
+            raise ValueError(
+                f"MCP server {server}: the {what} {word!r} of {tool} is none of {', '.join(words)}"
+            )
+
+
+def _matches(tool: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(tool, glob) for glob in globs)
+
+
+def _first(tool: str, words: Mapping[str, str]) -> str | None:
+    return next((word for glob, word in words.items() if fnmatchcase(tool, glob)), None)
