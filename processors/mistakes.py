@@ -1,0 +1,311 @@
+"""The five mistakes that blow a token budget (S3.9), each finding with its culprit and its tokens.
+
+    log       a raw log in the window: its last 200 lines would do
+    echo      a result that repeats its arguments, or what was said before
+    schema    tool schemas that weigh more than they are worth
+    search    a search that returns whole files instead of what is around a match
+    prompt    a static prefix that grows or changes while a session runs, or looks as if it would
+
+Pure functions over views: they run in the worker during development (`Watch`) and in `doctor`.
+Findings are advice; nothing is decided by them. This file must not print nor read files.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
+from itertools import pairwise
+from typing import NamedTuple
+
+from ..schemas.parts import BlobRef, Body
+from .assembly.prefix import Prefix
+from .assembly.stable import moved, parts, unstable
+from .effects.log_text import LOG_LINES_MAX, NUMBERED, looks_like_log
+from .projections.context import ContextView
+from .projections.transcript import Line
+from .session import SessionViews
+from .tokens import estimate
+
+RESULT_TOKENS_MIN = 500  # smaller results are not worth a word
+OWN_LINES = 5  # of a log as it is served: a head, a notice, an exit code
+ECHO_SHARE = 0.5  # of a result's text that had been said: more is repetition, less is quotation
+ECHO_CHARS_MIN = 30  # a shorter line is repeated by chance
+ECHO_LINES_BACK = 40  # transcript lines before a result that it is compared with
+TOOL_TOKENS_MAX = 1_000  # S3.9: 40 tools of this size are 40,000 tokens before a word is said
+TOOLS_TOKENS_MAX = 10_000  # a fifth of the soft budget of a turn
+SEARCH_TOKENS_MAX = 4_000  # half of a result's cap: 100 rows of 40 tokens
+HIT_TOKENS_MAX = 800  # one hit: 200 tokens on each side of a match, twice over
+SEARCHES = re.compile(r"(?:^|[_-])(search|find|grep|lookup|query|retrieve)", re.IGNORECASE)
+GROWTH_TOKENS_MAX = 500  # what one more feature adds to a prompt, and nobody takes away again
+CHANGES_MAX = 5  # of one session's prefix: each costs the whole cache
+
+ReadBlob = Callable[[BlobRef], bytes]
+
+
+class Mistake(NamedTuple):
+    """One finding. kind: of the list above; culprit: tool, part of the prefix, or `all tools`;
+    call: its key, or ''; tokens: what it costs in a request; do: what to do about it."""
+
+    kind: str
+    culprit: str
+    call: str
+    tokens: int
+    text: str
+    do: str
+
+
+def mistakes(
+    views: SessionViews, read: ReadBlob | None = None, today: date | None = None
+) -> list[Mistake]:
+    """Every finding in a session. Without `read`, what lies in the blob store is not looked at;
+    without `today`, no date is."""
+    return [
+        *in_results(views.transcript.lines.since(0)),
+        *in_prefixes(prefixes_of(views.context, read), today),
+    ]
+
+
+def prefixes_of(view: ContextView, read: ReadBlob | None = None) -> list[Prefix]:
+    """The static prefixes that a session has had, oldest first, as far as they can be read."""
+    found = []
+    for prefix in view.prefixes:
+        system, tools = _whole(prefix.system, read), _whole(prefix.tools, read)
+        if system is not None and tools is not None:
+            found.append(Prefix(system, tools))
+    return found
+
+
+def _whole(body: Body, read: ReadBlob | None) -> bytes | None:
+    if body.ref is None:
+        return body.inline or b"[]"
+    return None if read is None else read(body.ref)
+
+
+# -- the static prefix -----------------------------------------------------------------------------
+
+
+def in_prefixes(prefixes: Sequence[Prefix], today: date | None = None) -> Iterator[Mistake]:
+    """Schemas of the newest prefix, how it came to be what it is, and whether it will stay so."""
+    if not prefixes:
+        return
+    yield from in_schemas(prefixes[-1])
+    yield from in_growth(prefixes)
+    tokens = estimate(prefixes[-1].system) + estimate(prefixes[-1].tools)
+    for found in unstable(prefixes[-1], today):
+        yield Mistake(
+            "prompt", found.part, "", tokens,
+            f"{found.part} holds what looks like a {found.kind}: {found.text}",
+            "if it changes, every request pays for all of the prefix: say it in a message instead",
+        )
+
+
+def in_schemas(prefix: Prefix) -> Iterator[Mistake]:
+    """Tools whose schema is too large, and all of them together."""
+    sizes = {name: estimate(t) for name, t in parts(prefix).items() if name.startswith("tool ")}
+    for name, tokens in sizes.items():
+        if tokens > TOOL_TOKENS_MAX:
+            yield Mistake(
+                "schema", name, "", tokens, f"the schema of {name} is in every request",
+                f"describe it in {TOOL_TOKENS_MAX} tokens, or put it behind a tool search",
+            )
+    total = sum(sizes.values())
+    if total > TOOLS_TOKENS_MAX:
+        most = ", ".join(sorted(sizes, key=lambda name: -sizes[name])[:3])
+        yield Mistake(
+            "schema", "all tools", "", total, f"{len(sizes)} tools; the largest are {most}",
+            "put rarely used ones behind a tool search",
+        )
+
+
+def in_growth(prefixes: Sequence[Prefix]) -> Iterator[Mistake]:
+    """A prefix that has become larger since the session began, or changes again and again."""
+    first, last = parts(prefixes[0]), parts(prefixes[-1])
+    grown = {
+        name: estimate(text) - estimate(first.get(name, "")) for name, text in last.items()
+    }
+    for name, tokens in grown.items():
+        if tokens > GROWTH_TOKENS_MAX and not name.startswith("tool "):
+            since = "since the session began" if name in first else "and was not there at first"
+            yield Mistake(
+                "prompt", name, "", tokens, f"{name} has grown by {tokens} tokens {since}",
+                "take out what most turns do not use",
+            )
+    changes = len(prefixes) - 1
+    if changes > CHANGES_MAX:
+        names = [name for a, b in pairwise(prefixes) for name in moved(a, b)]
+        most = max(dict.fromkeys(names), key=names.count, default="prefix")
+        yield Mistake(
+            "prompt", most, "", estimate(prefixes[-1].system) + estimate(prefixes[-1].tools),
+            f"the prefix changed {changes} times in this session, {names.count(most)} times by "
+            f"{most}; each time all of it was paid for anew",
+            f"keep {most} still: put what changes into a message",
+        )
+
+
+# -- results of tools ------------------------------------------------------------------------------
+
+
+def in_results(lines: Sequence[Line], since: int = 0) -> Iterator[Mistake]:
+    """Logs, repetitions and whole files among the results from line `since` on."""
+    args = {line.call: line.body for line in lines if line.kind in ("call", "asks")}
+    for place in range(since, len(lines)):
+        line = lines[place]
+        if line.kind != "result" or line.body is None:
+            continue
+        text = (line.body.inline or b"").decode("utf-8", "replace")
+        tokens = estimate(text)
+        if tokens < RESULT_TOKENS_MIN:
+            continue
+        before = lines[max(0, place - ECHO_LINES_BACK) : place]
+        for kind, found in (
+            ("log", _log(text)),
+            ("echo", _echo(text, args.get(line.call), before)),
+            ("search", _search(line.name, text, tokens)),
+        ):
+            if found is not None:
+                yield Mistake(kind, line.name, line.call, tokens, *found)
+
+
+_Found = tuple[str, str] | None
+
+
+def _log(text: str) -> _Found:
+    count = text.count("\n") + 1
+    if count <= LOG_LINES_MAX + OWN_LINES or not looks_like_log(text, numbered=True):
+        return None
+    return (
+        f"{count} lines of a raw log",
+        f"return its last {LOG_LINES_MAX} lines, or let the tool filter it",
+    )
+
+
+def _echo(text: str, args: Body | None, before: Sequence[Line]) -> _Found:
+    said = list(_lines(text))
+    total = sum(map(len, said))
+    if not total:
+        return None
+    own = set(_lines(_inline(args)))
+    repeated = sum(len(piece) for piece in said if piece in own)
+    if repeated > ECHO_SHARE * total:
+        return f"{_percent(repeated, total)} of the result are its own arguments", _ANEW
+    share, name = max(
+        ((_share(said, line), _name(line)) for line in before if line.body is not None),
+        default=(0, ""),
+    )
+    if share <= ECHO_SHARE * total:
+        return None
+    return f"{_percent(share, total)} of the result were said before, by {name}", _ANEW
+
+
+_ANEW = "return what is new only, and name what is known"
+
+
+def _share(said: list[str], line: Line) -> int:
+    """How many characters of these lines are in an earlier one."""
+    earlier = set(_lines(_inline(line.body)))
+    return sum(len(piece) for piece in said if piece in earlier)
+
+
+def _name(line: Line) -> str:
+    return f"{line.name} {line.call}" if line.call else f"the {line.kind} of turn {line.turn}"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part // whole} %"
+
+
+def _search(name: str, text: str, tokens: int) -> _Found:
+    if not SEARCHES.search(name):
+        return None
+    snippets = "return 200 tokens on each side of a match, and name the place"
+    if tokens > SEARCH_TOKENS_MAX:
+        return f"a search that returned {tokens} tokens", snippets
+    largest = max((estimate(leaf) for leaf in _leaves(text)), default=0)
+    if largest > HIT_TOKENS_MAX:
+        return f"one hit of the search has {largest} tokens", snippets
+    return None
+
+
+def _inline(body: Body | None) -> str:
+    return "" if body is None else (body.inline or b"").decode("utf-8", "replace")
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text, or of the texts in a JSON value, that are long enough to compare."""
+    for leaf in _leaves(text) or (text,):
+        for line in leaf.splitlines():
+            line = NUMBERED.sub("", line, count=1).strip()
+            if len(line) >= ECHO_CHARS_MIN:
+                yield line
+
+
+def _leaves(text: str) -> list[str]:
+    """The texts in a JSON object or array; of anything else none."""
+    if text[:1] not in ("{", "["):
+        return []
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    found: list[str] = []
+    todo = [value]
+    while todo:
+        match todo.pop():
+            case str() as leaf:
+                found.append(leaf)
+            case dict() as members:
+                todo.extend(members.values())
+            case list() as items:
+                todo.extend(items)
+    return found
+
+
+# -- while a worker runs ---------------------------------------------------------------------------
+
+
+class Watch:
+    """Looks at sessions as they go on and tells each finding once: each kind and culprit of a
+    session. Only what is new since the last look is read. For one thread."""
+
+    SESSIONS_MAX = 1_000
+    """Sessions it remembers; of one that was forgotten a finding may be told again."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+
+    def look(self, views: SessionViews, read: ReadBlob | None = None) -> list[Mistake]:
+        """What is new in a session; [] most times."""
+        seen = self._seen.pop(views.session_id, None) or _Seen()
+        self._seen[views.session_id] = seen
+        if len(self._seen) > self.SESSIONS_MAX:
+            del self._seen[next(iter(self._seen))]
+        rows = views.transcript.lines
+        found: list[Mistake] = []
+        if len(rows) > seen.lines:
+            start = max(0, seen.lines - ECHO_LINES_BACK)
+            found += in_results(rows.since(start), seen.lines - start)
+        if len(views.context.prefixes) > seen.prefixes:
+            found += in_prefixes(prefixes_of(views.context, read))
+        seen.lines, seen.prefixes = len(rows), len(views.context.prefixes)
+        return list(seen.new(found))
+
+
+class _Seen:
+    """How far a session was looked at, and what was told of it."""
+
+    def __init__(self) -> None:
+        self.lines = self.prefixes = 0
+        self.told: set[tuple[str, str]] = set()
+
+    def new(self, found: Iterable[Mistake]) -> Iterator[Mistake]:
+        for mistake in found:
+            key = (mistake.kind, mistake.culprit)
+            if key not in self.told:
+                self.told.add(key)
+                yield mistake
+
+
+__all__ = [
+    "Mistake", "Watch", "in_growth", "in_prefixes", "in_results", "in_schemas", "mistakes",
+    "prefixes_of",
+]

@@ -1,0 +1,238 @@
+"""The five mistakes that blow a budget (S3.9): each is found, names its culprit, and nothing else
+is."""
+
+import json
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from foldlog.processors import mistakes as rules
+from foldlog.processors.agent import Agent
+from foldlog.processors.assembly.layers import Layer, Layers
+from foldlog.processors.assembly.prefix import Prefix, assemble
+from foldlog.processors.assembly.stable import moved, parts, unstable
+from foldlog.processors.builtin_tools import default_agent
+from foldlog.processors.limits import DEFAULT_LIMITS
+from foldlog.processors.mistakes import Watch, in_prefixes, mistakes
+from foldlog.processors.tokens import estimate
+from foldlog.processors.tool import tool
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.agents import AGENT
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import History, asked
+
+NEWS = "".join(f"the {n}th line tells something that nobody had said before\n" for n in range(60))
+LOG = "".join(f"2026-01-31 12:00:00 INFO request {n}\n" for n in range(400))
+
+
+def told(said: str, name: str = "look", args: str = "{}") -> History:
+    """A session in which a tool of that name returned this."""
+    s = asked(Use(name, args, "a"), agent=AGENT_OF.get(name, ROOMY))
+    assert s.result("1.1.0", said).accepted
+    return s.work()
+
+
+@tool(effect="pure")
+def search_notes(ctx, words: str = "") -> str:
+    """Searches."""
+    return words
+
+
+ROOMY = replace(AGENT, limits=DEFAULT_LIMITS)
+AGENT_OF = {
+    "search_notes": Agent(name="helper", model="claude-test", tools=(search_notes,))
+}
+
+
+def kinds(session: History) -> list[tuple[str, str, str]]:
+    return [(m.kind, m.culprit, m.call) for m in mistakes(session.views)]
+
+
+def test_S3_9_a_raw_log_is_found_also_where_a_tool_has_numbered_it():
+    numbered = "".join(f"{n}\t{line}\n" for n, line in enumerate(LOG.splitlines()))
+    for text in (LOG, numbered):
+        (found,) = mistakes(told(text).views)
+        assert (found.kind, found.culprit, found.call) == ("log", "look", "1.1.0")
+        assert found.tokens == estimate(text) and "401 lines" in found.text
+
+
+def test_S3_9_a_log_as_it_is_served_is_no_mistake():
+    served = "[a log: its last 200 lines]\n" + "".join(LOG.splitlines(True)[-200:]) + "\n[notice]"
+    assert kinds(told(served)) == []
+
+
+def test_S3_9_a_result_that_echoes_its_arguments_is_found():
+    args = json.dumps({"where": NEWS})
+    for said in (NEWS, json.dumps({"ok": True, "you_said": NEWS})):
+        (found,) = mistakes(told(said, args=args).views)
+        assert (found.kind, found.culprit, found.call) == ("echo", "look", "1.1.0")
+        assert "100 % of the result are its own arguments" in found.text
+
+
+def test_S3_9_a_result_that_repeats_an_earlier_message_or_result_names_it():
+    s = told(NEWS)
+    s.answer(Use("put", "{}", "b"))
+    s.result("1.2.0", NEWS + "and one line more that is new\n")
+    (found,) = mistakes(s.views)
+    assert (found.culprit, found.call) == ("put", "1.2.0")
+    assert "said before, by look 1.1.0" in found.text
+
+
+def test_S3_9_a_result_that_repeats_what_a_person_had_said_is_found():
+    s = History(agent=ROOMY)
+    s.take().open()
+    s.say(raw=f"[{answers.text(NEWS)}]".encode())
+    s.answer(Use("look", "{}", "a")).result("1.1.0", NEWS)
+    (found,) = mistakes(s.views)
+    assert "100 % of the result were said before, by the message of turn 1" in found.text
+
+
+def test_S3_9_a_quotation_is_no_echo():
+    assert kinds(told(NEWS, args=json.dumps({"where": NEWS[: len(NEWS) // 3]}))) == []
+
+
+def test_S3_9_a_search_that_returns_files_is_found():
+    (found,) = mistakes(told(NEWS * 6, name="search_notes").views)
+    assert (found.kind, found.culprit) == ("search", "search_notes")
+    assert str(found.tokens) in found.text and "200 tokens" in found.do
+    hit = json.dumps([{"path": "a", "text": NEWS}, {"path": "b", "text": "short"}])
+    (found,) = mistakes(told(hit, name="search_notes").views)
+    assert found.kind == "search" and "one hit" in found.text
+    assert kinds(told(hit)) == [], "no search"
+
+
+def test_S3_9_small_and_binary_results_are_passed_over():
+    assert kinds(told("2026-01-31 12:00:00 INFO x\n" * 9)) == []
+    assert kinds(told("\ufffd\x00" * 2_000)) == []
+    assert kinds(told("[" * 5_000)) == []
+
+
+# -- the prefix ------------------------------------------------------------------------------------
+
+
+def prefix(system: str = "You help.", *layers: Layer, tools=()) -> Prefix:
+    made = Agent(name="helper", model="claude-test", system=system, tools=tools, directive="Act.")
+    return assemble(made, Layers(layers))
+
+
+def described(chars: int, name: str = "big"):
+    def function(ctx) -> str:
+        return ""
+
+    function.__doc__ = "word " * (chars // 5)
+    return tool(name=name)(function)
+
+
+def test_S3_9_a_huge_schema_is_found_and_all_of_them_together():
+    big = [described(7_900, f"big{n}") for n in range(6)]
+    found = list(in_prefixes([prefix(tools=big[:1])]))
+    assert [(m.kind, m.culprit) for m in found] == [("schema", "tool big0")]
+    *each, total = in_prefixes([prefix(tools=big + [described(10, "small")])])
+    assert [m.culprit for m in each] == [f"tool big{n}" for n in range(6)]
+    assert total.culprit == "all tools" and total.tokens > rules.TOOLS_TOKENS_MAX
+    assert "tool small" not in total.text
+    many = [described(2_000, f"t{n}") for n in range(40)]
+    (total,) = in_prefixes([prefix(tools=many)])
+    assert total.culprit == "all tools", "40 modest tools are a mistake too"
+
+
+def test_S3_9_the_tools_that_come_with_foldlog_are_no_mistake(tmp_path):
+    assert list(in_prefixes([assemble(default_agent(tmp_path), Layers())])) == []
+
+
+def test_S3_9_a_prompt_that_grows_is_found_and_names_the_part():
+    small, large = Layer("project", "FOLDLOG.md", "rule\n"), "a rule more\n" * 400
+    grown = prefix("You help.", small._replace(text=large))
+    (found,) = in_prefixes([prefix("You help.", small), grown])
+    assert found.kind == "prompt" and found.culprit == "project instructions (FOLDLOG.md)"
+    assert found.tokens > 500 and "since the session began" in found.text
+    (found,) = in_prefixes([prefix(), grown])
+    assert "was not there at first" in found.text
+    assert list(in_prefixes([grown, prefix()])) == [], "a prompt may shrink"
+
+
+def test_S3_9_a_prompt_that_changes_again_and_again_is_found():
+    made = [prefix(f"You help number {n}.") for n in range(7)]
+    (found,) = in_prefixes(made)
+    assert found.culprit == "system prompt" and "changed 6 times" in found.text
+    assert list(in_prefixes(made[:6])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("It is 2026-11-21T10:11.", "time"),
+        ("started at 10:11:12", "time"),
+        ("at 1795252800123", "time"),
+        ("You serve 123e4567-e89b-42d3-a456-426614174000.", "id"),
+        ("Today is 2026-11-21.", "date"),
+        ("Today is November 21, 2026.", "date"),
+        ("<function f at 0x7f3a5c2d10e0>", "address"),
+    ],
+)
+def test_S3_1_a_clock_an_id_and_an_address_in_the_prefix_name_their_part(text, kind):
+    today = date(2026, 11, 21)
+    (found,) = unstable(prefix(text), today)
+    assert (found.part, found.kind) == ("system prompt", kind) and found.text in text
+    (found,) = unstable(prefix("x", Layer("local", "F.md", text)), today)
+    assert found.part == "local instructions (F.md)"
+    assert not unstable(prefix("x", Layer("core", "memory", text)), today), "memory is dated"
+    (found,) = in_prefixes([prefix(text)], today)
+    assert found.culprit == "system prompt" and found.text.endswith(found.text[-5:])
+
+
+def test_what_is_no_clock():
+    text = "Knowledge up to 2024-06. Released 2025-01-01. Port 19092, 200000 tokens, see 12:30."
+    assert unstable(prefix(text), date(2026, 11, 21)) == ()
+
+
+def test_S3_1_what_moved_is_named():
+    layer = Layer("user", "FOLDLOG.md", "x")
+    a, b = prefix("You help.", layer, tools=[described(10, "t")]), prefix("You help.", layer)
+    assert moved(a, a) == () and moved(a, b) == ("tool t",)
+    assert moved(b, prefix("You", layer)) == ("system prompt",)
+    assert moved(b, prefix("You help.")) == ("user instructions (FOLDLOG.md)",)
+    two = [described(10, "t"), described(10, "u")]
+    assert moved(prefix(tools=two), prefix(tools=two[::-1])) == ("order",)
+
+
+def test_every_part_has_a_name_of_its_own():
+    layers = [Layer("user", "F.md", "a"), Layer("user", "F.md", "b"), Layer("core", "memory", "c")]
+    assert list(parts(prefix("You", *layers, tools=[described(10, "t")]))) == [
+        "system prompt", "user instructions (F.md)", "user instructions (F.md) 2", "memory core",
+        "directive", "tool t",
+    ]
+
+
+# -- while a worker runs ---------------------------------------------------------------------------
+
+
+def test_S3_9_a_watch_tells_each_culprit_once_and_reads_only_what_is_new():
+    s, watch = told(LOG), Watch()
+    assert [m.kind for m in watch.look(s.views)] == ["log"]
+    assert watch.look(s.views) == []
+    s.answer(Use("look", "{}", "b"), Use("put", "{}", "c"))
+    s.result("1.2.0", LOG.replace("12:", "13:"))
+    s.result("1.2.1", LOG.replace("12:", "14:"))
+    assert [(m.kind, m.culprit) for m in watch.look(s.views)] == [("log", "put")]
+    assert watch.look(s.views) == []
+
+
+def test_S3_9_a_watch_finds_in_steps_what_a_whole_look_finds():
+    s, watch = told(NEWS), Watch()
+    watch.look(s.views)
+    s.answer(Use("put", "{}", "b"))
+    watch.look(s.views)
+    s.result("1.2.0", NEWS)
+    assert [(m.kind, m.call) for m in watch.look(s.views)] == [("echo", "1.2.0")]
+
+
+def test_a_watch_remembers_so_many_sessions(monkeypatch):
+    monkeypatch.setattr(Watch, "SESSIONS_MAX", 2)
+    watch = Watch()
+    for name in ("a", "b", "c"):
+        s = History(name)
+        s.take().open()
+        watch.look(s.views)
+    assert list(watch._seen) == ["b", "c"]
