@@ -1,4 +1,4 @@
-"""Tool tiers (S3.8): schemas that most turns need are in every request, the rest is found by search.
+"""Tool tiers (S3.8): schemas that most turns need are in every request, a search finds the rest.
 
 Tools that are marked rare, or do not fit into the agent's budget for schemas, lie behind two tools:
 `find_tools` gives names, descriptions and schemas as data, `use_tool` calls one. A call through it
@@ -18,7 +18,7 @@ from .arguments import Arguments, object_of
 from .tool import RARE, SEARCH, Tool, ToolFailed, tool
 
 FIND, USE = "find_tools", "use_tool"
-SCHEMA_TOKENS = 10_000  # a fifth of the soft budget of a turn, paid (at the cache's price) each step
+SCHEMA_TOKENS = 10_000  # a fifth of the soft budget of a turn, paid again in every step
 FOUND_MAX = 5
 FOUND_TOKENS_MAX = 6_000  # of one search: below the cap of a result, so that no schema is cut
 NAMES_MAX = 100  # as other lists: 100 rows and "N more"

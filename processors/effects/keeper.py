@@ -1,12 +1,13 @@
 """The keeper: a small process that runs one command and lets nothing of it outlive its purpose.
 
-Run as a script, `python -I -S keeper.py LIFELINE -- COMMAND...`, by children.py; it must not import
-foldlog. LIFELINE is the read end of a pipe whose only writer is the worker: `T` asks the command
+Run as a script, `python -I -S keeper.py LIFELINE [ENV] -- COMMAND...`, by children.py; it must not
+import foldlog. LIFELINE is the read end of a pipe whose only writer is the worker: `T` asks the command
 to terminate, end-of-file (the worker let go, or was killed) kills everything at once. What the
 command leaves behind when it ends is killed too, also what has left its process group: the keeper
 is the subreaper of all its descendants. It ends as the command ended, by exit code or by signal.
 
-Environment variables that look like secrets are withheld from the command. (This is the only file
+Environment variables that look like secrets are withheld from the command; those it shall have are
+read as a JSON object from the file descriptor ENV, because arguments can be seen by others. (This is the only file
 beside the settings that looks at the environment, and it reads no setting from it.)
 """
 
@@ -31,7 +32,7 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def _become(command: list[str]) -> None:
+def _become(command: list[str], added: dict[str, str]) -> None:
     """In the child: turn into the command. Never returns."""
     try:
         os.setpgid(0, 0)
@@ -41,7 +42,7 @@ def _become(command: list[str]) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         kept = {name: text for name, text in os.environ.items() if not SECRET.search(name)}
-        os.execvpe(command[0], command, kept)
+        os.execvpe(command[0], command, kept | added)
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
     finally:
@@ -95,7 +96,15 @@ def _end_as(status: int) -> None:
     os._exit(os.WEXITSTATUS(status))
 
 
-def main(lifeline: int, command: list[str]) -> None:
+def _given(descriptor: int) -> dict[str, str]:
+    """The variables that the command shall have."""
+    import json  # costs a start some milliseconds: only for a command that is given any
+
+    with open(descriptor) as file:
+        return json.load(file)
+
+
+def main(lifeline: int, command: list[str], added: dict[str, str]) -> None:
     """Run the command until it ends or the lifeline says so."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     os.set_inheritable(lifeline, False)
@@ -107,7 +116,7 @@ def main(lifeline: int, command: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     pid = os.fork()
     if pid == 0:
-        _become(command)
+        _become(command, added)
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)  # both sides do: whoever comes first, the group is there to be told
     while True:
@@ -127,4 +136,5 @@ def main(lifeline: int, command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[3:])
+    end = sys.argv.index("--")
+    main(int(sys.argv[1]), sys.argv[end + 1 :], _given(int(sys.argv[2])) if end == 3 else {})

@@ -56,7 +56,7 @@ class McpServer:
             raise ValueError(f"MCP server {self.name} needs a command or a url, one of both")
         if self.url and urlsplit(self.url).scheme not in ("http", "https"):
             raise ValueError(f"the url of MCP server {self.name} must begin with http(s)://")
-        if self.url and self.env or self.command and self.headers:
+        if (self.url and self.env) or (self.command and self.headers):
             raise ValueError(f"MCP server {self.name}: env is for a command, headers for a url")
         for what in ("env", "headers", "effects", "approvals"):
             self._check_texts(what)
