@@ -1,0 +1,97 @@
+"""The check of arguments for a tool from outside: what is plainly wrong, before anybody is asked.
+
+The server checks its arguments itself and whole. Ours is small on purpose: it runs where sessions
+are decided, on a schema that a stranger wrote, so it follows no reference, tries no alternatives
+and matches no pattern; its time is that of one walk through the arguments. Pure.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..arguments import object_of
+
+ERRORS_SHOWN_MAX = 5  # a model corrects a call from the first few
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int, float),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+    "null": (type(None),),
+}
+
+
+class OutsideArguments(NamedTuple):
+    """The arguments of a tool from outside; stands where Arguments does."""
+
+    schema: Mapping[str, Any]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters that the schema names."""
+        return tuple(self.schema.get("properties", {}))
+
+    def why_wrong(self, raw: bytes) -> str | None:
+        """What is wrong with the raw JSON arguments, as the model is told, or None."""
+        try:
+            self.parse(raw)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def parse(self, raw: bytes) -> dict[str, Any]:
+        """The arguments, as they are sent. Raises ValueError with the first reasons."""
+        found = object_of(raw or b"{}")
+        reasons = []
+        for reason in _wrong(found, self.schema, "arguments"):
+            reasons.append(reason)
+            if len(reasons) == ERRORS_SHOWN_MAX:
+                break
+        if reasons:
+            raise ValueError("; ".join(reasons))
+        return found
+
+
+def _wrong(value: Any, schema: Any, where: str) -> Iterator[str]:
+    if not isinstance(schema, Mapping):
+        return
+    allowed = schema.get("type")
+    words = [allowed] if isinstance(allowed, str) else allowed
+    if isinstance(words, list) and not any(_is(value, word) for word in words):
+        yield f"{where}: must be {' or '.join(str(word) for word in words)}"[:200]
+        return
+    choices = schema.get("enum")
+    if isinstance(choices, list) and value not in choices:
+        yield f"{where}: must be one of {', '.join(repr(c) for c in choices[:10])}"[:200]
+    if isinstance(value, dict):
+        yield from _wrong_object(value, schema, where)
+    elif isinstance(value, list) and "prefixItems" not in schema:
+        for n, item in enumerate(value):
+            yield from _wrong(item, schema.get("items"), f"{where}.{n}")
+
+
+def _wrong_object(value: dict, schema: Mapping[str, Any], where: str) -> Iterator[str]:
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    required = schema.get("required")
+    for name in required if isinstance(required, list) else ():
+        if isinstance(name, str) and name not in value:
+            yield f"{where}: {name[:80]} is missing"
+    closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    for name, item in value.items():
+        if name in properties:
+            yield from _wrong(item, properties[name], f"{where}.{name[:80]}")
+        elif closed:
+            yield f"{where}: there is no {name[:80]}"
+
+
+def _is(value: Any, word: Any) -> bool:
+    types = _TYPES.get(word) if isinstance(word, str) else None
+    if types is None:
+        return True  # a word of another draft: the server knows it
+    if isinstance(value, bool):
+        return word == "boolean"
+    if word == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, types)

@@ -1,0 +1,180 @@
+"""What a server says of its tools, made safe: bounded, without control characters, canonical.
+
+A definition comes from somebody else. Its texts go into every request, so they are cut and cleaned;
+its schema is data for the model and for our own small check, never compiled or fetched. The same
+list of a server gives the same definitions, and so the same bytes of a prefix. Pure.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from ...schemas.words import Approval, Effect
+from .server import McpServer
+
+TOOLS_MAX = 256  # of one server; more is a catalogue, not a tool box
+DESCRIPTION_CHARS_MAX = 2_000  # about 800 tokens; our own tools may say more, a stranger less
+TEXT_CHARS_MAX = 500  # of one text inside a schema
+SCHEMA_BYTES_MAX = 16 * 1024  # about 6,500 tokens, which alone is beyond most budgets
+SCHEMA_DEPTH_MAX = 24
+API_NAME_CHARS_MAX = 64  # what the Messages API takes as a tool name
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_SPOKEN = ("description", "title", "examples", "default", "$comment")
+_NO_SCHEMA = ("$schema", "$id", "$comment", "title")  # say nothing of what may be passed
+HINTS = ("read_only", "idempotent", "destructive")
+
+
+class Listed(NamedTuple):
+    """A tool as a server lists it. hints: of HINTS those that it gave, in their order."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    hints: tuple[tuple[str, bool], ...] = ()
+
+
+class Definition(NamedTuple):
+    """A tool as we offer it. `tool`: its name at the server; `sha256`: of all that it says."""
+
+    name: str
+    tool: str
+    description: str
+    schema: Mapping[str, Any]
+    effect: Effect
+    approval: Approval
+    sha256: str
+
+
+class Definitions(NamedTuple):
+    """The tools of a server by name, and what is to be said of those that were left out."""
+
+    tools: tuple[Definition, ...]
+    notes: tuple[str, ...]
+
+
+def definitions_of(server: McpServer, listed: Iterable[Listed]) -> Definitions:
+    """The tools that a server offers and the operator takes, sorted by name."""
+    notes: list[str] = []
+    tools: dict[str, Definition] = {}
+    offered = sorted(listed, key=lambda each: each.name)
+    _note_unknown(server, [each.name for each in offered], notes)
+    taken = [each for each in offered if server.takes(each.name)]
+    if len(taken) > TOOLS_MAX:
+        notes.append(f"{len(taken) - TOOLS_MAX} of its {len(taken)} tools are left out: too many")
+    for each in taken[:TOOLS_MAX]:
+        shown = printable(each.name)[:80]
+        schema, why = safe_schema(each.schema)
+        if schema is None:
+            notes.append(f"its tool {shown} is left out: {why}")
+            continue
+        name = safe_name(server.name, each.name, tools)
+        if name is None:
+            notes.append(f"its tool {shown} is left out: another one has its name")
+            continue
+        effect, approval = _rules(server, each)
+        description = _cut(printable(each.description, lines=True), DESCRIPTION_CHARS_MAX)
+        told = description.strip() or f"The tool {shown} of the server {server.name}."
+        tools[name] = Definition(name, each.name, told, schema, effect, approval, said(each))
+    return Definitions(tuple(tools[name] for name in sorted(tools)), tuple(notes))
+
+
+def said(each: Listed) -> str:
+    """The sha256 of a tool's definition as the server gives it."""
+    return sha256(json.dumps(each, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def safe_name(server: str, tool: str, taken: Mapping[str, Any]) -> str | None:
+    """`SERVER__TOOL` as the API takes it; what had to be changed ends in a hash of the true name."""
+    name = _UNSAFE.sub("_", f"{server}__{tool}")
+    if name != f"{server}__{tool}" or len(name) > API_NAME_CHARS_MAX or name in taken:
+        mark = sha256(f"{server}\0{tool}".encode("utf-8", "replace")).hexdigest()[:8]
+        name = f"{name[: API_NAME_CHARS_MAX - len(mark) - 1]}_{mark}"
+    return None if name in taken else name
+
+
+def printable(text: Any, *, lines: bool = False) -> str:
+    """A text without what a person can not see: controls, formats, halves of characters.
+
+    Invisible characters are how instructions are hidden from whoever reads a description.
+    """
+    kept = "\n\t" if lines else ""
+    return "".join(
+        c for c in str(text) if c in kept or unicodedata.category(c) not in _INVISIBLE
+    )
+
+
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+
+
+def safe_schema(schema: Any) -> tuple[Mapping[str, Any] | None, str]:
+    """A JSON schema that may go into a request, or None and why not."""
+    if not isinstance(schema, Mapping) or schema.get("type") != "object":
+        return None, "its schema is not that of an object"
+    try:
+        cleaned = _clean(schema, 0, ())
+        if len(_compact(cleaned)) > SCHEMA_BYTES_MAX:
+            cleaned = _clean(schema, 0, _SPOKEN)
+        size = len(_compact(cleaned))
+    except (ValueError, RecursionError) as error:
+        return None, f"its schema is not usable: {error}"
+    if size > SCHEMA_BYTES_MAX:
+        return None, f"its schema has {size} bytes, at most {SCHEMA_BYTES_MAX} are taken"
+    if not isinstance(cleaned.get("properties", {}), dict):
+        return None, "the properties of its schema are no object"
+    ordered = {"type": "object", "properties": cleaned.pop("properties", {})}
+    return {**ordered, **{k: v for k, v in cleaned.items() if k != "type"}}, ""
+
+
+def _clean(value: Any, depth: int, without: Sequence[str]) -> Any:
+    """Keys sorted, texts printable and cut. Raises ValueError."""
+    if depth > SCHEMA_DEPTH_MAX:
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, str):
+        return _cut(printable(value, lines=True), TEXT_CHARS_MAX)
+    if isinstance(value, list | tuple):
+        return [_clean(item, depth + 1, without) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    cleaned = {}
+    for key in sorted(value, key=str):
+        inner = value[key]
+        # `properties` maps names to schemas: a parameter may well be called `title`.
+        is_word = not isinstance(inner, Mapping)
+        if key == "$ref" and not str(inner).startswith("#"):
+            raise ValueError("it refers to another document")
+        if is_word and (key in _NO_SCHEMA or key in without):
+            continue
+        cleaned[printable(key)] = _clean(inner, depth + 1, without)
+    return cleaned
+
+
+def _rules(server: McpServer, each: Listed) -> tuple[Effect, Approval]:
+    """The operator's word, then (if told to) the server's hints, then the safe guess."""
+    hints = dict(each.hints) if server.trust_hints else {}
+    effect, approval = Effect.ONCE, Approval.ASK
+    if hints.get("read_only"):
+        effect, approval = Effect.PURE, Approval.NONE
+    elif hints.get("idempotent"):
+        effect = Effect.IDEMPOTENT
+        approval = Approval.ASK if hints.get("destructive", True) else Approval.NONE
+    effect = Effect(server.effect(each.name) or effect)
+    return effect, Approval(server.approval(each.name) or approval)
+
+
+def _note_unknown(server: McpServer, names: Sequence[str], notes: list[str]) -> None:
+    """A misspelt `deny` would silently ask, a misspelt `allow` silently take away."""
+    for what in ("allow", "rare", "effects", "approvals"):
+        for glob in getattr(server, what):
+            if not any(c in glob for c in "*?[") and glob not in names:
+                notes.append(f"it has no tool {glob!r}, which {what} names")
+
+
+def _cut(text: str, chars: int) -> str:
+    return text if len(text) <= chars else f"{text[: chars - 6]} [cut]"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,95 @@
+"""What a server answered, as the value that a tool returns: text, or a note of what is no text.
+
+The whole answer stays in the blob store wherever the model is shown less. Pure; it must not know
+the `mcp` package: it reads the answer as the JSON object that it was.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..tool import Shortened
+from .definitions import printable
+
+LABEL_CHARS_MAX = 300  # of a URI, a name or a media type inside a note
+
+
+def value_of(answer: Mapping[str, Any]) -> Any:
+    """What a tool returns for an answer of `tools/call`.
+
+    One binary alone is its bytes; texts are joined; where something is no text, a note stands in
+    its place and the whole answer is kept. Structured content is taken where there is no text.
+    """
+    blocks = [block for block in answer.get("content") or () if isinstance(block, Mapping)]
+    structured = answer.get("structuredContent")
+    if not blocks:
+        return structured if structured is not None else ""
+    if len(blocks) == 1:
+        alone = _binary(blocks[0])
+        if alone is not None:
+            return alone
+    shown = [_shown(block) for block in blocks]
+    text = "\n".join(text for text, _ in shown)
+    if structured is not None and not text.strip():
+        return structured
+    if all(is_whole for _, is_whole in shown):
+        return text
+    return Shortened(text, json.dumps(answer, ensure_ascii=False, separators=(",", ":")))
+
+
+def text_of(answer: Mapping[str, Any]) -> str:
+    """What the model is told of an answer that says it is an error."""
+    value = value_of(answer)
+    if isinstance(value, Shortened):
+        return value.shown
+    if isinstance(value, bytes):
+        return f"[an error of {len(value)} bytes that are no text]"
+    if isinstance(value, str):
+        return value or "the server says that it failed, and not why"
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _shown(block: Mapping[str, Any]) -> tuple[str, bool]:
+    """A block as text, and whether that is all of it."""
+    kind = block.get("type")
+    if kind == "text":
+        return str(block.get("text", "")), True
+    if kind in ("image", "audio"):
+        size = _size(block.get("data"))
+        return f"[{kind}, {_label(block.get('mimeType'))}, {size} bytes, not shown]", False
+    if kind == "resource_link":
+        name = _label(block.get("title") or block.get("name"))
+        return f"[resource {_label(block.get('uri'))}: {name}]", True
+    resource = block.get("resource")
+    if kind == "resource" and isinstance(resource, Mapping):
+        uri = _label(resource.get("uri"))
+        if isinstance(resource.get("text"), str):
+            return f"[resource {uri}]\n{resource['text']}", True
+        media, size = _label(resource.get("mimeType")), _size(resource.get("blob"))
+        return f"[resource {uri}, {media}, {size} bytes, not shown]", False
+    return f"[content of the unknown kind {_label(kind)}, not shown]", False
+
+
+def _binary(block: Mapping[str, Any]) -> bytes | None:
+    """The bytes of a block that is nothing but bytes, or None."""
+    resource = block.get("resource")
+    data = resource.get("blob") if isinstance(resource, Mapping) else None
+    if block.get("type") in ("image", "audio"):
+        data = block.get("data")
+    if not isinstance(data, str):
+        return None
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _size(data: Any) -> int:
+    """About how many bytes a base64 text stands for."""
+    return len(data) * 3 // 4 if isinstance(data, str) else 0
+
+
+def _label(text: Any) -> str:
+    return printable(text if text is not None else "unknown")[:LABEL_CHARS_MAX]
