@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from foldlog.bench import fold, live, storage
+from foldlog.bench import append, fold, live, storage
 from foldlog.bench.measure import Installation, Missing, Ratio, installation
 from foldlog.local.messages_api import ScriptedServer
 
@@ -19,10 +19,12 @@ RESULTS = Path(__file__).parent / "results.json"
 # By what a bench needs, cheapest first.
 ALONE: dict[str, Callable[[int], Ratio]] = {
     "bytes_per_turn": fold.bytes_per_turn,
+    "context_flatness": append.context_flatness,
 }
 BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
     "fold": fold.fold_ratio,
     "storage_growth": storage.storage_growth,
+    "append_context": append.append_context,
 }
 WORKER: dict[str, Callable[[Installation, ScriptedServer, int], Ratio]] = {
     "message_to_request": live.message_to_request,

@@ -2,12 +2,13 @@
 
 The worker, its actions, folds, store and builder are the product's own; only what the world would
 do is done here: records get their offsets, a model answers, the tool returns. It keeps every record
-and every request. It measures nothing.
+and every request, and times one round where it is asked to.
 """
 
 import json
 from collections.abc import Callable, Iterable
 from hashlib import sha256
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from foldlog.bench.job import MODEL, Turn
@@ -40,6 +41,40 @@ class Outcome(NamedTuple):
 Answer = Callable[[Turn, BeginGeneration], Outcome]
 
 
+class Took(NamedTuple):
+    """Ms of a worker's round over one message: its parts, and all of it with WAKE and decisions.
+
+    append: decode, fold, one batch into the store. context: the next request's bytes.
+    """
+
+    append_ms: float
+    context_ms: float
+    round_ms: float
+
+
+class TimedWorker(Worker):
+    """The real worker; notes when what it read is folded and stored."""
+
+    stored_at = 0.0
+
+    def _wake_touched(self, owned) -> None:
+        self.stored_at = perf_counter()
+        super()._wake_touched(owned)
+
+
+class TimedActions(Actions):
+    """The real actions; notes how long the newest request took to build."""
+
+    context_s = 0.0
+
+    def _request(self, views: SessionViews) -> bytes:
+        began = perf_counter()
+        try:
+            return super()._request(views)
+        finally:
+            self.context_s = perf_counter() - began
+
+
 class Clock:
     """Time that passes only when a record is written."""
 
@@ -63,13 +98,14 @@ class Played:
         self.worker = self._worker(agent, backend)
         self._answer = answer
         self._read = 0
+        self.actions: TimedActions = self.worker.actions
         self._begun: list[tuple[str, Any]] = []
         self._turn: Turn | None = None
         self.worker.assigned([0])
         self.append(ev.SessionOpened(user_id="bench", agent=agent.name, rules=1), "producer")
         self.settle()
 
-    def _worker(self, agent: Agent, backend: Backend) -> Worker:
+    def _worker(self, agent: Agent, backend: Backend) -> TimedWorker:
         self.clock = Clock()
         self._blobs: dict[str, bytes] = {}
 
@@ -79,7 +115,7 @@ class Played:
             return store
 
         identity = Identity("bench", "1")
-        actions = Actions(
+        actions = TimedActions(
             identity.owner,
             self._append,
             self,
@@ -90,7 +126,7 @@ class Played:
             self.clock,
             _alarm,
         )
-        return Worker(identity, ROLES, [agent], open_store, actions, self.clock, _alarm)
+        return TimedWorker(identity, ROLES, [agent], open_store, actions, self.clock, _alarm)
 
     @property
     def views(self) -> SessionViews:
@@ -150,6 +186,23 @@ class Played:
         """One round of the worker over all that it has not read."""
         unread, self._read = self.records[self._read :], len(self.records)
         self.worker.consume(unread)
+
+    def timed(self, turn: Turn) -> Took:
+        """Play a turn, and time the round that turns its message into the next request."""
+        self.say(turn)
+        asked = len(self.requests)
+        self.actions.context_s = 0.0
+        began = perf_counter()
+        self.read()
+        ended = perf_counter()
+        took = Took(
+            (self.worker.stored_at - began) * 1000,
+            self.actions.context_s * 1000,
+            (ended - began) * 1000,
+        )
+        self.settle()
+        assert took.context_ms and len(self.requests) > asked, "the round built a request"
+        return took
 
     def settle(self) -> None:
         """Rounds until nothing is left to read or to do."""

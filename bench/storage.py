@@ -3,8 +3,9 @@
 Ours: the records of the log as they are produced, value, key and headers, before compression and
 without Kafka's framing: every event, chunks and claims included. Theirs: the rows of the SQLite
 file, without its pages and indexes. The note gives both as they lie on a disk. Our store is not
-counted: it is a cache that the log can make anew. They save after each step, which is the default;
-`durability="exit"` saves once a turn and loses a turn's steps in a crash. LangGraph and its SqliteSaver are MIT licensed.
+counted: it is a cache that the log can make anew. LangGraph saves after each step, its default;
+saving once a turn (`durability="exit"`) would lose a turn's steps in a crash. Both packages are MIT
+licensed.
 """
 
 from foldlog.bench.job import Turn, agent, turn
