@@ -129,7 +129,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         seen = context.apply(seen, entry, before, said, state)
     if kind in transcript.READS:
         lines = transcript.apply(lines, entry, before, after, state)
-    if kind in _PAID:
+    if kind in ledger.READS:
         spent = ledger.apply(spent, entry)
     if kind in messages.READS:
         said = messages.apply(said, entry, before, after)

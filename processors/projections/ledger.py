@@ -1,16 +1,24 @@
 """ledger: tokens of every physical model attempt, each counted once (failed and stopped too).
 
 An attempt that lost to another was still paid for, so this fold also takes outcomes that the
-rulings found superseded or late. Usage as normalised by the models role; raw usage stays beside it.
+rulings found superseded or late; background work (compaction, memory) is paid for like answers.
+Usage as normalised by the models role; raw usage stays in the event. What the tokens cost is no
+fact of the log: processors/prices.py says it, from a table.
 """
 
 from ...schemas import events as ev
-from ...schemas.value import Value
+from ...schemas.value import Value, replace
 from ..rows import Rows
+
+ANSWER, BACKGROUND = "answer", "background"
 
 
 class Spent(Value):
-    """One attempt. outcome: complete, failed or stopped."""
+    """One attempt. outcome: complete, failed or stopped. model: empty if the log does not say.
+
+    kind: answer, or background, which lies beside the turns: turn and step are 0, and `work` and
+    `upto` say what it was. The four inputs add up to all that was read.
+    """
 
     turn: int
     step: int
@@ -19,15 +27,39 @@ class Spent(Value):
     model: str
     input_tokens: int
     cache_read_tokens: int
-    cache_write_tokens: int
+    cache_write_5m_tokens: int
+    cache_write_1h_tokens: int
     output_tokens: int
     response_id: str
     offset: int
+    kind: str = ANSWER
+    work: str = ""
+    upto: int = -1
 
     @property
-    def key(self) -> tuple[int, int, int]:
-        """(turn, step, attempt): what makes a repetition the same attempt."""
+    def key(self) -> tuple:
+        """(turn, step, attempt), or (work, upto, attempt): what makes a repetition the same."""
+        if self.kind == BACKGROUND:
+            return (self.work, self.upto, self.attempt)
         return (self.turn, self.step, self.attempt)
+
+    @property
+    def read_tokens(self) -> int:
+        """All input, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def cache_write_tokens(self) -> int:
+        """What was written to either cache."""
+        return self.cache_write_5m_tokens + self.cache_write_1h_tokens
+
+
+class Asked(Value):
+    """The newest LLM_CALLED: outcomes without an answer do not name their model."""
+
+    turn: int = 0
+    step: int = 0
+    model: str = ""
 
 
 class LedgerView(Value):
@@ -36,14 +68,27 @@ class LedgerView(Value):
     spent: Rows[Spent]
     input_tokens: int = 0
     cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
     output_tokens: int = 0
+    asked: Asked = Asked()
+
+    @property
+    def cache_write_tokens(self) -> int:
+        """What was written to either cache."""
+        return self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
 
-OUTCOMES = {ev.GenComplete: "complete", ev.GenFailed: "failed", ev.GenStopped: "stopped"}
+OUTCOMES = {
+    ev.GenComplete: "complete",
+    ev.GenFailed: "failed",
+    ev.GenStopped: "stopped",
+    ev.BackgroundDone: "complete",
+}
+READS = frozenset({ev.LlmCalled, *OUTCOMES})
 
 
-def _key(row: Spent) -> tuple[int, int, int]:
+def _key(row: Spent) -> tuple:
     return row.key
 
 
@@ -53,31 +98,55 @@ def initial() -> LedgerView:
 
 
 def apply(view: LedgerView, entry) -> LedgerView:
-    """The view after an attempt's outcome, whether or not it counted for the conversation."""
+    """The view after an accepted LLM_CALLED, or after an attempt's outcome, accepted or not."""
     event = entry.event
-    outcome = OUTCOMES.get(type(event))
-    if outcome is None or event.usage is None:
+    if type(event) is ev.LlmCalled:
+        return replace(view, asked=Asked(event.turn, event.step, event.model))
+    if type(event) not in OUTCOMES or event.usage is None:
         return view
-    if view.spent.last((event.turn, event.step, event.attempt)) is not None:
+    row = _row(view, event, entry.offset)
+    if view.spent.last(row.key) is not None:
         return view
+    return replace(
+        view,
+        spent=view.spent.append(row),
+        input_tokens=view.input_tokens + row.input_tokens,
+        cache_read_tokens=view.cache_read_tokens + row.cache_read_tokens,
+        cache_write_5m_tokens=view.cache_write_5m_tokens + row.cache_write_5m_tokens,
+        cache_write_1h_tokens=view.cache_write_1h_tokens + row.cache_write_1h_tokens,
+        output_tokens=view.output_tokens + row.output_tokens,
+    )
+
+
+def _row(view: LedgerView, event, offset: int) -> Spent:
     usage = event.usage
-    row = Spent(
-        event.turn,
-        event.step,
+    outcome, model, work = OUTCOMES[type(event)], getattr(event, "model", ""), ()
+    if type(event) is ev.BackgroundDone:
+        place = (0, 0)
+        outcome = outcome if event.ok else "failed"
+        work = (BACKGROUND, event.kind, event.upto)
+    else:
+        place = (event.turn, event.step)
+        model = model or _model_of(view, *place)
+    return Spent(
+        *place,
         event.attempt,
         outcome,
-        getattr(event, "model", ""),
+        model,
         usage.input_tokens,
         usage.cache_read_tokens,
-        usage.cache_write_5m_tokens + usage.cache_write_1h_tokens,
+        usage.cache_write_5m_tokens,
+        usage.cache_write_1h_tokens,
         usage.output_tokens,
         getattr(event, "response_id", ""),
-        entry.offset,
+        offset,
+        *work,
     )
-    return LedgerView(
-        view.spent.append(row),
-        view.input_tokens + row.input_tokens,
-        view.cache_read_tokens + row.cache_read_tokens,
-        view.cache_write_tokens + row.cache_write_tokens,
-        view.output_tokens + row.output_tokens,
-    )
+
+
+def _model_of(view: LedgerView, turn: int, step: int) -> str:
+    """The model that a step asked, as far as this view still knows it."""
+    if (view.asked.turn, view.asked.step) == (turn, step):
+        return view.asked.model
+    last = view.spent[-1] if len(view.spent) else None
+    return last.model if last is not None and (last.turn, last.step) == (turn, step) else ""

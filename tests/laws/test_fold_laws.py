@@ -27,7 +27,7 @@ from foldlog.tests.laws.law import LAW, histories, law
 from foldlog.tests.laws.worlds import World
 
 STATE_BYTES_MAX = 1024  # S0.1
-PAID = (ev.GenComplete, ev.GenFailed, ev.GenStopped)
+PAID = (ev.GenComplete, ev.GenFailed, ev.GenStopped, ev.BackgroundDone)
 
 
 def parts(views: SessionViews) -> dict[str, bytes]:
@@ -259,8 +259,8 @@ def test_S1_G_every_attempt_is_paid_for_once_and_the_totals_are_the_sums(world):
     ledger = world.views.ledger
     keys = [row.key for row in ledger.spent]
     assert len(keys) == len(set(keys))
-    names = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
-    for name in names:
+    parts = "input cache_read cache_write_5m cache_write_1h output"
+    for name in [f"{part}_tokens" for part in parts.split()]:
         assert getattr(ledger, name) == sum(getattr(row, name) for row in ledger.spent)
 
 
