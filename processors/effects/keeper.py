@@ -1,14 +1,15 @@
 """The keeper: a small process that runs one command and lets nothing of it outlive its purpose.
 
-Run as a script, `python -I -S keeper.py LIFELINE [ENV] -- COMMAND...`, by children.py; it must not
-import foldlog. LIFELINE is the read end of a pipe whose only writer is the worker: `T` asks the command
-to terminate, end-of-file (the worker let go, or was killed) kills everything at once. What the
-command leaves behind when it ends is killed too, also what has left its process group: the keeper
-is the subreaper of all its descendants. It ends as the command ended, by exit code or by signal.
+Run as a script, `python -I -S keeper.py LIFELINE [ENV] -- COMMAND...`, by children.py and by
+outside/protocol.py; it must not import foldlog. LIFELINE is the read end of a pipe whose only
+writer is the worker: `T` asks the command to terminate, end-of-file (the worker let go, or was
+killed) kills everything at once. What the command leaves behind when it ends is killed too, also
+what has left its process group: the keeper is the subreaper of all its descendants. It ends as the
+command ended, by exit code or by signal.
 
-Environment variables that look like secrets are withheld from the command; those it shall have are
-read as a JSON object from the file descriptor ENV, because arguments can be seen by others. (This is the only file
-beside the settings that looks at the environment, and it reads no setting from it.)
+Environment variables that look like secrets are withheld from the command. Those that it shall have
+are read as a JSON object from the descriptor ENV: arguments can be seen by others. (This is the
+only file beside the settings that looks at the environment, and it reads no setting from it.)
 """
 
 import contextlib

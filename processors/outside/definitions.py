@@ -87,7 +87,7 @@ def said(each: Listed) -> str:
 
 
 def safe_name(server: str, tool: str, taken: Mapping[str, Any]) -> str | None:
-    """`SERVER__TOOL` as the API takes it; what had to be changed ends in a hash of the true name."""
+    """`SERVER__TOOL` as the API takes it; one that had to be changed ends in a hash of the true."""
     name = _UNSAFE.sub("_", f"{server}__{tool}")
     if name != f"{server}__{tool}" or len(name) > API_NAME_CHARS_MAX or name in taken:
         mark = sha256(f"{server}\0{tool}".encode("utf-8", "replace")).hexdigest()[:8]
@@ -143,7 +143,7 @@ def _clean(value: Any, depth: int, without: Sequence[str]) -> Any:
         inner = value[key]
         # `properties` maps names to schemas: a parameter may well be called `title`.
         is_word = not isinstance(inner, Mapping)
-        if key == "$ref" and not str(inner).startswith("#"):
+        if key == "$ref" and is_word and not str(inner).startswith("#"):
             raise ValueError("it refers to another document")
         if is_word and (key in _NO_SCHEMA or key in without):
             continue
