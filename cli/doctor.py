@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
 
 import click
 
-from ..consumers import check_up
+from ..consumers import check_budget, check_up
 from ..consumers.check_up import Finding
 from ..consumers.show import fold_everything
 from ..log.errors import TopicMissing
@@ -23,8 +25,9 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """Check everything and say what to do.
 
     Broker, topics, partitions, store, worker, frozen sessions, agents that nobody has, approvals
-    and doubts, dead letters, sessions that are owed work and get none. Exit code 1 if there is a
-    problem, 3 if the log can't be reached.
+    and doubts, dead letters, sessions that are owed work and get none; instruction files that
+    can't be used, and what blows the token budget. Exit code 1 if there is a problem, 3 if the log
+    can't be reached.
     """
     problems = 0
     for finding in _findings(edge):
@@ -61,6 +64,9 @@ def _findings(edge: Edge) -> Iterator[Finding]:
     now = max(time.time_ns() // 1_000_000, everything.newest_ms)
     yield from check_up.owed_and_idle(everything, now)
     yield from check_up.dead_letters(log)
+    yield from check_budget.instruction_files(settings, Path.cwd())
+    read = edge.client().read_blob
+    yield from check_budget.budget_mistakes(everything, read, date.today())
 
 
 def _worker(worker: WorkerInfo) -> Iterator[Finding]:

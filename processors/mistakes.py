@@ -148,6 +148,7 @@ def in_growth(prefixes: Sequence[Prefix]) -> Iterator[Mistake]:
 def in_results(lines: Sequence[Line], since: int = 0) -> Iterator[Mistake]:
     """Logs, repetitions and whole files among the results from line `since` on."""
     args = {line.call: line.body for line in lines if line.kind in ("call", "asks")}
+    earlier = _Earlier(lines)
     for place in range(since, len(lines)):
         line = lines[place]
         if line.kind != "result" or line.body is None:
@@ -156,10 +157,9 @@ def in_results(lines: Sequence[Line], since: int = 0) -> Iterator[Mistake]:
         tokens = estimate(text)
         if tokens < RESULT_TOKENS_MIN:
             continue
-        before = lines[max(0, place - ECHO_LINES_BACK) : place]
         for kind, found in (
             ("log", _log(text)),
-            ("echo", _echo(text, args.get(line.call), before)),
+            ("echo", _echo(text, args.get(line.call), earlier.before(place))),
             ("search", _search(line.name, text, tokens)),
         ):
             if found is not None:
@@ -179,31 +179,46 @@ def _log(text: str) -> _Found:
     )
 
 
-def _echo(text: str, args: Body | None, before: Sequence[Line]) -> _Found:
+class _Earlier:
+    """The texts of lines, each taken apart once however many results are compared with it."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines, self._said = lines, {}
+
+    def before(self, place: int) -> Iterator[tuple[Line, frozenset[str]]]:
+        """The lines shortly before that one, with what they say."""
+        first = max(0, place - ECHO_LINES_BACK)
+        self._said = {n: said for n, said in self._said.items() if n >= first}
+        for number in range(first, place):
+            line = self._lines[number]
+            if line.body is not None:
+                if number not in self._said:
+                    self._said[number] = frozenset(_lines(_inline(line.body)))
+                yield line, self._said[number]
+
+
+def _echo(text: str, args: Body | None, before: Iterable[tuple[Line, frozenset[str]]]) -> _Found:
     said = list(_lines(text))
     total = sum(map(len, said))
     if not total:
         return None
-    own = set(_lines(_inline(args)))
-    repeated = sum(len(piece) for piece in said if piece in own)
+    repeated = _share(said, frozenset(_lines(_inline(args))))
     if repeated > ECHO_SHARE * total:
         return f"{_percent(repeated, total)} of the result are its own arguments", _ANEW
-    share, name = max(
-        ((_share(said, line), _name(line)) for line in before if line.body is not None),
-        default=(0, ""),
-    )
-    if share <= ECHO_SHARE * total:
-        return None
-    return f"{_percent(share, total)} of the result were said before, by {name}", _ANEW
+    for line, earlier in before:
+        repeated = _share(said, earlier)
+        if repeated > ECHO_SHARE * total:
+            share = _percent(repeated, total)
+            return f"{share} of the result were said before, by {_name(line)}", _ANEW
+    return None
 
 
 _ANEW = "return what is new only, and name what is known"
 
 
-def _share(said: list[str], line: Line) -> int:
-    """How many characters of these lines are in an earlier one."""
-    earlier = set(_lines(_inline(line.body)))
-    return sum(len(piece) for piece in said if piece in earlier)
+def _share(said: Iterable[str], earlier: frozenset[str]) -> int:
+    """How many characters of these lines had been said."""
+    return sum(len(line) for line in said if line in earlier)
 
 
 def _name(line: Line) -> str:

@@ -1,0 +1,69 @@
+"""What doctor says about the window: instruction files that can't be used, and budget mistakes.
+
+The rules are `processors/mistakes.py` and `processors/assembly/`. This file gathers their findings
+over all sessions, so that one culprit is one line; it must not know how anything is printed.
+"""
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+from ..log.settings import Settings
+from ..processors.agent import Agent
+from ..processors.assembly.layers import places_of, read_layers
+from ..processors.mistakes import Mistake, ReadBlob, mistakes
+from ..processors.session import SessionViews
+from ..processors.tokens import estimate
+from ..producers.blobs import BlobError
+from .check_up import Finding
+from .show import Everything
+
+SHOWN_MAX = 10
+"""Culprits that are shown, the dearest first; the others are counted."""
+
+
+def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
+    """The instruction files of this installation and of a working directory."""
+    agent = Agent(name="doctor", model="none", workdir=workdir)
+    layers = read_layers(agent, places=places_of(settings), user_id=settings.user)
+    for notice in layers.notices:
+        yield Finding("problem", "instructions", notice, "correct the file, or take it away")
+    said = [f"{layer.name} {layer.source} ({estimate(layer.text)})" for layer in layers.texts]
+    text = f"{', '.join(said)} tokens" if said else f"no files for {workdir}"
+    yield Finding("ok", "instructions", text)
+
+
+def budget_mistakes(everything: Everything, read: ReadBlob, today: date) -> Iterator[Finding]:
+    """What blows the token budget (S3.9): each culprit once, with the session that shows it best.
+
+    Looks into the blob store for prefixes that are kept there.
+    """
+    worst: dict[tuple[str, str, str], tuple[Mistake, str]] = {}
+    where: dict[tuple[str, str, str], set[str]] = {}
+    for name, views in sorted(everything.sessions.items()):
+        for mistake in _mistakes(views, read, today):
+            key = (views.turn.agent, mistake.kind, mistake.culprit)
+            where.setdefault(key, set()).add(name)
+            if key not in worst or mistake.tokens > worst[key][0].tokens:
+                worst[key] = mistake, name
+    ranked = sorted(worst.items(), key=lambda item: -item[1][0].tokens)
+    for (agent, kind, culprit), (mistake, name) in ranked[:SHOWN_MAX]:
+        place = f"session {name}" + (f", call {mistake.call}" if mistake.call else "")
+        more = len(where[agent, kind, culprit]) - 1
+        place += f" and {more} more" if more else ""
+        text = f"{culprit} of agent {agent}: {mistake.tokens} tokens, {mistake.text} ({place})"
+        yield Finding("note", f"budget {kind}", text, mistake.do)
+    if len(ranked) > SHOWN_MAX:
+        yield Finding("note", "budget", f"{len(ranked) - SHOWN_MAX} more culprits")
+    elif not ranked:
+        yield Finding("ok", "budget", "no tool result, schema or prompt stands out")
+
+
+def _mistakes(views: SessionViews, read: ReadBlob, today: date) -> list[Mistake]:
+    try:
+        return mistakes(views, read, today)
+    except BlobError:  # said where the blob is needed; here what is at hand is looked at
+        return mistakes(views, None, today)
+
+
+__all__ = ["SHOWN_MAX", "budget_mistakes", "instruction_files"]
