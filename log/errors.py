@@ -10,6 +10,7 @@
      + Poison          a record that can not be decoded: dead letter, go on
      + Corrupt         what we kept disagrees with the log: delete it and refold
      |  + OffsetGone       the asked offset is before the first or after the last record
+     |  + LogCut           records that would have to be folded were deleted from the log
      + RecordTooLarge  the record would be refused by the broker; nothing was produced
      + SettingsError   a setting is missing, misspelt or out of range
      + TopicMismatch   a topic is not what the installation needs; nothing was changed
@@ -86,6 +87,23 @@ class OffsetGone(Corrupt):
         )
         self.topic, self.partition, self.offset = topic, partition, offset
         self.first, self.end = first, end
+
+
+class LogCut(Corrupt):
+    """The beginning of a partition was deleted before it was folded: no views can be made of it.
+
+    For the operator: bring the records back (another replica, a backup), and have nothing delete
+    records of the log: its topics have no retention. Where they are lost, begin a new installation.
+    """
+
+    def __init__(self, partition: str | int, folded: int, first: int) -> None:
+        super().__init__(
+            f"partition {partition}: records from offset {folded} on would have to be folded, and "
+            f"the log begins at {first}: somebody deleted what was before (foldlog never does). "
+            "Nothing was changed and nothing was skipped. Bring the records back; or, if they are "
+            "lost for good, begin a new installation with another FOLDLOG_TOPIC_PREFIX."
+        )
+        self.first = first
 
 
 class RecordTooLarge(FoldlogError):

@@ -110,11 +110,12 @@ class Parts:
 
     def _open_store(self, partition: int, *, fresh: bool) -> Store:
         end = self.log.end_offsets(SESSION_EVENTS)[partition]
+        first = self.log.first_offsets(SESSION_EVENTS)[partition]
         belongs = Belongs(self.log.identity(), self.log.topic_id(SESSION_EVENTS), fold_version())
         directory = self.state.store(self.settings.topic(SESSION_EVENTS), partition)
         if fresh:
-            return new_store(directory, belongs, end)
-        return open_store(directory, belongs, end, say)
+            return new_store(directory, belongs, end, first_offset=first)
+        return open_store(directory, belongs, end, say, first)
 
     def in_flight(self) -> bool:
         """Whether an effect runs, or something was produced and is not read back yet."""

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ...log import Settings
 from ...log.client import OncePerWhile
-from ...log.errors import Fenced
+from ...log.errors import Fenced, LogCut
 from ...schemas.topics import DEAD_LETTERS
 from ..agent import Agent
 from .assemble import ROLES, Parts, say
@@ -30,7 +30,7 @@ def run(
     roles: tuple[str, ...] = ROLES,
     worker_id: str | None = None,
 ) -> int:
-    """Run a worker until SIGTERM or SIGINT; the exit code, 0 after a clean end, 2 if fenced.
+    """Run a worker until SIGTERM or SIGINT; the exit code: 0 after a clean end, 2 never again.
 
     Raises StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable before it starts.
     """
@@ -52,8 +52,11 @@ def run(
 
 
 def exit_code(fatal: list[BaseException]) -> int:
-    """What the process says of what ended its poll thread; 0 if nothing did."""
-    if any(isinstance(error, Fenced) for error in fatal):
+    """What the process says of what ended its poll thread; 0 if nothing did.
+
+    2 where the next one would only do harm, or fail as this one.
+    """
+    if any(isinstance(error, Fenced | LogCut) for error in fatal):
         return MISUSE
     return 1 if fatal else 0
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ...log.door import Delivered, GroupReader, Log, Producer
-from ...log.errors import AppendError, FoldlogError, LogFatal
+from ...log.errors import AppendError, FoldlogError, LogFatal, OffsetGone
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.topics import SESSION_EVENTS
 from . import crash
@@ -119,13 +119,19 @@ class Loop:
         """One round. Raises what is fatal."""
         due = self._worker.next_due_ms()
         wait = POLL_S if due is None else min(POLL_S, due / 1000)
-        records = reader.poll(wait)
+        try:
+            records = reader.poll(wait)
+        except OffsetGone as gone:
+            reader.seek(gone.partition, self._worker.reopened(gone))
+            return
+        seeks = {}
         if records:
             crash.reach("poll.records")
-            for partition, offset in self._worker.consume(records).items():
-                reader.seek(partition, offset)
+            seeks = self._worker.consume(records)
         self._mail.drain()
-        self._worker.tick()
+        seeks |= self._worker.tick()
+        for partition, offset in seeks.items():
+            reader.seek(partition, offset)
         self.rounds += 1
         if self.rounds % COMMIT_ROUNDS == 0:
             reader.commit(reader.positions())

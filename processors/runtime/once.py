@@ -37,10 +37,10 @@ def wake_session(
         reader = parts.log.reader(SESSION_EVENTS, worker.assigned([partition]))
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
-            for number, offset in worker.consume(reader.poll(POLL_S)).items():
-                reader.seek(number, offset)
+            seeks = worker.consume(reader.poll(POLL_S))
             parts.mail.drain()
-            worker.tick()
+            for number, offset in (seeks | worker.tick()).items():
+                reader.seek(number, offset)
             if worker.holds(partition) and not parts.in_flight():
                 owed = _owed(worker, partition, session_id)
                 if all(obligation.owed == "wait" for obligation in owed):

@@ -8,7 +8,7 @@ Only this file imports rocksdict.
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ...log.errors import Corrupt, LogCut
 from ...schemas import codec
 from ...schemas.events import EVENT_TYPES
 from ..projections.partition import PartitionView
@@ -64,10 +65,16 @@ class Store:
     """The views of every session of one partition, at one cursor."""
 
     def __init__(
-        self, backend: Backend, letters_from: int | None = None, *, log_end: int = 0
+        self,
+        backend: Backend,
+        letters_from: int | None = None,
+        *,
+        log_end: int = 0,
+        log_first: int = 0,
     ) -> None:
         self._backend = backend
         self.log_end = log_end  # of the log when this store was opened: to catch up with
+        self.log_first = log_first  # what the log still holds then; 0 unless records were deleted
         self._lengths: dict[str, views_codec.Lengths] = {}
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
@@ -87,14 +94,17 @@ class Store:
         self.belongs = belongs
 
     def load(self, session_id: str) -> SessionViews | None:
-        """The views of a session, or None if it has none."""
+        """The views of a session, or None if it has none. Raises Corrupt."""
         name = session_id.encode()
         head = self._backend.get(b"h\0" + name)
         if head is None:
             return None
         stream = self._backend.get(b"c\0" + name)
-        pages = (page for _, page in self._backend.scan(b"r\0" + name + b"\0"))
-        views = views_codec.views_from(head, stream, pages)
+        pages = [page for _, page in self._backend.scan(b"r\0" + name + b"\0")]
+        try:
+            views = views_codec.views_from(head, stream, pages)
+        except Exception as error:  # whatever bytes that nobody wrote can do to a decoder
+            raise Corrupt(f"session {session_id}: {type(error).__name__}: {error}") from error
         self._lengths[session_id] = views_codec.lengths_of(views)
         return views
 
@@ -187,13 +197,18 @@ class RocksBackend:
         self._db = Rdict(str(directory), options, access_type=access)
 
     def get(self, key: bytes) -> bytes | None:
-        return self._db.get(key)
+        with _damage():
+            return self._db.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for key, value in self._db.items(from_key=prefix):
-            if not key.startswith(prefix):
-                return
-            yield key, value
+        # Not the client's items(): over a damaged block it ends as if there were no more.
+        with _damage():
+            place = self._db.iter()
+            place.seek(prefix)
+            while place.valid() and (key := place.key()).startswith(prefix):
+                yield key, place.value()
+                place.next()
+            place.status()
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         from rocksdict import WriteBatch
@@ -203,43 +218,74 @@ class RocksBackend:
             batch.put(key, value)
         for key in deletes:
             batch.delete(key)
-        self._db.write(batch)
+        with _damage():
+            self._db.write(batch)
 
     def close(self) -> None:
         self._db.close()
 
 
+@contextmanager
+def _damage() -> Iterator[None]:
+    """What RocksDB finds damaged raises Corrupt: rocksdict raises plain Exception for all."""
+    try:
+        yield
+    except Exception as error:
+        if str(error).startswith("Corruption"):
+            raise Corrupt(str(error)) from error
+        raise
+
+
 def open_store(
-    directory: Path, belongs: Belongs, end_offset: int, say: Callable[[str], None]
+    directory: Path,
+    belongs: Belongs,
+    end_offset: int,
+    say: Callable[[str], None],
+    first_offset: int = 0,
 ) -> Store:
-    """The store in a directory, or a new one when what is there is not of this log; says so."""
+    """The store in a directory, or a new one when what is there is not of this log; says so.
+
+    Raises LogCut where the log does not hold what would have to be folded.
+    """
     why, letters_from = None, 0
     with suppress(FileNotFoundError):
         try:
-            store = Store(RocksBackend(directory), log_end=end_offset)
+            store = Store(RocksBackend(directory), log_end=end_offset, log_first=first_offset)
         except Exception as broken:  # rocksdict raises plain Exception
             if "lock" in str(broken).lower():
                 raise
             why = f"it can not be opened ({type(broken).__name__})"
         else:
+            why = None if store.belongs is None else _mismatch(store, belongs, end_offset)
+            if why is None and store.cursor.offset < first_offset:
+                store.close()
+                raise LogCut(directory.name, store.cursor.offset, first_offset)
             if store.belongs is None:
                 store.claim(belongs)
-                return store
-            why = _mismatch(store, belongs, end_offset)
             if why is None:
                 return store
             if store.belongs[:2] == belongs[:2] and store.cursor.offset <= end_offset:
                 letters_from = store.cursor.offset  # other folds of the same log
             store.close()
-    say(f"the store {directory.name} is made anew from the log: {why}")
-    return new_store(directory, belongs, end_offset, letters_from)
+    if first_offset == 0:
+        say(f"the store {directory.name} is made anew from the log: {why}")
+    return new_store(directory, belongs, end_offset, letters_from, first_offset)
 
 
-def new_store(directory: Path, belongs: Belongs, end_offset: int, letters_from: int = 0) -> Store:
+def new_store(
+    directory: Path,
+    belongs: Belongs,
+    end_offset: int,
+    letters_from: int = 0,
+    first_offset: int = 0,
+) -> Store:
     """An empty store in the place of whatever is there.
 
     letters_from: below it every dead letter was written. A letter that comes twice is harmless.
+    Raises LogCut, and keeps what is there, where the log no longer begins at 0.
     """
+    if first_offset > 0:
+        raise LogCut(directory.name, 0, first_offset)
     shutil.rmtree(directory, ignore_errors=True)
     crash.reach("store.removed")
     store = Store(RocksBackend(directory), letters_from=letters_from, log_end=end_offset)

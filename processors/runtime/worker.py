@@ -5,13 +5,14 @@ and discharge what is owed. Everything that touches the world is handed in: the 
 stores, the effects, the clock. So the simulator runs this very code.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
-from ...log.errors import LogFatal
+from ...log.errors import Corrupt, LogCut, LogFatal, OffsetGone
 from ...producers.blobs import BlobError
 from ...schemas.codec import Entry, Unreadable, entry_of
 from ...schemas.events import PartitionTaken
@@ -70,6 +71,7 @@ class Worker:
         self.owned: dict[int, Owned] = {}
         self.rulings: dict[str, int] = {}
         self.only: str | None = None  # a session woken by hand: the others are left alone
+        self._seeks: dict[int, int] = {}
         self._open_store = open_store
         self._say = say
 
@@ -84,7 +86,7 @@ class Worker:
         for number in partitions:
             store = self._open_store(number, fresh=False)
             owned = self.owned[number] = Owned(number, store)
-            starts[number] = max(0, store.cursor.offset - 1)
+            starts[number] = max(store.log_first, store.cursor.offset - 1)
             owned.checking = store.cursor.offset > 0
             crash.reach("partition.opened")
             self._take(owned)
@@ -114,29 +116,34 @@ class Worker:
 
     def consume(self, records: Iterable[Record]) -> dict[int, int]:
         """Fold, write, wake. Returns offsets to seek to, where a store had to be made anew."""
-        seeks: dict[int, int] = {}
         for number, run in groupby(records, attrgetter("partition")):
             owned = self.owned.get(number)
-            if owned is not None and number not in seeks and not self._fold_run(owned, run):
-                seeks[number] = 0
+            if owned is not None and number not in self._seeks:
+                with self._mended(owned):
+                    self._fold_run(owned, run)
         moved = [o for o in self.owned.values() if o.next_offset != o.store.cursor.offset]
         if moved:
             crash.reach("fold.done")
         for owned in moved:
-            self._write(owned)
+            with self._mended(owned):
+                self._write(owned)
         for owned in moved:
-            self._wake_touched(owned)
+            with self._mended(owned):
+                self._wake_touched(owned)
+        return self._sought()
+
+    def _sought(self) -> dict[int, int]:
+        seeks, self._seeks = self._seeks, {}
         return seeks
 
-    def _fold_run(self, owned: Owned, records: Iterable[Record]) -> bool:
-        """Fold records of one partition; False if its store is of another log, and made anew."""
+    def _fold_run(self, owned: Owned, records: Iterable[Record]) -> None:
+        """Fold records of one partition, up to where its store proves to be of another log."""
         for record in records:
             if owned.checking and not self._same_log(owned, record):
-                self._refold(owned)
-                return False
+                self._refold(owned, "the log is not the one its store was folded from")
+                return
             if record.offset >= owned.next_offset:
                 self._fold(owned, record)
-        return True
 
     def _same_log(self, owned: Owned, record: Record) -> bool:
         owned.checking = False
@@ -145,14 +152,41 @@ class Worker:
             return record.offset >= before.offset
         return crc32(record.value or b"") == before.checksum
 
-    def _refold(self, owned: Owned) -> None:
+    def _refold(self, owned: Owned, why: str) -> None:
         self._say(
-            f"partition {owned.number}: the log is not the one its store was folded from; "
-            "the store is made anew from the first offset"
+            f"partition {owned.number}: {why}; the store is made anew from the first offset"
         )
         owned.store.close()
         crash.reach("refold.begun")
         owned.reset(self._open_store(owned.number, fresh=True))
+        self._seeks[owned.number] = 0
+
+    @contextmanager
+    def _mended(self, owned: Owned) -> Iterator[None]:
+        """What finds the partition's store damaged has it made anew; raises Corrupt the next time.
+
+        It is then as if the partition had been lost and given back: nothing is done in it until
+        takes that lie after all that is folded again have been read.
+        """
+        try:
+            yield
+        except Corrupt as damage:
+            # A store that was just made is no damage of the past: not again and again.
+            if owned.store.is_new or isinstance(damage, LogCut):
+                raise
+            self.actions.drop_partition(owned.number)
+            self._refold(owned, f"its store is damaged ({damage})")
+            owned.takes_from = owned.store.log_end
+            self._take(owned)
+
+    def reopened(self, gone: OffsetGone) -> int:
+        """Where to read on from when the log no longer has the offset that was to be read.
+
+        A log that was made anew or cut behind has the store made anew. Raises LogCut.
+        """
+        self._say(f"{gone} The store of partition {gone.partition} is looked at again.")
+        self.revoked([gone.partition])
+        return self.assigned([gone.partition])[gone.partition]
 
     def _fold(self, owned: Owned, record: Record) -> None:
         entry = entry_of(record)
@@ -234,8 +268,11 @@ class Worker:
                 owned.trim({session_id})  # here too: a takeover wakes more than memory may hold
         owned.trim(touched)
 
-    def tick(self) -> None:
-        """Look at what is due: timers, slots that came free, partitions to take again."""
+    def tick(self) -> dict[int, int]:
+        """Look at what is due: timers, slots that came free, partitions to take again.
+
+        Returns offsets to seek to, as `consume` does.
+        """
         now = self.clock.monotonic_ms()
         for owned in list(self.owned.values()):
             held = self._held(owned)
@@ -245,12 +282,16 @@ class Worker:
             if wanted and now - owned.taken_at >= SESSION_TIMEOUT_MS:
                 self._take(owned)
             for session_id in owned.due(self.now(owned)):
-                self.wake(owned, session_id)
-                owned.trim({session_id})
+                self._look_at(owned, session_id)
         for number, session_id in self.actions.called(self._latest()):
             if number in self.owned:
-                self.wake(self.owned[number], session_id)
-                self.owned[number].trim({session_id})
+                self._look_at(self.owned[number], session_id)
+        return self._sought()
+
+    def _look_at(self, owned: Owned, session_id: str) -> None:
+        with self._mended(owned):
+            self.wake(owned, session_id)
+            owned.trim({session_id})
 
     def _latest(self) -> int:
         return max(map(self.now, self.owned.values()), default=self.clock.now_ms())
@@ -284,7 +325,7 @@ class Worker:
                 # What another role waits for may become ours when it is over (S2w, then S4g).
                 if owed.role in held or owed.owed == "wait":
                     self._discharge(owned, views, owed, now)
-        except (LogFatal, OSError):
+        except (LogFatal, Corrupt, OSError):
             raise
         except Exception as bug:  # such as a lost blob: its neighbours go on, as in a fold
             if type(bug) is BlobError:  # the disk is full: nobody goes on
