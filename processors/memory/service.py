@@ -1,0 +1,131 @@
+"""Keeps the memory store of a worker current: a thread with its own reader of memory-events.
+
+`begin()` opens the store and starts the thread, `close()` ends both. Nothing waits for it on the
+way to a started worker: memory is as of some offset, and what enters a prompt is logged anyway.
+Whoever must see his own write waits for it with `folded`. A broker that is away is silence.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ...log.door import Log, Producer, Reader
+from ...log.errors import FoldlogError, LogFatal, OffsetGone
+from ...producers.memory import MemoryWriter, Written
+from ...schemas.topics import MEMORY_EVENTS
+from .reader import MemoryReader
+from .store import MemoryBelongs, MemoryStore, memory_version
+
+FILE = "memory.sqlite"
+POLL_S = 0.5  # how soon a close is noticed
+AGAIN_S = 5.0  # between tries after the store or the log failed
+FOLDED_S = 5.0  # a write is folded within milliseconds; longer means that the log is away
+CLOSE_S = 5.0
+
+
+class MemoryService:
+    """Memory in a worker: `reader` for prompts and tools, `writer(user)` for tools.
+
+    `directory`: the worker's state directory, which is locked, so one process writes the store.
+    """
+
+    def __init__(
+        self, log: Log, producer: Producer, directory: Path, say: Callable[[str], None]
+    ) -> None:
+        self._log, self._producer, self._say = log, producer, say
+        self._path = directory / FILE
+        self._opened: MemoryStore | None = None
+        self._ended = threading.Event()
+        self._moved = threading.Condition()
+        self._thread = threading.Thread(target=self._main, name="memory", daemon=True)
+        self.reader = MemoryReader(self._store)
+
+    def begin(self) -> None:
+        """Open the store and begin to follow the log.
+
+        Raises LogUnreachable, TopicMissing, or sqlite3.Error where no store can be made.
+        """
+        self._opened = self._open()
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread and close the store; harmless if it never began."""
+        self._ended.set()
+        with self._moved:
+            self._moved.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_S)
+        if self._opened is not None:
+            self._opened.close()
+
+    def writer(self, user: str, role: str) -> MemoryWriter:
+        """Writes memory for a user, as `role` (tools or background)."""
+        return MemoryWriter(self._producer, user, writer=role)
+
+    def folded(self, written: Written, timeout_s: float = FOLDED_S) -> bool:
+        """Wait until the store has folded an event; whether it has."""
+        return self._wait({written.partition: written.offset + 1}, timeout_s)
+
+    def caught_up(self, timeout_s: float = FOLDED_S) -> bool:
+        """Wait until the store has folded all that the log holds now; whether it has."""
+        ends = self._log.end_offsets(MEMORY_EVENTS)
+        first = self._log.first_offsets(MEMORY_EVENTS)
+        return self._wait({p: end for p, end in ends.items() if end > first[p]}, timeout_s)
+
+    def _wait(self, wanted: Mapping[int, int], timeout_s: float) -> bool:
+        def there() -> bool:
+            cursors = self._store().cursors
+            return all(cursors.get(p, 0) >= offset for p, offset in wanted.items())
+
+        with self._moved:
+            self._moved.wait_for(lambda: self._ended.is_set() or there(), timeout_s)
+        return there()
+
+    def _store(self) -> MemoryStore:
+        assert self._opened is not None, "memory is read after begin()"
+        return self._opened
+
+    def _open(self, anew: str | None = None) -> MemoryStore:
+        belongs = MemoryBelongs(
+            self._log.identity(), self._log.topic_id(MEMORY_EVENTS), memory_version()
+        )
+        ends = self._log.end_offsets(MEMORY_EVENTS)
+        return MemoryStore(self._path, belongs, ends, self._say, anew)
+
+    def _main(self) -> None:
+        anew: str | None = None
+        while not self._ended.is_set():
+            try:
+                if anew is not None:
+                    self._store().close()
+                    self._opened, anew = self._open(anew), None
+                self._follow()
+            except OffsetGone as gone:
+                anew = str(gone)
+            except sqlite3.DatabaseError as broken:
+                anew = f"it failed ({type(broken).__name__}: {broken})"
+                self._say(f"memory: the store failed, it is made anew: {broken}")
+                self._ended.wait(AGAIN_S)
+            except LogFatal as fatal:
+                self._say(f"memory is not read any more: {fatal}")
+                return
+            except FoldlogError as error:
+                self._say(f"memory can not be read now, it is tried again: {error}")
+                self._ended.wait(AGAIN_S)
+
+    def _follow(self) -> None:
+        store = self._store()
+        start = {**self._log.first_offsets(MEMORY_EVENTS), **store.cursors}
+        reader: Reader = self._log.reader(MEMORY_EVENTS, start)
+        try:
+            while not self._ended.is_set():
+                records = reader.poll(POLL_S)
+                if not records:
+                    continue
+                store.fold(records)
+                with self._moved:
+                    self._moved.notify_all()
+        finally:
+            reader.close()
+

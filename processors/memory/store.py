@@ -1,0 +1,275 @@
+"""The memory store: views, search index and cursors of memory-events in one SQLite file.
+
+All three change in one transaction, so after a kill the file is as of some offset and reading goes
+on from there. It is a cache: a file that does not belong to the log at hand (another cluster or
+topic, other folds, a cursor beyond the log's end) or can not be read is deleted and folded anew,
+and that is said. One process writes it; its threads share the connection, one at a time.
+"""
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ...schemas import codec
+from ...schemas.codec import Entry, Unreadable, entry_of
+from ...schemas.memory import MEMORY_TYPES
+from ...schemas.memory_paths import parse_scope
+from ...schemas.record import Record
+from ...schemas.value import replace
+from ..search.index import Hit, SearchIndex
+from .fold import Kept, MemoryView, apply, initial
+
+LAYOUT = 1  # a new value whenever the tables or the fold change what is kept
+SCOPES_CACHED = 64  # views held in memory: the scopes that sessions of this worker use now
+KIND = "memory"  # of our documents in the search index
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS belongs (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS cursors (partition INTEGER PRIMARY KEY, next INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS heads (scope TEXT PRIMARY KEY, head BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS entries (scope TEXT NOT NULL, entry_id TEXT NOT NULL,"
+    " place REAL NOT NULL, row BLOB NOT NULL, PRIMARY KEY (scope, entry_id)) WITHOUT ROWID",
+)
+
+
+@cache
+def memory_version() -> str:
+    """Names the fold and the events it knows: another one means to refold."""
+    shapes = b"".join(codec.fingerprint_of(codec.schema_of(row.name)) for row in MEMORY_TYPES)
+    return f"{LAYOUT}-{sha256(shapes).hexdigest()[:12]}"
+
+
+class MemoryBelongs(NamedTuple):
+    """What log a memory store was folded from, and by which fold."""
+
+    cluster_id: str
+    topic_id: str
+    folds: str
+
+
+class _Held(NamedTuple):
+    """A view, and where each entry stands in the table's order."""
+
+    view: MemoryView
+    places: dict[str, float]
+
+
+class MemoryStore:
+    """See the module. `ends`: the log's end by partition when it is opened. `anew`: why the file
+    that is there must not be used, if it must not. Raises sqlite3.Error where none can be made.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        belongs: MemoryBelongs,
+        ends: Mapping[int, int],
+        say: Callable[[str], None],
+        anew: str | None = None,
+    ) -> None:
+        self._path, self._say = path, say
+        self._lock = threading.RLock()
+        self._cached: OrderedDict[str, _Held] = OrderedDict()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            why = anew or self._open(belongs, ends)
+        except sqlite3.DatabaseError as broken:
+            if "locked" in str(broken):  # somebody looks into it: no reason to throw it away
+                raise
+            why = f"it can not be read ({type(broken).__name__}: {broken})"
+        if why is not None:
+            self._say(f"the memory store is made anew from the log: {why}")
+            self.close()
+            for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+                path.with_name(name).unlink(missing_ok=True)
+            again = self._open(belongs, ends)
+            assert again is None, again
+
+    def _open(self, belongs: MemoryBelongs, ends: Mapping[int, int]) -> str | None:
+        """Open the file; why it is not of this log, or None."""
+        self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = NORMAL")  # a power loss costs folded offsets only
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in _TABLES:
+                self._db.execute(statement)
+            had = dict(self._db.execute("SELECT name, value FROM belongs"))
+            for name, has in belongs._asdict().items():
+                if had.setdefault(name, has) != has:
+                    return f"its {name} is {had[name]}, the log's is {has}"
+            self._db.executemany("INSERT OR REPLACE INTO belongs VALUES (?, ?)", [*had.items()])
+            self._cursors = {
+                partition: offset
+                for partition, offset in self._db.execute("SELECT partition, next FROM cursors")
+            }
+            for partition, offset in self._cursors.items():
+                if offset > ends.get(partition, 0):
+                    end = ends.get(partition, 0)
+                    return f"its cursor {partition}/{offset} lies beyond the log's end {end}"
+            self._index = SearchIndex(self._db, say=self._say)
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        return None
+
+    @property
+    def cursors(self) -> dict[int, int]:
+        """The next offset of every partition that anything was read of."""
+        with self._lock:
+            return dict(self._cursors)
+
+    def fold(self, records: Sequence[Record]) -> set[str]:
+        """Take records in; views, index and cursors change together. The scopes that changed."""
+        with self._lock:
+            before: dict[str, _Held] = {}
+            after: dict[str, MemoryView] = {}
+            cursors = dict(self._cursors)
+            for record in records:
+                cursors[record.partition] = record.offset + 1
+                entry = self._entry(record)
+                if entry is not None:
+                    scope = entry.session_id
+                    held = before.setdefault(scope, self._held(scope))
+                    after[scope] = apply(after.get(scope, held.view), entry)
+            changed = {s: view for s, view in after.items() if view is not before[s].view}
+            self._write(before, changed, cursors)
+            for view in changed.values():
+                if view.refused > before[view.scope].view.refused:
+                    self._say(f"memory: an event of {view.scope} was refused: {view.why}")
+            return set(changed)
+
+    def _entry(self, record: Record) -> Entry | None:
+        """The event of a record, or None for what no scope can hold."""
+        entry = entry_of(record)
+        if isinstance(entry.event, Unreadable):
+            place = f"{record.partition}/{record.offset}"
+            self._say(f"memory: the record at {place} can not be read, it is passed over: "
+                      f"{entry.event.why}")
+            return None
+        return entry if parse_scope(entry.session_id) is not None else None
+
+    def _write(
+        self, before: dict[str, _Held], changed: dict[str, MemoryView], cursors: dict[int, int]
+    ) -> None:
+        """One transaction. What is remembered changes only when it has been committed."""
+        places = {scope: _places(before[scope], view) for scope, view in changed.items()}
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for scope, view in changed.items():
+                self._write_scope(before[scope], _Held(view, places[scope]))
+            self._db.executemany(
+                "INSERT OR REPLACE INTO cursors VALUES (?, ?)", sorted(cursors.items())
+            )
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        self._cursors = cursors
+        for scope, view in changed.items():
+            self._remember(_Held(view, places[scope]))
+
+    def _write_scope(self, had: _Held, has: _Held) -> None:
+        scope = has.view.scope
+        head = replace(has.view, entries=(), ids=())
+        self._db.execute(
+            "INSERT OR REPLACE INTO heads VALUES (?, ?)", (scope, msgspec.msgpack.encode(head))
+        )
+        for entry_id in had.places.keys() - has.places.keys():
+            self._db.execute(
+                "DELETE FROM entries WHERE scope = ? AND entry_id = ?", (scope, entry_id)
+            )
+            self._index.delete(f"{scope}/{entry_id}")
+        for kept in has.view.entries:
+            place = has.places[kept.entry_id]
+            if had.places.get(kept.entry_id) == place:
+                continue
+            self._db.execute(
+                "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)",
+                (scope, kept.entry_id, place, msgspec.msgpack.encode(kept)),
+            )
+            if kept.entry_id not in had.places and kept.text.strip():
+                self._index.upsert(
+                    f"{scope}/{kept.entry_id}", scope, KIND, kept.path, kept.text, kept.at
+                )
+
+    def _held(self, scope: str) -> _Held:
+        held = self._cached.get(scope)
+        return held if held is not None else self._remember(self._load(scope))
+
+    def _remember(self, held: _Held) -> _Held:
+        self._cached[held.view.scope] = held
+        self._cached.move_to_end(held.view.scope)
+        while len(self._cached) > SCOPES_CACHED:
+            self._cached.popitem(last=False)
+        return held
+
+    def _load(self, scope: str) -> _Held:
+        found = self._db.execute("SELECT head FROM heads WHERE scope = ?", (scope,)).fetchone()
+        if found is None:
+            return _Held(initial(scope), {})
+        head = msgspec.msgpack.decode(found[0], type=MemoryView)
+        rows = self._db.execute(
+            "SELECT place, row FROM entries WHERE scope = ? ORDER BY place", (scope,)
+        ).fetchall()
+        entries = tuple(msgspec.msgpack.decode(row, type=Kept) for _, row in rows)
+        ids = tuple(kept.entry_id for kept in entries)
+        places = {id: place for id, (place, _) in zip(ids, rows, strict=True)}
+        return _Held(replace(head, entries=entries, ids=ids), places)
+
+    def view(self, scope: str) -> MemoryView:
+        """The view of a scope, as far as it is folded."""
+        with self._lock:
+            return self._held(scope).view
+
+    def search(
+        self, query: str, scopes: Sequence[str], best: int, now: int | None = None
+    ) -> list[Hit]:
+        """The best entries for a query, by the hybrid score; ids are SCOPE/ENTRY_ID."""
+        with self._lock:
+            return self._index.search(query, scopes, kinds=(KIND,), best=best, now=now)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock, suppress(AttributeError):  # no connection: it could not be opened
+            self._db.close()
+
+
+GAP = 1.0
+GAP_MIN = 1e-6  # halved 20 times since; a double near 20,000 still tells 1e-11 apart
+
+
+def _places(had: _Held, view: MemoryView) -> dict[str, float]:
+    """Where the entries of a view stand: as before, new ones between their neighbours.
+
+    So that a line put into the middle of a file moves one row and not all behind it.
+    """
+    places: dict[str, float] = {}
+    last = 0.0
+    following = _following(had.places, view.ids)
+    for entry_id, behind in zip(view.ids, following, strict=True):
+        place = had.places.get(entry_id)
+        if place is None:
+            place = last + GAP if behind is None else (last + behind) / 2
+        if place - last < GAP_MIN:  # no room left: number all anew
+            return {id: n * GAP for n, id in enumerate(view.ids, 1)}
+        places[entry_id] = last = place
+    return places
+
+
+def _following(known: Mapping[str, float], ids: Iterable[str]) -> list[float | None]:
+    """For each id the place of the next one that has a place already."""
+    found: list[float | None] = []
+    following: float | None = None
+    for entry_id in reversed([*ids]):
+        found.append(following)
+        following = known.get(entry_id, following)
+    return found[::-1]

@@ -1,0 +1,78 @@
+"""Scopes and paths of memory: whom it belongs to, and how near a prompt a file stands.
+
+The tier of a file follows from its path alone (TIERS), so nothing has to say it twice. Sizes are
+here because whoever writes an event and whoever folds it must agree on them.
+"""
+
+import re
+from enum import StrEnum
+
+from .ids import ID_CHARS_MAX, is_id
+
+USER, PROJECT = "user", "project"
+KINDS = (USER, PROJECT)
+
+CORE = "core.md"
+DECISIONS = "decisions.md"
+TODAY = "daily"
+"""A path that stands for the file of the day, UTC, of the record that names it: whoever writes
+needs no clock, and every fold finds the same day."""
+
+TEXT_BYTES_MAX = 8 * 1024  # of one entry: about 3,000 tokens; a longer text is many entries
+PREFERENCE_CHARS_MAX = 500  # of a value: a wish, not a document
+TODO_CHARS_MAX = 1_000
+WHY_CHARS_MAX = 1_000
+PATH_CHARS_MAX = 200
+
+
+class Tier(StrEnum):
+    """hot: in every prompt. warm: loaded when asked for by path. cold: found by search."""
+
+    HOT = "hot"
+    WARM = "warm"
+    COLD = "cold"
+
+
+# One name of a path below archive/: no leading dot, so nothing hidden and no way up.
+_NAME = r"[A-Za-z0-9_@:-][A-Za-z0-9._@:-]{0,79}"
+TIERS: tuple[tuple[re.Pattern[str], Tier], ...] = (
+    (re.compile(r"core\.md"), Tier.HOT),
+    (re.compile(r"decisions\.md"), Tier.WARM),
+    (re.compile(r"daily/[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.md"), Tier.WARM),
+    (re.compile(rf"archive/{_NAME}(/{_NAME}){{0,3}}"), Tier.COLD),
+)
+LEGAL_PATHS = "core.md, decisions.md, daily/YYYY-MM-DD.md or archive/NAME"
+
+
+def tier_of(path: str) -> Tier | None:
+    """The tier of a file, or None where no memory may lie at that path."""
+    if len(path) > PATH_CHARS_MAX:
+        return None
+    return next((tier for pattern, tier in TIERS if pattern.fullmatch(path)), None)
+
+
+def scope_of(kind: str, id: str) -> str:
+    """The scope of a user or a project."""
+    assert kind in KINDS, kind
+    return f"{kind}:{id}"
+
+
+def parse_scope(scope: str) -> tuple[str, str] | None:
+    """(kind, id) of a scope, or None if it is none."""
+    kind, colon, id = scope.partition(":")
+    return (kind, id) if colon and kind in KINDS and is_id(id) else None
+
+
+SCOPE_CHARS_MAX = len(PROJECT) + 1 + ID_CHARS_MAX
+
+
+def why_not_text(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str | None:
+    """What is wrong with a text that is to be remembered, or None. Any line of a file may be."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        return f"it is not valid UTF-8 text, at character {error.start}"
+    if size > bytes_max:
+        return f"it has {size} bytes, at most {bytes_max} are kept as one entry"
+    odd = next((c for c in text if (c < " " and c not in "\n\t") or c == "\x7f"), None)
+    return None if odd is None else f"it has the control character {odd!r}"

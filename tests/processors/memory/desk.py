@@ -1,0 +1,75 @@
+"""Memory on an in-memory log: events as entries and records, for the tests of this directory."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from foldlog.log import MemoryLog
+from foldlog.processors.memory.fold import MemoryView, apply, initial
+from foldlog.processors.memory.service import MemoryService
+from foldlog.producers.memory import MemoryWriter
+from foldlog.schemas import memory as ev
+from foldlog.schemas.codec import Entry, encode, headers_for
+from foldlog.schemas.record import Record
+from foldlog.schemas.topics import MEMORY_EVENTS, topics
+
+ANA, SHOP = "user:ana", "project:shop"
+NOON = 1_795_262_400_000  # 2026-11-21T12:00:00Z
+
+
+def wrote(entry_id: str, text: str, path: str = "core.md", **more: Any) -> ev.MemoryWritten:
+    return ev.MemoryWritten(entry_id=entry_id, path=path, text=text, by_user="ana", **more)
+
+
+def retired(entry_id: str) -> ev.MemoryRetired:
+    return ev.MemoryRetired(entry_id=entry_id, why="", by_user="ana")
+
+
+def todo(todo_id: str, text: str = "do it") -> ev.TodoAdded:
+    return ev.TodoAdded(todo_id=todo_id, text=text, by_user="ana")
+
+
+def marked(todo_id: str, status: str, command_id: str) -> ev.TodoMarked:
+    return ev.TodoMarked(todo_id=todo_id, status=status, command_id=command_id, by_user="ana")
+
+
+def preferred(name: str, value: str | None, command_id: str) -> ev.PreferenceSet:
+    return ev.PreferenceSet(name=name, value=value, command_id=command_id, by_user="ana")
+
+
+def entries(events: Iterable[Any], scope: str = ANA, writer: str = "producer") -> list[Entry]:
+    return [Entry(scope, 0, n, NOON + n, writer, event) for n, event in enumerate(events)]
+
+
+def folded(events: Iterable[Any], scope: str = ANA, writer: str = "producer") -> MemoryView:
+    view = initial(scope)
+    for entry in entries(events, scope, writer):
+        view = apply(view, entry)
+    return view
+
+
+def record(offset: int, event: Any, scope: str = ANA, writer: str = "producer") -> Record:
+    headers = tuple(headers_for(event, writer))
+    return Record(MEMORY_EVENTS, 0, offset, NOON, scope.encode(), encode(event), headers)
+
+
+def new_log() -> MemoryLog:
+    return MemoryLog(topics(2), threaded=True)
+
+
+@contextmanager
+def serving(log: Any, directory: Path, said: list[str] | None = None) -> Iterator[MemoryService]:
+    """A service on a log, caught up with what the log holds."""
+    say = (said if said is not None else []).append
+    service = MemoryService(log, log.producer(), directory, say)
+    service.begin()
+    try:
+        assert service.caught_up(10)
+        yield service
+    finally:
+        service.close()
+
+
+def writer_of(log: Any, user: str = "ana") -> MemoryWriter:
+    return MemoryWriter(log.producer(), user)

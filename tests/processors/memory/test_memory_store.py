@@ -1,0 +1,212 @@
+"""The store: views, index and cursors change together; what is not of this log is made anew."""
+
+import sqlite3
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from foldlog.log import DUPLICATE, Faults
+from foldlog.processors.memory import store as module
+from foldlog.processors.memory.fold import text_of
+from foldlog.processors.memory.service import FILE, MemoryService
+from foldlog.processors.memory.store import MemoryBelongs, MemoryStore, memory_version
+from foldlog.processors.runtime.store import fold_version
+from foldlog.schemas.events import EVENT_TYPES
+from foldlog.schemas.topics import MEMORY_EVENTS
+from foldlog.tests.processors.memory.desk import (
+    ANA,
+    SHOP,
+    folded,
+    new_log,
+    record,
+    retired,
+    serving,
+    todo,
+    writer_of,
+    wrote,
+)
+from foldlog.tests.processors.memory.test_memory_fold import HISTORIES
+
+BELONGS = MemoryBelongs("cluster", "topic", memory_version())
+ENDS = {0: 10_000}
+
+
+def opened(path, belongs=BELONGS, ends=ENDS, say=None):
+    return MemoryStore(path, belongs, ends, say or (lambda text: None))
+
+
+def records(events, scope=ANA, start=0):
+    return [record(n, event, scope) for n, event in enumerate(events, start)]
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HISTORIES)
+def test_a_store_closed_after_every_record_holds_what_the_fold_holds(tmp_path, events):
+    path = tmp_path / "m.sqlite"
+    path.unlink(missing_ok=True)
+    (tmp_path / "m.sqlite-wal").unlink(missing_ok=True)
+    for n, each in enumerate(records(events)):
+        store = opened(path)
+        assert store.cursors.get(0, 0) == n
+        store.fold([each])
+        store.close()
+    store = opened(path)
+    view = store.view(ANA)
+    found = store._db.execute("SELECT id FROM search_documents").fetchall()
+    store.close()
+    want = folded(events)
+    assert [(e.entry_id, e.path, e.text) for e in view.entries] == [
+        (e.entry_id, e.path, e.text) for e in want.entries
+    ]
+    assert (view.ids, view.gone, view.seen) == (want.ids, want.gone, want.seen)
+    assert view.preferences == want.preferences and view.refused == want.refused
+    indexed = {f"{ANA}/{e.entry_id}" for e in want.entries if e.text.strip()}
+    assert {id for (id,) in found} == indexed
+
+
+def test_law_11_views_index_and_cursor_change_together_or_not_at_all(tmp_path, monkeypatch):
+    store = opened(tmp_path / "m.sqlite")
+    store.fold(records([wrote("a", "tea")]))
+
+    def fails(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(store._index, "upsert", fails)
+    with pytest.raises(sqlite3.OperationalError):
+        store.fold(records([wrote("b", "coffee"), retired("a")], start=1))
+    assert store.cursors == {0: 1} and store.view(ANA).ids == ("a",)
+    store.close()
+    again = opened(tmp_path / "m.sqlite")
+    assert again.cursors == {0: 1} and again.view(ANA).ids == ("a",)
+    assert [hit.id for hit in again.search("tea", [ANA], 5)] == [f"{ANA}/a"]
+
+
+def test_lines_put_between_others_keep_their_place_over_a_restart(tmp_path):
+    path = tmp_path / "m.sqlite"
+    store = opened(path)
+    store.fold(records([wrote("a", "a"), wrote("z", "z")]))
+    # Each goes right behind the first: 60 halvings of one gap, more than a double has room for.
+    store.fold(records([wrote(f"e{n}", str(n), after="a") for n in range(60)], start=2))
+    want = text_of(store.view(ANA), "core.md")
+    assert want.split() == ["a", *map(str, reversed(range(60))), "z"]
+    store.close()
+    assert text_of(opened(path).view(ANA), "core.md") == want
+
+
+@pytest.mark.parametrize(
+    ("belongs", "ends", "why"),
+    [
+        (BELONGS._replace(cluster_id="other"), ENDS, "its cluster_id is cluster"),
+        (BELONGS._replace(topic_id="other"), ENDS, "its topic_id is topic"),
+        (BELONGS._replace(folds="2-x"), ENDS, "its folds is"),
+        (BELONGS, {0: 0}, "its cursor 0/1 lies beyond the log's end 0"),
+    ],
+)
+def test_a_store_that_is_not_of_this_log_is_made_anew_and_says_so(tmp_path, belongs, ends, why):
+    store = opened(tmp_path / "m.sqlite")
+    store.fold(records([wrote("a", "tea")]))
+    store.close()
+    said = []
+    store = opened(tmp_path / "m.sqlite", belongs, ends, said.append)
+    assert store.cursors == {} and store.view(ANA).ids == ()
+    assert len(said) == 1 and why in said[0] and "made anew from the log" in said[0]
+
+
+def test_bad_input_a_file_that_is_no_database_is_made_anew(tmp_path):
+    (tmp_path / "m.sqlite").write_bytes(b"not a database at all" * 200)
+    said = []
+    store = opened(tmp_path / "m.sqlite", say=said.append)
+    assert store.cursors == {} and "can not be read" in said[0]
+
+
+def test_a_store_that_somebody_looks_into_is_not_thrown_away(tmp_path, monkeypatch):
+    path = tmp_path / "m.sqlite"
+    store = opened(path)
+    store.fold(records([wrote("a", "tea")]))
+    store.close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        module.sqlite3, "connect", lambda *args, **more: connect(*args, timeout=0, **more)
+    )
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        opened(path)
+    other.execute("ROLLBACK")
+    other.close()
+    assert opened(path).view(ANA).ids == ("a",)
+
+
+def test_what_can_not_be_read_and_foreign_keys_are_passed_over(tmp_path):
+    said = []
+    store = opened(tmp_path / "m.sqlite", say=said.append)
+    broken = record(0, wrote("a", "tea"))._replace(value=b"garbage")
+    store.fold([broken, record(1, wrote("b", "tea"), scope="nobody"), record(2, wrote("c", "x"))])
+    assert store.view(ANA).ids == ("c",) and store.cursors == {0: 3}
+    assert len(said) == 1 and "0/0 can not be read" in said[0]
+
+
+def test_memory_events_do_not_move_the_version_of_the_session_stores():
+    assert memory_version() not in fold_version()
+    assert not any(row.name.startswith(("MEMORY", "TODO", "PREFERENCE")) for row in EVENT_TYPES)
+
+
+# -- the service -----------------------------------------------------------------------------------
+
+
+def test_S1_H_a_service_follows_the_log_and_goes_on_where_it_ended(tmp_path):
+    log, said = new_log(), []
+    writer = writer_of(log)
+    writer.remember(ANA, "core.md", "likes tea")
+    with serving(log, tmp_path, said) as memory:
+        written = writer.remember(ANA, "core.md", "likes short answers")
+        assert memory.folded(written)
+        assert "likes short answers" in memory.reader.core([ANA, SHOP])
+    writer.add_todo("shop", "paint it")
+    with serving(log, tmp_path, said) as memory:
+        assert "paint it" in memory.reader.todos(SHOP)
+        assert "likes tea" in memory.reader.core([ANA])
+    assert said == []
+
+
+def test_law_3_a_record_that_the_log_holds_twice_counts_once(tmp_path):
+    log = new_log()
+    log.faults = _Twice()
+    writer = writer_of(log)
+    writer.remember(ANA, "core.md", "likes tea")
+    assert sum(len(log.records(MEMORY_EVENTS, p)) for p in range(2)) == 2
+    with serving(log, tmp_path) as memory:
+        assert text_of(memory.reader.view(ANA), "core.md") == "likes tea\n"
+
+
+class _Twice(Faults):
+    def fate(self, *_):
+        return DUPLICATE
+
+
+def test_a_log_that_was_trimmed_under_the_reader_is_folded_anew_and_said(tmp_path):
+    log, said = new_log(), []
+    writer = writer_of(log)
+    first = writer.remember(ANA, "core.md", "old")
+    with serving(log, tmp_path, said):
+        pass
+    second = writer.remember(ANA, "core.md", "new")
+    writer.remember(ANA, "core.md", "newest")
+    assert first.partition == second.partition
+    log.trim(MEMORY_EVENTS, second.partition, second.offset + 1)
+    with serving(log, tmp_path, said) as memory:
+        assert text_of(memory.reader.view(ANA), "core.md") == "newest\n"
+    assert any("made anew" in line and "were deleted" in line for line in said)
+
+
+def test_a_service_that_never_began_can_be_closed(tmp_path):
+    log = new_log()
+    MemoryService(log, log.producer(), tmp_path, print).close()
+    assert not (tmp_path / FILE).exists()
+
+
+def test_S0_8_todos_are_shared_by_every_session_of_a_project(tmp_path):
+    store = opened(tmp_path / "m.sqlite")
+    store.fold(records([todo("t1")], SHOP))
+    assert [t.todo_id for t in store.view(SHOP).todos] == ["t1"]
+    assert store.view("project:other").todos == ()
