@@ -184,7 +184,10 @@ class Worker:
 
         A log that was made anew or cut behind has the store made anew. Raises LogCut.
         """
-        self._say(f"{gone} The store of partition {gone.partition} is looked at again.")
+        self._say(
+            f"partition {gone.partition}: offset {gone.offset} is no longer in the log, which "
+            f"holds {gone.first} to {gone.end}; its store is opened again"
+        )
         self.revoked([gone.partition])
         return self.assigned([gone.partition])[gone.partition]
 
@@ -250,7 +253,7 @@ class Worker:
     def _write(self, owned: Owned) -> None:
         assert owned.last is not None, "a partition moves by a record"
         cursor = Cursor(owned.next_offset, crc32(owned.last.value or b""))
-        owned.store.write(owned.dirty, owned.streamed, may_owe, owned.partition, cursor)
+        owned.store.write(owned.dirty, owned.streamed, self._may_owe, owned.partition, cursor)
         owned.written()
         again = owned.store.is_new and owned.next_offset < owned.store.log_end
         crash.reach("refold.written" if again else "store.written")
@@ -315,7 +318,7 @@ class Worker:
         views = owned.views(session_id)
         if not held or views is None or session_id in owned.stuck:
             return
-        if not may_owe(views):
+        if not self._may_owe(views):
             self.actions.forget_session(session_id)
             return
         rules = self.rules.get(views.turn.agent)
@@ -331,6 +334,9 @@ class Worker:
             if type(bug) is BlobError:  # the disk is full: nobody goes on
                 raise
             self._leave_alone(owned, session_id, f"{type(bug).__name__}: {bug}"[:500])
+
+    def _may_owe(self, views: SessionViews) -> bool:
+        return may_owe(views, self.rules.get(views.turn.agent))
 
     def _leave_alone(self, owned: Owned, session_id: str, why: str) -> None:
         owned.stuck[session_id] = why

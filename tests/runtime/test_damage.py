@@ -201,7 +201,7 @@ def test_an_offset_that_is_gone_before_it_was_folded_ends_the_worker(cuts):
     rig.log.trim(SESSION_EVENTS, 0, 2)
     with pytest.raises(LogCut):
         loop.round(rig.reader)
-    assert "is not in the log" in told[0]
+    assert "is no longer in the log" in told[0]
 
 
 def test_an_offset_that_is_gone_after_it_was_folded_changes_nothing(cuts):
@@ -216,7 +216,7 @@ def test_an_offset_that_is_gone_after_it_was_folded_changes_nothing(cuts):
     rig.write("producer", said("m2"))
     loop.round(rig.reader)
     loop.round(rig.reader)
-    assert len(told) == 1 and "is not in the log" in told[0]
+    assert len(told) == 1 and "is no longer in the log" in told[0]
     now = rig.worker.owned[0].views(SESSION)
     assert now.messages != () and view_hashes(now) != views and rig.worker.holds(0)
 

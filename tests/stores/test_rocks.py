@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.log import Corrupt
 from foldlog.processors.runtime.owned import may_owe
 from foldlog.processors.runtime.store import (
     Belongs,
@@ -122,6 +123,26 @@ def test_a_store_that_holds_what_nobody_can_read_is_made_anew(kept):
     store, said = reopened(kept)
     assert len(said) == 1 and store.cursor == Cursor()
     store.close()
+
+
+def test_S2_11_a_damaged_block_is_corrupt_and_no_end_of_what_is_kept(tmp_path):
+    """A list of busy sessions ended where its file was damaged: the rest was never woken."""
+    backend, keys = RocksBackend(tmp_path), [b"b\0%04d" % n for n in range(2_000)]
+    backend.write([(key, os.urandom(100)) for key in keys], [])
+    backend._db.flush()
+    backend.close()
+    (table,) = tmp_path.glob("*.sst")
+    data = bytearray(table.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 500] = bytes(500)
+    table.write_bytes(data)
+    backend = RocksBackend(tmp_path)
+    with pytest.raises(Corrupt, match="checksum"):
+        Store(backend).busy()
+    with pytest.raises(Corrupt, match="checksum"):
+        for key in keys:
+            backend.get(key)
+    backend.close()
 
 
 def test_a_store_that_another_process_has_is_left_alone(kept):
