@@ -24,20 +24,25 @@ def storage_growth(here: Installation, runs: int = 1, turns: int = TURNS) -> Rat
     """The bench. Nothing of it varies, so it runs once."""
     job = [turn(number) for number in range(1, turns + 1)]
     said = sum(turn.said_bytes for turn in job)
-    with peer("peer_langgraph.py", PACKAGE) as langgraph:
-        theirs = langgraph.ask([turn._asdict() for turn in job])
+    stored = theirs(job)
     records = recorded(job)
     ours, disk = stored_bytes(records), on_disk(here, records)
     note = (
         f"bytes stored per byte said ({turns} turns, {said:,} bytes said), rows and records; on"
-        f" disk {disk / said:.2f} (zstd, sent as a worker sends) beside {theirs['file'] / said:.1f}"
+        f" disk {disk / said:.2f} (zstd, sent as a worker sends) beside {stored['file'] / said:.1f}"
     )
-    assert theirs["messages"] == 4 * turns, "the same job"
-    ratio = ours / theirs["rows"]
+    assert stored["messages"] == 4 * turns, "the same job"
+    ratio = ours / stored["rows"]
     aim = "at most 0.02"
     return Ratio(
-        "storage_growth", ours / said, theirs["rows"] / said, "bytes/byte", ratio, 1, aim, note
+        "storage_growth", ours / said, stored["rows"] / said, "bytes/byte", ratio, 1, aim, note
     )
+
+
+def theirs(job: list[Turn]) -> dict[str, int]:
+    """What LangGraph stores for the job: messages, bytes of rows, bytes of the file."""
+    with peer("peer_langgraph.py", PACKAGE) as langgraph:
+        return langgraph.ask([turn._asdict() for turn in job])
 
 
 def recorded(job: list[Turn]) -> list[Record]:

@@ -1,0 +1,120 @@
+"""Every bench runs, in a tiny size: it measures what it says, and no time is asserted.
+
+The peers' own environment is not needed here: without it their benches must say what is missing.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from foldlog.bench import __main__ as bench
+from foldlog.bench import append, caching, fold, peers, storage
+from foldlog.bench.job import agent, turn
+from foldlog.bench.measure import Missing, Ratio
+from foldlog.bench.played import Played, canned
+from foldlog.processors.runtime.store import DictBackend
+from foldlog.schemas.codec import entry_of
+
+
+def _played(turns: int, **more) -> Played:
+    job = [turn(number, **more) for number in range(1, turns + 1)]
+    return Played(agent(unbounded=True), DictBackend(), canned).play_all(job)
+
+
+def test_the_job_says_the_same_in_every_run_and_nothing_twice():
+    assert turn(7) == turn(7)
+    assert len({turn(n).result for n in range(1, 21)}) == 20
+    assert turn(1).said_bytes == sum(len(text) for text in turn(1)[1:])
+
+
+def test_a_played_turn_is_said_whole_and_every_record_counts():
+    played = _played(3)
+    said = played.requests[-1].decode()
+    for number in (1, 2, 3):
+        assert all(text in said for text in (turn(number).question, turn(number).result))
+    assert turn(2).answer in said and len(played.requests) == 6
+    assert played.messages == 12
+    assert not played.worker.rulings, "a bench over ignored events would measure nothing"
+
+
+def test_a_chat_without_tools_has_two_messages_a_turn():
+    with append.chat() as mine:
+        mine.grow(6)
+        assert mine.played.messages == 6 and len(mine.played.requests) == 3
+        took = mine.played.timed(mine.next())
+    assert took.round_ms > took.append_ms > 0 < took.context_ms
+    assert mine.played.messages == 8
+
+
+def test_stored_bytes_are_all_of_a_record():
+    records = _played(1).records
+    whole = sum(len(bytes(part, "utf-8") if isinstance(part, str) else part)
+                for record in records
+                for part in (record.key, record.value, *(p for h in record.headers for p in h)))
+    assert storage.stored_bytes(records) == whole
+    kinds = {type(entry_of(record).event).__name__ for record in records}
+    assert {"ChunkSeen", "GenStart", "ToolResult", "TurnEnded"} <= kinds
+
+
+def test_stored_bytes_grow_with_what_is_new():
+    ten, twenty = (storage.stored_bytes(_played(turns).records) for turns in (10, 20))
+    assert twenty < 2.1 * ten
+
+
+def test_S3_7_cache_saving_prices_what_the_server_counted():
+    found = caching.cache_saving(turns=6)
+    assert 0 < found.ratio < 1 and found.ratio == pytest.approx(1 - found.ours / found.baseline)
+    first, second, *_ = caching.usages(2)
+    assert first.cache_read_tokens == 0 < first.cache_write_5m_tokens
+    assert second.cache_read_tokens == first.cache_write_5m_tokens, "the second step hits"
+
+
+def test_context_flatness_compares_the_sizes_it_says():
+    found = append.context_flatness(1, sizes=(90, 100))
+    assert found.ratio >= 1 and "at 90" in found.note and "at 100" in found.note
+
+
+def test_bytes_per_turn_is_a_ratio():
+    assert isinstance(fold.bytes_per_turn(1), Ratio)
+
+
+def test_a_missing_peer_is_named_and_gives_no_figure(monkeypatch, tmp_path):
+    monkeypatch.setattr(peers, "PYTHON", tmp_path / "python")
+    monkeypatch.setattr(bench, "RESULTS", tmp_path / "results.json")
+    old = [{"name": "storage_growth", "ratio": 1}, {"name": "fold", "ratio": 2}]
+    (tmp_path / "results.json").write_text(json.dumps(old))
+    monkeypatch.setattr(bench, "ALONE", {"storage_growth": lambda runs: storage.theirs([])})
+    monkeypatch.setattr(bench, "BROKER", {})
+    said = CliRunner().invoke(bench.main, ["storage_growth"])
+    assert said.exit_code == 0, said.output
+    assert "make bench" in said.output and "langgraph" in said.output
+    assert json.loads((tmp_path / "results.json").read_text()) == old[1:]
+
+
+@pytest.mark.skipif(not peers.PYTHON.exists(), reason="`make bench` installs the peers")
+def test_the_peers_do_the_same_job():
+    job = [turn(number) for number in (1, 2)]
+    assert storage.theirs(job)["messages"] == 8
+    with peers.peer("peer_agents.py", append.PACKAGE) as agents:
+        agents.ask({"fill": list(append.items_of(job[0]))})
+        said = agents.ask({"append": append.items_of(job[1])[0]})
+    assert said["items"] == 3 and said["ms"] > 0
+
+
+def test_a_peer_that_dies_is_an_error_and_no_figure():
+    with pytest.raises((RuntimeError, Missing)):
+        with peers.peer("peer_langgraph.py", storage.PACKAGE) as langgraph:
+            langgraph.ask("no job")
+
+
+def test_peers_import_nothing_of_foldlog_and_are_pinned():
+    here = Path(bench.__file__).parent
+    scripts = list(here.glob("peer_*.py"))
+    assert len(scripts) == 2
+    assert not any("foldlog" in line for s in scripts for line in s.read_text().splitlines()
+                   if line.startswith(("import", "from")))
+    pinned = (here / "peers.lock").read_text()
+    for line in (here / "peers.in").read_text().splitlines():
+        assert line.startswith("#") or f"\n{line} \\" in pinned
