@@ -7,8 +7,11 @@ in a small collection that is every word. This file must not know what a documen
 
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
 
+from .formula import TRIGRAM_SIMILARITY_MIN
+from .trigrams import of_word, similarity
 from .words import Query, spelled
 
 TOKENIZER = "porter unicode61 remove_diacritics 2 categories ''L* N* Co Mn Mc''"
@@ -16,6 +19,41 @@ TOKENIZER = "porter unicode61 remove_diacritics 2 categories ''L* N* Co Mn Mc''"
 
 _IDF_MIN = 1e-6  # what FTS5's bm25() puts in the place of a weight that is not positive
 _TF_MAX = 2.2  # k1 + 1 with FTS5's k1 of 1.2: what its bm25() multiplies each count by
+_STEMS_MAX = 20_000  # kept in memory
+STAND_INS_MAX = 3  # words that stand in for one that no document has
+STAND_IN_CHARS_MIN = 4  # shorter words resemble too many others
+STAND_IN_RATIO_MIN = 0.75  # of the characters of both that agree in order: certif, cetif 0.91
+
+
+class Stems:
+    """Words as the tokenizer of the index knows them: asked in a database in memory."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        self._connection.execute(
+            f"CREATE VIRTUAL TABLE words USING fts5(body, tokenize='{TOKENIZER}')"
+        )
+        self._connection.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(words, instance)")
+
+    def of(self, words: Iterable[str]) -> dict[str, str]:
+        """Each word's stem; a word that the tokenizer splits has its first part's."""
+        wanted = frozenset(words)
+        new = sorted(wanted - self._known.keys())
+        if len(self._known) + len(new) > _STEMS_MAX:
+            self._known.clear()
+            new = sorted(wanted)
+        if new:
+            execute = self._connection.execute
+            execute("BEGIN")
+            self._connection.executemany(
+                "INSERT INTO words (rowid, body) VALUES (?, ?)", enumerate(new)
+            )
+            rows = execute("SELECT doc, term FROM terms WHERE offset = 0").fetchall()
+            execute("ROLLBACK")
+            self._known.update(dict.fromkeys(new, ""))
+            self._known.update((new[doc], term) for doc, term in rows)
+        return {word: self._known[word] for word in wanted}
 
 
 class FullText:
@@ -26,8 +64,12 @@ class FullText:
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self._connection, self._name = connection, name
+        self.stems = Stems()
         connection.execute(
             f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5(body, tokenize='{TOKENIZER}')"
+        )
+        connection.execute(
+            f"CREATE VIRTUAL TABLE IF NOT EXISTS {name}_terms USING fts5vocab({name}, row)"
         )
 
     def put(self, rows: Iterable[tuple[int, str]]) -> None:
@@ -41,21 +83,28 @@ class FullText:
         """Forget a row."""
         self._connection.execute(f"DELETE FROM {self._name} WHERE rowid = ?", (rowid,))
 
-    def ranks(self, query: Query) -> dict[int, float]:
-        """Row id -> rank, above 0 and below 1, of every row that has a term of the query."""
+    def ranks(self, query: Query, within: Collection[int]) -> dict[int, float]:
+        """Row id -> rank, above 0 and below 1, of the rows `within` that have a term of the query.
+
+        Words are weighed by how many of these rows have them: what others hold tells nothing. A
+        word that none of them has is taken for the few words that it resembles, as far as it does.
+        """
+        wanted = within if isinstance(within, set | frozenset | dict) else set(within)
         (total,) = self._connection.execute(f"SELECT count(*) FROM {self._name}").fetchone()
         ranks: dict[int, float] = {}
         weights = 0.0
         for term in query.terms:
-            found = self._frequencies(term, total)
-            weight = math.log(1 + (total - len(found) + 0.5) / (len(found) + 0.5))
+            found = self._frequencies(term, total, wanted) or self._resembling(term, total, wanted)
+            weight = math.log(1 + (len(wanted) - len(found) + 0.5) / (len(found) + 0.5))
             weights += weight
-            for rowid, frequency in found:
+            for rowid, frequency in found.items():
                 ranks[rowid] = ranks.get(rowid, 0.0) + weight * frequency
         return {rowid: rank / weights for rowid, rank in ranks.items()}
 
-    def _frequencies(self, term: Sequence[str], total: int) -> list[tuple[int, float]]:
-        """(row id, f / (f + k1 * length factor)) of every row that has the term.
+    def _frequencies(
+        self, term: Sequence[str], total: int, wanted: Collection[int]
+    ) -> dict[int, float]:
+        """Row id -> f / (f + k1 * length factor), for each wanted row that has the term.
 
         One term a query, so that FTS5's weight of it is known and can be divided out.
         """
@@ -65,4 +114,34 @@ class FullText:
         ).fetchall()
         odds = (total - len(rows) + 0.5) / (len(rows) + 0.5)
         divisor = -_TF_MAX * max(math.log(odds), _IDF_MIN)
-        return [(rowid, score / divisor) for rowid, score in rows]
+        return {rowid: score / divisor for rowid, score in rows if rowid in wanted}
+
+    def _resembling(
+        self, term: Sequence[str], total: int, wanted: Collection[int]
+    ) -> dict[int, float]:
+        """As `_frequencies`, of the words that stand in for a misspelt or foreign inflected one."""
+        if len(term) > 1 or len(term[0]) < STAND_IN_CHARS_MIN:
+            return {}
+        found: dict[int, float] = {}
+        for word, alike in self._stand_ins(term[0]):
+            for rowid, frequency in self._frequencies((word,), total, wanted).items():
+                found[rowid] = max(found.get(rowid, 0.0), alike * frequency)
+        return found
+
+    def _stand_ins(self, word: str) -> Iterator[tuple[str, float]]:
+        """Words of the index that are spelled nearly so, the nearest first, and how near (0-1)."""
+        stem = self.stems.of([word])[word]
+        own = of_word(stem)
+        near = []
+        # A word that has 0.3 of all trigrams in common is at most 1 / 0.3 times as long.
+        bounds = (len(stem) * TRIGRAM_SIMILARITY_MIN, len(stem) / TRIGRAM_SIMILARITY_MIN)
+        for (other,) in self._connection.execute(
+            f"SELECT term FROM {self._name}_terms WHERE length(term) BETWEEN ? AND ?", bounds
+        ):
+            theirs = of_word(other)
+            alike = similarity(len(own & theirs), len(own), len(theirs))
+            if alike < TRIGRAM_SIMILARITY_MIN or other == stem:
+                continue
+            if SequenceMatcher(None, stem, other).ratio() >= STAND_IN_RATIO_MIN:
+                near.append((-alike, other))
+        yield from ((other, -minus) for minus, other in sorted(near)[:STAND_INS_MAX])

@@ -17,7 +17,7 @@ from .formula import Parts, is_candidate, score
 from .full_text import FullText
 from .snippet import Snippets
 from .trigrams import padded, similarity, trigrams
-from .words import query_of
+from .words import Query, query_of
 
 LOGGER = logging.getLogger("foldlog.search")
 LAYOUT = 1  # a new value whenever the tables or what is written into them change
@@ -53,6 +53,15 @@ class Hit(NamedTuple):
     parts: Parts
 
 
+class Candidate(NamedTuple):
+    """A document that may be found, before the best are chosen. `at`: Unix ms."""
+
+    rowid: int
+    id: str
+    at: int
+    parts: Parts
+
+
 class SearchIndex:
     """The index in the database of `connection`, made if it is not there. It never commits.
 
@@ -71,7 +80,7 @@ class SearchIndex:
         for statement in _TABLES:
             connection.execute(statement)
         self._words = FullText(connection, "search_words")
-        self._snippets = Snippets()
+        self._snippets = Snippets(self._words.stems)
         self._bring_up_to_date()
 
     # -- writing -----------------------------------------------------------------------------------
@@ -137,28 +146,40 @@ class SearchIndex:
         if not 1 <= best <= BEST_MAX:
             raise ValueError(f"best is {best}, it must be 1 to {BEST_MAX}")
         query = _storable(query[:QUERY_CHARS_MAX])
+        found = self.candidates(query, scopes, kinds, now)
+        found.sort(key=lambda row: (-score(row.parts), -row.at, row.rowid))
+        asked = query_of(query)
+        return [self._hit(asked, row) for row in found[:best]]
+
+    def candidates(
+        self,
+        query: str,
+        scopes: Sequence[str],
+        kinds: Sequence[str] | None = None,
+        now: int | None = None,
+    ) -> list[Candidate]:
+        """Every document that one of the three rules of formula.py brings in, in no order."""
         asked = query_of(query)
         rows = self._within(scopes, kinds, now) if asked.terms else []
         if not rows:
             return []
-        ranks = self._words.ranks(asked)
+        ranks = self._words.ranks(asked, {row[0] for row in rows})
         grams = trigrams(query)
         shared = self._shared(grams)
         (vector,) = blobs_of(self._embedder, [query])
-        near = cosines(vector, (row[3] for row in rows))
+        near = cosines(vector, (row[4] for row in rows))
         found = []
-        for (rowid, at, count, _), cosine in zip(rows, near, strict=True):
+        for (rowid, id, at, count, _), cosine in zip(rows, near, strict=True):
             alike = similarity(shared[rowid], len(grams), count)
             parts = Parts(ranks.get(rowid, 0.0), alike, min(max(cosine, 0.0), 1.0))
             if is_candidate(parts, 1 - cosine):
-                found.append((-score(parts), -at, rowid, parts))
-        found.sort()
-        return [self._hit(asked, rowid, parts) for _, _, rowid, parts in found[:best]]
+                found.append(Candidate(rowid, id, at, parts))
+        return found
 
     def _within(
         self, scopes: Sequence[str], kinds: Sequence[str] | None, now: int | None
-    ) -> list[tuple[int, int, int, bytes]]:
-        """(row id, at, number of trigrams, vector) of every document that may be found."""
+    ) -> list[tuple[int, str, int, int, bytes]]:
+        """(row id, id, at, number of trigrams, vector) of every document that may be found."""
         wanted, values = [f"scope IN ({_marks(scopes)})"], [*scopes]
         if kinds is not None:
             wanted.append(f"kind IN ({_marks(kinds)})")
@@ -167,7 +188,7 @@ class SearchIndex:
             wanted.append("at <= ?")
             values.append(now)
         return self._connection.execute(
-            "SELECT d.rowid, at, trigrams, vector FROM search_documents d"
+            "SELECT d.rowid, id, at, trigrams, vector FROM search_documents d"
             f" JOIN search_vectors v ON v.rowid = d.rowid WHERE {' AND '.join(wanted)}",
             values,
         ).fetchall()
@@ -182,12 +203,13 @@ class SearchIndex:
             shared.update(rowid for (rowid,) in found.fetchall())
         return shared
 
-    def _hit(self, asked, rowid: int, parts: Parts) -> Hit:
+    def _hit(self, asked: Query, row: Candidate) -> Hit:
         id, scope, kind, title, text = self._connection.execute(
-            "SELECT id, scope, kind, title, text FROM search_documents WHERE rowid = ?", (rowid,)
+            "SELECT id, scope, kind, title, text FROM search_documents WHERE rowid = ?",
+            (row.rowid,),
         ).fetchone()
         cut = self._snippets.cut(text, asked)
-        return Hit(id, scope, kind, title, cut.text, score(parts), parts)
+        return Hit(id, scope, kind, title, cut.text, score(row.parts), row.parts)
 
     # -- versions ----------------------------------------------------------------------------------
 

@@ -6,20 +6,26 @@ marked for `run`. This file must not know the index.
 """
 
 import re
-import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..tokens import estimate
 from .formula import TRIGRAM_SIMILARITY_MIN
-from .full_text import TOKENIZER
+from .full_text import Stems
 from .trigrams import similarity, trigrams
-from .words import WORDS, Query, forms_of, is_unspaced
+from .words import UNSPACED, WORDS, Query, forms_of, is_unspaced
 
 SNIPPET_TOKENS = 200
-WORD_CHARS_MAX = 400  # a longer one is no word but data, and is cut as the only exception
+WORD_CHARS_MAX = 50  # a longer one may be cut: even of emoji, so many are less than a snippet
 CUT = "..."
-_UNIT = re.compile(r"\S+")
-_STEMS_MAX = 20_000  # kept in memory
+_MATCHES_MAX = 200  # looked at to find the best place of a long text
+_UNITS_A_TOKEN_MAX = 20  # an estimated token has 17 characters at most
+# What is never cut: a character of a script without spaces, or what stands between blanks.
+_UNIT = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
+
+
+Match = tuple[int, int, str]
+"""Start and end in characters, and which word of the query it is."""
 
 
 class Snippet(NamedTuple):
@@ -29,42 +35,11 @@ class Snippet(NamedTuple):
     marks: tuple[tuple[int, int], ...]
 
 
-class Stems:
-    """Words as the tokenizer of the index knows them: asked in a database in memory."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-        self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        self._connection.execute(
-            f"CREATE VIRTUAL TABLE words USING fts5(body, tokenize='{TOKENIZER}')"
-        )
-        self._connection.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(words, instance)")
-
-    def of(self, words: Iterable[str]) -> dict[str, str]:
-        """Each word's stem; a word that the tokenizer splits has its first part's."""
-        wanted = frozenset(words)
-        new = sorted(wanted - self._known.keys())
-        if len(self._known) + len(new) > _STEMS_MAX:
-            self._known.clear()
-            new = sorted(wanted)
-        if new:
-            execute = self._connection.execute
-            execute("BEGIN")
-            self._connection.executemany(
-                "INSERT INTO words (rowid, body) VALUES (?, ?)", enumerate(new)
-            )
-            rows = execute("SELECT doc, term FROM terms WHERE offset = 0").fetchall()
-            execute("ROLLBACK")
-            self._known.update(dict.fromkeys(new, ""))
-            self._known.update((new[doc], term) for doc, term in rows)
-        return {word: self._known[word] for word in wanted}
-
-
 class Snippets:
-    """Cuts snippets for a query."""
+    """Cuts snippets for a query. `stems`: of the index whose words matched."""
 
-    def __init__(self) -> None:
-        self._stems = Stems()
+    def __init__(self, stems: Stems) -> None:
+        self._stems = stems
 
     def cut(self, text: str, query: Query, tokens: int = SNIPPET_TOKENS) -> Snippet:
         """The part of at most `tokens` estimated tokens that has the most of the query's words.
@@ -73,11 +48,10 @@ class Snippets:
         that resemble one of the query lead; where none does, the beginning is taken.
         """
         found = self._matches(text, query) or _alike(text, query)
-        units = [match.span() for match in _UNIT.finditer(text)]
-        units = [piece for unit in units for piece in _split(text, *unit)]
+        units = list(_units(text))
         if not units:
             return Snippet("", ())
-        first, last = _window(text, units, found, tokens)
+        first, last = _Window(text, units, tokens).chosen(found)
         start, end = units[first][0], units[last][1]
         before = CUT + " " if first else ""
         after = " " + CUT if last + 1 < len(units) else ""
@@ -87,8 +61,8 @@ class Snippets:
         )
         return Snippet(before + text[start:end] + after, marks)
 
-    def _matches(self, text: str, query: Query) -> list[tuple[int, int, str]]:
-        """(start, end, which word of the query) of every match, in order."""
+    def _matches(self, text: str, query: Query) -> list[Match]:
+        """Every match, in order."""
         wanted = self._stems.of(word for word in query.words if not is_unspaced(word))
         stems = {stem for stem in wanted.values() if stem}
         runs = {"".join(term) for term in query.terms if is_unspaced(term[0])}
@@ -108,7 +82,7 @@ class Snippets:
         return found
 
 
-def _runs_in(text: str, start: int, end: int, runs: set[str]) -> list[tuple[int, int, str]]:
+def _runs_in(text: str, start: int, end: int, runs: set[str]) -> list[Match]:
     """Where the pairs of an unspaced query stand in a run of the text."""
     found = []
     for at in range(start, end):
@@ -119,7 +93,7 @@ def _runs_in(text: str, start: int, end: int, runs: set[str]) -> list[tuple[int,
     return found
 
 
-def _alike(text: str, query: Query) -> list[tuple[int, int, str]]:
+def _alike(text: str, query: Query) -> list[Match]:
     """Words of the text that resemble a word of the query, by their trigrams."""
     wanted = {word: trigrams(word) for word in query.words if not is_unspaced(word)}
     found = []
@@ -133,62 +107,58 @@ def _alike(text: str, query: Query) -> list[tuple[int, int, str]]:
     return found
 
 
-def _split(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """A unit that is never cut, or the pieces of one that may be: scripts without spaces, data."""
-    if end - start > WORD_CHARS_MAX:
-        ends = [*range(start + WORD_CHARS_MAX, end, WORD_CHARS_MAX), end]
-    elif is_unspaced(text[start]) or is_unspaced(text[(start + end) // 2]):
-        ends = [*range(start + 1, end + 1)]
-    else:
-        ends = [end]
-    return list(zip([start, *ends], ends, strict=False))
+def _units(text: str) -> Iterator[tuple[int, int]]:
+    for match in _UNIT.finditer(text):
+        for start in range(match.start(), match.end(), WORD_CHARS_MAX):
+            yield start, min(start + WORD_CHARS_MAX, match.end())
 
 
-def tokens_of(text: str) -> float:
-    """An estimate that rather counts too many: 3 characters of ASCII or 1 other are a token."""
-    ascii_only = sum(map(str.isascii, text))
-    return ascii_only / 3 + len(text) - ascii_only
+class _Window:
+    """Which units of a text make the snippet: as many as fit, most of the query first."""
 
+    def __init__(self, text: str, units: list[tuple[int, int]], tokens: int) -> None:
+        self._text, self._units = text, units
+        self._room = tokens
+        if not self._fits(0, len(units) - 1):
+            self._room = tokens - 2 * estimate(f" {CUT} ")
 
-def _window(
-    text: str, units: list[tuple[int, int]], found: list[tuple[int, int, str]], tokens: int
-) -> tuple[int, int]:
-    """First and last unit of the best part: most different words, then most matches, then first."""
-    # Each unit costs its characters and the blank behind it.
-    costs = [tokens_of(text[start:end]) + 1 / 3 for start, end in units]
-    if sum(costs) <= tokens:
-        return 0, len(units) - 1
-    room = tokens - 2  # for the two signs that something was cut
-    at_unit: dict[int, list[str]] = {}
-    place = 0
-    for start, _, word in found:
-        while place + 1 < len(units) and units[place + 1][0] <= start:
-            place += 1
-        at_unit.setdefault(place, []).append(word)
-    best, chosen = (-1, -1), (0, 0)
-    for first in at_unit or {0: []}:
-        last, cost, words = first, 0.0, []
-        while last < len(units) and cost + costs[last] <= room:
-            cost += costs[last]
-            words += at_unit.get(last, ())
-            last += 1
-        worth = (len(set(words)), len(words))
-        if worth > best:
-            best, chosen = worth, (first, max(last - 1, first))
-    return _centred(costs, at_unit, *chosen, room)
+    def _fits(self, first: int, last: int) -> bool:
+        return estimate(self._text[self._units[first][0] : self._units[last][1]]) <= self._room
 
+    def _last_fitting(self, first: int) -> int:
+        """The last unit that still fits behind this one; itself if it alone is too much."""
+        low, high = first, min(len(self._units) - 1, first + _UNITS_A_TOKEN_MAX * self._room)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._fits(first, middle) else (low, middle - 1)
+        return low
 
-def _centred(
-    costs: list[float], at_unit: dict[int, list[str]], first: int, last: int, room: float
-) -> tuple[int, int]:
-    """The matches between first and last with as much text before them as behind."""
-    last = max((unit for unit in at_unit if first <= unit <= last), default=first)
-    cost = sum(costs[first : last + 1])
-    grew = True
-    while grew:
-        grew = False
-        if last + 1 < len(costs) and cost + costs[last + 1] <= room:
-            last, cost, grew = last + 1, cost + costs[last + 1], True
-        if first and cost + costs[first - 1] <= room:
-            first, cost, grew = first - 1, cost + costs[first - 1], True
-    return first, last
+    def chosen(self, found: list[Match]) -> tuple[int, int]:
+        """First and last unit: most different words, then most matches, then the first place."""
+        if self._fits(0, len(self._units) - 1):
+            return 0, len(self._units) - 1
+        words: dict[int, list[str]] = {}
+        unit = 0
+        for start, _, word in found[:_MATCHES_MAX]:
+            while unit + 1 < len(self._units) and self._units[unit + 1][0] <= start:
+                unit += 1
+            words.setdefault(unit, []).append(word)
+        best, place = (0, 0), (0, 0)
+        for first in words:
+            last = self._last_fitting(first)
+            seen = [word for at in words if first <= at <= last for word in words[at]]
+            if (len(set(seen)), len(seen)) > best:
+                best = (len(set(seen)), len(seen))
+                place = (first, max(at for at in words if first <= at <= last))
+        return self._grown(*place)
+
+    def _grown(self, first: int, last: int) -> tuple[int, int]:
+        """As much text before the matches as behind them, as far as there is room."""
+        grew = True
+        while grew:
+            grew = False
+            if last + 1 < len(self._units) and self._fits(first, last + 1):
+                last, grew = last + 1, True
+            if first and self._fits(first - 1, last):
+                first, grew = first - 1, True
+        return first, last

@@ -19,11 +19,13 @@ def padded(text: str) -> str:
 
 def trigrams(text: str) -> frozenset[str]:
     """The set of trigrams of the words of a text."""
-    found = set()
-    for word in _WORD.findall(fold(text).lower()):
-        spelled = f"  {word} "
-        found.update(spelled[at : at + 3] for at in range(len(spelled) - 2))
-    return frozenset(found)
+    return frozenset().union(*map(of_word, _WORD.findall(fold(text).lower())))
+
+
+def of_word(word: str) -> frozenset[str]:
+    """The trigrams of one word that is spelled as in an index: folded and in lower case."""
+    spelled = f"  {word} "
+    return frozenset([spelled[at : at + 3] for at in range(len(spelled) - 2)])
 
 
 def similarity(shared: int, one: int, other: int) -> float:

@@ -1,0 +1,159 @@
+"""Words of every script, queries as people type them, and nothing of them that SQLite obeys."""
+
+import sqlite3
+
+import pytest
+
+from foldlog.processors.search.full_text import STAND_INS_MAX, FullText
+from foldlog.processors.search.index import SearchIndex
+from foldlog.processors.search.words import STOP_WORDS, TERMS_MAX, query_of, spelled
+
+SCOPE = "user:ana"
+
+
+@pytest.fixture
+def index():
+    with sqlite3.connect(":memory:") as connection:
+        yield SearchIndex(connection)
+
+
+def put(index, *texts):
+    for number, text in enumerate(texts):
+        index.upsert(f"d{number}", SCOPE, "note", "", text, number)
+
+
+def found(index, query):
+    return [hit.id for hit in index.search(query, [SCOPE])]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("getUserName", "getusername get user name"),
+        ("get_user_name()", "getusername get user name"),
+        ("HTTPServerError", "httpservererror http server error"),
+        ("processors/search/index.py", "processors search index py"),
+        ("東京都 tower", "東 京 都 tower"),
+        ("והבית", "והבית הבית בית"),
+        ("שָׁלוֹם", "שלום לום"),
+        ("Café Ünïque", "cafe unique"),
+        ("ﬁle １２３", "file 123"),
+        ("हिन्दी", "हिन्दी"),
+        ("가격은", "가 격 은"),
+        ("... \x00 ?!", ""),
+    ],
+)
+def test_words_are_spelled_out(text, words):
+    assert spelled(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("run the tests", [("run",), ("tests",)]),
+        ("the", [("the",)]),
+        ("src/app.py", [("src", "app", "py"), ("src",), ("app",), ("py",)]),
+        ("東京都", [("東", "京"), ("京", "都")]),
+        ("都", [("都",)]),
+        ("בבית", [("בבית",), ("בית",)]),
+    ],
+)
+def test_a_query_is_its_terms(text, terms):
+    assert list(query_of(text).terms) == terms
+
+
+def test_a_pasted_page_is_a_bounded_query(index):
+    put(index, "word7")
+    page = " ".join(f"word{n}" for n in range(5000))
+    assert len(query_of(page).terms) == TERMS_MAX
+    assert found(index, page) == ["d0"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"', '""', '"walrus', "walrus\"", "walrus*", "*", "wal*", "NEAR(walrus penguin, 2)",
+        "-walrus", "body:walrus", "{body} : walrus", "^walrus", "walrus AND", "AND", "OR NOT",
+        "(walrus", ")))",
+        "walrus'); DROP TABLE search_documents; --", "' OR 1=1 --", "walrus\x00penguin", "%", "_",
+        "walrus + penguin", "\ud800walrus", "walrus" + "\u0301" * 50, "🦭", "walrus 🦭", "", "  \n",
+    ],
+)
+def test_nothing_typed_is_syntax(index, query):
+    put(index, "walrus", "penguin")
+    wanted = {"d0"} if "walrus" in query else set()
+    assert wanted <= set(found(index, query))
+    assert found(index, "walrus") == ["d0"]
+
+
+@pytest.mark.parametrize("operator", ["and", "or", "not", "near", "AND", "NOT"])
+def test_words_that_are_operators_elsewhere_are_words(index, operator):
+    put(index, f"{operator} gate", "flip flop")
+    assert found(index, operator) == ["d0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        ("東京都のお客様には翌日に配達できます。", ["東", "東京", "京都", "お客様", "翌日に配達"]),
+        ("客户在十四天内取消可以全额退款", ["退", "退款", "全额退款", "十四天"]),
+        ("서울에서 온 주문은 당일 발송됩니다", ["서울", "주문", "발송"]),
+        ("คลังสินค้าในกรุงเทพปิดวันอาทิตย์", ["กรุงเทพ", "อาทิตย์"]),
+        ("המחסן בחיפה סגור ביום שישי", ["מחסן", "חיפה", "ביום", "יום", "לחיפה"]),
+        ("يُغلق المستودع في دبي", ["يغلق", "دبي", "يُغْلَق"]),
+        ("Пароли лежат в хранилище", ["пароли", "ПАРОЛИ", "пароль"]),
+        ("दिल्ली में तीन दिन", ["दिल्ली", "तीन"]),
+        ("def getUserName(user_id): pass", ["getUserName", "get_user_name", "username", "user_id"]),
+        ("the file src/pay/card_gateway.py", ["card_gateway.py", "pay/card_gateway", "gateway"]),
+        ("הפונקציה getUserName נכשלת", ["getUserName", "פונקציה", "getusername נכשלת"]),
+        ("Der Fußgänger überquert", ["fußganger", "uberquert"]),
+    ],
+)
+def test_S3_3_every_script_is_found(index, text, queries):
+    put(index, text, "something else", "完全不同", "לגמרי אחר")
+    for query in queries:
+        assert found(index, query)[:1] == ["d0"], query
+
+
+def test_one_character_is_found_where_it_stands_and_nowhere_else(index):
+    put(index, "東京", "大阪", "京都")
+    assert set(found(index, "京")) == {"d0", "d2"}
+    assert found(index, "阪") == ["d1"]
+
+
+def test_stop_words_bring_nothing_in_beside_other_words(index):
+    put(index, "the and of", "walrus")
+    assert found(index, "the walrus") == ["d1"]
+    assert found(index, "the") == ["d0"]
+    assert all(word == word.lower() for word in STOP_WORDS)
+
+
+def test_a_word_that_no_document_has_is_taken_for_those_it_resembles(index):
+    put(index, "the database migration of last week took an hour, and nobody noticed it at all")
+    (hit,) = index.search("migratoin", [SCOPE])
+    assert 0 < hit.parts.full_text < 0.5
+    assert hit.snippet.startswith("the database migration")
+    (right,) = index.search("migration", [SCOPE])
+    assert right.parts.full_text > hit.parts.full_text
+    assert index.search("mitigate", [SCOPE]) == []
+
+
+def test_what_other_scopes_hold_changes_no_rank():
+    def rank(more: bool):
+        with sqlite3.connect(":memory:") as connection:
+            index = SearchIndex(connection)
+            put(index, "one walrus swims", "two penguins swim")
+            if more:
+                for number in range(9):
+                    index.upsert(f"o{number}", "user:bob", "note", "", "one walrus misspelt", 1)
+            return index.search("walruss walrus one", [SCOPE])
+
+    assert rank(False) == rank(True)
+
+
+def test_stand_ins_are_few_and_the_nearest():
+    with sqlite3.connect(":memory:") as connection:
+        table = FullText(connection, "words")
+        table.put(enumerate(["walrus1x", "walrus2", "walrus3", "walrus1", "wombat"], 1))
+        found = table.ranks(query_of("walrus1y"), within=range(1, 6))
+        assert found.keys() == {1, 4, 2} and STAND_INS_MAX == 3
