@@ -23,7 +23,7 @@ IDLE_MS = 30_000
 LETTERS_MAX = 5
 """Dead letters that are shown; the others are counted."""
 
-ROLES = ("sessions", "models", "tools")
+ROLES = ("sessions", "models", "tools", "background")
 
 
 class Finding(NamedTuple):

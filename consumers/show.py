@@ -104,7 +104,7 @@ def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Req
             continue
         match event:
             case ev.LlmCalled() if event.step == step:
-                body = request_bytes(seen.views.context, read)
+                body = request_bytes(seen.views, read)
             case ev.GenStart() | ev.GenResumed() if event.step == step:
                 claims.append((event.attempt, event.request_sha256, event.builder))
     known(folded)

@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 from ..schemas.ids import is_id, why_not_an_id
 from ..schemas.words import Approval
+from .cuts import window_size
 from .limits import DEFAULT_LIMITS, Limits
+from .outside.server import McpServer
 from .tool import Tool
+from .tool_tiers import SCHEMA_TOKENS, USE, arranged, tools_json
 
 # What a rule says, and the approval it gives a call.
 DECISIONS = {"allow": Approval.NONE, "ask": Approval.ASK, "deny": Approval.DENY}
@@ -29,13 +32,26 @@ class Rule(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """How what grew too long is made shorter. model: a cheap one, it reads much and writes little.
+    provider: the agent's own model makes summaries that the provider signs, where it knows how.
+    """
+
+    model: str = "claude-haiku-4-5"
+    provider: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """What sessions of this name run under.
 
     permissions: rules in order; the first that matches a tool's name wins over the tool's own
     default. params: further request parameters, such as thinking. workdir: where its tools work.
+    strategy: how its context is built: full, sliding_window_N or compacted.
     instructions: whether instruction files of the user and of workdir are read (managed ones
     always are). directive: what matters most, said last in the system prompt.
+    tools: what is rare, or over tool_schema_tokens (tokens of all schemas), is found by a search.
+    mcp: servers whose tools a worker adds when it starts.
     Raises TypeError or ValueError naming what is wrong.
     """
 
@@ -43,6 +59,8 @@ class Agent:
     model: str
     system: str = ""
     tools: tuple[Tool, ...] = ()
+    mcp: tuple[McpServer, ...] = ()
+    tool_schema_tokens: int = SCHEMA_TOKENS
     limits: Limits = DEFAULT_LIMITS
     max_output_tokens: int = 8_192
     permissions: tuple[Rule, ...] = ()
@@ -50,11 +68,15 @@ class Agent:
     workdir: Path | None = None
     instructions: bool = True
     directive: str = ""
+    strategy: str = "compacted"
+    compaction: Compaction = Compaction()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_id(self.name):
             raise ValueError(why_not_an_id("the name of an agent", str(self.name)))
-        _set(self, tools=_tools(self), permissions=_rules(self))
+        _set(self, mcp=_servers(self))
+        _set(self, tools=arranged(_tools(self), self.tool_schema_tokens))
+        _set(self, permissions=_rules(self))
         if self.workdir is not None:
             _set(self, workdir=Path(self.workdir).absolute())
         self._check_numbers()
@@ -63,6 +85,10 @@ class Agent:
         for what in ("system", "directive"):
             if not isinstance(getattr(self, what), str):
                 raise TypeError(f"the {what} prompt of agent {self.name} must be text")
+        try:
+            window_size(self.strategy)
+        except ValueError as error:
+            raise ValueError(f"agent {self.name}: {error}") from None
         taken = _OUR_PARAMS & set(self.params)
         if taken:
             raise ValueError(f"agent {self.name}: params must not set {', '.join(sorted(taken))}")
@@ -84,16 +110,7 @@ class Agent:
 
     def tools_json(self) -> bytes:
         """The tool schemas of a request: compact JSON, the same bytes for the same tools."""
-        return _compact(
-            [
-                {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "input_schema": tool.input_schema,
-                }
-                for tool in self.tools
-            ]
-        )
+        return tools_json(self.tools)
 
     def params_json(self) -> bytes:
         """The parameters of a request beside model, system, tools and messages: compact JSON."""
@@ -105,6 +122,7 @@ class Agent:
     def _check_numbers(self) -> None:
         numbers = {f"limits.{f.name}": getattr(self.limits, f.name) for f in fields(Limits)}
         numbers["max_output_tokens"] = self.max_output_tokens
+        numbers["tool_schema_tokens"] = self.tool_schema_tokens
         for name, number in numbers.items():
             if not isinstance(number, int) or isinstance(number, bool) or number < 1:
                 raise ValueError(f"agent {self.name}: {name} must be 1 or more, not {number!r}")
@@ -130,6 +148,17 @@ def _tools(agent: Agent) -> tuple[Tool, ...]:
     return tools
 
 
+def _servers(agent: Agent) -> tuple[McpServer, ...]:
+    servers = tuple(_many(agent, "mcp", agent.mcp))
+    for server in servers:
+        if not isinstance(server, McpServer):
+            raise TypeError(f"agent {agent.name}: {server!r} is no McpServer")
+    names = [server.name for server in servers]
+    if len(set(names)) < len(names):
+        raise ValueError(f"agent {agent.name} has two MCP servers of the same name")
+    return servers
+
+
 def _rules(agent: Agent) -> tuple[Rule, ...]:
     rules = []
     for given in _many(agent, "permissions", agent.permissions):
@@ -142,7 +171,11 @@ def _rules(agent: Agent) -> tuple[Rule, ...]:
                 f"agent {agent.name}: rule for {rule.tools!r} says {rule.decision!r}, which is "
                 f"none of {', '.join(DECISIONS)}"
             )
-        if not any(c in rule.tools for c in "*?[") and agent.tool(rule.tools) is None:
+        if rule.tools == USE:
+            raise ValueError(f"agent {agent.name}: a rule names the tool, not {USE}: both obey it")
+        of_server = any(rule.tools.startswith(server.prefix) for server in agent.mcp)
+        known = of_server or agent.tool(rule.tools) is not None
+        if not any(c in rule.tools for c in "*?[") and not known:
             # A misspelt `deny` would silently allow.
             raise ValueError(f"agent {agent.name}: rule for {rule.tools!r}, which is no tool of it")
         rules.append(rule)

@@ -4,18 +4,21 @@ Each function makes the events that discharge one kind of row. A test folds them
 were made for and demands that they are accepted and that the row is owed no more (law 9).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
 from ..schemas import events as ev
 from ..schemas.ids import call_key
 from .agent import Agent
+from .budget import Rules, plan
 from .context.build import ReadBlob, compact
+from .projections.background import KINDS, find_work
 from .projections.turn_view import Call, find_call
 from .session import SessionViews
 from .tool import check_args
-from .wake import Obligation, Rules, next_tokens, stop_reason
+from .tool_tiers import resolve
+from .wake import Obligation, stop_reason
 
 StoreBody = Callable[[bytes, str], ev.Body]
 END_REASONS = {  # the provider's stop_reason -> why the turn ended
@@ -29,7 +32,13 @@ END_REASONS = {  # the provider's stop_reason -> why the turn ended
 
 def rules_of(agent: Agent) -> Rules:
     """What the agent brings to WAKE."""
-    return Rules(agent.limits, frozenset(tool.name for tool in agent.tools if tool.stops))
+    thinking = agent.params.get("thinking")
+    return Rules(
+        agent.limits,
+        frozenset(tool.name for tool in agent.tools if tool.stops),
+        agent.strategy,
+        isinstance(thinking, Mapping) and thinking.get("type") == "enabled",
+    )
 
 
 def decide(
@@ -55,6 +64,11 @@ def decide(
             return [_turn_ended(owed, views, agent)]
         case "LLM_CALLED":
             return _llm_called(views, agent, store_body)
+        case "COMPACTION_SKIPPED":
+            why = "too little lies before the newest messages, which are kept as they are"
+            return [ev.CompactionSkipped(upto=owed.subject[1], why=why)]
+        case "BACKGROUND_DONE":
+            return [_given_up(owed, views)]
     raise AssertionError(f"no decision for {owed}")
 
 
@@ -79,6 +93,15 @@ def _human_needed(owed: Obligation, views: SessionViews) -> ev.HumanNeeded:
     return ev.HumanNeeded(call=call.key, why=why)
 
 
+def _given_up(owed: Obligation, views: SessionViews) -> ev.BackgroundDone:
+    work = find_work(views.background, KINDS[owed.subject[0]], owed.subject[1])
+    assert work is not None
+    why = "the turn was aborted" if work.stop else "its attempts are used up"
+    return ev.BackgroundDone(
+        kind=work.kind, upto=work.upto, attempt=work.attempt, ok=False, why=why
+    )
+
+
 def _tool_invoked(
     call: Call, views: SessionViews, agent: Agent, read_blob: ReadBlob
 ) -> ev.ToolInvoked:
@@ -88,7 +111,7 @@ def _tool_invoked(
             step=call.step,
             index=call.index,
             call_id=call.call_id,
-            name=call.name,
+            name=tool.name if tool else call.name,  # the tool that is meant: see tool_tiers.py
             effect=effect,
             approval=approval,
             expires_at=(
@@ -99,12 +122,10 @@ def _tool_invoked(
             basis=views.turn.basis,
         )
 
-    tool = agent.tool(call.name)
-    if tool is None:
-        known = ", ".join(sorted(tool.name for tool in agent.tools)) or "none"
-        text = f"There is no tool {call.name[:64]!r}. The tools are: {known}."
-        return invoked("once", "none", "error", text)
     args = read_blob(call.args.ref) if call.args.ref is not None else call.args.inline or b""
+    tool, why = resolve(agent, call.name, args)
+    if tool is None:
+        return invoked("once", "none", "error", why)
     wrong = call.args_error or check_args(tool, args)
     if wrong is not None:
         return invoked(tool.effect, "none", "error", wrong)
@@ -126,7 +147,8 @@ def _turn_ended(owed: Obligation, views: SessionViews, agent: Agent) -> ev.TurnE
         reason, limit = "failed", agent.limits.model_attempts
         used = turn.generation.attempt if turn.generation else 0
     elif owed.row == "N2":
-        reason, limit, used = "budget_exceeded", agent.limits.hard_tokens, next_tokens(views)
+        reason, limit = "budget_exceeded", agent.limits.hard_tokens
+        used = plan(views, rules_of(agent)).tokens
     elif owed.row == "N1s":
         reason = stop_reason(views, rules_of(agent)) or ""
         if reason == "max_steps":
@@ -164,8 +186,13 @@ def _system(agent: Agent) -> bytes:
 
 def _llm_called(views: SessionViews, agent: Agent, store_body: StoreBody) -> list[Any]:
     turn = views.turn
-    prefix = prefix_of(agent, store_body)
-    events: list[Any] = [] if views.context.prefix_sha == prefix.sha256 else [prefix]
+    prefix, events = prefix_of(agent, store_body), []
+    planned = plan(views, rules_of(agent))
+    if turn.step > 0 and views.context.prefix_sha:
+        prefix_sha = views.context.prefix_sha  # a running turn keeps what it began with
+    else:
+        prefix_sha = prefix.sha256
+        events = [] if views.context.prefix_sha == prefix_sha else [prefix]
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
     includes = turn.owned if turn.step == 0 else steers
     events.append(
@@ -174,16 +201,16 @@ def _llm_called(views: SessionViews, agent: Agent, store_body: StoreBody) -> lis
             step=turn.step + 1,
             model=agent.model,
             params=agent.params_json(),
-            strategy="full",
+            strategy=agent.strategy,
             budget=ev.Budget(
                 soft_tokens=agent.limits.soft_tokens, hard_tokens=agent.limits.hard_tokens
             ),
             includes=includes,
             reminders=tuple(reminder.reminder_id for reminder in turn.reminders),
-            checkpoint=None,
-            compacted_upto=-1,
-            prompt_tokens=next_tokens(views),
-            context_sha256=prefix.sha256,
+            checkpoint=planned.checkpoint,
+            compacted_upto=planned.compacted_upto,
+            prompt_tokens=planned.tokens,
+            context_sha256=prefix_sha,
             basis=turn.basis,
         )
     )

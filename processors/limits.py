@@ -20,7 +20,11 @@ class Limits:
     margin_ms: int = 10_000  # clocks of two machines may differ by this much
     start_window_ms: int = 5_000  # from producing TOOL_STARTED to beginning, monotonic
     candidate_wait_ms: int = 60_000  # N2: a compaction that may still come
+    background_attempts: int = 3  # crashes of whoever works in the background
+    background_timeout_ms: int = 120_000  # a summary of a long session takes tens of seconds
     soft_tokens: int = 50_000  # S3.6: compaction is due above this
+    resume_tokens: int = 20_000  # an idle session above this gets its summary before it is needed
+    short_tokens: int = 2_000  # S1.E: a result above this gets a short form at once
     hard_tokens: int = 180_000  # S3.6: no request may pass this
     result_tokens: int = 8_000  # S3.5: a tool result is cut above this
 

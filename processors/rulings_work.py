@@ -6,7 +6,7 @@ and wake decides anew. A stale basis is the normal fate of a decision that lost 
 
 from ..schemas import events as ev
 from ..schemas.codec import ChunkSeen
-from .projections.turn_view import Call, Generation, contradicts, find_call, is_open
+from .projections.turn_view import Call, Generation, contradicts, find_call, is_open, too_long
 from .ruling import (
     ACCEPTED,
     DUPLICATE,
@@ -17,6 +17,7 @@ from .ruling import (
     VOID,
     Ruling,
 )
+from .rulings_background import may_adopt
 
 CLOSING_REASONS = ("terminated", "cancelled", "interrupted")
 
@@ -27,11 +28,12 @@ def context_set(views, event: ev.ContextSet) -> Ruling:
 
 
 def step_is_due(views) -> bool:
-    """Whether the open turn has no step in flight: none yet, or answered with all calls decided."""
+    """Whether the open turn has no step in flight: none yet, answered with all calls decided, or
+    too long for the model."""
     turn = views.turn
     if not turn.open or turn.closing is not None:
         return False
-    if turn.step == 0:
+    if turn.step == 0 or too_long(turn):
         return True
     done = turn.generation is not None and turn.generation.status == "done"
     return done and not any(is_open(call) for call in turn.calls)
@@ -51,6 +53,7 @@ def llm_called(views, event: ev.LlmCalled) -> Ruling:
     sayable = {*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == "steer")}
     pending = {reminder.reminder_id for reminder in turn.reminders}
     fits = sayable.issuperset(event.includes) and pending.issuperset(event.reminders)
+    fits = fits and may_adopt(views, event)
     if event.step != turn.step + 1 or not step_is_due(views) or not fits:
         return STALE
     return ACCEPTED
@@ -239,7 +242,7 @@ def misplaced(views, event) -> Ruling:
 
 
 def not_in_this_version(views, event) -> Ruling:
-    """Background work and deliveries come with a later version; no view has room for them yet."""
+    """Deliveries come with a later version; no view has room for them yet."""
     return Ruling("ignored", "unsupported")
 
 
@@ -264,10 +267,5 @@ JUDGES = {
     ev.ToolFailedUncertain: tool_failed_uncertain,
     ev.GenSent: gen_sent,
     ev.PartitionTaken: misplaced,
-    ev.CompactionSkipped: not_in_this_version,
-    ev.ResultCompacted: not_in_this_version,
-    ev.ContextCompacted: not_in_this_version,
-    ev.BackgroundStarted: not_in_this_version,
-    ev.BackgroundDone: not_in_this_version,
     ev.DeliveryStarted: not_in_this_version,
 }

@@ -10,8 +10,17 @@ from ..schemas import events as ev
 from ..schemas.codec import ChunkSeen, Entry, Unreadable, digest
 from ..schemas.events import BY_CLASS, EVENT_TYPES
 from ..schemas.value import Value, replace
-from . import rulings_asked, rulings_work
-from .projections import context, ledger, messages, session_state, transcript, turn
+from . import rulings_asked, rulings_background, rulings_work
+from .projections import (
+    background,
+    compaction,
+    context,
+    ledger,
+    messages,
+    session_state,
+    transcript,
+    turn,
+)
 from .projections.turn_view import REFUSALS_MAX, Refusal, Stream, TurnView
 from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNKNOWN_SESSION, UNREADABLE, Ruling
 
@@ -34,6 +43,8 @@ class SessionViews(Value):
     transcript: transcript.TranscriptView
     ledger: ledger.LedgerView
     messages: messages.MessagesView
+    compaction: compaction.CompactionView
+    background: background.BackgroundView
     frozen: Frozen | None = None
 
 
@@ -48,6 +59,8 @@ def initial(session_id: str) -> SessionViews:
         transcript.initial(),
         ledger.initial(),
         messages.initial(),
+        compaction.initial(),
+        background.INITIAL,
     )
 
 
@@ -75,7 +88,8 @@ def judge(views: SessionViews, entry: Entry) -> Ruling:
     if asked is None:
         if not views.turn.known and kind is not ev.Refused:
             return UNKNOWN_SESSION
-        return rulings_work.JUDGES[kind](views, event)
+        judges = rulings_work.JUDGES if kind in rulings_work.JUDGES else rulings_background.JUDGES
+        return judges[kind](views, event)
     if kind is not ev.SessionOpened:
         impossible = rulings_asked.not_possible(views, event)
         if impossible is not None:
@@ -125,8 +139,13 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     now = session_state.apply(state, entry, after) if kind in session_state.READS else state
     if kind in _INPUTS:
         after = replace(after, basis=entry.offset, basis_sha=digest(now))
+    short, aside = views.compaction, views.background
+    if kind in background.READS:
+        aside = background.apply(aside, entry, before, after, seen)
+    if kind in compaction.READS:
+        short = compaction.apply(short, entry, seen)
     if kind in context.READS:
-        seen = context.apply(seen, entry, before, said, state)
+        seen = context.apply(seen, entry, before, said, state, views.compaction)
     if kind in transcript.READS:
         lines = transcript.apply(lines, entry, before, after, state)
     if kind in ledger.READS:
@@ -141,6 +160,8 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         transcript=lines,
         ledger=spent,
         messages=said,
+        compaction=short,
+        background=aside,
     )
 
 

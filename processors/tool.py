@@ -74,6 +74,7 @@ class Tool:
 
     timeout_ms, result_tokens: None takes the agent's limit. stops: its success ends the turn.
     reconciler: `(ctx, **arguments) -> Happened | DidNotHappen | None`, None if it can't say.
+    compactor: `(text) -> shorter text`: makes its long results short, in place of a model.
     workdir: the directory it works in; None takes the agent's. tier: ALWAYS is in every request
     while there is room, RARE is found by a search (tool_tiers.py), SEARCH is that search itself.
     """
@@ -88,6 +89,7 @@ class Tool:
     timeout_ms: int | None = None
     result_tokens: int | None = None
     reconciler: Callable | None = None
+    compactor: Callable[[str], str] | None = None
     stops: bool = False
     workdir: Path | None = None
     tier: str = ALWAYS
@@ -133,6 +135,7 @@ def tool(
     timeout_s: float | None = ...,
     result_tokens: int | None = ...,
     reconciler: Callable | None = ...,
+    compactor: Callable[[str], str] | None = ...,
     stops: bool = ...,
     name: str | None = ...,
     tier: str = ...,
@@ -148,6 +151,7 @@ def tool(
     timeout_s: float | None = None,
     result_tokens: int | None = None,
     reconciler: Callable | None = None,
+    compactor: Callable[[str], str] | None = None,
     stops: bool = False,
     name: str | None = None,
     tier: str = ALWAYS,
@@ -156,7 +160,8 @@ def tool(
 
     effect: what a repetition would do, pure | idempotent | once. approval: none | ask | deny.
     timeout_s: seconds it may run. result_tokens: a longer result is cut, the whole is kept.
-    reconciler: asked what became of a `once` call whose worker died. stops: its success ends the
+    reconciler: asked what became of a `once` call whose worker died. compactor: makes a long result
+    short, in place of a model. stops: its success ends the
     turn. tier: always | rare; a rare one is not in the requests, it is found by searching. A first
     parameter `ctx` is given a ToolContext. An async function runs as a task and is
     cancelled on abort; any other runs in a thread, which can not be killed: it should look at
@@ -169,6 +174,7 @@ def tool(
         "timeout_s": timeout_s,
         "result_tokens": result_tokens,
         "reconciler": reconciler,
+        "compactor": compactor,
         "stops": stops,
         "name": name,
         "tier": tier,
@@ -186,6 +192,7 @@ def _make(
     timeout_s: float | None,
     result_tokens: int | None,
     reconciler: Callable | None,
+    compactor: Callable[[str], str] | None,
     stops: bool,
     name: str | None,
     tier: str,
@@ -209,6 +216,7 @@ def _make(
         timeout_ms=_at_least_one(timeout_s and timeout_s * 1000, name, "timeout_s"),
         result_tokens=_at_least_one(result_tokens, name, "result_tokens"),
         reconciler=reconciler,
+        compactor=compactor,
         stops=stops,
         tier=tier,
     )

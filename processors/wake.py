@@ -6,24 +6,18 @@ them up. It decides nothing: the table does. It has no clock: `now` is given (Un
 
 from typing import NamedTuple
 
-from .limits import DEFAULT_LIMITS, Limits
-from .projections.context import estimated_tokens
+from .budget import Due, Rules, due_works, may_still_come, plan
+from .projections.background import KINDS, Work
 from .projections.partition import PartitionView, claim_status
-from .projections.turn_view import Call, Claim, generation_deadline, is_open
+from .projections.turn_view import Call, Claim, generation_deadline, is_open, too_long
 from .session import SessionViews
 from .wake_table import Row, match
 
 
-class Rules(NamedTuple):
-    """What an agent brings to the table: its limits, and the tools whose success ends a turn."""
-
-    limits: Limits = DEFAULT_LIMITS
-    stop_tools: frozenset[str] = frozenset()
-
-
 class Obligation(NamedTuple):
     """One thing owed. `subject`: (turn, step, index) for a call, (turn, step) for a model call,
-    (turn,) for a turn, (offset,) for a refusal. `due`: Unix ms to look again, on a wait."""
+    (turn,) for a turn, (offset,) for a refusal, (number of the kind, upto) for background work.
+    `due`: Unix ms to look again, on a wait."""
 
     row: str
     lane: str
@@ -47,7 +41,11 @@ def wake(
     if views.turn.open and gate == "live":
         owed.extend(_effects(common, views, partition, now, rules))
         owed.append(_model(common, views, partition, now, rules))
-        owed.append(_next(common, views, rules))
+        owed.append(_next(common, views, now, rules))
+    if gate == "live":
+        for work in views.background.works:
+            owed.append(_claimed_work(common, partition, now, rules, work))
+        owed.extend(_due_work(common, due) for due in due_works(views, rules))
     return tuple(obligation for obligation in owed if obligation is not None)
 
 
@@ -101,15 +99,18 @@ def _model(common, views, partition, now: int, rules: Rules):
         "left": generation.attempt < rules.limits.model_attempts,
         "permanent": generation.permanent,
         "retry_due": now >= generation.retry_at,
+        "too_long": rules.strategy == "compacted" and too_long(views.turn),
     }
     return _owe("S", facts, (views.turn.number, views.turn.step), due)
 
 
-def due_step(views: SessionViews) -> str:
-    """Why a step is due: first, answered, steer, pause; or ended, or no (one is in flight)."""
+def due_step(views: SessionViews, rules: Rules) -> str:
+    """Why a step is due: first, answered, steer, pause, too_long; or ended, or no (in flight)."""
     turn = views.turn
     if turn.step == 0:
         return "first"
+    if rules.strategy == "compacted" and too_long(turn):
+        return "too_long"
     if turn.generation is None or turn.generation.status != "done":
         return "no"
     if turn.calls:
@@ -132,21 +133,40 @@ def stop_reason(views: SessionViews, rules: Rules) -> str | None:
     return "max_steps" if turn.step >= rules.limits.steps else None
 
 
-def _next(common, views, rules: Rules):
+def _next(common, views, now: int, rules: Rules):
+    due = due_step(views, rules)
+    facts = {**common, "due": due, "stop": False, "over_cap": False, "may_come": False}
+    wait_until = None
+    if due not in ("no", "ended"):
+        planned = plan(views, rules)
+        over = planned.tokens > rules.limits.hard_tokens
+        facts["stop"] = stop_reason(views, rules) is not None
+        facts["over_cap"] = over or (due == "too_long" and not planned.adopts)
+        facts["may_come"] = facts["over_cap"] and may_still_come(views, rules, now)
+        wait_until = views.turn.due_at + rules.limits.candidate_wait_ms
+    return _owe("N", facts, (views.turn.number,), wait_until)
+
+
+def _claimed_work(common, partition, now: int, rules: Rules, work: Work):
+    margin = rules.limits.margin_ms
     facts = {
         **common,
-        "due": due_step(views),
-        "stop": stop_reason(views, rules) is not None,
-        "over_cap": next_tokens(views) > rules.limits.hard_tokens,
+        "status": "running",
+        "worth": True,
+        "stop": work.stop,
+        "claim": _standing(work.claim, "background", partition, now, work.claim.deadline, margin),
+        "left": work.attempt < rules.limits.background_attempts,
     }
-    return _owe("N", facts, (views.turn.number,))
+    subject = (KINDS.index(work.kind), work.upto)
+    return _owe("B", facts, subject, work.claim.deadline + margin)
 
 
-def next_tokens(views: SessionViews) -> int:
-    """Estimated input tokens of the next request, with what would be said in it."""
-    said = (*views.turn.owned, *(w.message_id for w in views.turn.queue if w.when_busy == "steer"))
-    rows = (views.messages.received.last(message_id) for message_id in said)
-    return estimated_tokens(views.context) + sum(row.tokens for row in rows if row)
+def _due_work(common, due: Due):
+    return _owe(
+        "B",
+        {**common, "status": "due", "worth": due.worth},
+        (KINDS.index(due.kind), due.upto),
+    )
 
 
 def _effects(common, views, partition, now: int, rules: Rules):

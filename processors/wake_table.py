@@ -5,7 +5,8 @@ not a second program. Facts are named in wake_facts.py; a row matches when each 
 one of the values it lists. Rows of a lane exclude each other: a test tries every combination.
 
 Lane A per begun effect and C for the turn hold while it closes; T per call, S for the model call
-and N for the turn while it runs; R per refusal always. Lanes B and D have no rows in this version.
+and N for the turn while it runs; B per background work; R per refusal always. Lane D has no rows
+in this version.
 """
 
 from typing import NamedTuple
@@ -26,7 +27,7 @@ class Row(NamedTuple):
 LIVE = {"gate": ("live",)}
 RUNS = {**LIVE, "closing": (False,)}
 CLOSES = {**LIVE, "closing": (True,)}
-DUE = ("answered", "steer", "pause")
+DUE = ("answered", "steer", "pause", "too_long")
 
 WAKE: tuple[Row, ...] = (
     Row("R", "R", {}, "REFUSED", "sessions", "a producer was refused and is owed the reason"),
@@ -241,7 +242,7 @@ WAKE: tuple[Row, ...] = (
     Row(
         "S4",
         "S",
-        {**RUNS, "status": ("failed",), "permanent": (True,)},
+        {**RUNS, "status": ("failed",), "permanent": (True,), "too_long": (False,)},
         "TURN_ENDED",
         "sessions",
         "no attempt can help",
@@ -281,10 +282,30 @@ WAKE: tuple[Row, ...] = (
     Row(
         "N2",
         "N",
-        {**RUNS, "due": ("first", *DUE), "stop": (False,), "over_cap": (True,)},
+        {
+            **RUNS,
+            "due": ("first", *DUE),
+            "stop": (False,),
+            "over_cap": (True,),
+            "may_come": (False,),
+        },
         "TURN_ENDED",
         "sessions",
-        "the request would pass the hard cap",
+        "the request would pass the hard cap, and no summary will make it shorter",
+    ),
+    Row(
+        "N2w",
+        "N",
+        {
+            **RUNS,
+            "due": ("first", *DUE),
+            "stop": (False,),
+            "over_cap": (True,),
+            "may_come": (True,),
+        },
+        "wait",
+        "sessions",
+        "the request would pass the hard cap: a summary may still come",
     ),
     Row(
         "N3",
@@ -293,6 +314,82 @@ WAKE: tuple[Row, ...] = (
         "LLM_CALLED",
         "sessions",
         "the next step, with CONTEXT_SET before it if the prefix changed",
+    ),
+    Row(
+        "B1",
+        "B",
+        {**RUNS, "status": ("due",), "worth": (True,)},
+        "BACKGROUND_STARTED",
+        "background",
+        "work is due: claim it when a slot is free",
+    ),
+    Row(
+        "B1s",
+        "B",
+        {**RUNS, "status": ("due",), "worth": (False,)},
+        "COMPACTION_SKIPPED",
+        "sessions",
+        "too little may be left out: say so, and try again when there is more",
+    ),
+    Row(
+        "B2",
+        "B",
+        {**LIVE, "status": ("running",), "stop": (False,), "claim": ("mine",)},
+        "begin",
+        "background",
+        "my claim came back: begin, once",
+    ),
+    Row(
+        "B2a",
+        "B",
+        {**LIVE, "status": ("running",), "stop": (True,), "claim": ("mine",)},
+        "abort",
+        "background",
+        "the turn was aborted, and so is what ran beside it",
+    ),
+    Row(
+        "B2w",
+        "B",
+        {**LIVE, "status": ("running",), "claim": ("other",)},
+        "wait",
+        "background",
+        "another owner still works",
+    ),
+    Row(
+        "B3",
+        "B",
+        {
+            **RUNS,
+            "status": ("running",),
+            "stop": (False,),
+            "claim": ("gone", "void"),
+            "left": (True,),
+        },
+        "BACKGROUND_STARTED",
+        "background",
+        "the owner is gone: take the work over",
+    ),
+    Row(
+        "B3u",
+        "B",
+        {
+            **LIVE,
+            "status": ("running",),
+            "stop": (False,),
+            "claim": ("gone", "void"),
+            "left": (False,),
+        },
+        "BACKGROUND_DONE",
+        "background",
+        "attempts are used up: it is given up",
+    ),
+    Row(
+        "B3a",
+        "B",
+        {**LIVE, "status": ("running",), "stop": (True,), "claim": ("gone", "void")},
+        "BACKGROUND_DONE",
+        "background",
+        "the turn was aborted and the owner is gone: nobody goes on with it",
     ),
 )
 
@@ -324,12 +421,22 @@ DOMAINS: dict[str, dict[str, tuple]] = {
         "left": BOOLS,
         "permanent": BOOLS,
         "retry_due": BOOLS,
+        "too_long": BOOLS,
     },
     "N": {
         **COMMON,
         "due": ("no", "first", *DUE, "ended"),
         "stop": BOOLS,
         "over_cap": BOOLS,
+        "may_come": BOOLS,
+    },
+    "B": {
+        **COMMON,
+        "status": ("due", "running"),
+        "worth": BOOLS,
+        "stop": BOOLS,
+        "claim": CLAIMS,
+        "left": BOOLS,
     },
 }
 BY_LANE = {lane: tuple(row for row in WAKE if row.lane == lane) for lane in DOMAINS}

@@ -179,6 +179,8 @@ class BackgroundDone:
     attempt: int
     ok: bool
     usage: Usage | None = None
+    model: str = ""
+    why: str = ""
 
 
 @event

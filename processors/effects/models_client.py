@@ -21,6 +21,8 @@ CONNECT_TIMEOUT_S = 10.0
 # The watchdog of an attempt ends a stall at its limit; the socket's read timeout stands behind it
 # for the case that the watchdog itself does not run.
 READ_MARGIN_S = 5.0
+COMPACTION_BETA = "compact-2026-09-04"
+COMPACTED = b'"messages":[{"role":"assistant"'  # only a signed summary may stand first like this
 DETAIL_CHARS_MAX = 500  # a proxy's HTML page is no message
 
 
@@ -69,7 +71,11 @@ async def open_stream(
             "/v1/messages",
             content=body,
             cast_to=httpx2.Response,
-            options={"headers": {ATTEMPT_HEADER: label}, "timeout": timeout, "max_retries": 0},
+            options={
+                "headers": {ATTEMPT_HEADER: label, **_betas(body)},
+                "timeout": timeout,
+                "max_retries": 0,
+            },
             stream=True,
             stream_cls=AsyncStream,
         )
@@ -87,6 +93,12 @@ async def open_stream(
     finally:
         if response is not None:
             await response.aclose()
+
+
+def _betas(body: bytes) -> dict[str, str]:
+    """What the API must be told to expect: a signed summary, asked for or sent back."""
+    asked = b'"compaction":{"type":"summarize"}' in body
+    return {"anthropic-beta": COMPACTION_BETA} if asked or COMPACTED in body else {}
 
 
 def _no_stream(response: Any, kind: str) -> Trouble:

@@ -5,10 +5,12 @@ they came: what is left out of a request (a refused answer, an unfinished tool_u
 thinking) is decided when it is built, by rules that do not change the rows.
 """
 
+from collections.abc import Iterable
 from operator import attrgetter
 
 from ...schemas import events as ev
 from ...schemas.value import Value, replace
+from ..cuts import window_size, window_start
 from ..rows import Rows
 from .messages import MessagesView
 from .session_state import SessionState, triggered
@@ -25,6 +27,7 @@ class Fragment(Value):
     """One piece of the conversation. kind: user, reminder, assistant, partial, result.
 
     `text` is a reminder, a result made by the fold, or what is appended to a result's body.
+    `total`: estimated tokens of this and every earlier fragment.
     """
 
     kind: str
@@ -37,6 +40,7 @@ class Fragment(Value):
     call_id: str = ""
     error: bool = False
     stop_reason: str = ""
+    total: int = 0
 
 
 class Prefix(Value):
@@ -49,7 +53,12 @@ class Prefix(Value):
 
 
 class Request(Value):
-    """A step's request: how many fragments it covers, and what else it names."""
+    """A step's request: how many fragments it covers, and what else it names.
+
+    `start`: the first fragment it says; what lies before is in `summary` (JSON blocks), or left
+    out. `bound_from`: thinking before this fragment was signed for another prefix. `checkpoint`,
+    `compacted_upto`: as in LLM_CALLED.
+    """
 
     turn: int
     step: int
@@ -59,13 +68,19 @@ class Request(Value):
     params: bytes
     strategy: str
     offset: int
+    start: int = 0
+    bound_from: int = 0
+    checkpoint: int | None = None
+    compacted_upto: int = -1
+    summary: ev.Body | None = None
 
 
 class ContextView(Value):
     """Fragments and prefixes, the newest request, and what they weigh in tokens.
 
     `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
-    what came after it. `last_step_tokens` is constraint 5.
+    what came after it. `prefix_tokens`: the estimate of the static prefix in force.
+    `last_step_tokens` is constraint 5. `answered_at`: broker time of the last response, Unix ms.
     """
 
     fragments: Rows[Fragment]
@@ -75,6 +90,8 @@ class ContextView(Value):
     anchor_tokens: int = 0
     tail_tokens: int = 0
     last_step_tokens: int = 0
+    prefix_tokens: int = 0
+    answered_at: int = 0
 
 
 READS = frozenset(
@@ -103,6 +120,26 @@ def estimated_tokens(view: ContextView) -> int:
     return view.anchor_tokens + view.tail_tokens
 
 
+def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = None) -> int:
+    """Estimated tokens of the fragments from `start` to before `end` (one, if it is None)."""
+    end = start + 1 if end is None else end
+    if end <= start:
+        return 0
+    return fragments[end - 1].total - (fragments[start - 1].total if start else 0)
+
+
+def place_of_result(view: ContextView, turn: int, step: int, index: int) -> int | None:
+    """The ordinal of the fragment that answers a call, or None. Newest first: most are recent."""
+    for place in range(len(view.fragments) - 1, -1, -1):
+        fragment = view.fragments[place]
+        if (fragment.turn, fragment.step) < (turn, step):
+            return None
+        answers = (fragment.kind, fragment.turn, fragment.step, fragment.index)
+        if answers == ("result", turn, step, index):
+            return place
+    return None
+
+
 def tokens_of(size: int) -> int:
     """Estimated tokens of so many characters or bytes."""
     return int(size / CHARS_PER_TOKEN) + 1
@@ -114,12 +151,13 @@ def apply(
     before: TurnView,
     messages: MessagesView,
     state: SessionState,
+    compaction,
 ) -> ContextView:
     """The view after an accepted event; the other views are those before it."""
     event = entry.event
     match event:
         case ev.LlmCalled():
-            return _called(view, entry, event, before, messages)
+            return _called(view, entry, event, before, messages, compaction)
         case ev.GenComplete():
             return _completed(view, entry, event, before)
         case ev.TurnEnded():
@@ -146,22 +184,33 @@ def _weight(fragment: Fragment) -> int:
     return tokens_of(size)
 
 
-def _add(view: ContextView, *fragments: Fragment) -> ContextView:
-    tail = view.tail_tokens
+def _grown(rows: Rows[Fragment], fragments: Iterable[Fragment]) -> Rows[Fragment]:
+    """The rows and some more, weighed: one that is new carries its own tokens or none."""
+    total, added = rows[-1].total if len(rows) else 0, []
     for fragment in fragments:
-        tail += _weight(fragment)
-    return replace(view, fragments=view.fragments.append(*fragments), tail_tokens=tail)
+        total += fragment.total or _weight(fragment)
+        added.append(replace(fragment, total=total))
+    return rows.append(*added)
+
+
+def _add(view: ContextView, *fragments: Fragment) -> ContextView:
+    if not fragments:
+        return view
+    rows = _grown(view.fragments, fragments)
+    tail = fragment_tokens(rows, len(view.fragments), len(rows))
+    return replace(view, fragments=rows, tail_tokens=view.tail_tokens + tail)
 
 
 def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
     prefix = Prefix(event.sha256, event.system, event.tools, entry.offset)
-    anchor = view.anchor_tokens
-    if not len(view.prefixes):
-        bodies = (event.system, event.tools)
-        sizes = [len(b.inline or b"") + (b.ref.bytes if b.ref else 0) for b in bodies]
-        anchor += tokens_of(sum(sizes))
+    bodies = (event.system, event.tools)
+    tokens = tokens_of(sum(len(b.inline or b"") + (b.ref.bytes if b.ref else 0) for b in bodies))
     return replace(
-        view, prefixes=view.prefixes.append(prefix), prefix_sha=event.sha256, anchor_tokens=anchor
+        view,
+        prefixes=view.prefixes.append(prefix),
+        prefix_sha=event.sha256,
+        prefix_tokens=tokens,
+        anchor_tokens=view.anchor_tokens + tokens - view.prefix_tokens,
     )
 
 
@@ -169,12 +218,19 @@ def _said(entry, turn: int, step: int, ids, messages: MessagesView) -> list[Frag
     rows = [messages.received.last(message_id) for message_id in ids]
     assert None not in rows, "a message that is said was received"
     rows.sort(key=attrgetter("offset"))
-    return [Fragment("user", turn, step, -1, entry.offset, row.content) for row in rows]
+    place = (turn, step, -1, entry.offset)
+    return [Fragment("user", *place, row.content, total=row.tokens) for row in rows]
 
 
 def _called(
-    view: ContextView, entry, event: ev.LlmCalled, before: TurnView, messages: MessagesView
+    view: ContextView,
+    entry,
+    event: ev.LlmCalled,
+    before: TurnView,
+    messages: MessagesView,
+    compaction,
 ) -> ContextView:
+    last, first_new = view.request, len(view.fragments)
     said = _said(entry, event.turn, event.step, event.includes, messages)
     texts = {reminder.reminder_id: reminder.text for reminder in before.reminders}
     reminders = [
@@ -182,6 +238,18 @@ def _called(
         for reminder_id in event.reminders
     ]
     view = _add(view, *said, *reminders)
+    start, summary, size = 0, None, window_size(event.strategy)
+    if event.checkpoint is not None:
+        adopted = compaction.candidate or compaction.checkpoint
+        if adopted.offset != event.checkpoint:
+            adopted = compaction.checkpoint
+        start, summary = adopted.kept_from, adopted.body
+    elif size is not None:
+        start = window_start(view.fragments, last.start if last else 0, size)
+    shape = (len(view.prefixes), start, event.checkpoint, event.compacted_upto)
+    moved = last is None or shape != (
+        last.prefixes, last.start, last.checkpoint, last.compacted_upto
+    )
     request = Request(
         event.turn,
         event.step,
@@ -191,8 +259,16 @@ def _called(
         event.params,
         event.strategy,
         entry.offset,
+        start,
+        first_new if moved else last.bound_from,
+        event.checkpoint,
+        event.compacted_upto,
+        summary,
     )
-    return replace(view, request=request)
+    view = replace(view, request=request)
+    if moved and last is not None:  # what the last response weighed says nothing of this request
+        return replace(view, anchor_tokens=event.prompt_tokens, tail_tokens=0)
+    return view
 
 
 def all_input(usage: ev.Usage) -> int:
@@ -213,13 +289,14 @@ def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView
     if not refused:
         place = (event.turn, event.step, -1, entry.offset)
         stop = event.stop_reason
-        rows = rows.append(Fragment("assistant", *place, event.content, stop_reason=stop))
+        rows = _grown(rows, [Fragment("assistant", *place, event.content, stop_reason=stop)])
     view = replace(
         view,
         fragments=rows,
         anchor_tokens=(used if refused else last) or view.anchor_tokens,
         tail_tokens=0,
         last_step_tokens=last,
+        answered_at=entry.at,
     )
     if before.closing is None:
         return view

@@ -26,6 +26,7 @@ from .turn_view import (
     calls_of,
     closed,
     contradicts,
+    too_long,
 )
 
 INITIAL = TurnView()
@@ -34,8 +35,12 @@ RANK = {"interrupted": 0, "cancelled": 1, "terminated": 2}  # of several, the hi
 
 def apply(view: TurnView, entry) -> TurnView:
     """The view after an accepted event."""
-    change = FOLDS.get(type(entry.event))
-    return view if change is None else change(view, entry, entry.event)
+    kind = type(entry.event)
+    change = FOLDS.get(kind)
+    if change is None:
+        return view
+    view = change(view, entry, entry.event)
+    return replace(view, due_at=entry.at) if kind in SETTLES else view
 
 
 def stream(view: Stream, entry) -> Stream:
@@ -67,6 +72,7 @@ def _open_turn(view: TurnView, offset: int, messages: tuple[str, ...]) -> TurnVi
         open=True,
         opened_offset=offset,
         step=0,
+        shortened=False,
         generation=None,
         calls=(),
         closing=None,
@@ -105,6 +111,7 @@ def _llm_called(view: TurnView, entry, event: ev.LlmCalled) -> TurnView:
     return replace(
         view,
         step=event.step,
+        shortened=view.shortened or too_long(view),
         generation=Generation(entry.offset, entry.at, digest(event)),
         calls=(),
         owned=tuple([m for m in view.owned if m not in said]),
@@ -189,12 +196,12 @@ def _call(view: TurnView, event) -> Call:
 
 def _tool_invoked(view: TurnView, entry, event: ev.ToolInvoked) -> TurnView:
     call = _call(view, event)
+    # The decision names the tool that is meant, which the model may have named in its arguments.
+    named = {"name": event.name, "effect": event.effect}
     if event.outcome is not None:
-        return _with_call(view, call, status="done", outcome=event.outcome, effect=event.effect)
+        return _with_call(view, call, status="done", outcome=event.outcome, **named)
     status = "asks" if event.approval == "ask" else "allowed"
-    return _with_call(
-        view, call, status=status, effect=event.effect, expires_at=event.expires_at or 0
-    )
+    return _with_call(view, call, status=status, expires_at=event.expires_at or 0, **named)
 
 
 def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
@@ -325,4 +332,18 @@ FOLDS = {
     ev.ToolResult: _tool_result,
     ev.ToolFailedUncertain: _uncertain,
 }
+# What may make a step due: from then on it waits for a summary, if it must (N2w).
+SETTLES = frozenset(
+    {
+        ev.MessageReceived,
+        ev.GenComplete,
+        ev.GenFailed,
+        ev.ToolInvoked,
+        ev.ToolResult,
+        ev.ApprovalDecided,
+        ev.ApprovalExpired,
+        ev.HumanResolved,
+        ev.TurnEnded,
+    }
+)
 CHUNKS = (ChunkSeen, ev.GenChunk)

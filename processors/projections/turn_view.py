@@ -14,6 +14,7 @@ GRANTS_MAX = 64
 QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
 RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts a person
 REMINDERS_MAX = 64
+TOO_LONG = "context_too_long"  # as GEN_FAILED says it
 
 
 class Claim(Value):
@@ -118,6 +119,8 @@ class TurnView(Value):
     open: bool = False
     opened_offset: int = -1
     step: int = 0
+    due_at: int = 0  # broker time of what last made a step due, Unix ms
+    shortened: bool = False  # a step of this turn was too long for the model, and was made anew
     generation: Generation | None = None
     calls: tuple[Call, ...] = ()
     closing: Closing | None = None
@@ -168,6 +171,14 @@ def calls_of(event: GenComplete) -> tuple[ProposedCall, ...]:
 def is_open(call: Call) -> bool:
     """Whether the turn must still wait for the call; contradicted is not open."""
     return call.status in ("proposed", "asks", "allowed", "started", "doubt")
+
+
+def too_long(view: TurnView) -> bool:
+    """Whether the model found the newest request too long, for the first time in this turn."""
+    generation = view.generation
+    if generation is None or view.shortened or generation.status != "failed":
+        return False
+    return generation.error == TOO_LONG
 
 
 def generation_deadline(generation: Generation, stream: Stream) -> int:

@@ -12,20 +12,27 @@ from ...schemas.codec import Entry, encode, headers_for
 from ...schemas.record import Record
 from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from ..agent import Agent
-from ..context.build import BUILDER, ReadBlob, request_bytes, request_sha256
+from ..context.build import ReadBlob, request_bytes, request_sha256
+from ..context.tasks import task_of
 from ..decide import StoreBody, decide
 from ..effects.slots import Slots
 from ..projections.turn_view import Call, TurnView, find_call
 from ..ruling import Ruling
 from ..session import SessionViews
 from ..wake import Obligation
-from .begin import Append, BeginGeneration, BeginTool, Effects, unbegun
+from .begin import Append, BeginGeneration, BeginTool, BeginWork, Effects, unbegun
+from .claims import claimed_work, generation_claim, given_up, tool_claim, work_claim
 from .owned import Clock, Owned
 from .waiting_room import Place, WaitingRoom
 
 AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
 SLOT_WAIT_MS = 50  # how soon to look again for a slot that nobody announced
-CLAIMS = {"tools": ("TOOL_STARTED",), "models": ("GEN_START", "GEN_RESUMED")}
+BACKGROUND_SLOTS = 4  # summaries and short forms at a time, per process: they may wait
+CLAIMS = {
+    "tools": ("TOOL_STARTED",),
+    "models": ("GEN_START", "GEN_RESUMED"),
+    "background": ("BACKGROUND_STARTED",),
+}
 CLAIMED = frozenset(name for names in CLAIMS.values() for name in names)
 EXPECTED = ("", "duplicate", "frozen")  # rulings on what we owed that are no bug of wake
 REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
@@ -66,8 +73,8 @@ class Actions:
         self._effects = effects
         self._store_body = store_body
         self._read_blob = read_blob
-        self._model_slots = model_slots
-        self._tool_slots = tool_slots
+        slots = {"models": model_slots, "tools": tool_slots}
+        self._slots = {**slots, "background": Slots(BACKGROUND_SLOTS)}
         self._clock = clock
         self._say = say
         self.waiting = WaitingRoom()
@@ -177,7 +184,7 @@ class Actions:
                 return Discharged(self._on_claim(owned, views, owed, agent))
             case "GEN_STOPPED" | "TOOL_RESULT" | "TOOL_FAILED_UNCERTAIN":
                 return Discharged(self._recover(owned, views, owed, agent, now))
-            case "GEN_START" | "GEN_RESUMED" | "TOOL_STARTED":
+            case "GEN_START" | "GEN_RESUMED" | "TOOL_STARTED" | "BACKGROUND_STARTED":
                 if not self._has_slot(owed.role, now):
                     place = (owned.number, views.session_id)
                     self.waiting.enter(owed.role, place, self._slot_at(owed.role, now))
@@ -193,20 +200,17 @@ class Actions:
         self._of_session.setdefault(views.session_id, set()).add(key)
         return Discharged(now + AWAITED_MS, tuple(events))
 
-    def _slots(self, role: str) -> Slots:
-        return self._tool_slots if role == "tools" else self._model_slots
-
     def _has_slot(self, role: str, now: int) -> bool:
         """Whether one more effect may be claimed: those that run and those in the air count.
 
         So do claims that came back in the batch at hand and whose session is woken after this one.
         """
-        slots = self._slots(role)
+        slots = self._slots[role]
         in_air = sum(1 for key in (*self._awaited, *self._landed) if key[4] in CLAIMS[role])
         return slots.free(now) and self._effects.running(role) + in_air < slots.size
 
     def _slot_at(self, role: str, now: int) -> int:
-        return max(now + SLOT_WAIT_MS, self._slots(role).back_off_until_ms)
+        return max(now + SLOT_WAIT_MS, self._slots[role].back_off_until_ms)
 
     def called(self, now: int) -> Iterator[Place]:
         """Who may look again for a slot now, one by one for as long as a slot is free."""
@@ -225,51 +229,16 @@ class Actions:
         assert agent is not None
         holder = owned.partition.holder(owed.role)
         assert holder is not None and holder.owner == self.owner
-        if owed.owed == "TOOL_STARTED":
-            return self._tool_claim(views, owed, agent, holder.epoch, now)
-        generation = views.turn.generation
-        assert generation is not None
-        fields = {
-            "turn": views.turn.number,
-            "step": views.turn.step,
-            "attempt": generation.attempt + 1,
-            "owner": self.owner,
-            "epoch": holder.epoch,
-            "deadline": now + agent.limits.stall_timeout_ms,
-            "called": generation.called,
-            "request_sha256": request_sha256(self._request(views)),
-            "builder": BUILDER,
-        }
-        if owed.owed == "GEN_START":
-            return ev.GenStart(**fields)
-        stream, here = views.stream, (views.turn.number, views.turn.step, generation.attempt)
-        streamed = stream.chunks if (stream.turn, stream.step, stream.attempt) == here else 0
-        return ev.GenResumed(**fields, strategy="replace", prior_seq=streamed - 1)
-
-    def _tool_claim(
-        self, views: SessionViews, owed: Obligation, agent: Agent, epoch: int, now: int
-    ) -> ev.ToolStarted:
-        call = find_call(views.turn, *owed.subject)
-        assert call is not None
-        tool, limits = agent.tool(call.name), agent.limits
-        timeout = (tool.timeout_ms if tool else None) or limits.tool_timeout_ms
-        # No act after it, so that the margin is for clocks alone: it begins within a window here
-        # and within another in the effects' loop, runs its time, and is ended within the grace.
-        deadline = now + 2 * limits.start_window_ms + timeout + limits.grace_ms
+        if owed.owed == "BACKGROUND_STARTED":
+            return work_claim(views, owed, agent, holder, now)
+        if owed.owed != "TOOL_STARTED":
+            request = request_sha256(self._request(views))
+            return generation_claim(views, owed, agent, holder, now, request)
+        claim = tool_claim(views, owed, agent, holder, now)
         # With the deadline: a claim that comes back late is not the one that was made anew since.
-        place = (*owed.subject, call.attempt + 1, epoch, deadline)
-        made = self._claimed_at.setdefault(views.session_id, {})
-        made[place] = self._clock.monotonic_ms()
-        return ev.ToolStarted(
-            turn=call.turn,
-            step=call.step,
-            index=call.index,
-            attempt=call.attempt + 1,
-            owner=self.owner,
-            epoch=epoch,
-            start_by=now + limits.start_window_ms,
-            deadline=deadline,
-        )
+        place = (*owed.subject, claim.attempt, claim.epoch, claim.deadline)
+        self._claimed_at.setdefault(views.session_id, {})[place] = self._clock.monotonic_ms()
+        return claim
 
     # -- claims that came back -------------------------------------------------------------------
 
@@ -277,7 +246,9 @@ class Actions:
         self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None
     ) -> int | None:
         """Begin a claim of ours once; or stop it, or say that it never began."""
-        if owed.role == "tools":
+        if owed.role == "background":
+            claim = claimed_work(views, owed).claim
+        elif owed.role == "tools":
             call = find_call(views.turn, *owed.subject)
             assert call is not None and call.claim is not None
             claim = call.claim
@@ -295,7 +266,9 @@ class Actions:
                 self._effects.stop(views.session_id, claim.offset, "the turn is ending")
             return None
         assert agent is not None
-        if owed.role == "tools":
+        if owed.role == "background":
+            self._begin_work(views, owed, agent)
+        elif owed.role == "tools":
             self._begin_tool(views, owed, agent)
         elif owed.owed == "abort":
             self._report_unbegun_generation(views)
@@ -319,7 +292,7 @@ class Actions:
         built = self._built.pop(views.session_id, None)
         if built is not None and built[0] == covers:
             return built[1]
-        data = request_bytes(views.context, self._read_blob)
+        data = request_bytes(views, self._read_blob)
         self._built[views.session_id] = (covers, data)
         return data
 
@@ -352,6 +325,16 @@ class Actions:
             self._effects.report(views.session_id, unbegun(call, why))
             return
         self._effects.run_tool(views.session_id, BeginTool(call, self._args(call), claim, agent))
+
+    def _begin_work(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
+        work = claimed_work(views, owed)
+        task = None if owed.owed == "abort" else task_of(views, work, agent, self._read_blob)
+        if task is None:
+            why = "the turn was aborted first" if work.stop else "nothing is left to be done"
+            self._effects.report(views.session_id, given_up(work, why))
+            return
+        begin = BeginWork(work.kind, work.upto, work.attempt, work.claim, task, agent)
+        self._effects.work(views.session_id, begin)
 
     def _args(self, call: Call) -> bytes:
         args = call.args

@@ -27,7 +27,8 @@ from .state_dir import StateDir
 from .store import Belongs, Store, fold_version, new_store, open_store
 from .worker import Identity, Worker
 
-ROLES = ("sessions", "models", "tools")
+ROLES = ("sessions", "models", "tools", "background")
+EFFECTS = ("models", "tools", "background", "reports")
 MODEL_SLOTS = 16  # model calls of one API key at a time, per process
 TOOL_SLOTS = 32  # tool calls at a time, per process
 OUTBOX_S = 30.0  # to write what an earlier process left, before anything is taken
@@ -119,7 +120,7 @@ class Parts:
 
     def in_flight(self) -> bool:
         """Whether an effect runs, or something was produced and is not read back yet."""
-        running = sum(self.effects.running(role) for role in ("models", "tools", "reports"))
+        running = sum(self.effects.running(role) for role in EFFECTS)
         return running > 0 or self.actions.in_air > 0
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from ...schemas import events as ev
 from ...schemas.tokens import estimate
 from ..agent import Agent
+from ..context.tasks import Task
 from ..projections.turn_view import Call, Claim
 
 
@@ -33,6 +34,7 @@ class Effects(Protocol):
     def run_tool(self, session_id: str, begin: "BeginTool") -> None: ...
     def reconcile(self, session_id: str, begin: "BeginTool") -> None: ...
     def recover_chunks(self, session_id: str, partition: int, begin: "BeginGeneration") -> None: ...
+    def work(self, session_id: str, begin: "BeginWork") -> None: ...
     def report(self, session_id: str, event: Any) -> None: ...
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
     def running(self, role: str) -> int: ...
@@ -55,6 +57,17 @@ class BeginTool(NamedTuple):
     call: Call
     args: bytes
     claim: Claim
+    agent: Agent
+
+
+class BeginWork(NamedTuple):
+    """Background work to begin: `task` is what it needs of the views, made when it begins."""
+
+    kind: str
+    upto: int
+    attempt: int
+    claim: Claim
+    task: Task
     agent: Agent
 
 

@@ -15,15 +15,16 @@ from ...producers.blobs import BlobStore
 from ...schemas import events as ev
 from ...schemas.tokens import estimate
 from ..agent import Agent
-from ..effects import models, tools
+from ..effects import background, models, tools
 from ..effects.side_log import SideLogStore
 from ..effects.sink import Stop
 from ..effects.slots import Slots
 from . import crash
-from .actions import BeginGeneration, BeginTool
+from .actions import BeginGeneration, BeginTool, BeginWork
 from .chunks_reader import ChunksReader, said_so_far
 from .reports import Reports
 
+CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
 FAREWELL_S = 5.0  # how long a worker that ends waits for its effects, as the grace of a cancel
 
 
@@ -37,7 +38,7 @@ class Told:
 
     async def outcome(self, session_id: str, event: Any) -> None:
         """As Reports.outcome."""
-        self.done = True
+        self.done = type(event) not in CANDIDATES  # their BACKGROUND_DONE is still to come
         await self._reports.outcome(session_id, event)
 
 
@@ -263,6 +264,29 @@ class EffectsHost:
         )
         await self._reports.outcome(session_id, event)
 
+    def work(self, session_id: str, begin: BeginWork) -> None:
+        """Begin background work."""
+        stop, told = Stop(), Told(self._reports)
+        claim = background.WorkClaim(
+            session_id, begin.kind, begin.upto, begin.attempt, begin.claim.at
+        )
+        work = background.work(
+            claim,
+            begin.task,
+            begin.agent,
+            told,
+            stop,
+            self._get_client,
+            pace=self._slots,
+            blobs=self._blobs,
+        )
+
+        def last_word(why: str) -> ev.BackgroundDone:
+            place = {"kind": begin.kind, "upto": begin.upto, "attempt": begin.attempt}
+            return ev.BackgroundDone(**place, ok=False, why=f"its task died: {why}"[:500])
+
+        self._spawn("background", (session_id, begin.claim.offset), stop, work, last_word, told)
+
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome that no effect made."""
         work = self._reports.outcome(session_id, event)
@@ -274,7 +298,7 @@ class EffectsHost:
         A tool that still runs then dies with the process, and the log knows that it had begun.
         """
         for role, stop in list(self._stops.values()):
-            if role == "models":
+            if role in ("models", "background"):
                 stop.request("the worker is ending")
 
         async def settle() -> None:

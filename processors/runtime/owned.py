@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ...schemas.ids import ID_CHARS_MAX
 from ...schemas.record import Record
+from ..budget import Rules, due_works
 from ..projections.partition import PartitionView
 from ..session import SessionViews
 from .store import Store
@@ -37,11 +38,15 @@ def _is_text(key: bytes) -> bool:
     return True
 
 
-def may_owe(views: SessionViews) -> bool:
+def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
     """Whether WAKE can have a row for these views: such sessions are looked at on assignment."""
     turn = views.turn
     untold = any(call.status in ("doubt", "contradicted") and not call.told for call in turn.doubts)
-    return turn.open or bool(turn.refusals) or untold
+    if turn.open or bool(turn.refusals) or untold:
+        return True
+    if turn.terminated or rules is None:
+        return False
+    return bool(views.background.works) or bool(due_works(views, rules))
 
 
 class Owned:

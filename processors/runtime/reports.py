@@ -20,12 +20,16 @@ from . import crash
 from .outbox import Outbox, OutboxFull, Pending
 
 AGAIN_S = 0.5  # before an outcome that could not be written is produced again
+GENERATIONS = (ev.GenComplete, ev.GenFailed, ev.GenStopped)
 ROLE_OF = {
     ev.GenComplete: "models",
     ev.GenFailed: "models",
     ev.GenStopped: "models",
     ev.ToolResult: "tools",
     ev.ToolFailedUncertain: "tools",
+    ev.ResultCompacted: "background",
+    ev.ContextCompacted: "background",
+    ev.BackgroundDone: "background",
 }
 
 
@@ -152,6 +156,7 @@ def _settle(done: asyncio.Future) -> Callable[[Delivered | AppendError], None]:
 
 def _smaller(event: Any, why: str) -> Any:
     """An outcome that fits, in the place of one that no broker takes."""
+    assert isinstance(event, (*GENERATIONS, ev.ToolResult)), "short events are never too large"
     place = {"turn": event.turn, "step": event.step, "attempt": event.attempt}
     text = f"The outcome could not be written: {why}"[:2_000]
     if isinstance(event, ev.ToolResult):
@@ -165,7 +170,6 @@ def _smaller(event: Any, why: str) -> Any:
             tokens=estimate(text),
             left_out=event.bytes,
         )
-    assert not isinstance(event, ev.ToolFailedUncertain), "a short event that never is too large"
     return ev.GenFailed(
         **place,
         content=ev.Body(inline=b"[]"),

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import msgspec
 
 from ...schemas.value import replace
+from ..projections.compaction import Short
 from ..projections.context import Fragment, Prefix
 from ..projections.ledger import Spent
 from ..projections.messages import Progress, Received
@@ -30,6 +31,7 @@ SERIES: dict[type, str] = {
     Spent: "ledger.spent",
     Received: "messages.received",
     Progress: "messages.progress",
+    Short: "compaction.shorts",
 }
 Lengths = tuple[int, ...]  # of every series, in that order
 NO_ROWS: Lengths = (0,) * len(SERIES)
@@ -81,12 +83,21 @@ def views_from(head: bytes, stream: bytes | None, pages: Iterable[bytes]) -> Ses
     return replace(views, stream=_STREAM.decode(stream)) if stream else views
 
 
-VIEW_NAMES = ("session_state", "turn", "context", "transcript", "ledger", "messages")
+VIEW_NAMES = (
+    "session_state",
+    "turn",
+    "context",
+    "transcript",
+    "ledger",
+    "messages",
+    "compaction",
+    "background",
+)
 
 
 def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     """(view name, bytes) of every view: what a replay compares, byte for byte."""
-    fragments, prefixes, lines, sent, spent, received, progress = (
+    fragments, prefixes, lines, sent, spent, received, progress, shorts = (
         rows.since(0) for rows in series_of(views)
     )
     encode = _ENCODER.encode
@@ -96,6 +107,8 @@ def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     yield "transcript", encode((lines, sent))
     yield "ledger", encode((views.ledger, spent))
     yield "messages", encode((received, progress))
+    yield "compaction", encode((views.compaction, shorts))
+    yield "background", encode(views.background)
 
 
 def view_hashes(views: SessionViews) -> dict[str, str]:

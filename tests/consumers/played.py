@@ -130,7 +130,7 @@ class Played:
     def _claim(self) -> dict:
         turn = self.views.turn
         self.seq = 0
-        request = request_bytes(self.views.context, lambda ref: b"")
+        request = request_bytes(self.views, lambda ref: b"")
         return {
             "turn": turn.number,
             "step": turn.step,

@@ -81,7 +81,7 @@ def test_S2_7_the_wake_view_has_each_row_with_its_reason(log, talk):
 def test_beyond_2_a_past_request_is_rebuilt_and_has_the_hash_of_its_claim(log, talk):
     sessions, played = talk
     played.call()
-    first = request_bytes(played.views.context, no_blob)
+    first = request_bytes(played.views, no_blob)
     played.start()
     played.resume()
     played.complete("look", [("read", {})])

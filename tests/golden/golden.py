@@ -99,7 +99,7 @@ def folded(log: Iterable[Record], blobs: Blobs) -> dict[str, Any]:
         said = ruling.code if ruling.code else ruling.verdict
         rulings.append(f"{entry.offset} {type(entry.event).__name__} {said}")
         if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
-            request = request_bytes(views.context, lambda ref: blobs[ref.sha256])
+            request = request_bytes(views, lambda ref: blobs[ref.sha256])
             requests[f"{entry.event.turn}.{entry.event.step}"] = request_sha256(request)
     assert all(sha256(data).hexdigest() == sha for sha, data in blobs.items())
     return {

@@ -113,7 +113,7 @@ class History:
 
     def request_bytes(self) -> bytes:
         """The newest request."""
-        return request_bytes(self.views.context, self.blobs.read)
+        return request_bytes(self.views, self.blobs.read)
 
     def messages(self) -> list[tuple[str, list[str]]]:
         """The newest request's messages: role, and each block in a few words."""

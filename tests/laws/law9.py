@@ -70,7 +70,7 @@ def check_law_9(world: History, step: Step, rows: Counter) -> None:
             assert owed.due is not None
             assert holder is None or owed.due > step.at, f"{owed} would be looked at for ever"
             continue
-        assert may_owe(step.views), f"{owed} would be forgotten at the next assignment"
+        assert may_owe(step.views, rules_of(world.agent)), f"{owed} would be forgotten at the next assignment"
         if holder is None:
             continue
         desk = Desk(holder.owner, world.blobs, partial(int, step.at))

@@ -37,7 +37,7 @@ def requests(world: World) -> list[Made]:
             continue
         moved |= isinstance(step.entry.event, ev.ContextSet)
         if isinstance(step.entry.event, ev.LlmCalled):
-            request = request_bytes(step.views.context, world.blobs.read)
+            request = request_bytes(step.views, world.blobs.read)
             made.append(Made(step.entry.offset, request, moved))
             moved = False
     return made
@@ -67,8 +67,8 @@ def test_law_11_a_request_is_the_same_bytes_whoever_builds_it_and_whenever(world
         views, ruling = fold(through_the_store(views), step.entry)
         if not ruling.accepted or views.context.request is None:
             continue
-        again = request_bytes(views.context, world.blobs.read)
-        assert again == request_bytes(step.views.context, world.blobs.read)
+        again = request_bytes(views, world.blobs.read)
+        assert again == request_bytes(step.views, world.blobs.read)
         if isinstance(step.entry.event, ev.GenStart | ev.GenResumed):
             assert step.entry.event.request_sha256 == request_sha256(again)
     for made in requests(world)[-3:]:
@@ -100,7 +100,7 @@ def test_S1_C_constraint_7_what_was_said_is_in_later_requests_byte_for_byte(worl
         if not step.ruling.accepted:
             continue
         if isinstance(event, ev.LlmCalled):
-            request = request_bytes(step.views.context, world.blobs.read).decode()
+            request = request_bytes(step.views, world.blobs.read).decode()
             for block in said:
                 assert block in request
         if isinstance(event, ev.GenComplete) and event.stop_reason in ("end_turn", "tool_use"):

@@ -234,7 +234,7 @@ def test_a_blob_that_is_gone_is_an_error_of_the_request_and_not_of_the_fold():
     s.work(before=("S1",))
     s.blobs.held.clear()
     with pytest.raises(KeyError):
-        request_bytes(s.views.context, s.blobs.read)
+        request_bytes(s.views, s.blobs.read)
     assert s.views.frozen is None
 
 

@@ -3,7 +3,7 @@
 
 
 from foldlog.processors.projections.context import estimated_tokens, tokens_of
-from foldlog.processors.wake import next_tokens
+from foldlog.processors.budget import Rules, plan
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, asked, opened
@@ -75,7 +75,7 @@ def test_the_estimate_is_what_the_last_response_weighed_and_the_tail_since():
     before = estimated_tokens(s.views.context)
     s.say("y" * 260, when_busy="steer")
     assert estimated_tokens(s.views.context) == before, "not said yet"
-    assert next_tokens(s.views) > before
+    assert plan(s.views, Rules()).tokens > before
 
 
 def test_constraint_1_no_request_covers_more_than_there_is():

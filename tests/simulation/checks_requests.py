@@ -23,7 +23,7 @@ class RequestsAreLegal(Invariant):
         if not isinstance(seen.entry.event, ev.LlmCalled) or not seen.ruling.accepted:
             return
         session = seen.entry.session_id
-        request = request_bytes(seen.views.context, self.world.read_blob)
+        request = request_bytes(seen.views, self.world.read_blob)
         self.world.stats["requests"] += 1
         self.world.requests.setdefault(session, []).append((seen.entry.offset, request))
         generation = seen.before.turn.generation

@@ -1,0 +1,140 @@
+"""Content blocks as texts: what of an answer, a result or a message goes into a request.
+
+Blocks go in as they came, spliced as text: nothing that was received is written anew. Owns the
+rules of one fragment; it must not know windows, cache marks or the request around them.
+"""
+
+import json
+from collections.abc import Callable
+from functools import lru_cache
+
+from ...schemas.events import BlobRef, Body
+from ...schemas.ids import call_key
+from ..projections.compaction import CompactionView, in_force
+from ..projections.context import Fragment
+
+SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
+SERVERS_CALLS = ("server_tool_use", "mcp_tool_use")
+PARSED_MAX = 4_096  # bodies whose blocks are kept parsed: every step says most of them again
+
+ReadBlob = Callable[[BlobRef], bytes]
+Names = dict[tuple[int, int, int], str]
+
+
+def answer_blocks(
+    fragment: Fragment,
+    read_blob: ReadBlob,
+    names: Names,
+    taken: set[str],
+    *,
+    bound: bool,
+) -> tuple[str, ...]:
+    """The blocks of an answer that may be said again; tool calls get names that are unique.
+
+    bound: its thinking was signed for the prefix of this very request.
+    """
+    assert fragment.body is not None
+    calls_count = fragment.stop_reason == "tool_use"
+    is_whole = fragment.kind == "assistant"
+    kept, index = [], 0
+    for block, text in raw_blocks(whole_of(fragment.body, read_blob)):
+        kind = block.get("type")
+        if kind in SIGNED and not (bound and block.get(SIGNED[kind])):
+            continue
+        if kind == "text" and not block.get("text", "").strip():
+            continue
+        if kind == "tool_use":
+            if not calls_count:
+                continue
+            place = (fragment.turn, fragment.step, index)
+            index += 1
+            names[place] = name = _unique(block["id"], place, taken)
+            text = text if name == block["id"] else compact({**block, "id": name})
+        kept.append((kind, text))
+    if not is_whole and not any(kind == "text" for kind, _ in kept):
+        return ()  # thinking alone answers nothing
+    return tuple(text for _, text in kept)
+
+
+def _unique(call_id: str, place: tuple[int, int, int], taken: set[str]) -> str:
+    """The provider's id, or one made of it where providers repeat themselves."""
+    name, tail = call_id, "-".join(map(str, place))
+    while name in taken:
+        name, tail = f"{call_id[:96]}-{tail}", f"{tail}-x"
+    taken.add(name)
+    return name
+
+
+def said_blocks(
+    fragments: list[Fragment],
+    read_blob: ReadBlob,
+    names: Names,
+    compaction: CompactionView,
+    compacted_upto: int,
+) -> tuple[str, ...]:
+    """What is said between two answers: results in the order of their calls, then the rest."""
+    results = [f for f in fragments if f.kind == "result"]
+    results.sort(key=lambda f: (f.turn, f.step, f.index))
+    blocks = []
+    for fragment in results:
+        place = (fragment.turn, fragment.step, fragment.index)
+        short = in_force(compaction, call_key(*place), compacted_upto)
+        body = fragment.body if short is None else short.body
+        blocks.append(_result(fragment, body, names[place]))
+    for fragment in fragments:
+        if fragment.kind == "user":
+            assert fragment.body is not None
+            blocks.extend(text for _, text in raw_blocks(whole_of(fragment.body, read_blob)))
+        elif fragment.kind == "reminder":
+            blocks.append(compact({"type": "text", "text": f"Reminder: {fragment.text}"}))
+    return tuple(blocks)
+
+
+def _result(fragment: Fragment, body: Body | None, name: str) -> str:
+    shown = body.inline or b"" if body is not None else b""
+    text = shown.decode("utf-8", "replace") + fragment.text
+    block = {"type": "tool_result", "tool_use_id": name, "content": text or "(empty)"}
+    return compact({**block, "is_error": True} if fragment.error else block)
+
+
+def settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
+    """What may stay of an answer once a user speaks after it, for the API refuses the rest for
+    ever: no call of a server's tool that a pause left without result, no thinking at the end."""
+    if any(kind in text for text in blocks for kind in SERVERS_CALLS):
+        parsed = [json.loads(text) for text in blocks]
+        done = {block.get("tool_use_id") for block in parsed}
+        blocks = tuple(
+            text
+            for block, text in zip(parsed, blocks, strict=True)
+            if block.get("type") not in SERVERS_CALLS or block.get("id") in done
+        )
+    while blocks and json.loads(blocks[-1]).get("type") in SIGNED:
+        blocks = blocks[:-1]
+    return blocks
+
+
+@lru_cache(PARSED_MAX)
+def raw_blocks(content: bytes) -> tuple[tuple[dict, str], ...]:
+    """The blocks of a JSON array, each parsed and as the very text it came in."""
+    text = content.decode()
+    decoder = json.JSONDecoder()
+    place = text.index("[") + 1
+    blocks = []
+    while True:
+        while text[place] in " \t\r\n,":
+            place += 1
+        if text[place] == "]":
+            return tuple(blocks)
+        block, end = decoder.raw_decode(text, place)
+        blocks.append((block, text[place:end]))
+        place = end
+
+
+def whole_of(body: Body, read_blob: ReadBlob) -> bytes:
+    """The bytes of a body, wherever they are."""
+    return read_blob(body.ref) if body.ref is not None else body.inline or b"[]"
+
+
+def compact(value: dict) -> str:
+    """JSON as a request carries it: no spaces, characters as they are."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

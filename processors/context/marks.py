@@ -1,0 +1,42 @@
+"""Cache marks: where the provider may keep a prefix of the request. The request's last part.
+
+At most four: the end of the tools, of the system prompt, of the newest user message, and of the
+user message before it, where the mark of the last request stood: the provider looks back 20 blocks
+at most, and one step with many parallel calls is longer. Marks are no part of what is compared.
+"""
+
+from collections.abc import Iterable, Sequence
+
+MARK = ',"cache_control":{"type":"ephemeral"}}'  # 5 minutes; every step refreshes it
+# The least that any model caches, in tokens; a shorter prefix is not kept, and wastes a mark.
+MIN_TOKENS = 512
+CHARS_PER_TOKEN = 4  # more than any text has, so that no prefix is marked that is too short
+
+
+def marked_request(
+    parts: list[str], system: Sequence[str], tools: Sequence[str], messages: Sequence
+) -> bytes:
+    """The request as bytes: its parts, then system, tools and messages with their marks."""
+    if system:
+        long = _is_long((*tools, *system))
+        parts.append(f'"system":[{",".join(_marked(system) if long else system)}]')
+    if tools:
+        parts.append(f'"tools":[{",".join(_marked(tools) if _is_long(tools) else tools)}]')
+    users = [n for n, message in enumerate(messages) if message.role == "user"]
+    texts = [_message(message, n in users[-2:]) for n, message in enumerate(messages)]
+    parts.append(f'"messages":[{",".join(texts)}]')
+    return ("{" + ",".join(parts) + "}").encode()
+
+
+def _is_long(texts: Iterable[str]) -> bool:
+    return sum(map(len, texts)) >= MIN_TOKENS * CHARS_PER_TOKEN
+
+
+def _message(message, marked: bool) -> str:
+    blocks = _marked(message.blocks) if marked else message.blocks
+    return f'{{"role":"{message.role}","content":[{",".join(blocks)}]}}'
+
+
+def _marked(blocks: Sequence[str]) -> list[str]:
+    """The blocks with a cache mark on the last one."""
+    return [*blocks[:-1], blocks[-1].rstrip()[:-1] + MARK]

@@ -1,0 +1,220 @@
+"""One run of claimed background work, from its task to what it leaves in the log.
+
+The model is called as for an answer, with the same outcomes, but nobody watches: chunks go
+nowhere, and a failure is said in BACKGROUND_DONE and costs the session nothing. What a cheap model
+wrote is checked before it may stand for anything. This file must not know the log or the worker.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from ...producers.blobs import BlobStore
+from ...schemas import events as ev
+from ...schemas.tokens import estimate
+from ..agent import Agent
+from ..context.tasks import Task
+from ..limits import Limits
+from . import models
+from .sink import Sink, Stop
+from .slots import Slots
+
+TRIES = 3  # of the model for one work: it is not urgent, and a later one covers what this misses
+WAIT_S_MAX = 20.0  # between two tries
+PROVIDERS = "compaction"
+WHY_CHARS_MAX = 500
+
+
+class WorkClaim(NamedTuple):
+    """What was claimed. `claimed_at`: Unix ms."""
+
+    session_id: str
+    kind: str
+    upto: int
+    attempt: int
+    claimed_at: int
+
+
+class Kept(NamedTuple):
+    """A sink that keeps the one outcome of a model call and lets its chunks go."""
+
+    outcomes: list[Any]
+
+    def chunk(self, session_id: str, event: ev.GenChunk) -> None:
+        """Nobody watches."""
+
+    async def outcome(self, session_id: str, event: Any) -> None:
+        """Keep it."""
+        self.outcomes.append(event)
+
+
+class Useless(Exception):
+    """What the model wrote can't stand for anything; the message says why."""
+
+
+class Paid:
+    """What the tries of one work cost together."""
+
+    def __init__(self) -> None:
+        self.usage: ev.Usage | None = None
+        self.model = ""
+
+    def add(self, usage: ev.Usage | None, model: str) -> None:
+        """One more try."""
+        self.model = model
+        if usage is None or self.usage is None:
+            self.usage = usage or self.usage
+            return
+        sums = {name: getattr(self.usage, name) + getattr(usage, name) for name in _COUNTS}
+        self.usage = ev.Usage(**sums, raw=usage.raw)
+
+
+_COUNTS = (
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_5m_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+)
+
+
+async def work(
+    claim: WorkClaim,
+    task: Task,
+    agent: Agent,
+    sink: Sink,
+    stop: Stop,
+    get_client: Callable[[], Awaitable[Any]],
+    *,
+    pace: Slots,
+    blobs: BlobStore,
+) -> None:
+    """Do the work and report it: its result, if it has one, then BACKGROUND_DONE.
+
+    get_client() gives the client of the model; it is asked only when a model is needed.
+    """
+    paid, why = Paid(), ""
+    try:
+        made = await _made(claim, task, agent, stop, get_client, pace, blobs, paid)
+        await sink.outcome(claim.session_id, made)
+    except Useless as useless:
+        why = str(useless)
+    done = ev.BackgroundDone(
+        kind=claim.kind,
+        upto=claim.upto,
+        attempt=claim.attempt,
+        ok=not why,
+        usage=paid.usage,
+        model=paid.model,
+        why=why[:WHY_CHARS_MAX],
+    )
+    await sink.outcome(claim.session_id, done)
+
+
+async def _made(
+    claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, pace, blobs, paid: Paid
+) -> ev.ResultCompacted | ev.ContextCompacted:
+    """The event that the work makes. Raises Useless."""
+    if stop.requested:
+        raise Useless("the turn was aborted")
+    tool = agent.tool(task.tool) if task.tool else None
+    if tool is not None and tool.compactor is not None:
+        text = await _by_tool(tool.compactor, task.text)
+        return await asyncio.to_thread(_short, task, text, blobs)
+    answer = await _asked(claim, task, agent.limits, stop, await get_client(), pace, paid)
+    blocks = json.loads(answer.content.inline or b"[]")
+    if claim.kind == "result":
+        return await asyncio.to_thread(_short, task, _text(blocks), blobs)
+    return await asyncio.to_thread(_summary, claim, task, blocks, answer, blobs)
+
+
+async def _by_tool(compactor: Callable[[str], str], text: str) -> str:
+    try:
+        return str(await asyncio.to_thread(compactor, text))
+    except Exception as error:
+        raise Useless(f"the tool's compactor failed: {type(error).__name__}: {error}") from error
+
+
+async def _asked(
+    claim: WorkClaim, task: Task, limits: Limits, stop: Stop, client: Any, pace: Slots, paid: Paid
+) -> ev.GenComplete:
+    """The model's whole answer; tried again while its failures may pass. Raises Useless."""
+    for attempt in range(1, TRIES + 1):
+        kept = Kept([])
+        call = models.GenClaim(
+            session_id=claim.session_id,
+            turn=0,
+            step=0,
+            attempt=attempt,
+            claimed_at=claim.claimed_at,
+        )
+        await models.generate(call, task.request, kept, stop, client, limits=limits, pace=pace)
+        outcome = kept.outcomes[0]
+        paid.add(outcome.usage, getattr(outcome, "model", task.model))
+        if isinstance(outcome, ev.GenComplete):
+            return outcome
+        if isinstance(outcome, ev.GenFailed) and (outcome.permanent or attempt == TRIES):
+            raise Useless(f"{task.model} failed: {outcome.error}: {outcome.detail}")
+        if isinstance(outcome, ev.GenStopped) or await _stopped(stop, outcome, claim):
+            break
+    raise Useless("it was stopped")
+
+
+async def _stopped(stop: Stop, failed: ev.GenFailed, claim: WorkClaim) -> bool:
+    """Wait until the next try is due; whether the work was stopped meanwhile."""
+    due_s = ((failed.retry_at or 0) - claim.claimed_at) / 1000
+    try:
+        await asyncio.wait_for(stop.wait(), min(WAIT_S_MAX, max(0.0, due_s)))
+    except TimeoutError:
+        return False
+    return True
+
+
+def _text(blocks: list[dict[str, Any]]) -> str:
+    return "\n".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text").strip()
+
+
+def _short(task: Task, text: str, blobs: BlobStore) -> ev.ResultCompacted:
+    """A short form, with the whole result beside it in the blob store."""
+    if not text.strip():
+        raise Useless("the short form is empty")
+    whole = task.whole or blobs.store(task.text.encode(), "text/plain")
+    how = f'The whole: read_result, ref "{whole.sha256}".'
+    said = f"{text.strip()}\n[Shortened from about {task.covers} tokens. {how}]"
+    tokens = estimate(said)
+    if tokens >= task.covers:
+        raise Useless(f"the short form has {tokens} tokens, the result {task.covers}")
+    body = ev.Body(inline=said.encode(), ref=whole)
+    return ev.ResultCompacted(call=task.call, short=body, tokens=tokens)
+
+
+def _summary(
+    claim: WorkClaim,
+    task: Task,
+    blocks: list[dict[str, Any]],
+    answer: ev.GenComplete,
+    blobs: BlobStore,
+) -> ev.ContextCompacted:
+    if answer.stop_reason == "refusal":
+        raise Useless("the model refused to summarize")
+    signed = [block for block in blocks if block.get("type") == PROVIDERS]
+    if signed:
+        if signed[0].get("content") is None:
+            raise Useless("the provider could not summarize")
+        content, tokens = answer.content.inline or b"[]", answer.usage.output_tokens
+    else:
+        text = _text(blocks)
+        if not text:
+            raise Useless("the summary is empty")
+        content = json.dumps([{"type": "text", "text": text}], ensure_ascii=False).encode()
+        tokens = estimate(text)
+    if tokens >= task.covers:
+        raise Useless(f"the summary has {tokens} tokens, what it stands for {task.covers}")
+    return ev.ContextCompacted(
+        upto=claim.upto,
+        kept_from=task.kept_from,
+        summary=blobs.body(content, "application/json"),
+        tokens=tokens,
+        model=answer.model,
+    )

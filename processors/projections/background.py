@@ -1,0 +1,137 @@
+"""background: work beside the conversation (lane B): what is due, what is claimed, what was tried.
+
+Kinds: `result` (a short form of one tool result), `context` (a summary while a turn runs),
+`resume` (a summary while the session is idle), `memory` (what a turn leaves to remember). A work
+is named by its kind and the offset it goes up to. Bounded: older results are let go.
+"""
+
+from ...schemas import events as ev
+from ...schemas.value import Value, replace
+from .context import ContextView, estimated_tokens
+from .turn_view import Claim, TurnView, call_of
+
+KINDS = ("result", "context", "resume", "memory")
+SUMMARIES = ("context", "resume")  # of these, one at a time
+RESULT_TOKENS_MIN = 500  # a result below this is not worth a model call, whatever an agent says
+RESULTS_MAX = 32  # waiting at a time; a summary covers what was let go
+STOPPING = ("cancelled", "terminated")  # an abort ends background work too (constraint 3)
+
+
+class Large(Value):
+    """A result that may be worth a short form. `upto`: the offset of its TOOL_RESULT."""
+
+    upto: int
+    call: str
+    tokens: int
+
+
+class Work(Value):
+    """Claimed work. `stop`: the turn it ran beside was aborted; `newest`: of its claims."""
+
+    kind: str
+    upto: int
+    attempt: int
+    claim: Claim
+    stop: bool = False
+
+
+class BackgroundView(Value):
+    """`results`: not yet tried. `works`: claimed and not done. `tried_upto`, `tried_tokens`: the
+    newest summary that was tried in vain, and what the next request was estimated at then.
+    `idle_at`, `remembered_upto`: offsets of the newest TURN_ENDED, and of the newest one whose
+    memory was tried."""
+
+    results: tuple[Large, ...] = ()
+    works: tuple[Work, ...] = ()
+    tried_upto: int = -1
+    tried_tokens: int = 0
+    idle_at: int = -1
+    remembered_upto: int = -1
+    said: str = ""
+
+
+INITIAL = BackgroundView()
+READS = frozenset(
+    {
+        ev.ToolResult,
+        ev.BackgroundStarted,
+        ev.BackgroundDone,
+        ev.CompactionSkipped,
+        ev.ContextCompacted,
+        ev.CancelRequested,
+        ev.SessionTerminated,
+        ev.TurnEnded,
+    }
+)
+
+
+def find_work(view: BackgroundView, kind: str, upto: int) -> Work | None:
+    """The claimed work of that name, or None."""
+    for work in view.works:
+        if work.upto == upto and work.kind == kind:
+            return work
+    return None
+
+
+def summary_runs(view: BackgroundView) -> Work | None:
+    """The summary that is being made, or None."""
+    return next((work for work in view.works if work.kind in SUMMARIES), None)
+
+
+def apply(
+    view: BackgroundView, entry, before: TurnView, after: TurnView, context: ContextView
+) -> BackgroundView:
+    """The view after an accepted event; `context` and `before` are as they were before it."""
+    event = entry.event
+    match event:
+        case ev.ToolResult():
+            return _result(view, entry, event, before)
+        case ev.BackgroundStarted():
+            return _started(view, entry, event)
+        case ev.BackgroundDone():
+            return _done(view, event, context)
+        case ev.CompactionSkipped():
+            return _tried(view, event.upto, event.why, context)
+        case ev.ContextCompacted():
+            return replace(view, tried_tokens=0)
+        case ev.TurnEnded():
+            return replace(view, idle_at=entry.offset)
+    if after.closing is not None and after.closing.reason in STOPPING:
+        works = tuple([replace(work, stop=True) for work in view.works])
+        return replace(view, works=works, results=())
+    return view
+
+
+def _result(view: BackgroundView, entry, event: ev.ToolResult, before: TurnView) -> BackgroundView:
+    call = call_of(before, event)
+    if event.tokens < RESULT_TOKENS_MIN or call not in before.calls or before.closing is not None:
+        return view
+    if call.status in ("done", "contradicted"):
+        return view  # the result that the model was told came before
+    large = Large(entry.offset, call.key, event.tokens)
+    return replace(view, results=(*view.results, large)[-RESULTS_MAX:])
+
+
+def _started(view: BackgroundView, entry, event: ev.BackgroundStarted) -> BackgroundView:
+    claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
+    work = Work(event.kind, event.upto, event.attempt, claim)
+    others = [w for w in view.works if (w.kind, w.upto) != (event.kind, event.upto)]
+    return replace(view, works=(*others, work))
+
+
+def _done(view: BackgroundView, event: ev.BackgroundDone, context: ContextView) -> BackgroundView:
+    works = tuple([w for w in view.works if (w.kind, w.upto) != (event.kind, event.upto)])
+    view = replace(view, works=works, said="" if event.ok else f"{event.kind}: {event.why}"[:200])
+    match event.kind:
+        case "result":
+            left = tuple([large for large in view.results if large.upto != event.upto])
+            return replace(view, results=left)
+        case "memory":
+            return replace(view, remembered_upto=max(view.remembered_upto, event.upto))
+    return view if event.ok else _tried(view, event.upto, view.said, context)
+
+
+def _tried(view: BackgroundView, upto: int, why: str, context: ContextView) -> BackgroundView:
+    return replace(
+        view, tried_upto=upto, tried_tokens=estimated_tokens(context), said=why[:200]
+    )

@@ -1,0 +1,116 @@
+"""Rulings on background work, and on what a request may adopt of it.
+
+As for all that workers write: what does not fit the views is ignored, and wake decides anew. The
+first outcome of any attempt wins, for a summary is as good whoever made it.
+"""
+
+from ..schemas import events as ev
+from ..schemas.ids import parse_call_key
+from .cuts import is_cut, window_size
+from .projections.background import KINDS, SUMMARIES, find_work, summary_runs
+from .projections.compaction import kept_from
+from .projections.context import place_of_result
+from .ruling import ACCEPTED, DUPLICATE, LATE, STALE, SUPERSEDED, VOID, Ruling
+
+
+def may_adopt(views, event: ev.LlmCalled) -> bool:
+    """Whether a request may name these compactions: what is in force, or the candidate.
+
+    No step back: the short forms that an earlier request adopted stay.
+    """
+    view = views.compaction
+    try:
+        window_size(event.strategy)
+    except ValueError:
+        return False
+    if event.compacted_upto < view.compacted_upto:
+        return False
+    if event.strategy != "compacted" or event.checkpoint is None:
+        return event.checkpoint is None and (
+            event.strategy != "compacted" or view.checkpoint is None
+        )
+    return any(s and s.offset == event.checkpoint for s in (view.checkpoint, view.candidate))
+
+
+def background_started(views, event: ev.BackgroundStarted) -> Ruling:
+    """Claims a work that is due, or takes one over under a newer epoch."""
+    view = views.background
+    if event.kind not in KINDS:
+        return Ruling("ignored", "unsupported")
+    if views.turn.closing is not None:
+        return VOID
+    work = find_work(view, event.kind, event.upto)
+    if work is not None:
+        if event.attempt != work.attempt + 1:
+            return DUPLICATE
+        takes_over = event.epoch > work.claim.epoch and not work.stop
+        return ACCEPTED if takes_over else SUPERSEDED
+    if event.attempt != 1:
+        return DUPLICATE
+    return ACCEPTED if _is_due(views, event.kind, event.upto) else LATE
+
+
+def _is_due(views, kind: str, upto: int) -> bool:
+    view, fragments = views.background, views.context.fragments
+    match kind:
+        case "result":
+            return any(large.upto == upto for large in view.results)
+        case "memory":
+            return view.remembered_upto < upto == view.idle_at and not _runs(view, kind)
+    if summary_runs(view) is not None or not len(fragments):
+        return False
+    return upto == fragments[-1].offset and (kind == "context") == views.turn.open
+
+
+def _runs(view, kind: str) -> bool:
+    return any(work.kind == kind for work in view.works)
+
+
+def background_done(views, event: ev.BackgroundDone) -> Ruling:
+    """Ends claimed work, whichever attempt says so first."""
+    work = find_work(views.background, event.kind, event.upto)
+    if work is None:
+        return DUPLICATE
+    return ACCEPTED if event.attempt <= work.attempt else STALE
+
+
+def result_compacted(views, event: ev.ResultCompacted) -> Ruling:
+    """One short form of a result that is in the context, and that somebody works on."""
+    place = parse_call_key(event.call)
+    if place is None or place_of_result(views.context, *place) is None:
+        return LATE
+    if views.compaction.shorts.last(event.call) is not None:
+        return DUPLICATE
+    return ACCEPTED
+
+
+def context_compacted(views, event: ev.ContextCompacted) -> Ruling:
+    """A candidate of the summary that is being made: it must cut where nothing is split."""
+    work = summary_runs(views.background)
+    candidate = views.compaction.candidate
+    if candidate is not None and candidate.upto == event.upto:
+        return DUPLICATE
+    if work is None or work.upto != event.upto:
+        return LATE
+    if work.stop:
+        return VOID
+    fragments = views.context.fragments
+    within = kept_from(views.compaction) < event.kept_from < len(fragments)
+    return ACCEPTED if within and is_cut(fragments, event.kept_from) else STALE
+
+
+def compaction_skipped(views, event: ev.CompactionSkipped) -> Ruling:
+    """Says once that a summary at this point is not worth it."""
+    if event.upto <= views.background.tried_upto:
+        return DUPLICATE
+    due = any(_is_due(views, kind, event.upto) for kind in SUMMARIES)
+    return ACCEPTED if due else LATE
+
+
+JUDGES = {
+    ev.BackgroundStarted: background_started,
+    ev.BackgroundDone: background_done,
+    ev.ResultCompacted: result_compacted,
+    ev.ContextCompacted: context_compacted,
+    ev.CompactionSkipped: compaction_skipped,
+}

@@ -1,0 +1,91 @@
+"""Claims: what a worker writes to say "attempt n of this effect is mine", from the views alone."""
+
+from ...schemas import events as ev
+from ..agent import Agent
+from ..context.build import BUILDER
+from ..projections.background import KINDS, Work, find_work
+from ..projections.partition import Holder
+from ..projections.turn_view import find_call
+from ..session import SessionViews
+from ..wake import Obligation
+
+
+def generation_claim(
+    views: SessionViews,
+    owed: Obligation,
+    agent: Agent,
+    holder: Holder,
+    now: int,
+    request_sha256: str,
+) -> ev.GenStart | ev.GenResumed:
+    """The claim of the next attempt of a model call."""
+    generation = views.turn.generation
+    assert generation is not None
+    fields = {
+        "turn": views.turn.number,
+        "step": views.turn.step,
+        "attempt": generation.attempt + 1,
+        "owner": holder.owner,
+        "epoch": holder.epoch,
+        "deadline": now + agent.limits.stall_timeout_ms,
+        "called": generation.called,
+        "request_sha256": request_sha256,
+        "builder": BUILDER,
+    }
+    if owed.owed == "GEN_START":
+        return ev.GenStart(**fields)
+    stream, here = views.stream, (views.turn.number, views.turn.step, generation.attempt)
+    streamed = stream.chunks if (stream.turn, stream.step, stream.attempt) == here else 0
+    return ev.GenResumed(**fields, strategy="replace", prior_seq=streamed - 1)
+
+
+def tool_claim(
+    views: SessionViews, owed: Obligation, agent: Agent, holder: Holder, now: int
+) -> ev.ToolStarted:
+    """The claim of the next attempt of a tool call."""
+    call = find_call(views.turn, *owed.subject)
+    assert call is not None
+    tool, limits = agent.tool(call.name), agent.limits
+    timeout = (tool.timeout_ms if tool else None) or limits.tool_timeout_ms
+    return ev.ToolStarted(
+        turn=call.turn,
+        step=call.step,
+        index=call.index,
+        attempt=call.attempt + 1,
+        owner=holder.owner,
+        epoch=holder.epoch,
+        start_by=now + limits.start_window_ms,
+        # No act after it, so that the margin is for clocks alone: it begins within a window here
+        # and within another in the effects' loop, runs its time, and is ended within the grace.
+        deadline=now + 2 * limits.start_window_ms + timeout + limits.grace_ms,
+    )
+
+
+def claimed_work(views: SessionViews, owed: Obligation) -> Work:
+    """The claimed background work that an obligation is about."""
+    work = find_work(views.background, KINDS[owed.subject[0]], owed.subject[1])
+    assert work is not None
+    return work
+
+
+def work_claim(
+    views: SessionViews, owed: Obligation, agent: Agent, holder: Holder, now: int
+) -> ev.BackgroundStarted:
+    """The claim of the next attempt of background work."""
+    kind, upto = KINDS[owed.subject[0]], owed.subject[1]
+    work = find_work(views.background, kind, upto)
+    return ev.BackgroundStarted(
+        kind=kind,
+        upto=upto,
+        attempt=1 if work is None else work.attempt + 1,
+        owner=holder.owner,
+        epoch=holder.epoch,
+        deadline=now + agent.limits.background_timeout_ms + agent.limits.grace_ms,
+    )
+
+
+def given_up(work: Work, why: str) -> ev.BackgroundDone:
+    """The outcome of background work that came to nothing."""
+    return ev.BackgroundDone(
+        kind=work.kind, upto=work.upto, attempt=work.attempt, ok=False, why=why
+    )
