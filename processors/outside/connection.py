@@ -1,0 +1,195 @@
+"""One server and its connection: opened when it is needed, opened anew when it was lost.
+
+A call that could not be sent, and one that the server did not take, are told apart from one of
+which nobody knows what became of it. All of it runs in one event loop. It must not know agents,
+tools or the log, and imports the `mcp` package only when a server is to be reached.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...log.errors import FoldlogError
+from .definitions import Listed, printable, said
+from .server import McpServer
+
+if TYPE_CHECKING:
+    from .protocol import Wire
+
+CONNECT_S = 20.0  # from the start of a server to its list of tools; one that is installed first
+CLOSE_S = 5.0  # longer than the protocol's own goodbye
+WHY_CHARS_MAX = 1_000
+
+
+class Unreachable(Exception):
+    """There is no connection, and nothing was sent."""
+
+
+class Rejected(Exception):
+    """The server was asked, and ran nothing. forgotten: it does not know this connection."""
+
+    def __init__(self, why: str, *, forgotten: bool = False) -> None:
+        super().__init__(why)
+        self.forgotten = forgotten
+
+
+class MissingExtra(FoldlogError):
+    """An agent has MCP servers and the package `mcp` is not installed. Install `foldlog[mcp]`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an agent has MCP servers, and the package that speaks to them is not installed: "
+            "install the extra, as in `pip install 'foldlog[mcp]'`"
+        )
+
+
+class OutcomeUnknown(Exception):
+    """The call was sent, and nobody knows what became of it."""
+
+
+class Live:
+    """An open connection, what the server listed on it, and the calls that are under way."""
+
+    def __init__(self, wire: "Wire", listed: tuple[Listed, ...]) -> None:
+        self.wire, self.listed = wire, listed
+        self.said = {each.name: said(each) for each in listed}
+        self.leave, self.closed = asyncio.Event(), asyncio.Event()
+        self.calls = 0
+        self.retired = False
+
+    def retire(self) -> None:
+        """Take no new calls; end when those under way have ended."""
+        self.retired = True
+        if self.calls == 0:
+            self.leave.set()
+
+
+class Connection:
+    """The connection to one server. `state` is for people: what was last known of it."""
+
+    def __init__(self, server: McpServer, say: Callable[[str], None]) -> None:
+        self.server = server
+        self.state = "not connected yet"
+        self._say = say
+        self._task: asyncio.Task | None = None
+        self._opened: asyncio.Future[Live] | None = None
+        self._known: dict[str, str] | None = None
+
+    async def listed(self) -> tuple[Listed, ...]:
+        """The server's tools, as it lists them now or when it was connected. Raises Unreachable."""
+        return (await self._live()).listed
+
+    async def call(
+        self, tool: str, definition: str, arguments: dict[str, Any], meta: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The server's answer. definition: the sha256 of what the agent's tool was made from.
+
+        Raises Unreachable or Rejected where nothing ran, else OutcomeUnknown.
+        """
+        live = await self._live()
+        now = live.said.get(tool)
+        if now != definition:
+            what = "has no such tool any more" if now is None else "has changed this tool"
+            raise Rejected(f"the server {what}; the worker takes that up when it starts anew")
+        live.calls += 1
+        call = asyncio.ensure_future(live.wire.call(tool, arguments, meta))
+        closed = asyncio.ensure_future(live.closed.wait())
+        try:
+            await asyncio.wait({call, closed}, return_when=asyncio.FIRST_COMPLETED)
+            if call.done():
+                return call.result()
+            raise OutcomeUnknown("the connection was lost while the call was under way")
+        except Unreachable as error:
+            live.retire()
+            raise Unreachable(self._plain(error)) from None
+        except Rejected as error:
+            if error.forgotten:
+                live.retire()
+            raise Rejected(self._plain(error)) from None
+        except Exception as error:
+            raise OutcomeUnknown(self._plain(error)) from None
+        finally:
+            call.cancel()
+            closed.cancel()
+            live.calls -= 1
+            if live.retired:
+                live.retire()
+
+    async def close(self) -> None:
+        """End the connection, and the server's process with it."""
+        if self._task is None or self._opened is None:
+            return
+        if self._opened.done() and self._opened.exception() is None:
+            self._opened.result().leave.set()
+        else:
+            self._task.cancel()
+        await asyncio.wait({self._task}, timeout=CLOSE_S)
+
+    def _is_open(self) -> bool:
+        """Whether there is a connection that takes calls, or one is being made."""
+        if self._task is None or self._task.done() or self._opened is None:
+            return False
+        if not self._opened.done():
+            return True
+        live = self._opened.result()
+        return not (live.retired or live.leave.is_set() or live.wire.gone.is_set())
+
+    async def _live(self) -> Live:
+        if not self._is_open():
+            self._opened = asyncio.get_running_loop().create_future()
+            self._opened.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._task = asyncio.create_task(self._serve(self._opened))
+        assert self._opened is not None and self._task is not None
+        task, opened = self._task, self._opened
+        try:
+            return await asyncio.wait_for(asyncio.shield(opened), CONNECT_S)
+        except TimeoutError:
+            task.cancel()
+            raise Unreachable(
+                f"the server {self.server.name} did not answer within {CONNECT_S:g} s"
+            ) from None
+
+    async def _serve(self, opened: "asyncio.Future[Live]") -> None:
+        """Hold the connection: it must be opened and closed by one task."""
+        live = None
+        try:
+            from . import protocol
+
+            async with protocol.connected(self.server) as wire:
+                live = self._now_open(Live(wire, tuple(await wire.tools())))
+                opened.set_result(live)
+                ends = [asyncio.ensure_future(e.wait()) for e in (live.leave, wire.gone)]
+                try:
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for end in ends:
+                        end.cancel()
+                self.state = "down: it closed the connection" if wire.gone.is_set() else "closed"
+        except (Exception, asyncio.CancelledError) as error:
+            self.state = f"down: {self._plain(error)}"
+            if not opened.done():
+                opened.set_exception(Unreachable(f"the server {self.server.name} is {self.state}"))
+        finally:
+            if live is not None:
+                live.closed.set()
+
+    def _now_open(self, live: Live) -> Live:
+        if self._known is not None and self._known != live.said:
+            differs = sorted(dict(self._known.items() ^ live.said.items()))
+            names = printable(", ".join(differs))[:200]
+            self._say(
+                f"MCP server {self.server.name} lists other tools than before ({names}): they "
+                "take effect when the worker starts anew, until then those are not run"
+            )
+        self._known = live.said
+        self.state = f"up, {len(live.listed)} tools"
+        return live
+
+    def _plain(self, error: BaseException) -> str:
+        """What went wrong, in bounded text without secrets."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        text = " ".join(str(arg) for arg in error.args) or type(error).__name__
+        for secret in self.server.secrets():
+            text = text.replace(secret, "***")
+        return printable(text, lines=True)[:WHY_CHARS_MAX]

@@ -1,0 +1,292 @@
+"""The one file that knows the `mcp` package: a connected server, its tools, one call.
+
+A server over stdin and stdout runs under the keeper, so that it dies with the worker; what it says
+is read in bounded pieces. Three ways a request can fail are told apart, because they mean different
+things for a call: Unreachable (nothing was sent), Rejected (the server says that it ran nothing),
+and anything else (nobody knows). This file must not know agents, effects or the log.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from ..effects.children import KEEPER
+from .connection import Rejected, Unreachable
+from .definitions import HINTS, Listed, printable
+from .server import McpServer
+
+ANSWER_BYTES_MAX = 32 * 1024 * 1024  # as much as is ever kept of a result
+PAGES_MAX = 50  # of a list of tools: one that never ends must not
+SAID_BYTES_MAX = 4 * 1024  # of standard error, kept for the operator
+GOODBYE_S = 1.0  # from the end of its input to SIGKILL
+TOO_LONG = -32099  # our own code, of the range that is free for implementations
+NOT_SENT = -32098  # as well
+# What a server says before it runs anything: unknown method, invalid parameters, headers that do
+# not match, a capability that is missing. (Parse error and invalid request are what the package
+# says itself of an answer that it can't read, after the call.)
+NOTHING_RAN = (-32601, -32602, -32020, -32021)
+SESSION_GONE = (-32600, "Session terminated")  # HTTP 404: the server has forgotten us, or restarted
+_READ_BYTES = 64 * 1024
+_ID_SHOWN = 4096  # an answer begins or ends with its id
+_HTTP = httpx2.Timeout(30.0, read=None)  # a call ends by its own deadline
+
+
+class Wire:
+    """A connected server. Its methods belong to the loop it was connected in.
+
+    gone: set when the server has closed its end; of HTTP it never is.
+    """
+
+    def __init__(self, client: Client, gone: asyncio.Event) -> None:
+        self._client = client
+        self.gone = gone
+
+    async def tools(self) -> list[Listed]:
+        """The tools it lists. Raises whatever goes wrong."""
+        found: list[Listed] = []
+        cursor = None
+        for _ in range(PAGES_MAX):
+            params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+            page = await self._client.session.list_tools(params=params)
+            found += [_listed(tool) for tool in page.tools]
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+        raise ValueError(f"its list of tools has more than {PAGES_MAX} pages")
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], meta: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The answer to one call, as JSON. Raises Unreachable, Rejected, or anything else.
+
+        The answer is not held against the tool's output schema: it has run either way.
+        """
+        params = types.CallToolRequestParams(name=tool, arguments=arguments, _meta=meta)
+        request = types.CallToolRequest(params=params)
+        try:
+            answer = await self._client.session.send_request(request, types.CallToolResult)
+        except MCPError as error:
+            text = printable(error.message, lines=True)[:1_000]
+            if error.code == NOT_SENT:
+                raise Unreachable(text) from error
+            forgotten = (error.code, error.message) == SESSION_GONE
+            if error.code in NOTHING_RAN or forgotten:
+                why = f"the server did not take the call: {text}"
+                raise Rejected(why, forgotten=forgotten) from error
+            if error.code == types.CONNECTION_CLOSED:
+                raise RuntimeError(f"the connection was lost during the call: {text}") from error
+            raise RuntimeError(f"the server's answer is an error ({error.code}): {text}") from error
+        except ValidationError as error:
+            # Also a server that asks a person something before it goes on: nobody is there.
+            raise RuntimeError("the server's answer is no result of a tool") from error
+        return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+@asynccontextmanager
+async def connected(server: McpServer) -> AsyncIterator[Wire]:
+    """A connection. Raises whatever goes wrong on the way; secrets may be in its text."""
+    if server.url:
+        door = _Door()
+        async with httpx2.AsyncClient(
+            headers=dict(server.headers), timeout=_HTTP, transport=door
+        ) as http:
+            transport = streamable_http_client(
+                server.url, http_client=http, max_sse_event_size=ANSWER_BYTES_MAX
+            )
+            async with Client(transport, cache=None) as client:
+                yield Wire(client, asyncio.Event())
+    else:
+        process = _Stdio(server)
+        async with Client(process, cache=None) as client:
+            yield Wire(client, process.gone)
+
+
+def _listed(tool: types.Tool) -> Listed:
+    given = tool.annotations
+    hints = [] if given is None else [(hint, getattr(given, f"{hint}_hint")) for hint in HINTS]
+    known = tuple((hint, value) for hint, value in hints if value is not None)
+    return Listed(tool.name, tool.description or tool.title or "", tool.input_schema, known)
+
+
+class _Door(httpx2.AsyncHTTPTransport):
+    """HTTP as usual, but: that nothing was sent is told apart, and an answer has an end."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            response = await super().handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            why = {"code": NOT_SENT, "message": f"no connection: {error}"}
+            return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": why})
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = _Bounded(response.stream)  # events are bounded one by one
+        return response
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that may be read so far and no further."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        total = 0
+        async for piece in self._stream:
+            total += len(piece)
+            if total > ANSWER_BYTES_MAX:
+                raise httpx2.ReadError(f"the answer is over {ANSWER_BYTES_MAX} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Stdio:
+    """A server process as a transport of the mcp package: one JSON message a line."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._said = bytearray()
+        self.gone = asyncio.Event()
+        self._running = self._run()
+
+    async def __aenter__(self):
+        return await self._running.__aenter__()
+
+    async def __aexit__(self, *raised):
+        try:
+            return await self._running.__aexit__(*raised)
+        except Exception as error:
+            raise self._explained(error) from None
+
+    def _explained(self, error: Exception) -> Exception:
+        said = self._said.decode("utf-8", "replace").strip()
+        return type(error)(*error.args, f"it said: {said}") if said else error
+
+    @asynccontextmanager
+    async def _run(self):
+        process, lifeline = await self._start()
+        incoming, for_session = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._read, process.stdout, incoming)
+                group.start_soon(self._write, process.stdin, outgoing, incoming)
+                group.start_soon(self._listen, process.stderr)
+                try:
+                    yield for_session, from_session
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        lifeline = await _end(process, lifeline)  # None: it is closed
+                    group.cancel_scope.cancel()
+        finally:
+            if lifeline is not None:
+                os.close(lifeline)
+            for stream in (incoming, for_session, from_session, outgoing):
+                stream.close()
+
+    async def _start(self) -> tuple[asyncio.subprocess.Process, int]:
+        life_read, life_write = os.pipe()
+        env_read, env_write = os.pipe()
+        try:
+            os.write(env_write, json.dumps(dict(self._server.env)).encode())
+            os.close(env_write)
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(KEEPER), str(life_read), str(env_read), "--"),
+                *self._server.command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=(life_read, env_read),
+            )
+        except BaseException:
+            os.close(life_write)
+            raise
+        finally:
+            os.close(life_read)
+            os.close(env_read)
+        return process, life_write
+
+    async def _read(self, stdout: asyncio.StreamReader, incoming: Any) -> None:
+        """Hand on each line as a message; of one that is too long only that it came."""
+        line, length = bytearray(), 0
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with incoming:
+                while data := await stdout.read(_READ_BYTES):
+                    *ended, rest = data.split(b"\n")
+                    for piece in ended:
+                        _grow(line, piece)
+                        length += len(piece)
+                        await incoming.send(_message(bytes(line), length))
+                        line, length = bytearray(), 0
+                    _grow(line, rest)
+                    length += len(rest)
+        self.gone.set()
+        with suppress(OSError):
+            while await stdout.read(_READ_BYTES):
+                pass  # a server that is stuck in writing could not read that it shall end
+
+    @staticmethod
+    async def _write(stdin: asyncio.StreamWriter, outgoing: Any, incoming: Any) -> None:
+        try:
+            async for message in outgoing:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                stdin.write(text.encode() + b"\n")
+                await stdin.drain()
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await incoming.aclose()  # else requests would wait for ever
+
+    async def _listen(self, stderr: asyncio.StreamReader) -> None:
+        with suppress(OSError):
+            while data := await stderr.read(_READ_BYTES):
+                self._said += data
+                del self._said[:-SAID_BYTES_MAX]
+
+
+def _grow(line: bytearray, piece: bytes) -> None:
+    line += piece[: max(0, ANSWER_BYTES_MAX - len(line))]
+
+
+def _message(line: bytes, length: int) -> SessionMessage | Exception:
+    """A line as a message, an error for its request if it is too long."""
+    if length > ANSWER_BYTES_MAX:
+        text = f"the answer has {length} bytes, at most {ANSWER_BYTES_MAX} are read"
+        number = _id_in(line[:_ID_SHOWN])
+        if number is None:
+            return ValueError(text)
+        error = types.ErrorData(code=TOO_LONG, message=text)
+        return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=number, error=error))
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return ValueError(f"a line of {length} bytes is no message: {str(error)[:200]}")
+
+
+def _id_in(head: bytes) -> int | None:
+    """The id of a request near the beginning of its answer, before anything that it holds."""
+    before, found, after = head.partition(b'"id":')
+    digits = after.lstrip().split(b",", 1)[0].split(b"}", 1)[0].strip()
+    return int(digits) if found and b'"result"' not in before and digits.isdigit() else None
+
+
+async def _end(process: asyncio.subprocess.Process, lifeline: int) -> None:
+    """Close its input, wait a little, then kill it and all that it started."""
+    assert process.stdin is not None
+    process.stdin.close()
+    with anyio.move_on_after(GOODBYE_S):
+        await process.wait()
+    os.close(lifeline)
+    with anyio.move_on_after(GOODBYE_S):
+        await process.wait()

@@ -1,0 +1,216 @@
+"""A worker's tools from outside, from its start to its end.
+
+`begin` connects the servers of all agents at once and reads each list of tools one time; the agents
+it returns have those tools, and keep them for the life of the process. A server that does not
+answer stops nothing: the list that it gave an earlier process is taken, so that the prefix of the
+requests stays what it was, and its calls fail with a clear text until it is back.
+"""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..agent import Agent
+from ..tool import ALWAYS, RARE, Tool, ToolContext, ToolFailed
+from .arguments import OutsideArguments
+from .connection import CLOSE_S, Connection, MissingExtra, Rejected, Unreachable
+from .definitions import Definition, Definitions, Listed, definitions_of
+from .results import text_of, value_of
+from .server import McpServer
+
+START_S = 8.0  # for all servers together; a worker that is restarted must not wait for a dead one
+REMEMBERED_BYTES_MAX = 8 * 1024 * 1024
+
+
+class Call(Protocol):
+    """Calls a tool of a server. Raises Unreachable or Rejected where nothing ran."""
+
+    def __call__(
+        self, definition: Definition, arguments: dict[str, Any], meta: dict[str, Any]
+    ) -> Awaitable[dict[str, Any]]: ...
+
+
+def with_outside_tools(
+    agent: Agent, found: Mapping[str, Definitions], calls: Mapping[str, Call]
+) -> tuple[Agent, list[str]]:
+    """The agent with the tools of its servers after its own, and what is to be said of them.
+
+    found, calls: by the server's name. Pure: the same definitions give the same agent.
+    """
+    tools, notes = list(agent.tools), []
+    names = {tool.name for tool in tools}
+    for server in sorted(agent.mcp, key=lambda each: each.name):
+        definitions = found.get(server.name, Definitions((), ()))
+        notes += [f"MCP server {server.name}: {note}" for note in definitions.notes]
+        for definition in definitions.tools:
+            if definition.name in names:
+                notes.append(f"MCP server {server.name}: {definition.name} is left out: the agent "
+                             f"{agent.name} has a tool of that name")
+                continue
+            names.add(definition.name)
+            tools.append(tool_of(server, definition, calls[server.name]))
+    return replace(agent, tools=tuple(tools)), notes
+
+
+def tool_of(server: McpServer, definition: Definition, call: Call) -> Tool:
+    """A tool of a server as a tool of ours."""
+
+    async def run(ctx: ToolContext, /, **arguments: Any) -> Any:
+        meta = {"foldlog/call": ctx.idempotency_key, "foldlog/attempt": ctx.attempt}
+        try:
+            answer = await call(definition, arguments, meta)
+        except (Unreachable, Rejected) as error:
+            raise ToolFailed(f"{definition.name} was not run: {error}") from None
+        if answer.get("isError"):
+            raise ToolFailed(text_of(answer))
+        return value_of(answer)
+
+    return Tool(
+        name=definition.name,
+        description=definition.description,
+        arguments=OutsideArguments(definition.schema),
+        function=run,
+        context="ctx",
+        effect=definition.effect,
+        approval=definition.approval,
+        timeout_ms=int(server.timeout_s * 1000),
+        tier=RARE if server.is_rare(definition.tool) else ALWAYS,
+    )
+
+
+class OutsideTools:
+    """The MCP servers of a worker's agents. `begin` once, `close` once; nothing to do for none.
+
+    directory: where lists of tools are remembered. Raises MissingExtra when an agent has servers
+    and the package `mcp` is not there.
+    """
+
+    def __init__(
+        self,
+        agents: Iterable[Agent],
+        directory: Path,
+        say: Callable[[str], None],
+        *,
+        start_s: float = START_S,
+    ) -> None:
+        self._agents = tuple(agents)
+        self._directory, self._say, self._start_s = directory, say, start_s
+        self._connections: list[Connection] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> tuple[Agent, ...]:
+        """Connect, read the lists, and return the agents with their tools."""
+        servers: list[McpServer] = []
+        for agent in self._agents:
+            servers += [server for server in agent.mcp if server not in servers]
+        if not servers:
+            return self._agents
+        _demand_mcp()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="mcp", daemon=True)
+        self._thread.start()
+        listed = asyncio.run_coroutine_threadsafe(self._list_all(servers), self._loop).result()
+        return tuple(self._equipped(agent, listed) for agent in self._agents)
+
+    def status(self) -> dict[str, str]:
+        """What is known of each server, for people."""
+        return {each.server.name: each.state for each in self._connections}
+
+    def close(self) -> None:
+        """End the connections and the processes of the servers."""
+        if self._loop is None or self._thread is None:
+            return
+
+        async def close() -> None:
+            await asyncio.gather(*(each.close() for each in self._connections))
+
+        asyncio.run_coroutine_threadsafe(close(), self._loop).result(2 * CLOSE_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_S)
+        self._loop.close()
+        self._loop = None
+
+    def _equipped(self, agent: Agent, listed: list[tuple[McpServer, Definitions]]) -> Agent:
+        found = {server.name: tools for server, tools in listed if server in agent.mcp}
+        calls = {server.name: self._call_of(server) for server in agent.mcp}
+        equipped, notes = with_outside_tools(agent, found, calls)
+        for note in notes:
+            self._say(note)
+        return equipped
+
+    async def _list_all(self, servers: list[McpServer]) -> list[tuple[McpServer, Definitions]]:
+        self._connections = [Connection(server, self._say) for server in servers]
+        asking = [asyncio.ensure_future(each.listed()) for each in self._connections]
+        await asyncio.wait(asking, timeout=self._start_s)
+        found = []
+        for each, answer in zip(self._connections, asking, strict=True):
+            tools = self._tools(each, answer)
+            found.append((each.server, definitions_of(each.server, tools)))
+        return found
+
+    def _tools(self, each: Connection, answer: asyncio.Future) -> Iterable[Listed]:
+        """What the server listed, or else what it listed to an earlier process."""
+        path = self._directory / f"{each.server.name}-{_place(each.server)}.json"
+        name = each.server.name
+        if answer.done() and answer.exception() is None:
+            _remember(path, answer.result())
+            return answer.result()
+        answer.cancel()  # the connection goes on: it may be there when it is first called
+        why = each.state if answer.done() else f"down: no answer within {self._start_s:g} s"
+        known = _remembered(path)
+        what = f"the {len(known)} tools it listed before are kept" if known else "it has no tools"
+        self._say(f"MCP server {name} is {why}; {what}, and calls fail until it is back")
+        return known
+
+    def _call_of(self, server: McpServer) -> Call:
+        connection = next(each for each in self._connections if each.server == server)
+        loop = self._loop
+        assert loop is not None
+
+        async def call(
+            definition: Definition, arguments: dict[str, Any], meta: dict[str, Any]
+        ) -> dict[str, Any]:
+            work = connection.call(definition.tool, definition.sha256, arguments, meta)
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+        return call
+
+
+def _demand_mcp() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("mcp") is None:
+        raise MissingExtra
+
+
+def _place(server: McpServer) -> str:
+    """A name for where a server is, without its secrets."""
+    return sha256(json.dumps([server.command, server.url]).encode()).hexdigest()[:12]
+
+
+def _remember(path: Path, tools: Iterable[Listed]) -> None:
+    data = json.dumps([list(each) for each in tools]).encode()
+    if len(data) <= REMEMBERED_BYTES_MAX:
+        fresh = path.with_suffix(".new")
+        fresh.write_bytes(data)
+        os.replace(fresh, path)
+
+
+def _remembered(path: Path) -> tuple[Listed, ...]:
+    """What was remembered; nothing if it can't be read, for it is only a convenience."""
+    try:
+        rows = json.loads(path.read_bytes())
+        return tuple(
+            Listed(name, description, schema, tuple((str(k), bool(v)) for k, v in hints))
+            for name, description, schema, hints in rows
+        )
+    except (OSError, ValueError, TypeError):
+        return ()
