@@ -20,6 +20,7 @@ from ..log.door import Log
 if TYPE_CHECKING:
     from ..consumers.client import Client
     from ..local.kafka import Broker
+    from ..processors.prices import PriceTable
 
 F = TypeVar("F", bound=Callable[..., Any])
 SETTINGS_FILE = "foldlog.toml"
@@ -89,6 +90,13 @@ class Edge:
             self._log = open_log(self.connected())
             self._opened.append(self._log)
         return self._log
+
+    @property
+    def prices(self) -> "PriceTable":
+        """What tokens cost: the user's table, or the list prices. Raises SettingsError."""
+        from ..processors.prices import load_prices
+
+        return load_prices(self.settings.prices)
 
     def client(self, user: str | None = None) -> "Client":
         """A client on the log that acts for `user`, by default the login name."""

@@ -23,6 +23,7 @@ from ..consumers.show import (
     summaries,
     view_json,
 )
+from ..consumers.spending import cost_json, ledger_json, ledger_lines, session_cost
 from ..consumers.waiting import asking, doubtful, what_it_waits_for
 from ..log.partition import partition_for
 from ..processors.wake import Rules
@@ -36,11 +37,14 @@ from .run import agent_option, run_wake
 
 if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
+    from ..processors.prices import PriceTable
     from ..processors.session import SessionViews
 
 
 SAID_CHARS_MAX = 4_000
 """Of one message or answer in the overview: two screens. Somebody will have pasted a file."""
+
+SPENT_COLUMNS = "step attempt outcome model input read write_5m write_1h output cost".split()
 
 
 @click.command("sessions", epilog=example("foldlog sessions --user ana"))
@@ -53,14 +57,18 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
     The last changed first. Status: idle, busy, asks (an approval waits), doubt (a person must say
     what happened), frozen, terminated.
     """
+    prices = edge.prices
     everything = fold_everything(edge.log)
     rows = list(summaries(everything, lambda v: user in (None, v.state.user_id)))
+    ledgers = [everything.sessions[row["session_id"]].ledger for row in rows]
+    costs = [session_cost(ledger, prices) for ledger in ledgers]
     if as_json:
-        for row in rows:
-            emit(row)
+        for row, cost in zip(rows, costs, strict=True):
+            emit({**row, **cost_json(cost)})
         return
-    shown = [{**row, "updated": when(row["updated_at"])} for row in rows]
-    names = "session_id user_id agent status phase project_id turn updated"
+    shown = [{**row, "cost": str(cost), "updated": when(row["updated_at"])}
+             for row, cost in zip(rows, costs, strict=True)]
+    names = "session_id user_id agent status phase project_id turn cost updated"
     table(shown, names.split())
     if not rows and everything.sessions and user is not None:
         note(f"no sessions of user {user}; without --user all are listed")
@@ -94,17 +102,26 @@ def show_command(
         if as_json:
             wanted = (view,) if view else VIEWS
             found = {name: view_json(folded, name, read) for name in wanted}
+            if "ledger" in found:
+                found["ledger"] = ledger_json(views.ledger, edge.prices)
             emit(found[view] if view else found)
+        elif view == "ledger":
+            _ledger(views, edge.prices)
         elif view == "transcript":
             for text in transcript_lines(views, client.read_blob):
                 line(text)
         elif view:
             click.echo(pretty(view_json(folded, view, read)))
         else:
-            _overview(folded, client.read_blob)
+            _overview(folded, client.read_blob, edge.prices)
 
 
-def _overview(folded: "SessionFold", read: Any) -> None:
+def _ledger(views: "SessionViews", prices: "PriceTable") -> None:
+    table(ledger_lines(views.ledger, prices), SPENT_COLUMNS)
+    line(f"tokens as the provider counted them, prices as of {prices.version}")
+
+
+def _overview(folded: "SessionFold", read: Any, prices: "PriceTable") -> None:
     views = folded.views
     state, turn = views.state, views.turn
     line(f"session {views.session_id} of {state.user_id}: {status_of(views)}")
@@ -114,7 +131,7 @@ def _overview(folded: "SessionFold", read: Any) -> None:
     spent = views.ledger
     read_in = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
     line(f"  tokens: {read_in} in ({spent.cache_read_tokens} of them from the cache), "
-         f"{spent.output_tokens} out")
+         f"{spent.output_tokens} out; cost: {session_cost(spent, prices)}")
     line(f"  changed {when(state.updated_at)}, partition {folded.partition}, "
          f"next offset {folded.cursor}")
     if state.pending_tool is not None:

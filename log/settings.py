@@ -41,6 +41,7 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "cache_dir": ("FOLDLOG_CACHE_DIR",),
     "config_dir": ("FOLDLOG_CONFIG_DIR",),
     "managed_instructions": ("FOLDLOG_MANAGED_INSTRUCTIONS",),
+    "prices": ("FOLDLOG_PRICES",),
     "api_key": ("ANTHROPIC_API_KEY",),
     "base_url": ("ANTHROPIC_BASE_URL",),
     "user": ("FOLDLOG_USER",),
@@ -54,6 +55,7 @@ _INTS: Mapping[str, tuple[int, int]] = {
     "inline_limit_bytes": (1024, INLINE_LIMIT_BYTES_MAX),
 }
 _PATHS = ("home", "state_dir", "blobs_dir", "cache_dir", "config_dir", "managed_instructions")
+_PATHS += ("prices",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -63,7 +65,8 @@ class Settings:
     bootstrap_servers None: none is configured; the command line then looks for the local broker.
     api_key and base_url None: the scripted server answers. client_properties are librdkafka's, as
     read from the `client.properties` file. managed_instructions: the operator's instruction file,
-    which every agent gets; config_dir holds the user's.
+    which every agent gets; config_dir holds the user's. prices: a table of one's own (None: the
+    list prices that come with foldlog).
     """
 
     bootstrap_servers: str | None = None
@@ -77,6 +80,7 @@ class Settings:
     cache_dir: Path
     config_dir: Path | None = None
     managed_instructions: Path | None = None
+    prices: Path | None = None
     api_key: str | None = None
     base_url: str | None = None
     user: str

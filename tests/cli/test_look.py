@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -62,10 +63,30 @@ def test_each_view_for_people_and_machines(shell, talk, view):
     (data,) = shell(f"show s1 --view {view} --json").json
     shown = shell(f"show s1 --view {view}")
     assert shown.code == 0 and "\x1b" not in shown.out
-    if view != "transcript":
+    if view not in ("transcript", "ledger"):
         assert json.loads(shown.out) == data
     (whole,) = shell("show s1 --json").json
     assert whole[view] == data
+
+
+def test_S1_G_what_a_session_cost_is_shown_with_the_version_of_the_prices(shell, talk, tmp_path):
+    (told,) = shell("show s1 --view ledger --json").json
+    assert told["total"]["usd"] is None and told["unpriced_models"] == ["claude-test"]
+    assert told["total"]["attempts"] == told["total"]["unpriced"] == 2
+    assert "unknown cost of 2 attempts" in shell("show s1").out
+    price = {"model": "claude-test", "input": 2, "output": 10, "cache_read": "0.5"}
+    price |= {"cache_write_5m": 3, "cache_write_1h": 4}
+    table = tmp_path / "mine.json"
+    table.write_text(json.dumps({"version": "mine", "prices": [price]}), "utf-8")
+    shell.settings = replace(shell.settings, prices=table)
+    priced = shell("show s1 --view ledger")
+    assert "prices as of mine over 20" in priced.out and "unknown" not in priced.out
+    (row,) = shell("sessions --json").json
+    (told,) = shell("show s1 --view ledger --json").json
+    assert row["usd"] == told["total"]["usd"] == "0.00014" and row["unpriced"] == 0
+    table.write_text("{", "utf-8")
+    refused = shell("sessions")
+    assert refused.code == 2 and str(table) in refused.err and "no JSON" in refused.err
 
 
 def test_S2_10_show_at_an_offset(shell, talk):

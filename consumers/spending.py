@@ -1,0 +1,92 @@
+"""What a session cost, for people and machines: its ledger through a table of prices.
+
+Costs are exact decimal USD as text, or null where a model has no price; `unpriced` counts the
+attempts that a sum leaves out for that reason. This file must not know how anything is printed.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+from ..processors.prices import Cost, PriceTable, dollars, total, usd
+from ..processors.projections.ledger import BACKGROUND, LedgerView, Spent
+from .contents import plain
+
+TOKENS = tuple(
+    f"{part}_tokens" for part in "input cache_read cache_write_5m cache_write_1h output".split()
+)
+
+
+def ledger_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
+    """The ledger with a cost per attempt, per turn (background work apart) and in all."""
+    rows = list(ledger.spent)
+    whole = total(rows, table)
+    return {
+        "spent": [_attempt(row, table) for row in rows],
+        "turns": [
+            {"turn": turn, **_sum(of_turn), **cost_json(total(of_turn, table))}
+            for turn, of_turn in turns(rows)
+        ],
+        "total": {**_sum(rows), **cost_json(whole)},
+        "unpriced_models": sorted({row.model for row in rows if table.cost(row) is None}),
+        "prices": table.version,
+    }
+
+
+def turns(rows: Iterable[Spent]) -> Iterator[tuple[int | None, list[Spent]]]:
+    """(turn, its attempts) in order; background work comes last, as turn None."""
+    for (beside, turn), of_turn in groupby(sorted(rows, key=_turn_of), key=_turn_of):
+        yield (None if beside else turn), list(of_turn)
+
+
+def session_cost(ledger: LedgerView, table: PriceTable) -> Cost:
+    """What a session cost so far."""
+    return total(ledger.spent, table)
+
+
+def ledger_lines(ledger: LedgerView, table: PriceTable) -> Iterator[dict[str, Any]]:
+    """A row per attempt and per turn, for a table that people read; the total comes last."""
+    for turn, rows in turns(ledger.spent):
+        for row in rows:
+            place = f"{row.work} to {row.upto}" if turn is None else f"{row.turn}.{row.step}"
+            cost = table.cost(row)
+            shown = "unknown" if cost is None else dollars(cost)
+            yield {
+                "step": place,
+                "attempt": row.attempt,
+                "outcome": row.outcome,
+                "model": row.model or "unknown",
+                **{_short(name): getattr(row, name) for name in TOKENS},
+                "cost": shown,
+            }
+        yield _line("background" if turn is None else f"turn {turn}", rows, table)
+    yield _line("total", list(ledger.spent), table)
+
+
+def _line(what: str, rows: list[Spent], table: PriceTable) -> dict[str, Any]:
+    sums = {_short(name): number for name, number in _sum(rows).items() if name in TOKENS}
+    return {"step": what, "attempt": f"all {len(rows)}", **sums, "cost": str(total(rows, table))}
+
+
+def _short(name: str) -> str:
+    return name.removesuffix("_tokens").removeprefix("cache_")
+
+
+def _turn_of(row: Spent) -> tuple[bool, int]:
+    return row.kind == BACKGROUND, row.turn
+
+
+def _attempt(row: Spent, table: PriceTable) -> dict[str, Any]:
+    cost = table.cost(row)
+    return {**plain(row), "usd": None if cost is None else usd(cost)}
+
+
+def _sum(rows: list[Spent]) -> dict[str, int]:
+    tokens = {name: sum(getattr(row, name) for row in rows) for name in TOKENS}
+    return {"attempts": len(rows), **tokens}
+
+
+def cost_json(cost: Cost) -> dict[str, Any]:
+    """A sum as `usd` (null if nothing of it is known) and how many attempts it leaves out."""
+    known = cost.picodollars or not cost.unpriced
+    return {"usd": cost.usd if known else None, "unpriced": cost.unpriced}
