@@ -1,0 +1,113 @@
+"""Symptom 3: "after ESC it takes tens of seconds until it really stops".
+
+Cause there: a tool or a model call was not given the abort signal. Here a cancel closes the turn:
+whatever runs is owed an abort at once, nothing new begins, and after the grace the turn ends
+whether it obeyed or not. The effects end by themselves, also where the other side is silent.
+"""
+
+import asyncio
+
+import pytest
+
+from foldlog.local.messages_api import Reply, ScriptedServer, text
+from foldlog.processors.effects.models import generate, make_client
+from foldlog.processors.effects.sink import Stop
+from foldlog.processors.effects.tools import run
+from foldlog.schemas import events as ev
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import History, asked
+from foldlog.tests.processors.tool_bench import Told, claim_of, make, make_host
+from foldlog.tests.symptoms.by_model import Sink, opened
+from foldlog.tests.symptoms.by_model import claim_of as gen_claim_of
+
+BEGINS = {"LLM_CALLED", "GEN_START", "GEN_RESUMED", "TOOL_INVOKED", "TOOL_STARTED"}
+
+
+def owed(history: History) -> set[str]:
+    return {o.owed for o in history.owed()}
+
+
+@pytest.mark.parametrize("uses", [1, 3])
+def test_S1_symptom_3_constraint_3_every_running_tool_is_told_at_once(uses):
+    history = asked(*(Use("look", "{}", str(n)) for n in range(uses)))
+    history.cancel()
+    aborts = [o.subject for o in history.owed() if o.owed == "abort"]
+    assert aborts == [(1, 1, n) for n in range(uses)]
+    assert not owed(history) & BEGINS
+
+
+def test_S1_symptom_3_constraint_3_a_running_model_call_is_told_at_once():
+    history = opened()
+    history.say("go")
+    history.work()
+    history.cancel()
+    assert [(o.owed, o.role) for o in history.owed() if o.owed == "abort"] == [("abort", "models")]
+    assert not owed(history) & BEGINS
+
+
+@pytest.mark.parametrize("what", ["tool", "model"])
+def test_S1_symptom_3_the_turn_ends_after_the_grace_though_nothing_obeys(what):
+    history = asked(Use("look", "{}", "a"))
+    if what == "model":
+        history.result("1.1.0", "seen")
+        history.work()
+    history.cancel()
+    (due,) = {o.due for o in history.owed() if o.owed == "wait" and o.lane == "C"}
+    assert due - history.at <= history.agent.limits.grace_ms
+    assert "TURN_ENDED" not in owed(history)
+    history.later(due - history.at)
+    assert "TURN_ENDED" in owed(history)
+    history.discharge("C2")
+    assert not history.turn.open and history.became_of("m4") == "cancelled"
+    assert not owed(history) & BEGINS
+
+
+def test_S1_symptom_3_a_model_that_has_gone_silent_is_left_at_once():
+    """The answer waits at a gate that never opens: only the abort can end the attempt."""
+    silent = Reply([text("a b c d e f")], chunk=2, gate="never", gate_after=4)
+    with ScriptedServer(silent) as server:
+        history = opened()
+        history.say("go")
+        history.work()
+        sink, stop = Sink(), Stop()
+
+        async def main() -> None:
+            async with make_client("k", server.base_url) as client:
+                request, limits = history.request_bytes(), history.agent.limits
+                work = asyncio.create_task(
+                    generate(gen_claim_of(history), request, sink, stop, client, limits=limits)
+                )
+                await asyncio.to_thread(server.wait_count, "waiting")
+                assert history.cancel().accepted
+                stop.request("the turn is ending")
+                await work
+                await asyncio.to_thread(server.wait_count, "client_gone")
+
+        asyncio.run(main())
+        (outcome,) = sink.outcomes
+    assert isinstance(outcome, ev.GenStopped)
+    assert history.append(outcome, "models").accepted
+    history.work()
+    assert not history.turn.open, "no grace is waited for: nothing runs any more"
+
+
+@pytest.mark.parametrize("effect", ["pure", "once"])
+def test_S1_symptom_3_a_tool_that_never_looks_at_the_signal_is_ended(tmp_path, effect):
+    async def main() -> Told:
+        begun, told, stop = asyncio.Event(), Told(), Stop()
+
+        async def deaf() -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return ""
+
+        tool = make(effect, deaf)
+        host = make_host(tmp_path)
+        work = asyncio.create_task(run(claim_of(tool), tool, b"{}", told, stop, host))
+        await begun.wait()
+        stop.request("the turn is ending")
+        assert await work is None
+        return told
+
+    outcome = asyncio.run(main()).only
+    assert isinstance(outcome, ev.ToolResult if effect == "pure" else ev.ToolFailedUncertain)

@@ -1,0 +1,77 @@
+"""Symptom 7: "the API says that the thinking signature does not match".
+
+Cause there: a store wrote the block anew, with other key order or numbers. Here a block is kept and
+sent as the bytes that came, also through the store's codec, a restart and another turn.
+"""
+
+import pytest
+
+from foldlog.local.messages_api import (
+    Reply,
+    ScriptedServer,
+    redacted_thinking,
+    text,
+    thinking,
+    tool_use,
+)
+from foldlog.processors.session import fold, initial
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import entry_of
+from foldlog.tests.symptoms.by_model import answered, opened
+
+WORDS = 'hm é 日本 😀 \\ " \u2028 1.50 1e3 {"b":1,"a":2}'
+
+
+def script(request):
+    """Thinks before each of two calls, then answers."""
+    count = len(request.turn_results)
+    if count < 2:
+        call = tool_use("look", '{ "where" : "a\\u0062"}')
+        return Reply([thinking(f"{WORDS} {count}"), redacted_thinking(), call])
+    return Reply([thinking(WORDS), text("done")])
+
+
+@pytest.fixture
+def server():
+    with ScriptedServer(script) as server:
+        yield server
+
+
+def turn(history, server) -> None:
+    """One turn of two calls and an answer; the server would refuse what it has not signed."""
+    history.say("go on")
+    while True:
+        assert isinstance(answered(history, server), ev.GenComplete)
+        if not history.turn.open:
+            return
+        history.result(f"{history.turn.number}.{history.turn.step}.0", "seen")
+
+
+def restarted(history) -> None:
+    """All that was in memory is gone: the views are folded from the log."""
+    views = initial(history.session_id)
+    for entry in map(entry_of, history.records):
+        if entry.session_id == history.session_id:
+            views, _ = fold(views, entry)
+    history.views = views
+
+
+def test_S1_symptom_7_thinking_goes_back_as_it_came_through_turns_and_restarts(server):
+    history = opened()
+    turn(history, server)
+    restarted(history)
+    turn(history, server)
+    blocks = [b for m in history.request()["messages"] for b in m["content"]]
+    signed = [block for block in blocks if block["type"] == "thinking"]
+    assert len(signed) == 5 and all(WORDS in block["thinking"] for block in signed)
+    assert sum(block["type"] == "redacted_thinking" for block in blocks) == 4
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"1.50", b"1.5"), (b"You help.", b"You do help.")])
+def test_S1_symptom_7_the_server_notices_what_was_written_anew(server, old, new):
+    history = opened()
+    turn(history, server)
+    history.say("go on")
+    failed = answered(history, server, lambda request: request.replace(old, new))
+    assert isinstance(failed, ev.GenFailed) and failed.permanent
+    assert "signature" in failed.detail and "thinking" in failed.detail
