@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from foldlog.bench import append, caching, fold, live, memory_search, storage
+from foldlog.bench import append, caching, fold, live, memory_search, storage, tokens
 from foldlog.bench.measure import Installation, Missing, Ratio, installation
 from foldlog.local.messages_api import ScriptedServer
 
@@ -19,6 +19,7 @@ RESULTS = Path(__file__).parent / "results.json"
 # By what a bench needs, cheapest first.
 ALONE: dict[str, Callable[[int], Ratio]] = {
     "bytes_per_turn": fold.bytes_per_turn,
+    "token_estimate_error": tokens.token_estimate_error,
     "memory_search": memory_search.memory_search,
     "cache_saving": caching.cache_saving,
     "context_flatness": append.context_flatness,

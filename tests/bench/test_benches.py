@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from foldlog.bench import __main__ as bench
-from foldlog.bench import append, caching, fold, peers, storage
+from foldlog.bench import append, caching, fold, peers, storage, tokens
 from foldlog.bench.job import agent, turn
 from foldlog.bench.measure import Missing, Ratio
 from foldlog.bench.played import Played, canned
@@ -74,6 +74,15 @@ def test_S3_7_cache_saving_prices_what_the_server_counted():
 def test_context_flatness_compares_the_sizes_it_says():
     found = append.context_flatness(1, sizes=(90, 100))
     assert found.ratio >= 1 and "at 90" in found.note and "at 100" in found.note
+
+
+def test_token_estimate_error_is_the_worst_of_every_sample_and_family():
+    found = tokens.token_estimate_error()
+    every = list(tokens.judged())
+    assert {one.family for one in every} == {"old", "new"} and len(every) >= 40
+    assert found.ratio == max(abs(one.error) for one in every)
+    assert found.ratio == pytest.approx(abs(found.ours / found.baseline - 1))
+    assert found.ratio <= 0.25, "docs/tokens-and-cost.md promises it"
 
 
 def test_bytes_per_turn_is_a_ratio():
