@@ -109,8 +109,22 @@ async def connected(server: McpServer) -> AsyncIterator[Wire]:
                 yield Wire(client, asyncio.Event())
     else:
         process = _Stdio(server)
-        async with Client(process, cache=None) as client:
-            yield Wire(client, process.gone)
+        opened = False
+        try:
+            async with Client(process, cache=None) as client:
+                opened = True
+                yield Wire(client, process.gone)
+        except Exception as error:
+            if opened:
+                raise
+            raise ConnectionError(f"{plainly(error)}{process.last_words()}") from None
+
+
+def plainly(error: BaseException) -> str:
+    """The first of the errors that a group holds, as text."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__
 
 
 def _listed(tool: types.Tool) -> Listed:
@@ -165,14 +179,13 @@ class _Stdio:
         return await self._running.__aenter__()
 
     async def __aexit__(self, *raised):
-        try:
-            return await self._running.__aexit__(*raised)
-        except Exception as error:
-            raise self._explained(error) from None
+        return await self._running.__aexit__(*raised)
 
-    def _explained(self, error: Exception) -> Exception:
+    def last_words(self) -> str:
+        """What it wrote to its standard error at the end, which is where a start that fails says
+        why."""
         said = self._said.decode("utf-8", "replace").strip()
-        return type(error)(*error.args, f"it said: {said}") if said else error
+        return f"; it said: {said}" if said else ""
 
     @asynccontextmanager
     async def _run(self):
