@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..producers.blobs import BlobStore
     from .effects.children import Children
     from .effects.side_log import SideLog
+    from .memory.service import MemoryService
 
 ASKED_MAX = 16  # triggers, and reminders, of one call: they are repeated in the event and the fold
 REMINDER_CHARS_MAX = 4_000  # a reminder enters the prompt whole: about 1,500 tokens
@@ -61,7 +62,9 @@ class Abort:
 class ToolContext:
     """One run of one tool call. `call_key` is TURN.STEP.INDEX, `attempt` counts from 1.
 
-    result_tokens: a longer result is cut, so a tool that can choose returns less.
+    result_tokens: a longer result is cut, so a tool that can choose returns less. user_id,
+    project_id: whose session it is. claim_offset: the place of this run in the session's partition.
+    memory: what outlives sessions, None where the worker keeps none.
     """
 
     def __init__(
@@ -76,7 +79,15 @@ class ToolContext:
         blobs: "BlobStore",
         result_tokens: int,
         workdir: Path | None = None,
+        user_id: str = "",
+        project_id: str | None = None,
+        claim_offset: int | None = None,
+        memory: "MemoryService | None" = None,
     ) -> None:
+        self.user_id = user_id
+        self.project_id = project_id
+        self.claim_offset = claim_offset
+        self.memory = memory
         self.session_id = session_id
         self.call_key = call_key
         self.attempt = attempt

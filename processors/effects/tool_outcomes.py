@@ -22,7 +22,8 @@ class ToolClaim:
     """A claim that came back and won. effect, approval: as TOOL_INVOKED has them.
 
     args_sha256: of the raw arguments that the decision was about. timeout_ms: how long the run may
-    take from now; TOOL_STARTED's deadline must not lie before its end.
+    take from now; TOOL_STARTED's deadline must not lie before its end. user_id, project_id: whose
+    session it is, as of the claim. claim_offset: where the claim lies in the session's partition.
     """
 
     session_id: str
@@ -35,6 +36,9 @@ class ToolClaim:
     approval: str
     args_sha256: str
     timeout_ms: int
+    user_id: str = ""
+    project_id: str | None = None
+    claim_offset: int | None = None
 
     @property
     def call_key(self) -> str:

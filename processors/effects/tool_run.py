@@ -11,7 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...producers.blobs import BlobStore
 from ...schemas.words import Effect
@@ -23,6 +23,9 @@ from .children import Children
 from .side_log import SideLogStore
 from .sink import Stop
 from .tool_outcomes import ToolClaim
+
+if TYPE_CHECKING:
+    from ..memory.service import MemoryService
 
 READER = "read_result"  # the tool by which a model reads on in a result that was cut
 # Shares of the grace of a turn. Together they leave time for the outcome to reach the log.
@@ -39,9 +42,16 @@ class ToolHost:
     side_log: SideLogStore
     workdir: Path | None = None
     results_readable: bool = False  # whether the agent has the tool that reads cut results
+    memory: "MemoryService | None" = None
 
     @classmethod
-    def of(cls, agent: Agent, blobs: BlobStore, side_log: SideLogStore) -> "ToolHost":
+    def of(
+        cls,
+        agent: Agent,
+        blobs: BlobStore,
+        side_log: SideLogStore,
+        memory: "MemoryService | None" = None,
+    ) -> "ToolHost":
         """The host of an agent's tools."""
         return cls(
             limits=agent.limits,
@@ -49,6 +59,7 @@ class ToolHost:
             side_log=side_log,
             workdir=agent.workdir,
             results_readable=agent.tool(READER) is not None,
+            memory=memory,
         )
 
 
@@ -80,6 +91,10 @@ class Run:
             blobs=host.blobs,
             result_tokens=tool.result_tokens or host.limits.result_tokens,
             workdir=tool.workdir or host.workdir,
+            user_id=claim.user_id,
+            project_id=claim.project_id,
+            claim_offset=claim.claim_offset,
+            memory=host.memory,
         )
 
     def call(self, function: Callable, kwargs: Mapping[str, Any], *, context: bool) -> asyncio.Task:

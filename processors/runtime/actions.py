@@ -16,7 +16,7 @@ from ..context.build import ReadBlob, request_bytes, request_sha256
 from ..context.tasks import task_of
 from ..decide import StoreBody, decide
 from ..effects.slots import Slots
-from ..projections.turn_view import Call, TurnView, find_call
+from ..projections.turn_view import Call, Claim, TurnView, find_call
 from ..ruling import Ruling
 from ..session import SessionViews
 from ..wake import Obligation
@@ -324,7 +324,13 @@ class Actions:
             why = f"the worker could not begin within {window} ms"
             self._effects.report(views.session_id, unbegun(call, why))
             return
-        self._effects.run_tool(views.session_id, BeginTool(call, self._args(call), claim, agent))
+        self._effects.run_tool(views.session_id, self._tool(views, call, claim, agent))
+
+    def _tool(self, views: SessionViews, call: Call, claim: Claim, agent: Agent) -> BeginTool:
+        state = views.state
+        return BeginTool(
+            call, self._args(call), claim, agent, state.user_id or "", state.project_id
+        )
 
     def _begin_work(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
         work = claimed_work(views, owed)
@@ -368,7 +374,7 @@ class Actions:
             event = unbegun(call, "its attempts are used up", may_have_run=owed.row == "T6r")
             self._effects.report(views.session_id, event)
         else:
-            begin = BeginTool(call, self._args(call), call.claim, agent)
+            begin = self._tool(views, call, call.claim, agent)
             self._effects.reconcile(views.session_id, begin)
         return None
 

@@ -58,6 +58,8 @@ class BeginTool(NamedTuple):
     args: bytes
     claim: Claim
     agent: Agent
+    user_id: str = ""
+    project_id: str | None = None
 
 
 class BeginWork(NamedTuple):

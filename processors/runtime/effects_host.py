@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...producers.blobs import BlobStore
 from ...schemas import events as ev
@@ -25,6 +25,9 @@ from .chunks_reader import ChunksReader, said_so_far
 from .reports import Reports
 
 CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
+if TYPE_CHECKING:
+    from ..memory.service import MemoryService
+
 FAREWELL_S = 5.0  # how long a worker that ends waits for its effects, as the grace of a cancel
 
 
@@ -54,6 +57,7 @@ class EffectsHost:
         make_client: Callable[[], Any],
         read_chunks: ChunksReader,
         say: Callable[[str], None],
+        memory: "MemoryService | None" = None,
     ) -> None:
         self._reports = reports
         self._blobs = blobs
@@ -62,6 +66,7 @@ class EffectsHost:
         self._make_client = make_client
         self._read_chunks = read_chunks
         self._say = say
+        self._memory = memory
         self._client: asyncio.Future | None = None
         self._stops: dict[tuple[str, int], tuple[str, Stop]] = {}
         self._running: Counter[str] = Counter()
@@ -193,7 +198,7 @@ class EffectsHost:
             why = f"the worker could not begin it within {window_ms} ms"
             await sink.outcome(session_id, tools.not_run(claim, why))
             return
-        host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log)
+        host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log, self._memory)
         crash.reach("tools.run")
         late = await tools.run(claim, tool, begin.args, sink, stop, host)
         if late is not None:
@@ -213,6 +218,9 @@ class EffectsHost:
             approval="ask" if call.decision else "none",
             args_sha256=call.args_sha256,
             timeout_ms=(tool and tool.timeout_ms) or agent.limits.tool_timeout_ms,
+            user_id=begin.user_id,
+            project_id=begin.project_id,
+            claim_offset=begin.claim.offset,
         )
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
@@ -239,7 +247,7 @@ class EffectsHost:
             )
             await sink.outcome(session_id, event)
             return
-        host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log)
+        host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log, self._memory)
         await tools.reconcile(claim, tool, begin.args, sink, stop, host)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
