@@ -45,6 +45,19 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
         yield Finding("problem" if found.fatal else "note", "topics", str(found), do)
     if not report.missing and not report.differs:
         yield Finding("ok", "topics", f"{len(report.same)} topics are as they must be")
+    if not report.missing:
+        yield from _records_deleted(log)
+
+
+def _records_deleted(log: Log) -> Iterator[Finding]:
+    for partition, first in log.first_offsets(SESSION_EVENTS).items():
+        if first > 0:
+            yield Finding(
+                "problem",
+                "log",
+                f"partition {partition} begins at offset {first}: somebody deleted what was before",
+                "bring the records back; keep the stores, which can't be made anew without them",
+            )
 
 
 def partitions_held(everything: Everything, partitions: int) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..log.door import Log
+from ..log.errors import Corrupt
 from ..log.settings import Settings
 from ..processors.projections import partition as partition_fold
 from ..processors.projections.partition import PartitionView
@@ -145,6 +146,9 @@ def verify(log: Log, settings: Settings, session_id: str | None = None) -> Itera
             continue
         try:
             yield _compare(log, partition, store, belongs, session_id)
+        except Corrupt as damage:
+            why = f"it is damaged ({damage}); the worker that meets this makes it anew from the log"
+            yield Verified(partition, store.cursor.offset, 0, (), why)
         finally:
             store.close()
 
@@ -159,6 +163,10 @@ def _compare(
         return Verified(partition, cursor, 0, (), why)
     if cursor > ends[partition]:
         why = f"its cursor {cursor} lies beyond the log's end {ends[partition]}"
+        return Verified(partition, cursor, 0, (), why)
+    first = log.first_offsets(SESSION_EVENTS)[partition]
+    if first > 0:
+        why = f"the log begins at offset {first}: what was before was deleted, and can't be folded"
         return Verified(partition, cursor, 0, (), why)
     replay = Replay(log, None, {**dict.fromkeys(ends, 0), partition: cursor}).run()
     found: list[Difference] = []

@@ -5,6 +5,7 @@ import pytest
 from foldlog.consumers import check_up
 from foldlog.consumers.show import fold_everything
 from foldlog.log import MemoryLog
+from foldlog.log.partition import partition_for
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened, settings_in
 
@@ -38,9 +39,16 @@ def test_topics_that_miss_or_differ(settings):
     assert not only(check_up.topics_as_wanted(memory_log(), settings), "problem")
 
 
+def test_a_log_whose_first_records_were_deleted(log, talk, settings):
+    partition = partition_for("s1", PARTITIONS)
+    log.trim(SESSION_EVENTS, partition, 1)
+    (finding,) = only(check_up.topics_as_wanted(log, settings), "problem")
+    assert f"partition {partition} begins at offset 1" in finding.text and "stores" in finding.do
+
+
 def test_partitions_that_nobody_took(log, talk):
     findings = list(check_up.partitions_held(fold_everything(log), PARTITIONS))
-    assert len(findings) == 3 and "no worker ever took 4 of 4" in findings[0].text
+    assert len(findings) == 4 and "no worker ever took 4 of 4" in findings[0].text
     talk[1].take()
     (first, *_) = check_up.partitions_held(fold_everything(log), PARTITIONS)
     assert "no worker ever took 3 of 4 partitions for sessions" in first.text

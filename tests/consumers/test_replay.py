@@ -5,7 +5,14 @@ import pytest
 from foldlog.consumers.replay import Replay, first_difference, store_directory, verify
 from foldlog.log.partition import partition_for
 from foldlog.processors.runtime.owned import may_owe
-from foldlog.processors.runtime.store import Belongs, Cursor, Store, fold_version, new_store
+from foldlog.processors.runtime.store import (
+    Belongs,
+    Cursor,
+    RocksBackend,
+    Store,
+    fold_version,
+    new_store,
+)
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened, settings_in
 
@@ -53,6 +60,8 @@ def test_S2_11_every_replay_gives_the_same_hashes(log, played):
         "session_state",
         "turn",
         "context",
+        "compaction",
+        "background",
         "transcript",
         "ledger",
         "messages",
@@ -136,6 +145,24 @@ def test_a_store_that_can_not_be_opened_is_said(log, played, settings):
     (directory / "CURRENT").write_text("rubbish")
     (verified,) = verify(log, settings)
     assert "can not be opened" in verified.problem
+
+
+def test_a_store_with_rows_that_nobody_can_read_is_said(log, played, settings):
+    """It was a traceback, and the other partitions were not compared."""
+    stored(log, settings)
+    directory = store_directory(settings, partition_for("s1", PARTITIONS))
+    backend = RocksBackend(directory)
+    backend.write([(b"h\0s1", b"\xc1")], [])
+    backend.close()
+    (verified,) = verify(log, settings)
+    assert "it is damaged (session s1" in verified.problem
+
+
+def test_a_log_whose_first_records_were_deleted_is_nothing_to_compare_with(log, played, settings):
+    stored(log, settings)
+    log.trim(SESSION_EVENTS, partition_for("s1", PARTITIONS), 1)
+    (verified,) = verify(log, settings)
+    assert "the log begins at offset 1" in verified.problem
 
 
 def test_no_store_is_nothing_to_compare(log, played, settings):

@@ -64,6 +64,16 @@ def unreadable(directory: Path) -> None:
         path.write_bytes(bytes(byte ^ 0x55 for byte in path.read_bytes()))
 
 
+def undecodable(directory: Path) -> None:
+    """Rows of who is at work that RocksDB finds sound and nobody can read."""
+    backend = RocksBackend(directory)
+    try:
+        heads = [b"h" + key[1:] for key, _ in backend.scan(b"b\0")]
+        backend.write([(key, b"\xc1 not msgpack") for key in heads], [])
+    finally:
+        backend.close()
+
+
 def deleted(directory: Path) -> None:
     """As if somebody had thrown it away."""
     shutil.rmtree(directory)

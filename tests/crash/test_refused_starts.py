@@ -3,9 +3,12 @@
 import subprocess
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from foldlog.schemas import events as ev
-from foldlog.tests.crash import witnesses
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.crash import damage, witnesses
 from foldlog.tests.crash.fleet import PATIENCE_S
 from foldlog.tests.crash.rounds import Play
 
@@ -54,3 +57,29 @@ def test_S0_2_missing_topics_are_named(stage):
     assert ended.returncode == 3
     assert "TopicMissing" in ended.stderr and "nobody-made-these-" in ended.stderr
     assert "foldlog topics apply" in ended.stderr, "it says what to do"
+
+
+def test_S0_2_a_log_without_its_first_records_is_worked_on_only_by_who_has_folded_them(stage):
+    """It was not said at all: the worker ended at the first poll, and its successors as it did."""
+    hand = stage.hand()
+    hand.start()
+    play = Play(stage, hand, cast=("tools",))
+    play.await_taken("")
+    play.begin()
+    play.until("everybody has an answer and owes nothing", play.all_rest)
+    before = stage.owner()
+    hand.kill()
+    ends = stage.log.end_offsets(SESSION_EVENTS)
+    admin = AdminClient({"bootstrap.servers": stage.settings.bootstrap_servers})
+    topic = stage.settings.topic(SESSION_EVENTS)
+    cut = admin.delete_records([TopicPartition(topic, p, end) for p, end in ends.items()])
+    for deleted in cut.values():
+        deleted.result(PATIENCE_S)
+    hand.start()
+    play.await_taken(before)  # a store that has folded all of it goes on
+    hand.kill()
+    for partition in ends:
+        damage.deleted(damage.store_of(stage, "w1", partition))
+    ended = _start(hand)
+    assert ended.returncode == 2, "no supervisor tries it again"
+    assert "LogCut: partition" in ended.stderr and "FOLDLOG_TOPIC_PREFIX" in ended.stderr

@@ -19,6 +19,7 @@ DAMAGES = {
     damage.of_other_folds: "is made anew from the log: its folds is older",
     damage.of_another_history: "the log is not the one its store was folded from",
     damage.beyond_the_end: "lies beyond the log's end",
+    damage.undecodable: "its store is damaged (session",
     damage.unreadable: "is made anew from the log: it can not be opened",
 }
 
