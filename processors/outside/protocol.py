@@ -20,7 +20,6 @@ import mcp_types as types
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
 
 from ..effects.children import KEEPER
 from .connection import Rejected, Unreachable
@@ -88,7 +87,7 @@ class Wire:
             if error.code == types.CONNECTION_CLOSED:
                 raise RuntimeError(f"the connection was lost during the call: {text}") from error
             raise RuntimeError(f"the server's answer is an error ({error.code}): {text}") from error
-        except ValidationError as error:
+        except ValueError as error:  # pydantic's, too
             # Also a server that asks a person something before it goes on: nobody is there.
             raise RuntimeError("the server's answer is no result of a tool") from error
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -50,7 +50,10 @@ PLACES = {
     "confluent_kafka": Place("log/", None),
     "rocksdict": Place("processors/", 1),
     "anthropic": Place("processors/effects/", 1),
-    "httpx2": Place("processors/effects/", 1),  # anthropic's transport: its errors and timeouts
+    "httpx2": Place("processors/", 2),  # the transport of anthropic and of mcp: errors, timeouts
+    "mcp": Place("processors/outside/", 1),
+    "mcp_types": Place("processors/outside/", 1),
+    "anyio": Place("processors/outside/", 1),  # what mcp's transports are made of
     "faust": Place("processors/runtime/", 1),
     "mode": Place("processors/runtime/", 1),
     "pydantic": Place("processors/", 1),

@@ -17,6 +17,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 COMES_WITH = {
     "mode-streaming": "faust-streaming",
     "httpx2": "anthropic",
+    "mcp-types": "mcp",
+    "anyio": "mcp",
     "pydantic-core": "pydantic",
 }
 
