@@ -7,7 +7,7 @@ in a small collection that is every word. This file must not know what a documen
 
 import math
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from difflib import SequenceMatcher
 
 from .formula import TRIGRAM_SIMILARITY_MIN
@@ -83,26 +83,27 @@ class FullText:
         """Forget a row."""
         self._connection.execute(f"DELETE FROM {self._name} WHERE rowid = ?", (rowid,))
 
-    def ranks(self, query: Query, within: Collection[int]) -> dict[int, float]:
+    def ranks(self, query: Query, within: Set[int] | None = None) -> dict[int, float]:
         """Row id -> rank, above 0 and below 1, of the rows `within` that have a term of the query.
 
-        Words are weighed by how many of these rows have them: what others hold tells nothing. A
-        word that none of them has is taken for the few words that it resembles, as far as it does.
+        None: every row. Words are weighed by how many of these rows have them: what others hold
+        tells nothing. A word that none of them has is taken for the few words that it resembles,
+        as far as it does.
         """
-        wanted = within if isinstance(within, set | frozenset | dict) else set(within)
         (total,) = self._connection.execute(f"SELECT count(*) FROM {self._name}").fetchone()
+        searched = total if within is None else len(within)
         ranks: dict[int, float] = {}
         weights = 0.0
         for term in query.terms:
-            found = self._frequencies(term, total, wanted) or self._resembling(term, total, wanted)
-            weight = math.log(1 + (len(wanted) - len(found) + 0.5) / (len(found) + 0.5))
+            found = self._frequencies(term, total, within) or self._resembling(term, total, within)
+            weight = math.log(1 + (searched - len(found) + 0.5) / (len(found) + 0.5))
             weights += weight
             for rowid, frequency in found.items():
                 ranks[rowid] = ranks.get(rowid, 0.0) + weight * frequency
         return {rowid: rank / weights for rowid, rank in ranks.items()}
 
     def _frequencies(
-        self, term: Sequence[str], total: int, wanted: Collection[int]
+        self, term: Sequence[str], total: int, within: Set[int] | None
     ) -> dict[int, float]:
         """Row id -> f / (f + k1 * length factor), for each wanted row that has the term.
 
@@ -114,17 +115,18 @@ class FullText:
         ).fetchall()
         odds = (total - len(rows) + 0.5) / (len(rows) + 0.5)
         divisor = -_TF_MAX * max(math.log(odds), _IDF_MIN)
-        return {rowid: score / divisor for rowid, score in rows if rowid in wanted}
+        found = {rowid: score / divisor for rowid, score in rows}
+        return found if within is None else {row: found[row] for row in found if row in within}
 
     def _resembling(
-        self, term: Sequence[str], total: int, wanted: Collection[int]
+        self, term: Sequence[str], total: int, within: Set[int] | None
     ) -> dict[int, float]:
         """As `_frequencies`, of the words that stand in for a misspelt or foreign inflected one."""
         if len(term) > 1 or len(term[0]) < STAND_IN_CHARS_MIN:
             return {}
         found: dict[int, float] = {}
         for word, alike in self._stand_ins(term[0]):
-            for rowid, frequency in self._frequencies((word,), total, wanted).items():
+            for rowid, frequency in self._frequencies((word,), total, within).items():
                 found[rowid] = max(found.get(rowid, 0.0), alike * frequency)
         return found
 

@@ -1,0 +1,119 @@
+"""search: find what was said, in the transcripts of all sessions.
+
+This file owns how hits look. It must not know how they are found: `consumers/search_index.py` does.
+"""
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from ..consumers.search_index import (
+    BEHIND_MIN,
+    BEST,
+    BEST_MAX,
+    Found,
+    Progress,
+    TranscriptIndex,
+    index_path,
+)
+from ..processors.search.snippet import Snippet
+from ..processors.search.words import query_of
+from .edge import Edge, example, json_option, pass_edge
+from .printing import clean, emit, note, when
+
+REPORT_S = 2.0  # seconds between two lines of progress
+
+
+@click.command("search", epilog=example(
+    "foldlog search invoice number", "foldlog search 'getUserName' --session s1 --limit 3 --json"
+))
+@click.argument("words", nargs=-1, required=True)
+@click.option("--user", metavar="USER", help="Only sessions of this user (default: all).")
+@click.option("--session", metavar="SESSION", help="Only this session.")
+@click.option("--limit", type=click.IntRange(1, BEST_MAX), default=BEST, show_default=True,
+              metavar="N", help="At most so many hits.")
+@json_option
+@pass_edge
+def search_command(
+    edge: Edge,
+    words: tuple[str, ...],
+    user: str | None,
+    session: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Find what was said, in all sessions.
+
+    Any of the words is enough; what has more of them, and rarer ones, comes first. Searched are
+    messages, finished answers and results of tools, in any script, as the transcripts have them.
+    The index is a file below the home directory that is brought up to date first; it may be
+    deleted. Put -- before words that begin with a dash.
+    """
+    asked = " ".join(words)
+    if not query_of(asked).terms:
+        raise click.UsageError(f"{asked!r} has no letter and no digit to look for.")
+    with TranscriptIndex(
+        edge.log, index_path(edge.settings), edge.client().read_blob, note
+    ) as index:
+        index.catch_up(_Reporter())
+        found = index.search(asked, user, session, limit)
+    if as_json:
+        for each in found:
+            emit(_json(each))
+        return
+    for each in found:
+        for text in _shown(each):
+            click.echo(text)
+    if not found:
+        note("nothing found" + ("" if user is session is None else " there") + ": try fewer words")
+
+
+class _Reporter:
+    """Says how far catching up has come, where it takes a while."""
+
+    def __init__(self) -> None:
+        self._told_at = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if progress.behind >= BEHIND_MIN and now - self._told_at >= REPORT_S:
+            self._told_at = now
+            note(f"search: {progress.read:,} of {progress.behind:,} events read")
+
+
+def _json(found: Found) -> dict[str, Any]:
+    document, snippet = found.document._asdict(), found.snippet
+    del document["text"]
+    document["offset"] = document.pop("at_offset")
+    marks = [list(mark) for mark in snippet.marks]
+    return {**document, "score": round(found.score, 4), "snippet": snippet.text, "marks": marks}
+
+
+def _shown(found: Found) -> Iterator[str]:
+    """A hit for people: where and who, then the snippet with the matches marked."""
+    said = found.document
+    step = f"{said.turn}.{said.step}" if said.step else f"{said.turn}"
+    yield clean(
+        f"{said.session_id}  {when(said.at)}  {said.kind} by {said.who}, turn {step}, "
+        f"offset {said.at_offset} of partition {said.partition}"
+    )
+    yield "  " + "".join(_marked(found.snippet, sys.stdout.isatty()))
+
+
+def _marked(snippet: Snippet, styled: bool) -> Iterator[str]:
+    """The snippet on one line; matches are bold in a terminal, between asterisks elsewhere."""
+    place = 0
+    for start, end in snippet.marks:
+        yield _flat(snippet.text[place:start])
+        match = _flat(snippet.text[start:end])
+        yield click.style(match, bold=True) if styled else f"*{match}*"
+        place = end
+    yield _flat(snippet.text[place:])
+
+
+def _flat(text: str) -> str:
+    return clean(re.sub(r"\s+", " ", text))

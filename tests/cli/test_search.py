@@ -1,0 +1,98 @@
+"""`foldlog search`: what it finds, what it shows, and how it ends."""
+
+import pytest
+
+from foldlog.consumers.search_index import index_path
+from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.played import Played
+
+
+@pytest.fixture
+def shell(tmp_path, capsys):
+    return make_shell(tmp_path, capsys)
+
+
+@pytest.fixture
+def talk(shell):
+    """s1 of ana and s2 of bob, a turn each; s1 has a tool's result."""
+    shell("open s1 --agent shop")
+    shell("send s1", "where is the walrus \x1b[2J", "--message-id=m1")
+    played = Played(shell.log, "s1")
+    played.call()
+    played.start()
+    played.complete("I look.", [("read", {"path": "a"})])
+    played.invoke()
+    played.tool_start()
+    played.tool_result("a penguin, no walrus")
+    played.answer("The walrus swims in the zoo.")
+    shell("open s2 --user bob")
+    shell("send s2 --user bob", "a walrus of bob")
+    return played
+
+
+def test_hits_say_where_who_when_and_mark_the_match(shell, talk):
+    ran = shell("search walruses --session s1")
+    assert ran.code == 0 and ran.err == ""
+    heads, snippets = ran.out.splitlines()[::2], ran.out.splitlines()[1::2]
+    assert len(heads) == 3 and all(head.startswith("s1  20") for head in heads)
+    assert "  The *walrus* swims in the zoo." in snippets
+    assert any("said by ana, turn 1, offset 1 of" in head for head in heads)
+    assert any("answered by shop, turn 1.2" in head for head in heads)
+    assert any("result by read, turn 1.1" in head for head in heads)
+
+
+def test_what_was_said_can_not_drive_the_terminal(shell, talk):
+    ran = shell("search where")
+    assert "\x1b" not in ran.out and "\\x1b[2J" in ran.out
+
+
+def test_json_is_one_hit_a_line(shell, talk):
+    hits = shell("search --json penguin walrus").json
+    assert [(hit["session_id"], hit["kind"]) for hit in hits][0] == ("s1", "result")
+    first = hits[0]
+    assert first["snippet"] == "a penguin, no walrus" and first["marks"] == [[2, 9], [14, 20]]
+    assert (first["user_id"], first["who"], first["turn"], first["step"]) == ("ana", "read", 1, 1)
+    assert first["offset"] > 0 and first["at"] > 0 and 0 < first["score"] < 1
+    assert {hit["user_id"] for hit in hits} == {"ana", "bob"}
+
+
+def test_user_session_and_limit_narrow(shell, talk):
+    assert [h["session_id"] for h in shell("search walrus --json --user bob").json] == ["s2"]
+    assert len(shell("search walrus --json --limit 2").json) == 2
+    assert shell("search walrus --json --session s3").json == []
+    assert "nothing found there" in shell("search walrus --session s3").err
+
+
+def test_nothing_found_is_said_and_is_no_error(shell, talk):
+    ran = shell("search giraffe")
+    assert (ran.code, ran.out) == (0, "") and "nothing found" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [("search", "???"), ("search --limit 0", "x"), ("search", "--x")]
+)
+def test_wrong_use_is_exit_code_2(shell, command, words):
+    assert shell(command, words).code == 2
+
+
+def test_words_without_any_are_exit_code_2(shell):
+    assert shell("search").code == 2
+
+
+@pytest.mark.parametrize("words", ['"', "walrus*", "NEAR(walrus", "-walrus", "a:b OR walrus"])
+def test_nothing_typed_is_syntax(shell, talk, words):
+    ran = shell("search --json --", words)
+    assert ran.code == (0 if "walrus" in words else 2)
+    assert len(ran.json) == (4 if "walrus" in words else 0)
+
+
+def test_an_index_that_can_not_be_written_is_refused_in_words(shell, talk):
+    path = index_path(shell.settings)
+    path.parent.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.write_text("a file in the place of the directory")
+    ran = shell("search walrus")
+    assert ran.code == 1 and "can not be used" in ran.err and "The log is not touched" in ran.err
+
+
+def test_help_has_an_example(shell):
+    assert "Example" in shell("search --help").out
