@@ -1,0 +1,88 @@
+"""Lane B in a history: a claim, the real effect, a cheap model that the scripted server plays."""
+
+import asyncio
+from pathlib import Path
+
+from foldlog.local.messages_api import Reply, Request, ScriptedServer
+from foldlog.processors.agent import Agent
+from foldlog.processors.context.tasks import task_of
+from foldlog.processors.effects.background import WorkClaim, work
+from foldlog.processors.effects.models import make_client
+from foldlog.processors.effects.sink import Stop
+from foldlog.processors.effects.slots import Slots
+from foldlog.processors.limits import Limits
+from foldlog.producers.blobs import BlobStore
+from foldlog.tests.laws.agents import TOOLS
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import ROLES, History
+from foldlog.tests.symptoms.by_model import Sink
+
+SHORT, SUMMARY = "short: 7 errors in a.log", "The person wants the bug fixed; b.py was read."
+WORDS = "as was said before, the thing is as it is, and nothing of it is new to anybody; "
+BULK = WORDS * 50  # some 1,000 tokens
+
+LIMITS = Limits(soft_tokens=12_000, resume_tokens=8_000, short_tokens=2_000, hard_tokens=60_000)
+AGENT = Agent(
+    name="helper", model="claude-test", system="Be brief.", tools=TOOLS, limits=LIMITS
+)
+
+
+def cheap_model(request: Request) -> Reply:
+    """Shortens results and summarizes; the main model is played by the history itself."""
+    return Reply([SHORT if "shorten the output" in str(request.body["system"]) else SUMMARY])
+
+
+def opened(agent: Agent = AGENT) -> History:
+    """A session whose worker has every role."""
+    history = History("s1", agent)
+    history.take(roles=(*ROLES, "background"))
+    assert history.open().accepted
+    return history
+
+
+def due(history: History) -> list[str]:
+    """The kinds of background work that is claimed and not done."""
+    return [work.kind for work in history.views.background.works]
+
+
+def worked(history: History, server: ScriptedServer, directory: Path) -> list:
+    """The oldest claimed work is done; what it wrote."""
+    claimed = history.views.background.works[0]
+    blobs = BlobStore(directory)
+    read = lambda ref: history.blobs.held.get(ref.sha256) or blobs.get(ref.sha256)  # noqa: E731
+    task = task_of(history.views, claimed, history.agent, read)
+    claim = WorkClaim("s1", claimed.kind, claimed.upto, claimed.attempt, claimed.claim.at)
+    sink = Sink()
+
+    async def main() -> None:
+        async with make_client("test-key", server.base_url) as client:
+
+            async def get_client():
+                return client
+
+            await work(
+                claim, task, history.agent, sink, Stop(), get_client, pace=Slots(1), blobs=blobs
+            )
+
+    asyncio.run(main())
+    for event in sink.outcomes:
+        assert history.append(event, "background").accepted, event
+    return sink.outcomes
+
+
+def talked(history: History, turns: int, tokens: int = 1_000) -> None:
+    """So many turns, each some 1,000 tokens long; the last one's use is `tokens` a turn so far."""
+    for number in range(1, turns + 1):
+        history.say(f"{number}: {BULK}")
+        history.answer("I see.", read=tokens * number)
+
+
+def long_result(history: History, key: str = "1.1.0") -> str:
+    """A result that is worth a short form comes in; its text."""
+    text = "".join(f"line {n} of a.log: {WORDS}\n" for n in range(200))
+    assert history.result(key, text).accepted
+    return text
+
+
+def use(name: str = "look", id: str = "a") -> Use:
+    return Use(name, "{}", id)
