@@ -1,0 +1,186 @@
+"""The request of a step, continued from the request before it: the same bytes as build.py, sooner.
+
+A conversation grows at its end, so what was rendered for one step is the beginning of the next. One
+`Rendering` per session keeps the messages that can not change any more as bytes, with the state of
+their hash; a step renders what is new. build.py stays the truth: a law holds both equal for every
+history, and whatever moved (a checkpoint, a short form, another past) is rendered from its start.
+It is a cache of pure values: forgetting it costs time, nothing else.
+"""
+
+import json
+from collections import OrderedDict
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from .blocks import Names, ReadBlob, answer_blocks, raw_blocks, said_blocks, whole_of
+from .build import LEFT_OUT, SPOKEN, Message, _add, summary_blocks
+from .marks import _message, marked_request
+
+MARKED_USERS = 2  # the newest user messages that marks.py marks: nothing from there on is settled
+OPEN = 2  # the newest messages may still change: a user joins the last, or unsays the one before
+BYTES_MAX = 64 * 1024 * 1024  # of all renderings: about 300 sessions with a full window
+
+
+class Built(NamedTuple):
+    """A request, and its sha256 as GEN_START carries it."""
+
+    request: bytes
+    sha256: str
+
+
+class Rendering:
+    """One session's conversation, rendered as far as a request has said it."""
+
+    def __init__(self) -> None:
+        self._head, self._head_of, self._length = b"", None, 0
+        self._reset(None)
+
+    def _reset(self, of: Any) -> None:
+        self._of = of
+        self._fragments: list = []
+        self._shorts = 0
+        self._messages: list[Message] = []
+        self._names: Names = {}
+        self._taken: set[str] = set()
+        self._said: list = []
+        self._unsettle()
+
+    def _unsettle(self) -> None:
+        self._body, self._settled, self._hash = bytearray(), 0, sha256(self._head)
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds, about: texts, and once more as the bytes that are settled."""
+        return 2 * self._length
+
+    def request(self, views: Any, read_blob: ReadBlob) -> Built:
+        """The newest request of the views. Raises what `request_bytes` raises."""
+        request = views.context.request
+        assert request is not None, "a request exists once a step was decided"
+        try:
+            self._render(views, request, read_blob)
+            return self._bytes(views, request, read_blob)
+        except BaseException:
+            self._reset(None)  # a lost blob: what is half rendered must not be continued
+            raise
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _render(self, views: Any, request: Any, read_blob: ReadBlob) -> None:
+        rows = views.context.fragments.upto(request.fragments).since(request.start)
+        of = (request.start, request.bound_from, request.compacted_upto, request.summary)
+        known = len(self._fragments)
+        if of != self._of or rows[:known] != self._fragments or self._shortened(views, request):
+            self._reset(of)
+            self._begin(request, read_blob)
+            known = 0
+        self._shorts = len(views.compaction.shorts)
+        for place, fragment in enumerate(rows[known:], request.start + known):
+            if fragment.kind not in SPOKEN:
+                self._said.append(fragment)
+                continue
+            bound = place >= request.bound_from
+            blocks = answer_blocks(fragment, read_blob, self._names, self._taken, bound=bound)
+            if blocks:
+                _add(self._messages, "user", self._say(views, request, read_blob))
+                self._said = []
+                _add(self._messages, "assistant", blocks)
+        self._fragments = rows
+
+    def _begin(self, request: Any, read_blob: ReadBlob) -> None:
+        if request.summary is not None:
+            _add(self._messages, *summary_blocks(request.summary, read_blob))
+        elif request.start:
+            _add(self._messages, "user", (LEFT_OUT,))
+
+    def _shortened(self, views: Any, request: Any) -> bool:
+        """Whether a short form of a result that is rendered is in force since."""
+        shorts, end = views.compaction.shorts, request.start + len(self._fragments)
+        if len(shorts) < self._shorts:
+            return True  # another past
+        return any(
+            short.place < end and (short.early or short.offset <= request.compacted_upto)
+            for short in shorts.since(self._shorts)
+        )
+
+    def _say(self, views: Any, request: Any, read_blob: ReadBlob) -> tuple[str, ...]:
+        upto = request.compacted_upto
+        return said_blocks(self._said, read_blob, self._names, views.compaction, upto)
+
+    # -- bytes -----------------------------------------------------------------------------------
+
+    def _bytes(self, views: Any, request: Any, read_blob: ReadBlob) -> Built:
+        self._set_head(views.context.prefixes[request.prefixes - 1], request, read_blob)
+        begin = max(0, len(self._messages) - OPEN)
+        newest = self._messages[begin:]
+        _add(newest, "user", self._say(views, request, read_blob))
+        marked, place = [], begin + len(newest)
+        while place > 0 and len(marked) < MARKED_USERS:
+            place -= 1
+            message = newest[place - begin] if place >= begin else self._messages[place]
+            if message.role == "user":
+                marked.append(place)
+        settled = min([begin, *marked])
+        self._settle(settled)
+        rest = enumerate([*self._messages[settled:begin], *newest], settled)
+        texts = ",".join([_message(message, n in marked) for n, message in rest])
+        tail = f"{',' if settled else ''}{texts}]}}".encode()
+        digest = self._hash.copy()
+        digest.update(tail)
+        built = Built(b"".join((self._head, self._body, tail)), digest.hexdigest())
+        self._length = len(built.request)
+        return built
+
+    def _set_head(self, prefix: Any, request: Any, read_blob: ReadBlob) -> None:
+        """Everything before the first message."""
+        of = (prefix, request.model, request.params)
+        if of == self._head_of:
+            return
+        parts = [f'"model":{json.dumps(request.model)}']
+        params = request.params.decode().strip()[1:-1]
+        if params:
+            parts.append(params)
+        system, tools = (
+            [text for _, text in raw_blocks(whole_of(body, read_blob))]
+            for body in (prefix.system, prefix.tools)
+        )
+        self._head = marked_request(parts, system, tools, []).removesuffix(b"]}")
+        self._head_of = of
+        self._unsettle()
+
+    def _settle(self, upto: int) -> None:
+        """Take the messages before `upto` into the bytes that are kept."""
+        if upto < self._settled:
+            self._unsettle()  # marks that stand further back than the last request's
+        fresh = self._messages[self._settled : upto]
+        if fresh:
+            texts = ",".join([_message(message, False) for message in fresh])
+            more = f"{',' if self._settled else ''}{texts}".encode()
+            self._body += more
+            self._hash.update(more)
+            self._settled = upto
+
+
+class Renderings:
+    """The renderings of the sessions that were used last, within BYTES_MAX."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._held: OrderedDict[str, Rendering] = OrderedDict()
+        self._size = 0
+
+    def request(self, views: Any, read_blob: ReadBlob) -> Built:
+        """The newest request of a session's views."""
+        held = self._held.pop(views.session_id, None)
+        rendering = Rendering() if held is None else held
+        self._size -= rendering.size if held is not None else 0
+        built = rendering.request(views, read_blob)
+        self._held[views.session_id] = rendering
+        self._size += rendering.size
+        while self._size > self._bytes_max and self._held:
+            _, oldest = self._held.popitem(last=False)
+            self._size -= oldest.size
+        return built
+
+
+__all__ = ["Built", "Rendering", "Renderings"]
