@@ -5,7 +5,7 @@ This file must not change anything.
 
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +26,7 @@ from ..consumers.show import (
 from ..consumers.spending import cost_json, ledger_json, ledger_lines, session_cost
 from ..consumers.waiting import asking, doubtful, what_it_waits_for
 from ..log.partition import partition_for
+from ..processors.decide import rules_of
 from ..processors.wake import Rules
 from ..producers.blobs import BlobError
 from ..schemas.codec import ChunkSeen, Entry
@@ -33,7 +34,7 @@ from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
 from .edge import Edge, example, json_option, pass_edge
 from .printing import brief, clean, emit, event_line, line, note, pretty, table, when
-from .run import agent_option, run_wake
+from .run import agent_option, load_agents, run_wake
 
 if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
@@ -297,15 +298,17 @@ def wake_command(
 ) -> None:
     """Show what a session owes now, and why; with --run, do it.
 
-    These are the rows of the WAKE table that match the session's views, as every worker reads them
-    (with the default limits, where its agent has others). A worker that runs discharges them; with
-    --run this command does, by the same code, until the session is idle or waits for somebody.
+    These are the rows of the WAKE table that match the session's views, as every worker reads them,
+    with the limits of its agent; --agent says where that is, as a worker is told. A worker that
+    runs discharges them; with --run this command does, by the same code, until the session is idle
+    or waits for somebody.
     """
     if run:
         run_wake(edge, session, agents)
     with edge.client().fold(session) as folded:
         views = known(folded)
-        owed = owed_json(views, folded.holders, now_ms(folded), Rules())
+        rules = _rules_of(views.turn.agent, agents)
+        owed = owed_json(views, folded.holders, now_ms(folded), rules)
     if as_json:
         for row in owed:
             emit(row)
@@ -314,6 +317,16 @@ def wake_command(
     table(rows, ("row", "owed", "of", "role", "look again", "why"))
     if not owed:
         line(f"session {session} owes nothing: it is {status_of(views)}")
+
+
+def _rules_of(wanted: str, names: Sequence[str]) -> Rules:
+    """The limits of the session's agent; the default ones, and a remark, where it is not known."""
+    found = {agent.name: agent for agent in load_agents(names)}
+    if wanted in found:
+        return rules_of(found[wanted])
+    note(f"its agent {wanted} is not among {', '.join(found)}: shown with the default limits; "
+         "--agent MODULE:ATTR says where it is")
+    return Rules()
 
 
 def _due(row: dict[str, Any]) -> str:

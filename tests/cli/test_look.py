@@ -139,6 +139,31 @@ def test_S2_7_wake_shows_what_is_owed_and_why(shell, talk):
     assert "LLM_CALLED" in shell("wake s1").out
 
 
+SHOP = """
+from foldlog.processors.agent import Agent
+from foldlog.processors.limits import Limits
+agent = Agent(name="shop", model="m", limits=Limits(model_attempts=1))
+"""
+
+
+def test_S2_7_wake_shows_what_is_owed_under_the_limits_of_the_agent(
+    shell, talk, tmp_path, monkeypatch
+):
+    """It said that another attempt was owed where the worker, which has the agent, owed an end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "shop_for_wake.py").write_text(SHOP)
+    shell("send s1 more")
+    talk.call()
+    talk.start()
+    talk.fail()
+    guessed = shell("wake s1 --json")
+    assert guessed.json[0]["owed"] == "GEN_START"
+    assert "agent shop is not among default: shown with the default limits" in guessed.err
+    known = shell("wake s1 --json --agent shop_for_wake:agent")
+    assert known.json[0]["owed"] == "TURN_ENDED" and known.err == ""
+
+
 def test_S2_11_replay_prints_a_hash_per_view_and_the_word_on_each_event(shell, talk):
     first, second = shell("replay --json").json, shell("replay --session s1 --json").json
     assert first == second and set(first[0]["sha256"]) >= {"session_state", "transcript"}
