@@ -14,6 +14,7 @@ from foldlog.local.messages_api import (
     thinking,
     tool_use,
 )
+from foldlog.processors.context.blocks import raw_blocks
 from foldlog.processors.session import fold, initial
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
@@ -56,6 +57,13 @@ def restarted(history) -> None:
     history.views = views
 
 
+def blocks_in(event) -> list[str]:
+    """The blocks of an answer as the bytes that came."""
+    if not isinstance(event, ev.GenComplete):
+        return []
+    return [raw for _, raw in raw_blocks(event.content.inline)]
+
+
 def test_S1_symptom_7_thinking_goes_back_as_it_came_through_turns_and_restarts(server):
     history = opened()
     turn(history, server)
@@ -64,6 +72,9 @@ def test_S1_symptom_7_thinking_goes_back_as_it_came_through_turns_and_restarts(s
     blocks = [b for m in history.request()["messages"] for b in m["content"]]
     signed = [block for block in blocks if block["type"] == "thinking"]
     assert len(signed) == 5 and all(WORDS in block["thinking"] for block in signed)
+    request = history.request_bytes().decode()
+    received = [raw for step in history.steps for raw in blocks_in(step.entry.event)]
+    assert len(received) == 16 and all(raw in request for raw in received[:-2]), "byte for byte"
     assert sum(block["type"] == "redacted_thinking" for block in blocks) == 4
 
 
