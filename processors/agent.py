@@ -52,6 +52,7 @@ class Agent:
     always are). directive: what matters most, said last in the system prompt.
     tools: what is rare, or over tool_schema_tokens (tokens of all schemas), is found by a search.
     mcp: servers whose tools a worker adds when it starts.
+    memory: whether it has long-term memory: in its prompt, by tools, and extracted after turns.
     Raises TypeError or ValueError naming what is wrong.
     """
 
@@ -70,6 +71,7 @@ class Agent:
     directive: str = ""
     strategy: str = "compacted"
     compaction: Compaction = Compaction()
+    memory: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_id(self.name):
@@ -145,6 +147,15 @@ def _tools(agent: Agent) -> tuple[Tool, ...]:
         if tool.name in seen:
             raise ValueError(f"agent {agent.name} has two tools named {tool.name!r}")
         seen.add(tool.name)
+    if not isinstance(agent.memory, bool):
+        raise TypeError(f"agent {agent.name}: memory must be True or False, not {agent.memory!r}")
+    if agent.memory:
+        from .memory.tools import with_memory_tools  # not loaded for agents without
+
+        try:
+            return with_memory_tools(tools)
+        except ValueError as error:
+            raise ValueError(f"agent {agent.name}: {error}") from None
     return tools
 
 

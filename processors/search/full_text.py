@@ -30,7 +30,10 @@ class Stems:
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
-        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        # As the caller's own connection may be: used by several threads, one at a time.
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False
+        )
         self._connection.execute(
             f"CREATE VIRTUAL TABLE words USING fts5(body, tokenize='{TOKENIZER}')"
         )
