@@ -47,7 +47,15 @@ def up_command(edge: Edge, prepare: bool, as_json: bool) -> None:
     if as_json:
         emit({"bootstrap_servers": servers, "local": configured is None})
     elif configured is None:
-        line(f"Kafka answers on {servers}. Next: foldlog topics apply")
+        line(f"Kafka answers on {servers}. Next: {what_is_next(edge)}")
+
+
+def what_is_next(edge: Edge) -> str:
+    """What a person does after `up`, by what is there already."""
+    if edge.log.check_topics(topic_specs(edge.settings.partitions)).missing:
+        return "foldlog topics apply"
+    works = worker_info(edge.settings.state_dir).pid is not None
+    return "foldlog chat" if works else "foldlog worker (the topics are there)"
 
 
 def prepare_local(edge: Edge) -> None:

@@ -21,6 +21,7 @@ from ..consumers.sent import note_sent
 from ..schemas.words import CancelMode, WhenBusy
 from .edge import Edge, example, json_option, pass_edge, user_option
 from .printing import emit, line, note
+from .worker_info import unserved
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
@@ -101,6 +102,10 @@ def send_command(
             if not wait:
                 more = {"message_id": receipt.id, "partition": receipt.partition}
                 report(decision, _said(decision, receipt.id), as_json, **more)
+                why = unserved(edge.settings.state_dir, folded.holders)
+                if why:
+                    note(f"nobody answers now: {why}. The message is kept and answered when one "
+                         "runs: `foldlog worker`, or `foldlog dev`")
                 return None
         assert message_id is not None
         answer = answer_of(

@@ -1,9 +1,17 @@
-"""What the worker of this state directory says of itself, asked over its web port on loopback."""
+"""What the worker of this state directory says of itself, asked over its web port on loopback.
+
+And whether anybody is there to answer a session: the log tells who took its partition last.
+"""
 
 import json
 import urllib.request
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from ..processors.projections.partition import PartitionView, worker_id
+
+ANSWERS = ("sessions", "models")
+"""The roles without which nothing is answered."""
 
 ASK_S = 2.0
 """A worker answers in milliseconds; one that is stopped or swamped does not at all."""
@@ -31,6 +39,23 @@ def worker_info(state_dir: Path) -> WorkerInfo:
     except (OSError, ValueError):
         return WorkerInfo(pid if _lives(pid) else None, None)
     return WorkerInfo(pid, status if isinstance(status, dict) else None)
+
+
+def unserved(state_dir: Path, holders: PartitionView) -> str:
+    """Why nobody may answer in a partition, in words; '' if somebody seems to be there.
+
+    The log says who took it, not whether that one still lives; of this machine's own we know that.
+    """
+    found = [holder for role in ANSWERS if (holder := holders.holder(role)) is not None]
+    if len(found) < len(ANSWERS):
+        return "no worker has taken its partition yet"
+    try:
+        ours = (state_dir / "worker_id").read_text("utf-8").strip()
+    except OSError:
+        return ""
+    if ours not in {worker_id(holder.owner) for holder in found}:
+        return ""
+    return "" if worker_info(state_dir).pid else "the worker that had its partition does not run"
 
 
 def _lives(pid: int) -> bool:

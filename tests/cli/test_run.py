@@ -1,6 +1,7 @@
 """worker, dev: a command line becomes agents and roles, or an error that names what is wrong."""
 
 import json
+import os
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -81,6 +82,22 @@ def test_a_worker_without_topics_is_told_once_before_any_is_started(tmp_path, ca
 
     told = Shell(MemoryLog(), tmp_path, capsys)("worker --supervise")
     assert told.code == 3 and told.err.count("foldlog topics apply") == 1
+
+
+def test_up_names_what_is_really_next(tmp_path):
+    """It told to make the topics, long after they were there."""
+    from foldlog.cli.edge import Edge
+    from foldlog.cli.machine import what_is_next
+    from foldlog.log import MemoryLog
+    from foldlog.tests.consumers.played import memory_log
+
+    settings = settings_in(tmp_path)
+    assert what_is_next(Edge(settings, MemoryLog())) == "foldlog topics apply"
+    assert what_is_next(Edge(settings, memory_log())).startswith("foldlog worker")
+    settings.state_dir.mkdir()
+    noted = {"pid": os.getpid(), "web": "http://127.0.0.1:1"}
+    (settings.state_dir / "worker.json").write_text(json.dumps(noted))
+    assert what_is_next(Edge(settings, memory_log())) == "foldlog chat"
 
 
 def test_a_worker_that_is_not_there(tmp_path):

@@ -1,6 +1,7 @@
 """send, open, cancel, terminate, phase, lock: the decision is reported, the reason if refused."""
 
 import json
+import os
 import threading
 
 import pytest
@@ -73,6 +74,21 @@ def test_send_wait_without_a_worker_ends_and_says_how_to_wait_again(shell):
     waited = shell("send s1 hi --message-id m1 --wait --timeout 0")
     assert waited.code == 1
     assert "not answered yet" in waited.err and "--message-id m1 --wait" in waited.err
+
+
+def test_send_without_wait_says_when_nobody_is_there_to_answer(shell):
+    """It said that a turn had begun, and nothing ever came of it."""
+    partition = "no worker has taken its partition yet"
+    said = shell("send s1 hi --message-id m1 --json")
+    assert said.json[0]["verdict"] == "accepted" and partition in said.err
+    Played(shell.log, "s1").take()
+    assert shell("send s1 hi --message-id m2").err == "", "w1 of another machine may well live"
+    state_dir = shell.settings.state_dir
+    state_dir.mkdir()
+    (state_dir / "worker_id").write_text("w1")
+    assert "the worker that had its partition does not run" in shell("send s1 again").err
+    (state_dir / "worker.json").write_text(json.dumps({"pid": os.getpid(), "web": "http://::1:1"}))
+    assert shell("send s1 more").err == ""
 
 
 def test_send_wait_of_a_turn_that_was_cancelled_or_failed_says_so(shell):
