@@ -139,10 +139,11 @@ def _summary_due(views, rules: Rules) -> Due | None:
     if not len(fragments) or views.compaction.candidate is not None or summary_runs(view):
         return None
     limit = rules.limits.soft_tokens if turn.open else rules.limits.resume_tokens
-    batch = rules.limits.soft_tokens // BATCH
     upto, tokens = fragments[-1].offset, plan(views, rules).tokens
-    if tokens <= limit and not too_long(turn):
+    must = tokens > rules.limits.hard_tokens or too_long(turn)
+    if tokens <= limit and not must:
         return None
+    batch = 1 if must else rules.limits.soft_tokens // BATCH
     if upto <= view.tried_upto or _grew(views) < batch:
         return None
     cut = best_cut(views)

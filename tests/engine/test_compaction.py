@@ -1,0 +1,246 @@
+"""Compaction end to end: worker, cheap model and strict server, without a broker."""
+
+import json
+
+import pytest
+
+from foldlog.local.messages_api import (
+    Reply,
+    Rule,
+    ScriptedServer,
+    compaction,
+    text,
+    thinking,
+    tool_use,
+)
+from foldlog.processors.agent import Agent, Compaction
+from foldlog.processors.context.build import request_bytes
+from foldlog.processors.context.summary import FRAME
+from foldlog.processors.limits import Limits
+from foldlog.processors.tool import tool
+from foldlog.schemas import events as ev
+from foldlog.tests.engine.driven import Driven
+
+MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
+SMALL = Limits(soft_tokens=4_000, hard_tokens=12_000, resume_tokens=20_000, short_tokens=600)
+PAGE = "All work and no play makes a dull log. "
+RECORD = "A record of what was said, page by page."
+
+
+@tool(effect="pure")
+def read(ctx, pages: int = 1) -> str:
+    """Reads so many pages."""
+    return PAGE * 60 * pages
+
+
+@tool(effect="pure", compactor=lambda whole: whole[:100])
+def leaf(ctx, pages: int = 1) -> str:
+    """Reads, and can say it in short."""
+    return PAGE * 60 * pages
+
+
+def agent(**more) -> Agent:
+    fields = {"limits": SMALL, "compaction": Compaction(model=CHEAP), **more}
+    return Agent(name="helper", model=MODEL, system="Be brief.", tools=(read, leaf), **fields)
+
+
+def answers(request):
+    """The model: thinks; calls a tool while it is asked to, else answers at some length."""
+    asked = request.last_user_text
+    for name in ("read", "leaf"):
+        if f"{name} " in asked and len(request.turn_results) < int(asked.split(f"{name} ")[1][:2]):
+            return Reply([thinking("hm"), tool_use(name, {"pages": 1})])
+    return Reply([thinking("well"), text(f"Answer {len(request.messages)}. " + PAGE * 5)])
+
+
+def cheap(*blocks, **more) -> Rule:
+    return Rule(reply=Reply(list(blocks), **more), when=lambda request: request.model == CHEAP)
+
+
+@pytest.fixture
+def drive(tmp_path):
+    servers, driven = [], []
+
+    def start(*rules, **more) -> Driven:
+        rules = rules or (cheap(text(RECORD)),)
+        servers.append(ScriptedServer([*rules, Rule(reply=answers)]).start())
+        driven.append(Driven(agent(**more), servers[-1], tmp_path))
+        return driven[-1]
+
+    yield start
+    for session in driven:
+        session.close()
+    for server in servers:
+        server.stop()
+
+
+def talk(session: Driven, times: int, words: str = PAGE * 12) -> Driven:
+    for number in range(times):
+        session.say(f"Question {number}. {words}").run()
+    return session
+
+
+def request(session: Driven) -> dict:
+    return json.loads(request_bytes(session.views, lambda ref: session.blobs.get(ref.sha256)))
+
+
+def reasons(session: Driven) -> list[str]:
+    return [turn.reason for turn in session.events(ev.TurnEnded)]
+
+
+def test_S3_6_over_the_soft_budget_a_summary_is_made_and_adopted_and_the_session_goes_on(drive):
+    session = talk(drive(), 24)
+    called = session.events(ev.LlmCalled)
+    assert session.events(ev.ContextCompacted) and reasons(session) == ["end_turn"] * 24
+    assert all(done.ok for done in session.events(ev.BackgroundDone))
+    assert called[0].checkpoint is None and called[-1].checkpoint is not None
+    assert max(c.prompt_tokens for c in called) < 2 * SMALL.soft_tokens
+    first = request(session)["messages"][0]
+    assert FRAME in first["content"][0]["text"] and RECORD in first["content"][0]["text"]
+    assert len(request(session)["messages"]) >= 12
+    assert "Question 23." in json.dumps(request(session))
+
+
+def test_S3_4_a_summary_of_a_summary_carries_on_what_the_first_one_said(drive):
+    session = talk(drive(), 40)
+    made = session.events(ev.ContextCompacted)
+    assert len(made) >= 2
+    assert made[1].kept_from > made[0].kept_from
+    asked = [body for body in bodies(session) if body["model"] == CHEAP]
+    assert RECORD in asked[1]["messages"][0]["content"][0]["text"]
+
+
+def bodies(session: Driven) -> list[dict]:
+    count = session.server.calls()
+    return [json.loads(session.server.body(n)) for n in range(1, count + 1)]
+
+
+def test_constraint_3_an_abort_ends_a_summary_too(drive):
+    session = drive()
+    session.hold = {"context"}
+    talk(session, 20)
+    (begin,) = session.held
+    session.say("one more")
+    session.worker.consume(session.reader.poll(0, 1000))
+    stop = ev.CancelRequested(cancel_id="c1", mode="now", reason="enough", by_user="u")
+    session.write("producer", stop)
+    session.run()
+    assert reasons(session)[-1] == "cancelled" and begin.claim.offset in session.stopped
+    session.release().run()
+    assert session.views.compaction.candidate is None, "what comes after the abort does not count"
+
+
+def test_S1_E_a_large_result_gets_a_short_form_that_a_later_request_uses(drive):
+    session = drive(cheap(text("The page says little.")))
+    session.say("read 1 ").run()
+    (short,) = session.events(ev.ResultCompacted)
+    assert short.call == "1.1.0" and short.short.ref is not None
+    assert session.blobs.get(short.short.ref.sha256).decode() == PAGE * 60
+    talk(session, 20)
+    adopted = [c for c in session.events(ev.LlmCalled) if c.compacted_upto >= 0]
+    assert adopted or session.events(ev.ContextCompacted)
+
+
+def test_S1_E_a_tool_with_a_compactor_needs_no_model(drive):
+    session = drive()
+    session.say("leaf 1 ").run()
+    (short,) = session.events(ev.ResultCompacted)
+    assert short.short.inline.decode().startswith((PAGE * 60)[:100])
+    assert not [body for body in bodies(session) if body["model"] == CHEAP]
+
+
+def test_S3_6_over_the_hard_cap_a_step_waits_for_the_summary_and_goes_on_with_it(drive):
+    session = drive(limits=Limits(soft_tokens=3_000, hard_tokens=5_000, resume_tokens=10**6))
+    session.hold = {"context"}
+    talk(session, 1)
+    while not session.views.turn.open:
+        talk(session, 1)
+    assert len(session.held) == 1
+    waiting = session.views.turn.number
+    session.release().run()
+    assert reasons(session) == ["end_turn"] * waiting
+    assert session.events(ev.LlmCalled)[-1].checkpoint is not None
+
+
+def test_S3_6_over_the_hard_cap_without_a_summary_the_turn_ends_and_says_so(drive):
+    limits = Limits(soft_tokens=3_000, hard_tokens=5_000, resume_tokens=10**6)
+    session = drive(cheap(text("")), limits=limits)
+    talk(session, 30)
+    session.ms += limits.candidate_wait_ms
+    session.run()
+    assert reasons(session)[-1] == "budget_exceeded"
+    assert set(reasons(session)[:-1]) <= {"end_turn", "budget_exceeded"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        (cheap(text("  ")), "empty"),
+        (cheap(text(PAGE * 400)), "tokens"),
+        (cheap(text("no"), stop_reason="refusal"), "refused"),
+        (cheap(text("x"), fault="bad_request"), "failed"),
+    ],
+)
+def test_a_summary_that_is_no_good_costs_the_session_nothing_and_is_tried_later(drive, rule, why):
+    session = talk(drive(rule), 24)
+    done = session.events(ev.BackgroundDone)
+    assert done and not any(d.ok for d in done) and all(why in d.why for d in done)
+    assert session.events(ev.ContextCompacted) == []
+    assert set(reasons(session)) == {"end_turn"}
+    assert 1 < len(done) < 10, "tried again when there is more, not at every step"
+
+
+def test_a_resume_summary_is_made_while_the_session_is_idle_and_adopted_when_the_cache_is_cold(
+    drive,
+):
+    limits = Limits(soft_tokens=8_000, hard_tokens=90_000, resume_tokens=2_000)
+    session = talk(drive(limits=limits), 14)
+    kinds = {done.kind for done in session.events(ev.BackgroundStarted)}
+    assert kinds == {"resume"}
+    assert session.events(ev.LlmCalled)[-1].checkpoint is None, "the cache is warm"
+    session.ms += 10 * 60_000
+    calls = session.server.calls()
+    session.say("I am back.").run()
+    assert session.events(ev.LlmCalled)[-1].checkpoint is not None
+    assert bodies(session)[calls]["model"] == MODEL, "resuming needs no other model call"
+
+
+def test_a_request_that_the_provider_finds_too_long_is_made_shorter_once(drive):
+    too_long = Reply([], fault={"name": "bad_request", "message": "prompt is too long: 1"})
+    session = talk(drive(limits=Limits()), 10)
+    session.server.add(Rule(reply=too_long, contains="now it is too much", times=1))
+    session.say("now it is too much").run()
+    assert reasons(session)[-1] == "end_turn"
+    assert session.events(ev.LlmCalled)[-1].checkpoint is not None
+
+
+def test_the_providers_signed_summary_goes_back_as_it_came(drive):
+    session = drive(compaction=Compaction(model=CHEAP, provider=True))
+    session.server.add(
+        Rule(reply=Reply([compaction("Signed.")]), when=lambda r: bool(r.body.get("compaction")))
+    )
+    talk(session, 26)
+    assert reasons(session) == ["end_turn"] * 26
+    assert session.events(ev.ContextCompacted)
+    first = request(session)["messages"][0]
+    assert first["role"] == "assistant" and first["content"][0]["content"] == "Signed."
+
+
+def test_S2_5_a_sliding_window_keeps_the_newest_messages_and_says_what_it_leaves_out(drive):
+    session = talk(drive(strategy="sliding_window_8"), 20)
+    messages = request(session)["messages"]
+    assert reasons(session) == ["end_turn"] * 20 and len(messages) <= 9
+    assert "left out" in messages[0]["content"][0]["text"]
+    assert "Question 19." in json.dumps(messages)
+
+
+def test_S2_9_a_worker_that_is_killed_takes_its_summary_up_again(drive):
+    session = drive()
+    session.hold = {"context"}
+    talk(session, 20)
+    assert session.held
+    session.restart()
+    session.hold = set()
+    session.run()
+    started = session.events(ev.BackgroundStarted)
+    assert started[-1].attempt == 2 and session.events(ev.ContextCompacted)
