@@ -65,6 +65,7 @@ class Candidate(NamedTuple):
 class SearchIndex:
     """The index in the database of `connection`, made if it is not there. It never commits.
 
+    Used from several threads, it needs a connection that allows it, and one thread at a time.
     `embedder`: makes the vectors; where the stored ones are another's, they are made anew and `say`
     is told. A document's scope says whose it is, such as `user:ana` or `project:p1`.
     """

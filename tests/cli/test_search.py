@@ -48,8 +48,8 @@ def test_what_was_said_can_not_drive_the_terminal(shell, talk):
 
 def test_json_is_one_hit_a_line(shell, talk):
     hits = shell("search --json penguin walrus").json
-    assert [(hit["session_id"], hit["kind"]) for hit in hits][0] == ("s1", "result")
     first = hits[0]
+    assert (first["session_id"], first["kind"]) == ("s1", "result")
     assert first["snippet"] == "a penguin, no walrus" and first["marks"] == [[2, 9], [14, 20]]
     assert (first["user_id"], first["who"], first["turn"], first["step"]) == ("ana", "read", 1, 1)
     assert first["offset"] > 0 and first["at"] > 0 and 0 < first["score"] < 1

@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -226,6 +227,15 @@ def test_nothing_is_committed_by_the_index(tmp_path):
     assert connection.in_transaction
     connection.execute("ROLLBACK")
     assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+
+
+def test_another_thread_may_search():
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    index = SearchIndex(connection)
+    index.upsert("a", "user:ana", "note", "", "walrus", 1)
+    with ThreadPoolExecutor(1) as pool:
+        for query in ("walrus", "wallrus"):
+            assert ids(pool.submit(index.search, query, ["user:ana"]).result()) == ["a"]
 
 
 def test_another_embedder_embeds_anew_and_says_so(connection):
