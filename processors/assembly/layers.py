@@ -32,8 +32,7 @@ FILE_BYTES_MAX = 16 * 1024
 50,000 tokens, which is more than any request should carry before the first word is said."""
 
 MEMORY_LINES_MAX = {"core": 100, "index": 200}  # S3.2, S1.A
-MEMORY_BYTES_MAX = 48 * 1024  # 100 lines of 400 characters, as long as memory gives them
-QUOTED = "| "  # how memory's lines begin; its headings and frames are not counted
+MEMORY_BYTES_MAX = 16 * 1024  # a line may be long; as for a file
 
 
 class Layer(NamedTuple):
@@ -156,7 +155,7 @@ class _Reading:
             self.notices.append(f"memory {name} is not in the prompt, it can't be read: {why}")
             return
         lines = text.strip("\r\n").splitlines()
-        whole = "\n".join(_bounded(lines, MEMORY_LINES_MAX[name])).encode("utf-8", "replace")
+        whole = "\n".join(lines[: MEMORY_LINES_MAX[name]]).encode("utf-8", "replace")
         shown = _cut(whole, MEMORY_BYTES_MAX).decode().rstrip("\n")
         left_out = len(lines) - len(shown.splitlines())
         if left_out or len(shown.encode()) < len(whole):
@@ -200,12 +199,6 @@ def _read(path: Path) -> tuple[bytes, int]:
         return file.read(FILE_BYTES_MAX + 1), found.st_size
 
 
-def _bounded(lines: list[str], lines_max: int) -> list[str]:
-    """The lines up to so many of memory's own; where none is quoted, all are."""
-    counted = [n for n, line in enumerate(lines) if line.startswith(QUOTED)] or range(len(lines))
-    return lines if len(counted) <= lines_max else lines[: counted[lines_max]]
-
-
 def _cut(data: bytes, bytes_max: int) -> bytes:
     """Whole lines within so many bytes; of a line that is longer than that, its beginning."""
     if len(data) <= bytes_max:
@@ -222,5 +215,5 @@ def _cut(data: bytes, bytes_max: int) -> bytes:
 
 __all__ = [
     "FILES", "FILE_BYTES_MAX", "MEMORY", "MEMORY_BYTES_MAX", "MEMORY_LINES_MAX", "NO_LAYERS",
-    "QUOTED", "Layer", "Layers", "MemoryReader", "Places", "places_of", "read_layers",
+    "Layer", "Layers", "MemoryReader", "Places", "places_of", "read_layers",
 ]

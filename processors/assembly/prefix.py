@@ -13,7 +13,7 @@ import json
 from typing import NamedTuple
 
 from ..agent import Agent
-from ..context.build import compact
+from ..context.blocks import compact
 from .frames import framed, unframed
 from .layers import FILES, MEMORY, Layer, Layers
 

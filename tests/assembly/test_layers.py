@@ -215,21 +215,10 @@ def test_S3_2_S1_A_core_has_100_lines_at_most_and_the_index_200(home, agent, lin
         assert any(name in notice for notice in got.notices) == (over > 0)
 
 
-def test_S3_2_headings_of_the_memory_are_not_counted_as_its_lines(home, agent):
-    class Framed(Memory):
-        def core(self, scopes):
-            return f"<memory scope=x>\n{super().core(scopes)}</memory>"
-
-    got = read(home, agent, memory=Framed(100, 0, line="| note"))
-    assert found(got)["core"].endswith("</memory>") and not got.notices
-    got = read(home, agent, memory=Framed(101, 0, line="| note"))
-    assert found(got)["core"].count("| note") == 100 and got.notices
-
-
 @pytest.mark.parametrize("lines", [1, 3])
 def test_bad_input_memory_with_endless_lines_is_bounded(home, agent, lines):
     got = read(home, agent, memory=Memory(lines, lines, line="x" * 50_000))
-    assert len(assemble(agent, got).system) < 110_000 and len(got.notices) == 2
+    assert len(assemble(agent, got).system) < 40_000 and len(got.notices) == 2
 
 
 def test_bad_input_a_memory_that_can_not_be_read_does_not_stop_the_turn(home, agent):
