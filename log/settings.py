@@ -42,6 +42,7 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "config_dir": ("FOLDLOG_CONFIG_DIR",),
     "managed_instructions": ("FOLDLOG_MANAGED_INSTRUCTIONS",),
     "prices": ("FOLDLOG_PRICES",),
+    "embedder": ("FOLDLOG_EMBEDDER",),
     "api_key": ("ANTHROPIC_API_KEY",),
     "base_url": ("ANTHROPIC_BASE_URL",),
     "user": ("FOLDLOG_USER",),
@@ -66,7 +67,8 @@ class Settings:
     api_key and base_url None: the scripted server answers. client_properties are librdkafka's, as
     read from the `client.properties` file. managed_instructions: the operator's instruction file,
     which every agent gets; config_dir holds the user's. prices: a table of one's own (None: the
-    list prices that come with foldlog).
+    list prices that come with foldlog). embedder: MODULE:ATTR of what makes vectors of memory
+    (None: the hashing that comes with foldlog).
     """
 
     bootstrap_servers: str | None = None
@@ -81,6 +83,7 @@ class Settings:
     config_dir: Path | None = None
     managed_instructions: Path | None = None
     prices: Path | None = None
+    embedder: str | None = None
     api_key: str | None = None
     base_url: str | None = None
     user: str

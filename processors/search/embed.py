@@ -6,11 +6,13 @@ each other: inflected, misspelt, compounded words. It does not understand meanin
 Only this file of foldlog imports numpy, when the first vector is made.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 from zlib import crc32
 
+from ...log.errors import SettingsError
 from .words import STOP_WORDS, is_unspaced, pieces
 
 if TYPE_CHECKING:
@@ -57,6 +59,32 @@ class HashedEmbedder:
                 places, weights = _features(word)
                 np.add.at(vectors[row], places, weights * (1 + np.log(count)))
         return unit(vectors)
+
+
+def load_embedder(name: str | None) -> Embedder:
+    """The embedder of a setting: MODULE:ATTR, an instance or a class without arguments.
+
+    None: the default one. Raises SettingsError that says what is wrong with it.
+    """
+    if name is None:
+        return HashedEmbedder()
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise SettingsError(f"embedder {name}: say MODULE:ATTR, as in my_app:embedder")
+    try:
+        found = getattr(import_module(module), attribute)
+        found = found() if isinstance(found, type) else found
+    except Exception as error:
+        raise SettingsError(
+            f"embedder {name}: it can't be loaded ({type(error).__name__}: {error}). Nothing was "
+            "embedded. Correct the setting, or leave it out for the embedder of foldlog."
+        ) from error
+    kinds = (("name", str), ("dimensions", int), ("embed", Callable))
+    missing = [what for what, kind in kinds if not isinstance(getattr(found, what, None), kind)]
+    if missing:
+        lacks = ", ".join(missing)
+        raise SettingsError(f"embedder {name}: it has no {lacks} as docs/search.md says")
+    return found
 
 
 @lru_cache(_WORDS_CACHED)

@@ -36,6 +36,7 @@ def test_without_any_source_the_defaults_hold():
         "config_dir": Path("/h/.config/foldlog"),
         "managed_instructions": None,
         "prices": None,
+        "embedder": None,
         "api_key": None,
         "base_url": None,
         "user": "ada",
@@ -65,6 +66,7 @@ def test_every_setting_has_its_variables():
         "FOLDLOG_BLOBS": "/b",
         "FOLDLOG_CACHE_DIR": "/c",
         "FOLDLOG_PRICES": "/p.json",
+        "FOLDLOG_EMBEDDER": "mine:embedder",
         "ANTHROPIC_API_KEY": "sk-1",
         "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
         "FOLDLOG_INLINE_LIMIT_BYTES": "2048",
@@ -73,7 +75,7 @@ def test_every_setting_has_its_variables():
     assert (got.bootstrap_servers, got.topic_prefix, got.linger_ms) == ("a:1,b:2", "p-", 5)
     paths = (got.home, got.state_dir, got.blobs_dir, got.cache_dir)
     assert paths == (Path("/h/fold"), Path("/s"), Path("/b"), Path("/c"))
-    assert got.prices == Path("/p.json")
+    assert (got.prices, got.embedder) == (Path("/p.json"), "mine:embedder")
     assert (got.api_key, got.base_url) == ("sk-1", "http://127.0.0.1:1")
     assert got.inline_limit_bytes == 2048
     both = {**env, "FOLDLOG_BOOTSTRAP_SERVERS": "mine:9"}

@@ -1,0 +1,84 @@
+"""Embedders: the default one, one by setting, and what each must keep."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from foldlog.log.errors import SettingsError
+from foldlog.processors.search.embed import (
+    HashedEmbedder,
+    blobs_of,
+    cosines,
+    load_embedder,
+)
+
+
+class Mine:
+    name, dimensions = "mine-1", 2
+
+    def embed(self, texts):
+        return np.array([[3, 4]] * len(texts))
+
+
+class NoEmbedder:
+    name = "none"
+
+
+def near(one, other):
+    first, second = blobs_of(HashedEmbedder(), [one, other])
+    return cosines(first, [second])[0]
+
+
+def test_spelling_makes_texts_near_and_meaning_does_not():
+    assert near("running the migrations", "run a migration") > 0.2
+    assert near("certificate", "cetificate") > 0.4
+    assert near("東京都の天気", "京都の天気") > 0.5
+    assert near("car", "automobile") < 0.2
+    assert near("getUserName", "get_user_name") == pytest.approx(1)
+    assert near("walrus", "") == 0
+
+
+def test_vectors_are_of_length_one_and_the_same_in_every_process():
+    texts = ["the walrus swims", "המחסן בחיפה", "京都", "", "?!"]
+    vectors = HashedEmbedder().embed(texts)
+    assert vectors.dtype == np.float32 and vectors.shape == (5, HashedEmbedder.dimensions)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 1, 0, 0])
+    program = (
+        "from foldlog.processors.search.embed import HashedEmbedder as H, blobs_of;"
+        f"print(blobs_of(H(), {texts!r})[1].hex())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == blobs_of(HashedEmbedder(), texts)[1].hex()
+
+
+def test_numpy_is_imported_with_the_first_vector():
+    program = "import sys, foldlog.processors.search.index; print('numpy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_another_embedder_by_setting_is_normalised():
+    assert load_embedder(None).name == HashedEmbedder.name
+    embedder = load_embedder(f"{__name__}:Mine")
+    assert np.frombuffer(blobs_of(embedder, ["x"])[0], np.float32) == pytest.approx([0.6, 0.8])
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("no_such_module:x", "can't be loaded (ModuleNotFoundError"),
+        ("json", "say MODULE:ATTR"),
+        ("json:nothing", "can't be loaded (AttributeError"),
+        (f"{__name__}:NoEmbedder", "it has no dimensions, embed"),
+    ],
+)
+def test_a_wrong_setting_is_named(name, why):
+    with pytest.raises(SettingsError) as refused:
+        load_embedder(name)
+    assert name in str(refused.value) and why in str(refused.value)
