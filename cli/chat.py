@@ -39,7 +39,11 @@ LOOK_S = 0.1
 OLD_LINES = 12
 """Of an earlier conversation: enough to remember where it stood."""
 
-HELP = "/quit leaves; Ctrl-C cancels what runs; /help says this. Anything else is said."
+HELP = (
+    "/quit leaves; /attach FILE sends an image or a PDF with the next message; Ctrl-C cancels what "
+    "runs; /help says this. Anything else is said."
+)
+ATTACH = "/attach "
 
 
 class Chat:
@@ -56,6 +60,7 @@ class Chat:
         self._viewer = INITIAL
         self._put_off: set[tuple[str, str]] = set()
         self._refused = False
+        self._attach: list[str] = []  # for the next message
 
     @property
     def views(self) -> SessionViews:
@@ -85,6 +90,9 @@ class Chat:
                 return 0 if self._is_over() and (self.lines.typed or not self._refused) else 1
             if text.strip() == "/help":
                 line(HELP)
+            elif self.lines.typed and text.startswith(ATTACH):  # a pipe may name no files of ours
+                self._attach.append(text.removeprefix(ATTACH).strip())
+                self.screen.say(f"{', '.join(self._attach)}: goes with the next message")
             elif text.strip():
                 self._say(text)
                 self._follow()
@@ -151,7 +159,9 @@ class Chat:
         agent = self.agent or DEFAULT_AGENT
 
         def message() -> Receipt:
-            receipt = write.say(session_id, text, channel=self.client.channel, user=user)
+            files, self._attach = self._attach, []
+            channel = self.client.channel
+            receipt = write.say(session_id, text, channel=channel, user=user, attach=files)
             self.screen.mine.add(receipt.id)
             return receipt
 

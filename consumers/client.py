@@ -5,7 +5,8 @@ and returns the decision, or raises CommandRefused with the reason. It holds no 
 between calls. It must not know how anything is shown.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from ..log import open_log
 from ..log.door import Log
@@ -89,6 +90,7 @@ class Client:
         message_id: str | None = None,
         when_busy: str = WhenBusy.QUEUE,
         agent: str | None = None,
+        attach: Sequence[Path | str] = (),
     ) -> Receipt:
         """As `say`, on a fold at hand and without waiting: its receipt.
 
@@ -106,6 +108,7 @@ class Client:
             when_busy=when_busy,
             channel=self.channel,
             user=self.user,
+            attach=attach,
         )
 
     def ask(

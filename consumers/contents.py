@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..processors.rows import Rows
+from ..schemas.attachments import label
 from ..schemas.codec import ChunkSeen, Entry, Unreadable
 from ..schemas.events import BY_CLASS
 from ..schemas.parts import BlobRef, Body
@@ -44,8 +45,11 @@ def blocks_of(content: bytes) -> list[dict[str, Any]]:
 
 
 def text_of(content: bytes) -> str:
-    """The text of the text blocks, as a person reads it."""
-    texts = (block.get("text") for block in blocks_of(content) if block.get("type") == "text")
+    """The text of the text blocks, as a person reads it; an attachment is named in brackets."""
+    texts = (
+        block.get("text") if block.get("type") == "text" else f"{label(block)} ".lstrip()
+        for block in blocks_of(content)
+    )
     return "".join(text for text in texts if isinstance(text, str))
 
 

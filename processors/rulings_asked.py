@@ -48,7 +48,7 @@ def session_opened(views, event: ev.SessionOpened) -> Ruling:
     return ACCEPTED
 
 
-NO_BLOCKS = "the content is not a JSON list of text blocks"
+NO_BLOCKS = "the content is not a JSON list of text blocks and attachments"
 EMPTY = "an empty message: say something"
 
 

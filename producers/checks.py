@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from ..log.errors import Refused
+from ..schemas.attachments import reference_of
 from ..schemas.ids import is_id, parse_call_key, why_not_an_id
 
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
@@ -89,12 +90,17 @@ def a_report(text: str) -> bytes:
     return data
 
 
+def blocks_of(content: str | Blocks) -> Any:
+    """The content as blocks: a text is one text block; what is neither is given back."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
 def content_json(content: str | Blocks) -> bytes:
     """A message's content as a compact JSON array of blocks. Raises Invalid.
 
     A text is one text block. Anything else must be a list of blocks, each with its `type`.
     """
-    blocks: Any = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    blocks = blocks_of(content)
     if not isinstance(blocks, list | tuple):
         raise Invalid("invalid_content", "the content must be a text or a list of content blocks")
     for block in blocks:
@@ -102,6 +108,10 @@ def content_json(content: str | Blocks) -> bytes:
             raise Invalid("invalid_content", "each content block must be a mapping with a `type`")
         if block["type"] == "text" and not isinstance(block.get("text"), str):
             raise Invalid("invalid_content", "a text block must hold its text as a string")
+        try:
+            reference_of(block)
+        except ValueError as error:
+            raise Invalid("invalid_content", f"an attachment can't be sent: {error}") from None
     if not blocks or any(b["type"] == "text" and not b["text"].strip() for b in blocks):
         raise Invalid("empty_message", "an empty message: say something")
     try:

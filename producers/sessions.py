@@ -8,6 +8,8 @@ makes one. This file must not know a view or a fold.
 
 import queue
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -15,12 +17,13 @@ from ..log.door import Delivered, Log, Producer
 from ..log.errors import AppendError, LogUnreachable
 from ..log.settings import Settings
 from ..schemas import events as ev
+from ..schemas.attachments import tokens_of
 from ..schemas.codec import encode, headers_for
 from ..schemas.parts import Body
 from ..schemas.tokens import estimate
 from ..schemas.topics import SESSION_EVENTS
 from ..schemas.words import CancelMode, Decision, Resolution, WhenBusy
-from . import checks
+from . import attachments, checks
 from .blobs import BlobStore
 from .checks import Blocks
 
@@ -111,13 +114,21 @@ class Sessions:
         when_busy: str = WhenBusy.QUEUE,
         channel: str = "python",
         user: str | None = None,
+        attach: Sequence[Path | str] = (),
     ) -> Receipt:
-        """Say something: a text, or a list of content blocks. Large content goes to the blobs."""
+        """Say something: a text, or a list of content blocks. Large content goes to the blobs.
+
+        attach: images and PDFs that go before it; with them the text may be empty.
+        """
         checks.an_id("session_id", session_id)
         message_id = self._id("message_id", message_id)
         word = checks.a_word("when_busy", when_busy, WhenBusy)
         checks.an_id("channel", channel)
         by_user = self._user(user)
+        if attach:
+            is_text = isinstance(content, str)
+            said = [] if is_text and not content.strip() else checks.blocks_of(content)
+            content = [*attachments.attach(attach, self._store()), *said]
         data = checks.content_json(content)
         return self._append(
             session_id,
@@ -125,7 +136,7 @@ class Sessions:
                 message_id=message_id,
                 role="user",
                 content=self._body(data),
-                tokens=estimate(data),
+                tokens=estimate(data) + sum(map(tokens_of, checks.blocks_of(content))),
                 channel=channel,
                 when_busy=word.value,
                 by_user=by_user,
@@ -268,9 +279,12 @@ class Sessions:
         """Content inline up to the limit; beyond it the bytes are on disk before the event is."""
         if len(data) <= self._settings.inline_limit_bytes:
             return Body(inline=data)
+        return Body(ref=self._store().store(data, CONTENT_TYPE))
+
+    def _store(self) -> BlobStore:
         if self._blobs is None:
             self._blobs = BlobStore(self._settings.blobs_dir)
-        return Body(ref=self._blobs.store(data, CONTENT_TYPE))
+        return self._blobs
 
     def _append(self, session_id: str, event: object, id: str = "") -> Receipt:
         checks.an_id("session_id", session_id)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from functools import lru_cache
 
+from ...schemas.attachments import expand
 from ...schemas.events import BlobRef, Body
 from ...schemas.ids import call_key
 from ..projections.compaction import CompactionView, in_force
@@ -84,7 +85,8 @@ def said_blocks(
     for fragment in fragments:
         if fragment.kind == "user":
             assert fragment.body is not None
-            blocks.extend(text for _, text in raw_blocks(whole_of(fragment.body, read_blob)))
+            said = raw_blocks(whole_of(fragment.body, read_blob))
+            blocks.extend(expand(text, read_blob) for _, text in said)
         elif fragment.kind == "reminder":
             blocks.append(compact({"type": "text", "text": f"Reminder: {fragment.text}"}))
     return tuple(blocks)

@@ -1,0 +1,78 @@
+"""Files that go with a message: read, checked, stored as blobs, and named by content blocks.
+
+The blob is on disk before the message names it. What may be attached, and what it weighs, is in
+schemas/attachments.py. This file must not know sessions, topics or requests.
+"""
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..schemas.attachments import (
+    FILES_MAX,
+    MESSAGE_BYTES_MAX,
+    PDF_BYTES_MAX,
+    inspect,
+    reference,
+)
+from .blobs import BlobStore
+from .checks import Invalid
+
+
+def attach(paths: Iterable[Path | str], blobs: BlobStore) -> list[dict[str, Any]]:
+    """The content blocks of some files, in order. Raises Invalid, naming the file, or BlobError.
+
+    Nothing is stored before all of them are known to be good.
+    """
+    named = [Path(path) for path in paths]
+    if len(named) > FILES_MAX:
+        raise Invalid("too_many", f"{len(named)} files, at most {FILES_MAX} go with a message")
+    read = [(path, _read(path)) for path in named]
+    total = sum(len(data) for _, data in read)
+    if total > MESSAGE_BYTES_MAX:
+        raise Invalid(
+            "too_large",
+            f"the files have {total} bytes together, at most {MESSAGE_BYTES_MAX} go with one "
+            "message: send some of them with another one",
+        )
+    found = [(path, data, _inspected(path, data)) for path, data in read]
+    return [
+        reference(blobs.store(data, what.media_type), what.tokens, _title(path))
+        for path, data, what in found
+    ]
+
+
+def _read(path: Path) -> bytes:
+    """A regular file's bytes, never more than may be attached. Raises Invalid."""
+    try:
+        # Not blocking: a pipe by that name would wait for a writer for ever.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise Invalid("not_a_file", f"{path} is no regular file; nothing was sent")
+            data = file.read(PDF_BYTES_MAX + 1)
+    except OSError as error:
+        raise Invalid(
+            "no_file", f"{path} can't be attached: {error.strerror or error}; nothing was sent"
+        ) from None
+    if len(data) > PDF_BYTES_MAX:
+        why = f"it has more than {PDF_BYTES_MAX} bytes"
+        raise Invalid("too_large", f"{path} can't be attached: {why}; nothing was sent")
+    return data
+
+
+def _inspected(path: Path, data: bytes) -> Any:
+    try:
+        return inspect(data)
+    except ValueError as error:
+        raise Invalid(
+            "not_attachable", f"{path} can't be attached: {error}; nothing was sent"
+        ) from None
+
+
+def _title(path: Path) -> str:
+    """The file's name as a title: printable text."""
+    name = path.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return "".join(c for c in name if c.isprintable())

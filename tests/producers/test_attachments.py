@@ -1,0 +1,84 @@
+"""Files that go with a message: stored before it, named by it, in the request as base64."""
+
+import base64
+import json
+import os
+
+import pytest
+
+from foldlog.producers.attachments import attach
+from foldlog.producers.blobs import BlobStore
+from foldlog.producers.checks import Invalid
+from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.played import Played
+from foldlog.tests.schemas.test_attachments import pdf, png
+
+
+@pytest.fixture
+def shell(tmp_path, capsys):
+    return make_shell(tmp_path, capsys)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "bill.pdf").write_bytes(pdf())
+    (tmp_path / "wrong.pdf").write_bytes(png())  # the bytes say what it is, not the name
+    (tmp_path / "notes.txt").write_text("hello")
+    return tmp_path
+
+
+def test_a_message_with_files_reaches_the_model_as_base64(shell, files):
+    names = [f"--attach={files / name}" for name in ("bill.pdf", "wrong.pdf")]
+    said = shell("send s1", "What do I owe?", "--message-id=m1", *names)
+    assert said.code == 0, said.err
+    Played(shell.log, "s1").answer("42")
+    (kept,) = [e for e in shell("tail s1 --json").json if e["type"] == "MESSAGE_RECEIVED"]
+    assert len(json.dumps(kept)) < 2_000, "the event refers to them"
+    assert kept["tokens"] > 6_000
+    content = json.loads(shell("request s1 1.1").out)["messages"][0]["content"]
+    assert [block["type"] for block in content] == ["document", "image", "text"]
+    assert base64.b64decode(content[0]["source"]["data"]) == pdf()
+    assert content[0]["title"] == "bill.pdf"
+    assert content[1]["source"]["media_type"] == "image/png"
+    shown = shell("show s1 --view transcript").out
+    assert "[bill.pdf, application/pdf," in shown and "What do I owe?" in shown
+
+
+def test_the_same_message_again_is_one_message(shell, files):
+    for _ in range(2):
+        said = shell("send s1", "look", "--message-id=m1", f"--attach={files / 'bill.pdf'}")
+        assert said.code == 0
+    assert "done before" in said.out
+
+
+def test_a_file_alone_is_a_message(shell, files):
+    assert shell("send s1", f"--attach={files / 'bill.pdf'}").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("gone.png", "No such file"), ("notes.txt", "neither PNG"), ("pipe", "no regular file")],
+)
+def test_a_file_that_can_not_go_is_named_and_nothing_is_sent(shell, files, name, why):
+    os.mkfifo(files / "pipe")
+    said = shell("send s1", "look", f"--attach={files / 'bill.pdf'}", f"--attach={files / name}")
+    assert said.code == 1 and all(w in said.err for w in (why, name, "nothing was sent"))
+    assert "MESSAGE_RECEIVED" not in shell("tail s1").out
+
+
+def test_too_many_and_too_much_are_refused_before_anything_is_stored(tmp_path):
+    blobs = BlobStore(tmp_path / "blobs")
+    big = tmp_path / "big.pdf"
+    big.write_bytes(b"%PDF-1.7" + bytes(11 * 1024 * 1024))
+    for paths, why in (([big] * 21, "at most 20 go"), ([big, big], "bytes together")):
+        with pytest.raises(Invalid, match=why):
+            attach(paths, blobs)
+    assert [p for p in (tmp_path / "blobs").rglob("*") if p.is_file()] == []
+
+
+def test_a_reference_that_names_nothing_is_refused_at_the_producer(shell):
+    from foldlog.consumers.client import Client
+
+    bad = {"type": "image", "source": {"type": "foldlog_blob", "sha256": "x", "bytes": 1}}
+    with Client(shell.settings, shell.log) as client, pytest.raises(Invalid, match="names no blob"):
+        client.say("s1", [bad])
