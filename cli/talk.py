@@ -48,10 +48,15 @@ def report(decision: Decision, told: str, as_json: bool, **more: Any) -> None:
 @click.command("send", epilog=example(
     'foldlog send s1 "What changed since yesterday?" --wait',
     "git diff | foldlog send s1 - --wait",
+    'foldlog send s1 "What is wrong here?" --attach screen.png --wait',
 ))
 @click.argument("session")
 @click.argument("text", required=False)
 @click.option("--message-id", metavar="ID", help="Yours: sent twice it is one message, one turn.")
+@click.option(
+    "--attach", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
+    help="An image or a PDF that goes with it; may be given several times.",
+)
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
 @click.option(
     "--when-busy",
@@ -73,6 +78,7 @@ def send_command(
     session: str,
     text: str | None,
     message_id: str | None,
+    attach: tuple[str, ...],
     wait: bool,
     when_busy: str,
     agent: str | None,
@@ -86,6 +92,8 @@ def send_command(
     the answer to a message that was sent before. With --wait the answer goes to stdout; exit
     code 1 if the turn failed or no answer came in time (it is then still worked on).
     """
+    if attach and text is None:
+        text = ""
     if text is None and not (wait and message_id):
         raise click.UsageError("TEXT is missing: say something, or name a message to wait for "
                                "with --message-id ID --wait.")
@@ -95,7 +103,12 @@ def send_command(
     with client.fold(session) as folded:
         if text is not None:
             receipt = client.say_on(
-                folded, text, message_id=message_id, when_busy=when_busy, agent=agent
+                folded,
+                text,
+                message_id=message_id,
+                when_busy=when_busy,
+                agent=agent,
+                attach=attach,
             )
             decision = demand(decision_on(folded, receipt))
             message_id = receipt.id
