@@ -128,7 +128,8 @@ def _overview(folded: "SessionFold", read: Any, prices: "PriceTable") -> None:
     line(f"session {views.session_id} of {state.user_id}: {status_of(views)}")
     line(f"  agent {turn.agent}, phase {state.phase}, project {state.project_id or 'none'}")
     running = "open" if turn.open else "ended"
-    line(f"  turn {turn.number} {running}, step {turn.step}, {len(turn.queue)} messages wait")
+    waiting = f"{len(turn.queue)} message{'s' * (len(turn.queue) != 1)} waiting"
+    line(f"  turn {turn.number} {running}, step {turn.step}, {waiting}")
     spent = views.ledger
     read_in = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
     line(f"  tokens: {read_in} in ({spent.cache_read_tokens} of them from the cache), "
@@ -220,7 +221,9 @@ def tail_command(
     with Follow(edge.log, wanted, _begin(edge, session, start)) as events:
         there = (entry for batch in events.to(events.ends()) for entry in batch)
         wanted_now = (entry for entry in there if chunks or not _is_chunk(entry))
-        _print_events(wanted_now if last is None else deque(wanted_now, last), as_json, read)
+        shown = wanted_now if last is None else deque(wanted_now, last)
+        if not _print_events(shown, as_json, read) and not follow:
+            note("no events there" if session is None else f"no events of session {session} there")
         while follow:
             came = events.poll()
             _print_events((e for e in came if chunks or not _is_chunk(e)), as_json, read)
@@ -239,13 +242,17 @@ def _is_chunk(entry: Entry) -> bool:
     return isinstance(entry.event, GenChunk | ChunkSeen)
 
 
-def _print_events(entries: Iterable[Entry], as_json: bool, read: Any) -> None:
+def _print_events(entries: Iterable[Entry], as_json: bool, read: Any) -> int:
+    """How many were printed."""
+    count = 0
     for entry in entries:
+        count += 1
         event = event_json(entry, read)
         if as_json:
             emit(event)
         else:
             click.echo(event_line(event))
+    return count
 
 
 @click.command("request", epilog=example("foldlog request s1 1.2 | python -m json.tool"))

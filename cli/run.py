@@ -70,17 +70,24 @@ def _load(name: str) -> object:
     module_name, colon, attribute = name.partition(":")
     if not module_name or not colon or not attribute:
         raise click.UsageError(f"--agent {name}: say MODULE:ATTR, as in my_app:agent.")
+    if "/" in module_name or module_name.endswith(".py"):
+        raise click.UsageError(f"--agent {name}: {_not_a_file(Path(module_name), attribute)}")
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}{_place(error)}"
-        if name.endswith(f".py:{attribute}"):
-            why += f"; say a module, not a file: {module_name[:-3].replace('/', '.')}:{attribute}"
         raise click.UsageError(f"--agent {name}: {module_name} can't be imported: {why}") from error
     try:
         return getattr(module, attribute)
     except AttributeError:
         raise click.UsageError(f"--agent {name}: {module_name} has no {attribute}.") from None
+
+
+def _not_a_file(path: Path, attribute: str) -> str:
+    """What to say instead of a path: modules are found from the working directory."""
+    if path.is_absolute() or ".." in path.parts:
+        return f"say a module, not a file: in {path.parent}, --agent {path.stem}:{attribute}"
+    return f"say a module, not a file: {'.'.join(path.with_suffix('').parts)}:{attribute}"
 
 
 def _place(error: BaseException) -> str:

@@ -121,6 +121,12 @@ def test_tail_for_people_has_a_line_each_and_no_escape_sequences(shell, talk):
     assert len(shown.out.splitlines()) == len(shell("tail --json").json)
 
 
+def test_a_tail_without_any_event_says_so(shell, talk):
+    """A mistyped name was answered by nothing at all."""
+    assert shell("tail nobody").err == "no events of session nobody there\n"
+    assert shell("tail s1").err == ""
+
+
 def test_beyond_2_request_prints_the_bytes_without_a_newline(shell, talk):
     shown = shell("request s1 1.2")
     assert not shown.out.endswith("\n") and "as its claim says" in shown.err

@@ -1,12 +1,13 @@
 """The command itself: help, exit codes, and errors that a person can read."""
 
+import logging
 import re
 import subprocess
 import sys
 
 import pytest
 
-from foldlog.cli.__main__ import BY_NAME, COMMANDS, exit_code, foldlog, main
+from foldlog.cli.__main__ import BY_NAME, COMMANDS, InWords, exit_code, foldlog, main
 from foldlog.cli.edge import Edge
 from foldlog.log import LogFatal, LogUnreachable, SettingsError, TopicMissing
 from foldlog.log.errors import Corrupt, Refused
@@ -146,3 +147,26 @@ def test_python_m_works():
         [sys.executable, "-m", "foldlog.cli", "--version"], capture_output=True, text=True
     )
     assert done.returncode == 0 and done.stdout.startswith("foldlog ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "FAIL [rdkafka#producer-3] [thrd:127.0.0.1:19092/bootstrap]: 127.0.0.1:19092/bootstrap:"
+            " Connect to ipv4#127.0.0.1:19092 failed: Connection refused (after 0ms in state"
+            " CONNECT) (186 more like it were not shown)",
+            "foldlog: broker 127.0.0.1:19092: Connection refused; tried again until it answers",
+        ),
+        (
+            "FAIL [rdkafka#consumer-1] [thrd:h.x:9092/1]: h.x:9092/1: Disconnected (3 more like it"
+            " were not shown)",
+            "foldlog: broker h.x:9092: Disconnected; tried again until it answers",
+        ),
+        ("LOST a record for t: why", "foldlog: LOST a record for t: why"),
+    ],
+)
+def test_a_broker_that_goes_away_is_told_in_words(text, said):
+    """In the middle of a chat stood the name of a thread of librdkafka and its state."""
+    record = logging.LogRecord("foldlog", logging.ERROR, "", 0, "%s", (text,), None)
+    assert InWords().format(record) == said

@@ -42,6 +42,9 @@ def test_agents_are_loaded_by_name(app):
         ("my_app_for_run:nobody", "has no nobody"),
         ("my_app_for_run:text", "str is no Agent"),
         ("not_there_at_all:agent", "No module named 'not_there_at_all'"),
+        ("my_app_for_run.py:one", "not a file: my_app_for_run:one"),
+        ("./sub/my_app.py:one", "not a file: sub.my_app:one"),
+        ("/srv/app/mine.py:one", "not a file: in /srv/app, --agent mine:one"),
         ("my_broken_app:agent", r"RuntimeError: no luck \(.*my_broken_app.py, line 2\)"),
     ],
 )
