@@ -18,6 +18,7 @@ from ..consumers.outcomes import (
     demand,
 )
 from ..consumers.sent import note_sent
+from ..processors.transitions import TRANSITIONS
 from ..schemas.words import CancelMode, WhenBusy
 from .edge import Edge, example, json_option, pass_edge, user_option
 from .printing import emit, line, note
@@ -259,7 +260,13 @@ def phase_command(
 
     Which are legal depends on the phase: see the table of transitions in the README.
     """
-    decision = edge.client(user).trigger(session, trigger, command_id=command_id)
+    try:
+        decision = edge.client(user).trigger(session, trigger, command_id=command_id)
+    except CommandRefused as refused:
+        known = refused.decision.views.state.phase
+        if refused.decision.views.turn.known:
+            note(f"from {known} there are: {', '.join(TRANSITIONS[known])}")
+        raise
     phase = decision.views.state.phase
     report(decision, f"the phase is {phase}", as_json, phase=phase)
 
