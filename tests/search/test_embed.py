@@ -33,7 +33,7 @@ def near(one, other):
 
 def test_spelling_makes_texts_near_and_meaning_does_not():
     assert near("running the migrations", "run a migration") > 0.2
-    assert near("certificate", "cetificate") > 0.4
+    assert near("certificate", "cetificate") > 0.3
     assert near("東京都の天気", "京都の天気") > 0.5
     assert near("car", "automobile") < 0.2
     assert near("getUserName", "get_user_name") == pytest.approx(1)
