@@ -171,7 +171,10 @@ def test_S0_4_phase_reports_the_phase_or_the_refusal(shell):
     shell("open s1")
     assert shell("phase s1 start_build").out.startswith("the phase is building")
     refused = shell("phase s1 publish")
-    assert refused.err == "refused: invalid transition: phase=building, event=publish\n"
+    assert refused.err == (
+        "from building there are: todo_done_build, cancel\n"
+        "refused: invalid transition: phase=building, event=publish\n"
+    )
     (done,) = shell("phase s1 todo_done_build --json").json
     assert (done["verdict"], done["phase"]) == ("accepted", "verifying")
 
