@@ -54,8 +54,8 @@ def record(offset: int, event: Any, scope: str = ANA, writer: str = "producer") 
     return Record(MEMORY_EVENTS, 0, offset, NOON, scope.encode(), encode(event), headers)
 
 
-def new_log() -> MemoryLog:
-    return MemoryLog(topics(2), threaded=True)
+def new_log(cluster_id: str = "memory") -> MemoryLog:
+    return MemoryLog(topics(2), threaded=True, cluster_id=cluster_id)
 
 
 @contextmanager
