@@ -54,7 +54,7 @@ def plan(views, rules: Rules) -> Plan:
     standing = view.checkpoint.offset if compacted and view.checkpoint is not None else None
     still = Plan(standing, view.compacted_upto, tokens)
     must = tokens > rules.limits.hard_tokens or too_long(views.turn)
-    wants = must or tokens > rules.limits.soft_tokens or _is_cold(views)
+    wants = must or tokens > rules.limits.soft_tokens or is_cold(views)
     fixed = rules.fixed_thinking and views.turn.step > 0
     if not compacted or not wants or fixed:
         return still
@@ -64,7 +64,7 @@ def plan(views, rules: Rules) -> Plan:
         found = Plan(standing, view.shorts[-1].offset, tokens - view.waiting, True)
     if view.candidate is not None:
         saved = saving(views, view.candidate, found.compacted_upto)
-        enough = found.tokens <= rules.limits.soft_tokens and not _is_cold(views)
+        enough = found.tokens <= rules.limits.soft_tokens and not is_cold(views)
         if saved >= least and (must or not enough):
             left = max(0, found.tokens - saved)
             found = Plan(view.candidate.offset, found.compacted_upto, left, True)
@@ -99,7 +99,7 @@ def _unsaid(views) -> int:
     return sum(row.tokens for row in rows if row) + reminded
 
 
-def _is_cold(views) -> bool:
+def is_cold(views) -> bool:
     """Whether the first request of a turn comes when the last one's prefix is no longer cached."""
     turn = views.turn
     if turn.step > 0 or not turn.owned or views.context.request is None:

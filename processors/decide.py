@@ -6,13 +6,15 @@ were made for and demands that they are accepted and that the row is owed no mor
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..schemas import events as ev
 from ..schemas.ids import call_key
 from .agent import Agent
-from .budget import Rules, plan
-from .context.build import ReadBlob, compact
+from .assembly.layers import MEMORY, NO_LAYERS, Layers
+from .assembly.prefix import assemble, layers_of
+from .budget import Plan, Rules, is_cold, plan
+from .context.blocks import ReadBlob, whole_of
 from .projections.background import KINDS, find_work
 from .projections.turn_view import Call, find_call
 from .session import SessionViews
@@ -21,6 +23,7 @@ from .tool_tiers import resolve
 from .wake import Obligation, stop_reason
 
 StoreBody = Callable[[bytes, str], ev.Body]
+ReadLayers = Callable[[Agent, SessionViews], Layers]
 END_REASONS = {  # the provider's stop_reason -> why the turn ended
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
@@ -38,15 +41,25 @@ def rules_of(agent: Agent) -> Rules:
         frozenset(tool.name for tool in agent.tools if tool.stops),
         agent.strategy,
         isinstance(thinking, Mapping) and thinking.get("type") == "enabled",
+        agent.memory,
     )
 
 
+def no_layers(agent: Agent, views: SessionViews) -> Layers:
+    """For an installation without files and memory."""
+    return NO_LAYERS
+
+
+class Desk(NamedTuple):
+    """What a decision may use of the world: blobs, and the files and memory of a new prefix."""
+
+    store_body: StoreBody
+    read_blob: ReadBlob
+    read_layers: ReadLayers
+
+
 def decide(
-    owed: Obligation,
-    views: SessionViews,
-    agent: Agent | None,
-    store_body: StoreBody,
-    read_blob: ReadBlob,
+    owed: Obligation, views: SessionViews, agent: Agent | None, desk: Desk
 ) -> list[Any]:
     """The events that discharge an obligation of the sessions role, in order."""
     match owed.owed:
@@ -57,13 +70,13 @@ def decide(
     assert agent is not None, "an unknown agent owes only answers"
     match owed.owed:
         case "TOOL_INVOKED":
-            return [_tool_invoked(_call(owed, views), views, agent, read_blob)]
+            return [_tool_invoked(_call(owed, views), views, agent, desk.read_blob)]
         case "APPROVAL_EXPIRED":
             return [ev.ApprovalExpired(call=call_key(*owed.subject))]
         case "TURN_ENDED":
             return [_turn_ended(owed, views, agent)]
         case "LLM_CALLED":
-            return _llm_called(views, agent, store_body)
+            return _llm_called(views, agent, desk)
         case "COMPACTION_SKIPPED":
             why = "too little lies before the newest messages, which are kept as they are"
             return [ev.CompactionSkipped(upto=owed.subject[1], why=why)]
@@ -166,10 +179,11 @@ def _turn_ended(owed: Obligation, views: SessionViews, agent: Agent) -> ev.TurnE
     )
 
 
-def prefix_of(agent: Agent, store_body: StoreBody) -> ev.ContextSet:
+def prefix_of(
+    agent: Agent, store_body: StoreBody, layers: Layers = NO_LAYERS
+) -> ev.ContextSet:
     """The static prefix that the agent's requests begin with: no clock, no id, no counter."""
-    system = _system(agent)
-    tools = agent.tools_json()
+    system, tools = assemble(agent, layers)
     named = sha256(len(system).to_bytes(8, "big") + system + tools).hexdigest()
     return ev.ContextSet(
         system=store_body(system, "application/json"),
@@ -178,21 +192,31 @@ def prefix_of(agent: Agent, store_body: StoreBody) -> ev.ContextSet:
     )
 
 
-def _system(agent: Agent) -> bytes:
-    if not agent.system.strip():
-        return b"[]"
-    return f"[{compact({'type': 'text', 'text': agent.system})}]".encode()
+def _context_set(
+    views: SessionViews, agent: Agent, planned: Plan, desk: Desk
+) -> tuple[str, list[ev.ContextSet]]:
+    """The prefix of the next request, and the CONTEXT_SET that it needs.
+
+    A running turn keeps what it began with. An edited file counts from the next turn on; memory,
+    which every turn may change, only where it costs nothing: the prefix is cold or moves anyway.
+    """
+    known = views.context.prefix_sha
+    if known and views.turn.step > 0:
+        return known, []
+    layers = desk.read_layers(agent, views)
+    if known and not planned.adopts and not is_cold(views):
+        said = layers_of(whole_of(views.context.prefixes[-1].system, desk.read_blob))
+        remembered = [layer for layer in (said or NO_LAYERS).texts if layer.name in MEMORY]
+        files = [layer for layer in layers.texts if layer.name not in MEMORY]
+        layers = Layers((*files, *remembered))
+    prefix = prefix_of(agent, desk.store_body, layers)
+    return prefix.sha256, [] if prefix.sha256 == known else [prefix]
 
 
-def _llm_called(views: SessionViews, agent: Agent, store_body: StoreBody) -> list[Any]:
+def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
     turn = views.turn
-    prefix, events = prefix_of(agent, store_body), []
     planned = plan(views, rules_of(agent))
-    if turn.step > 0 and views.context.prefix_sha:
-        prefix_sha = views.context.prefix_sha  # a running turn keeps what it began with
-    else:
-        prefix_sha = prefix.sha256
-        events = [] if views.context.prefix_sha == prefix_sha else [prefix]
+    prefix_sha, events = _context_set(views, agent, planned, desk)
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
     includes = turn.owned if turn.step == 0 else steers
     events.append(

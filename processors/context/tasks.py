@@ -10,7 +10,10 @@ from typing import NamedTuple
 from ...schemas.events import BlobRef, Body
 from ...schemas.ids import parse_call_key
 from ..agent import Agent
+from ..assembly.layers import NO_LAYERS
+from ..assembly.prefix import layers_of
 from ..budget import best_cut
+from ..memory.extraction import extraction_request
 from ..projections.background import SUMMARIES, Work
 from ..projections.compaction import in_force, kept_from
 from ..projections.context import Fragment, fragment_tokens, place_of_result
@@ -19,6 +22,7 @@ from .build import compaction_request
 
 SUMMARY_TOKENS = 2_000  # of a summary at most: 4 % of the soft budget
 SHORT_TOKENS = 500  # of a short form at most: a quarter of the least result that gets one
+SPEAKERS = ("person", "assistant")  # memory is made of what these said, not of tool output
 PIECE_CHARS = 8_000  # of one fragment that the cheap model is shown: the rest says little more
 
 _SUMMARY = (
@@ -40,7 +44,8 @@ _SHORT = (
 
 class Task(NamedTuple):
     """Work that can begin: `request` for the model that does it. `call`, `tool`, `text`, `whole`:
-    of a result; `kept_from`: where a summary ends; `covers`: tokens of what is made shorter."""
+    of a result; `kept_from`: where a summary ends; `covers`: tokens of what is made shorter;
+    `scope`: whose memory is written."""
 
     request: bytes
     model: str
@@ -50,6 +55,7 @@ class Task(NamedTuple):
     text: str = ""
     whole: BlobRef | None = None
     kept_from: int = -1
+    scope: str = ""
 
 
 def task_of(views, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None:
@@ -58,7 +64,7 @@ def task_of(views, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None
         return _result_task(views, work, agent, read_blob)
     if work.kind in SUMMARIES:
         return _summary_task(views, agent, read_blob)
-    return None
+    return _memory_task(views, agent, read_blob)
 
 
 def _request(model: str, system: str, text: str, tokens: int) -> bytes:
@@ -121,6 +127,24 @@ def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
     model = agent.compaction.model
     request = _request(model, _SUMMARY, text, SUMMARY_TOKENS)
     return Task(request, model, covers, kept_from=cut)
+
+
+def _memory_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
+    """What was said since the last extraction, beside what is remembered of the user already."""
+    since, said = views.background.remembered_upto, []
+    for place in range(len(views.context.fragments) - 1, -1, -1):
+        if views.context.fragments[place].offset <= since:
+            break
+        said.append(views.context.fragments[place])
+    lines = [line for fragment in reversed(said) for line in _lines(views, fragment, read_blob)]
+    texts = [f"{who}: {text}" for line in lines for who, text in line.items() if who in SPEAKERS]
+    if not texts:
+        return None
+    layers = layers_of(whole_of(views.context.prefixes[-1].system, read_blob)) or NO_LAYERS
+    core = next((layer.text for layer in layers.texts if layer.name == "core"), "")
+    model = agent.compaction.model
+    request = extraction_request(texts, core, model)
+    return Task(request, model, 0, scope=f"user:{views.state.user_id}")
 
 
 def _lines(views, fragment: Fragment, read_blob: ReadBlob) -> list[dict[str, str]]:

@@ -10,12 +10,14 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from ...log.errors import FoldlogError
 from ...producers.blobs import BlobStore
 from ...schemas import events as ev
 from ...schemas.tokens import estimate
 from ..agent import Agent
 from ..context.tasks import Task
 from ..limits import Limits
+from ..memory.extraction import judged
 from . import models
 from .sink import Sink, Stop
 from .slots import Slots
@@ -24,6 +26,9 @@ TRIES = 3  # of the model for one work: it is not urgent, and a later one covers
 WAIT_S_MAX = 20.0  # between two tries
 PROVIDERS = "compaction"
 WHY_CHARS_MAX = 500
+
+
+Remember = Callable[[str, Any], Any]
 
 
 class WorkClaim(NamedTuple):
@@ -89,15 +94,20 @@ async def work(
     *,
     pace: Slots,
     blobs: BlobStore,
+    remember: Remember | None = None,
 ) -> None:
     """Do the work and report it: its result, if it has one, then BACKGROUND_DONE.
 
-    get_client() gives the client of the model; it is asked only when a model is needed.
+    get_client() gives the client of the model; it is asked only when a model is needed. remember:
+    writes memory, and waits until the log has it; needed for work of the kind `memory`.
     """
     paid, why = Paid(), ""
     try:
         made = await _made(claim, task, agent, stop, get_client, pace, blobs, paid)
-        await sink.outcome(claim.session_id, made)
+        if isinstance(made, list):
+            await _remembered(made, task.scope, remember)
+        else:
+            await sink.outcome(claim.session_id, made)
     except Useless as useless:
         why = str(useless)
     done = ev.BackgroundDone(
@@ -114,8 +124,8 @@ async def work(
 
 async def _made(
     claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, pace, blobs, paid: Paid
-) -> ev.ResultCompacted | ev.ContextCompacted:
-    """The event that the work makes. Raises Useless."""
+) -> ev.ResultCompacted | ev.ContextCompacted | list[Any]:
+    """The event that the work makes, or events of the memory. Raises Useless."""
     if stop.requested:
         raise Useless("the turn was aborted")
     tool = agent.tool(task.tool) if task.tool else None
@@ -126,7 +136,23 @@ async def _made(
     blocks = json.loads(answer.content.inline or b"[]")
     if claim.kind == "result":
         return await asyncio.to_thread(_short, task, _text(blocks), blobs)
+    if claim.kind == "memory":
+        found = judged(_text(blocks), claim.session_id, claim.upto, task.scope)
+        if found.why and not found.events:
+            raise Useless(found.why)
+        return found.events
     return await asyncio.to_thread(_summary, claim, task, blocks, answer, blobs)
+
+
+async def _remembered(events: list[Any], scope: str, remember: Remember | None) -> None:
+    """Write to the memory. What is written twice counts once, so a killed work is done again."""
+    if remember is None:
+        raise Useless("this worker keeps no memory")
+    for event in events:
+        try:
+            await asyncio.to_thread(remember, scope, event)
+        except FoldlogError as error:
+            raise Useless(f"memory was not written: {error}") from error
 
 
 async def _by_tool(compactor: Callable[[str], str], text: str) -> str:

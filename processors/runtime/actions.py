@@ -12,9 +12,10 @@ from ...schemas.codec import Entry, encode, headers_for
 from ...schemas.record import Record
 from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from ..agent import Agent
-from ..context.build import ReadBlob, request_bytes, request_sha256
+from ..context.build import ReadBlob
+from ..context.rendered import Built, Renderings
 from ..context.tasks import task_of
-from ..decide import StoreBody, decide
+from ..decide import Desk, ReadLayers, StoreBody, decide, no_layers
 from ..effects.slots import Slots
 from ..projections.turn_view import Call, Claim, TurnView, find_call
 from ..ruling import Ruling
@@ -67,12 +68,13 @@ class Actions:
         tool_slots: Slots,
         clock: Clock,
         say: Callable[[str], None],
+        read_layers: ReadLayers | None = None,
     ) -> None:
         self.owner = owner
         self._append = append
         self._effects = effects
-        self._store_body = store_body
         self._read_blob = read_blob
+        self._desk = Desk(store_body, read_blob, read_layers or no_layers)
         slots = {"models": model_slots, "tools": tool_slots}
         self._slots = {**slots, "background": Slots(BACKGROUND_SLOTS)}
         self._clock = clock
@@ -82,7 +84,8 @@ class Actions:
         self._of_session: dict[str, set[tuple]] = {}
         self._landed: set[tuple] = set()
         self._begun: dict[str, set[int]] = {}
-        self._built: dict[str, tuple[tuple, bytes]] = {}
+        self._renderings = Renderings()
+        self._built: dict[str, tuple[tuple, Built]] = {}
         self._claimed_at: dict[str, dict[tuple, int]] = {}
         self._rejections: dict[str, tuple[TurnView, int]] = {}
 
@@ -191,7 +194,7 @@ class Actions:
                     return Discharged(None)
                 events = [self._claim(views, owed, agent, owned, now)]
             case _:
-                events = decide(owed, views, agent, self._store_body, self._read_blob)
+                events = decide(owed, views, agent, self._desk)
         values = frozenset(
             self.write(owned.number, views.session_id, event, owed.role) for event in events
         )
@@ -232,8 +235,8 @@ class Actions:
         if owed.owed == "BACKGROUND_STARTED":
             return work_claim(views, owed, agent, holder, now)
         if owed.owed != "TOOL_STARTED":
-            request = request_sha256(self._request(views))
-            return generation_claim(views, owed, agent, holder, now, request)
+            request = self._request(views)
+            return generation_claim(views, owed, agent, holder, now, request.sha256)
         claim = tool_claim(views, owed, agent, holder, now)
         # With the deadline: a claim that comes back late is not the one that was made anew since.
         place = (*owed.subject, claim.attempt, claim.epoch, claim.deadline)
@@ -279,12 +282,12 @@ class Actions:
     def _generation(self, views: SessionViews, agent: Agent) -> BeginGeneration:
         generation = views.turn.generation
         assert generation is not None and generation.claim is not None
-        turn, request = views.turn, self._request(views)
+        turn, request = views.turn, self._request(views).request
         return BeginGeneration(
             turn.number, turn.step, generation.attempt, generation.claim, request, agent
         )
 
-    def _request(self, views: SessionViews) -> bytes:
+    def _request(self, views: SessionViews) -> Built:
         """The step's request: built for its claim, and kept until the claim begins."""
         generation, request = views.turn.generation, views.context.request
         assert generation is not None and request is not None
@@ -292,9 +295,9 @@ class Actions:
         built = self._built.pop(views.session_id, None)
         if built is not None and built[0] == covers:
             return built[1]
-        data = request_bytes(views, self._read_blob)
-        self._built[views.session_id] = (covers, data)
-        return data
+        made = self._renderings.request(views, self._read_blob)
+        self._built[views.session_id] = (covers, made)
+        return made
 
     def _report_unbegun_generation(self, views: SessionViews) -> None:
         generation = views.turn.generation

@@ -14,12 +14,15 @@ from ...log.door import Log
 from ...producers.blobs import BlobStore
 from ...schemas.topics import SESSION_EVENTS, topics
 from ..agent import Agent
+from ..effects.result_cache import ResultCache
 from ..effects.side_log import SideLogStore
 from ..effects.slots import Slots
+from ..memory.service import MemoryService
 from . import crash
 from .actions import Actions
 from .chunks_reader import chunks_reader
 from .effects_host import EffectsHost
+from .layers_reader import LayersReader
 from .loop import Loop, Mailbox, appender
 from .outbox import Outbox
 from .reports import Reports
@@ -79,6 +82,10 @@ class Parts:
         model_slots = Slots(MODEL_SLOTS)
         side_log = SideLogStore(self.state.path / "side_log")
         side_log.prune()
+        agents = tuple(agents)
+        self.memory = self._memory() if any(agent.memory for agent in agents) else None
+        self.results = ResultCache(self.state.path / "tool_results.sqlite", say)
+        self.results.prune()
         self.effects = EffectsHost(
             self.reports,
             self.blobs,
@@ -87,6 +94,8 @@ class Parts:
             self._client,
             chunks_reader(self.log),
             say,
+            memory=self.memory,
+            results=self.results,
         )
         self.actions = Actions(
             self.identity.owner,
@@ -98,11 +107,17 @@ class Parts:
             Slots(TOOL_SLOTS),
             SystemClock(),
             say,
+            LayersReader(settings, self.memory and self.memory.reader, say),
         )
         self.worker = Worker(
             self.identity, roles, agents, self._open_store, self.actions, SystemClock(), say
         )
         self.loop = Loop(self.log, self.worker, f"foldlog-{'-'.join(roles)}", self.mail)
+
+    def _memory(self) -> MemoryService:
+        memory = MemoryService(self.log, self.producer, self.state.path, say)
+        memory.begin()
+        return memory
 
     def _client(self):
         from ..effects.models import make_client
@@ -126,6 +141,9 @@ class Parts:
     def close(self) -> None:
         """End effects, flush the producer, release the directory."""
         self.effects.close()
+        if self.memory is not None:
+            self.memory.close()
+        self.results.close()
         self.producer.close()
         self.outbox.close()
         self.log.close()

@@ -16,6 +16,7 @@ from ...schemas import events as ev
 from ...schemas.tokens import estimate
 from ..agent import Agent
 from ..effects import background, models, tools
+from ..effects.result_cache import ResultCache
 from ..effects.side_log import SideLogStore
 from ..effects.sink import Stop
 from ..effects.slots import Slots
@@ -58,6 +59,7 @@ class EffectsHost:
         read_chunks: ChunksReader,
         say: Callable[[str], None],
         memory: "MemoryService | None" = None,
+        results: ResultCache | None = None,
     ) -> None:
         self._reports = reports
         self._blobs = blobs
@@ -67,6 +69,7 @@ class EffectsHost:
         self._read_chunks = read_chunks
         self._say = say
         self._memory = memory
+        self._results = results
         self._client: asyncio.Future | None = None
         self._stops: dict[tuple[str, int], tuple[str, Stop]] = {}
         self._running: Counter[str] = Counter()
@@ -198,11 +201,14 @@ class EffectsHost:
             why = f"the worker could not begin it within {window_ms} ms"
             await sink.outcome(session_id, tools.not_run(claim, why))
             return
-        host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log, self._memory)
+        host = self._tool_host(begin.agent)
         crash.reach("tools.run")
         late = await tools.run(claim, tool, begin.args, sink, stop, host)
         if late is not None:
             await late
+
+    def _tool_host(self, agent: Agent) -> tools.ToolHost:
+        return tools.ToolHost.of(agent, self._blobs, self._side_log, self._memory, self._results)
 
     def _tool_claim(self, session_id: str, begin: BeginTool) -> tools.ToolClaim:
         call, agent = begin.call, begin.agent
@@ -247,7 +253,7 @@ class EffectsHost:
             )
             await sink.outcome(session_id, event)
             return
-        host = tools.ToolHost.of(begin.agent, self._blobs, self._side_log, self._memory)
+        host = self._tool_host(begin.agent)
         await tools.reconcile(claim, tool, begin.args, sink, stop, host)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
@@ -287,6 +293,7 @@ class EffectsHost:
             self._get_client,
             pace=self._slots,
             blobs=self._blobs,
+            remember=self._remember(begin),
         )
 
         def last_word(why: str) -> ev.BackgroundDone:
@@ -294,6 +301,12 @@ class EffectsHost:
             return ev.BackgroundDone(**place, ok=False, why=f"its task died: {why}"[:500])
 
         self._spawn("background", (session_id, begin.claim.offset), stop, work, last_word, told)
+
+    def _remember(self, begin: BeginWork) -> background.Remember | None:
+        if self._memory is None or begin.kind != "memory":
+            return None
+        writer = self._memory.writer(begin.task.scope.partition(":")[2], "background")
+        return lambda scope, event: writer.write(scope, event, event.entry_id)
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome that no effect made."""

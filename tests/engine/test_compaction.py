@@ -176,7 +176,7 @@ def test_S3_6_over_the_hard_cap_without_a_summary_the_turn_ends_and_says_so(driv
     ("rule", "why"),
     [
         (cheap(text("  ")), "empty"),
-        (cheap(text(PAGE * 400)), "tokens"),
+        (cheap(text(PAGE * 900)), "tokens"),
         (cheap(text("no"), stop_reason="refusal"), "refused"),
         (cheap(text("x"), fault="bad_request"), "failed"),
     ],

@@ -1,0 +1,40 @@
+"""What a worker reads for the prompts of its sessions: instruction files, and memory if it has any.
+
+What is wrong with a file is told to the operator once, and never stops a turn.
+"""
+
+from collections.abc import Callable
+
+from ...log.settings import Settings
+from ..agent import Agent
+from ..assembly.layers import Layers, MemoryReader, places_of, read_layers
+from ..session import SessionViews
+
+TOLD_MAX = 1_000  # notices that are remembered as told: more would be a list of nothing else
+
+
+class LayersReader:
+    """Reads the layers of a session's prefix, for its user and project; see the module."""
+
+    def __init__(
+        self, settings: Settings, memory: MemoryReader | None, say: Callable[[str], None]
+    ) -> None:
+        self._places = places_of(settings)
+        self._memory = memory
+        self._say = say
+        self._told: set[str] = set()
+
+    def __call__(self, agent: Agent, views: SessionViews) -> Layers:
+        """What the files and the memory say now. Never raises for what it reads."""
+        layers = read_layers(
+            agent,
+            places=self._places,
+            memory=self._memory if agent.memory else None,
+            user_id=views.state.user_id or "",
+            project_id=views.state.project_id,
+        )
+        for notice in layers.notices:
+            if notice not in self._told and len(self._told) < TOLD_MAX:
+                self._told.add(notice)
+                self._say(f"prompts of agent {agent.name}: {notice}")
+        return layers
