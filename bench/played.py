@@ -2,7 +2,7 @@
 
 The worker, its actions, folds, store and builder are the product's own; only what the world would
 do is done here: records get their offsets, a model answers, the tool returns. It keeps every record
-and every request, and times one round where it is asked to.
+and the newest request, and times one round where it is asked to.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from foldlog.bench.job import MODEL, Turn
 from foldlog.processors.agent import Agent
+from foldlog.processors.context.rendered import Built
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.runtime.actions import Actions, BeginGeneration, BeginTool
 from foldlog.processors.runtime.assemble import ROLES
@@ -67,7 +68,7 @@ class TimedActions(Actions):
 
     context_s = 0.0
 
-    def _request(self, views: SessionViews) -> bytes:
+    def _request(self, views: SessionViews) -> Built:
         began = perf_counter()
         try:
             return super()._request(views)
@@ -93,7 +94,8 @@ class Played:
 
     def __init__(self, agent: Agent, backend: Backend, answer: Answer) -> None:
         self.records: list[Record] = []
-        self.requests: list[bytes] = []
+        self.request = b""  # the newest one; memory that is freed is used again, as in a worker
+        self.asked = 0
         self.messages = 0  # of the conversation: a message, an answer, a message of tool results
         self.worker = self._worker(agent, backend)
         self._answer = answer
@@ -152,7 +154,8 @@ class Played:
 
     def generate(self, session_id: str, begin: BeginGeneration) -> None:
         """Effects: a model call begins."""
-        self.requests.append(begin.request)
+        self.request = begin.request
+        self.asked += 1
         self._begun.append(("generate", begin))
 
     def run_tool(self, session_id: str, begin: BeginTool) -> None:
@@ -190,7 +193,7 @@ class Played:
     def timed(self, turn: Turn) -> Took:
         """Play a turn, and time the round that turns its message into the next request."""
         self.say(turn)
-        asked = len(self.requests)
+        asked = self.asked
         self.actions.context_s = 0.0
         began = perf_counter()
         self.read()
@@ -201,7 +204,7 @@ class Played:
             (ended - began) * 1000,
         )
         self.settle()
-        assert took.context_ms and len(self.requests) > asked, "the round built a request"
+        assert took.context_ms and self.asked > asked, "the round built a request"
         return took
 
     def settle(self) -> None:

@@ -31,10 +31,10 @@ def test_the_job_says_the_same_in_every_run_and_nothing_twice():
 
 def test_a_played_turn_is_said_whole_and_every_record_counts():
     played = _played(3)
-    said = played.requests[-1].decode()
+    said = played.request.decode()
     for number in (1, 2, 3):
         assert all(text in said for text in (turn(number).question, turn(number).result))
-    assert turn(2).answer in said and len(played.requests) == 6
+    assert turn(2).answer in said and played.asked == 6
     assert played.messages == 12
     assert not played.worker.rulings, "a bench over ignored events would measure nothing"
 
@@ -42,7 +42,7 @@ def test_a_played_turn_is_said_whole_and_every_record_counts():
 def test_a_chat_without_tools_has_two_messages_a_turn():
     with append.chat() as mine:
         mine.grow(6)
-        assert mine.played.messages == 6 and len(mine.played.requests) == 3
+        assert mine.played.messages == 6 and mine.played.asked == 3
         took = mine.played.timed(mine.next())
     assert took.round_ms > took.append_ms > 0 < took.context_ms
     assert mine.played.messages == 8

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from foldlog.processors import decide, rulings_asked, rulings_work, session, wake
+from foldlog.processors.context.rendered import Renderings
 from foldlog.processors.projections import context, session_state, transcript, turn
 from foldlog.processors.runtime import actions, owned, worker
 from foldlog.processors.runtime.store import Store
@@ -186,8 +187,8 @@ PLANTS = (
         "another request than the claim's",
         "RequestsKeepTheirHash",
         "conversation",
-        actions,
-        "request_sha256",
+        Renderings,
+        "request",
         wrong.another_request,
     ),
     Plant(

@@ -6,6 +6,7 @@ plants.py says where they are planted. Nothing here is imported by the simulator
 from dataclasses import replace as changed
 from typing import Any
 
+from foldlog.processors.context.build import request_sha256
 from foldlog.processors.projections import context
 from foldlog.processors.ruling import ACCEPTED, DUPLICATE
 from foldlog.schemas import events as ev
@@ -151,8 +152,9 @@ def drops_a_fragment(right: Any) -> Any:
 
 
 def another_request(right: Any) -> Any:
-    def wrong(request: bytes) -> str:
-        return right(request + b" ")
+    def wrong(self: Any, views: Any, read_blob: Any) -> Any:
+        built = right(self, views, read_blob)
+        return built._replace(sha256=request_sha256(built.request + b" "))
 
     return wrong
 
