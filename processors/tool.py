@@ -77,6 +77,7 @@ class Tool:
     compactor: `(text) -> shorter text`: makes its long results short, in place of a model.
     workdir: the directory it works in; None takes the agent's. tier: ALWAYS is in every request
     while there is room, RARE is found by a search (tool_tiers.py), SEARCH is that search itself.
+    cache_ttl_ms: how long a result answers the same call again; None: never. Pure tools only.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Tool:
     stops: bool = False
     workdir: Path | None = None
     tier: str = ALWAYS
+    cache_ttl_ms: int | None = None
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -139,6 +141,7 @@ def tool(
     stops: bool = ...,
     name: str | None = ...,
     tier: str = ...,
+    cache_ttl_s: float | None = ...,
 ) -> Callable[[Callable], Tool]: ...
 
 
@@ -155,6 +158,7 @@ def tool(
     stops: bool = False,
     name: str | None = None,
     tier: str = ALWAYS,
+    cache_ttl_s: float | None = None,
 ) -> Any:
     """Make a tool of a function; its docstring is what the model reads. `@tool` or `@tool(...)`.
 
@@ -163,9 +167,10 @@ def tool(
     reconciler: asked what became of a `once` call whose worker died. compactor: makes a long result
     short, in place of a model. stops: its success ends the
     turn. tier: always | rare; a rare one is not in the requests, it is found by searching. A first
-    parameter `ctx` is given a ToolContext. An async function runs as a task and is
-    cancelled on abort; any other runs in a thread, which can not be killed: it should look at
-    `ctx.aborted`, and what it returns after its deadline is still reported.
+    parameter `ctx` is given a ToolContext. cache_ttl_s: for so many seconds the same arguments of
+    the same user get the result of a run before, without a run; pure tools only. An async function
+    runs as a task and is cancelled on abort; any other runs in a thread, which can not be killed:
+    it should look at `ctx.aborted`, and what it returns after its deadline is still reported.
     Raises TypeError or ValueError, at import, for what can not be a tool.
     """
     options = {
@@ -178,6 +183,7 @@ def tool(
         "stops": stops,
         "name": name,
         "tier": tier,
+        "cache_ttl_s": cache_ttl_s,
     }
     if function is None:
         return lambda decorated: _make(decorated, **options)
@@ -196,6 +202,7 @@ def _make(
     stops: bool,
     name: str | None,
     tier: str,
+    cache_ttl_s: float | None,
 ) -> Tool:
     if not callable(function):
         raise TypeError(f"a tool is made of a function, not of {function!r}")
@@ -204,6 +211,8 @@ def _make(
         raise ValueError(f"a tool's name is 1-64 characters of [A-Za-z0-9_-], not {name!r}")
     if tier not in (ALWAYS, RARE):
         raise ValueError(f"tier of tool {name}: {tier!r} is none of {ALWAYS}, {RARE}")
+    if cache_ttl_s is not None and effect != Effect.PURE:
+        raise ValueError(f"tool {name} is {effect}: only a pure tool may have a cache_ttl_s")
     arguments, context = arguments_of(function, name)
     return Tool(
         name=name,
@@ -219,6 +228,7 @@ def _make(
         compactor=compactor,
         stops=stops,
         tier=tier,
+        cache_ttl_ms=_at_least_one(cache_ttl_s and cache_ttl_s * 1000, name, "cache_ttl_s"),
     )
 
 
@@ -241,6 +251,6 @@ def _word(words: type, text: str, what: str) -> Any:
 def _at_least_one(number: float | None, name: str, what: str) -> int | None:
     if number is None:
         return None
-    if not number >= 1:
-        raise ValueError(f"{what} of tool {name} must be positive")
+    if not 1 <= number < float("inf"):
+        raise ValueError(f"{what} of tool {name} must be positive and finite")
     return int(number)

@@ -125,6 +125,7 @@ class ToolResult:
     left_out: int
     triggers: tuple[Trigger, ...] = ()
     reminders: tuple[str, ...] = ()
+    cached_at: int | None = None
 
 
 @event

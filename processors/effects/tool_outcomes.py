@@ -78,6 +78,7 @@ def result(
     via: Via = Via.TOOL,
     triggers: Sequence[Trigger] = (),
     reminders: Sequence[str] = (),
+    cached_at: int | None = None,
 ) -> ToolResult:
     """What became of a call, with the content that the model is told."""
     return ToolResult(
@@ -93,6 +94,7 @@ def result(
         left_out=shaped.left_out,
         triggers=tuple(triggers),
         reminders=tuple(reminders),
+        cached_at=cached_at,
     )
 
 

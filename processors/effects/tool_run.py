@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ..limits import Limits
 from ..tool import Tool
 from ..tool_context import Abort, ToolContext
 from .children import Children
+from .result_cache import ResultCache, key_of, wall_ms
 from .side_log import SideLogStore
 from .sink import Stop
 from .tool_outcomes import ToolClaim
@@ -43,6 +45,8 @@ class ToolHost:
     workdir: Path | None = None
     results_readable: bool = False  # whether the agent has the tool that reads cut results
     memory: "MemoryService | None" = None
+    agent: str = ""
+    cache: ResultCache | None = None  # of the results of pure tools that may be used again
 
     @classmethod
     def of(
@@ -51,6 +55,7 @@ class ToolHost:
         blobs: BlobStore,
         side_log: SideLogStore,
         memory: "MemoryService | None" = None,
+        cache: ResultCache | None = None,
     ) -> "ToolHost":
         """The host of an agent's tools."""
         return cls(
@@ -60,6 +65,8 @@ class ToolHost:
             workdir=agent.workdir,
             results_readable=agent.tool(READER) is not None,
             memory=memory,
+            agent=agent.name,
+            cache=cache,
         )
 
 
@@ -77,6 +84,7 @@ class Run:
     def __init__(self, claim: ToolClaim, tool: Tool, host: ToolHost) -> None:
         self.claim, self.tool, self.host = claim, tool, host
         self.once = Effect.ONCE in (claim.effect, tool.effect)
+        self.began_at = wall_ms()
         self.timed_out = False
         self.cancelled = False  # the task that runs us was cancelled: the worker is going
         self.stop = Stop()  # the run's own: an abort from outside and the deadline end in it
@@ -96,6 +104,20 @@ class Run:
             claim_offset=claim.claim_offset,
             memory=host.memory,
         )
+
+    def cache_key(self, args: bytes) -> bytes | None:
+        """Under what a result of this call may be used again, or None if it may not.
+
+        Both the log and the code must call the tool pure, and the user must be known.
+        """
+        tool, claim, ctx = self.tool, self.claim, self.ctx
+        pure = claim.effect == tool.effect == Effect.PURE
+        if not pure or tool.cache_ttl_ms is None or self.host.cache is None or not claim.user_id:
+            return None
+        whose = (claim.user_id, claim.project_id, self.host.agent)
+        version = json.dumps(tool.entry, sort_keys=True)
+        cut = (str(ctx.workdir or ""), ctx.result_tokens, self.host.results_readable)
+        return key_of((*whose, version, *cut), args)
 
     def call(self, function: Callable, kwargs: Mapping[str, Any], *, context: bool) -> asyncio.Task:
         """Begin a function; the task ends in an End and never raises."""

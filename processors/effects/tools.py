@@ -11,6 +11,7 @@ import asyncio
 from hashlib import sha256
 from typing import Any
 
+from ...producers.blobs import BlobError
 from ...schemas.events import ToolFailedUncertain, ToolResult
 from ...schemas.parts import Trigger
 from ...schemas.words import Approval, Effect, Outcome, Via
@@ -56,10 +57,18 @@ async def run(
         if earlier is not None:
             await _report(sink, claim, earlier)
             return None
+    key = one.cache_key(args)
+    if key is not None:
+        cached = await asyncio.to_thread(_cached, one, key)
+        if cached is not None:
+            await _report(sink, claim, cached)
+            return None
     kwargs = tool.arguments.parse(args)
     work = one.call(tool.function, kwargs, context=tool.context is not None)
     end = await one.until_end(work, stop, cancel=tool.is_async)
     event = await asyncio.to_thread(_outcome, one, end)
+    if key is not None:
+        await asyncio.to_thread(_keep, one, key, event)
     await _report(sink, claim, event)
     if one.cancelled:
         raise asyncio.CancelledError
@@ -133,6 +142,28 @@ def _record(one: Run, value: Any) -> None:
         one.ctx.side_log.record(plain(value), beside=beside)
     except Exception:  # bytes, odd objects, a full disk: then the call is simply run again
         return
+
+
+def _cached(one: Run, key: bytes) -> ToolResult | None:
+    """The result of the same call a short while ago, if all of it is still there (S0.8)."""
+    kept = one.host.cache.find(key, one.tool.cache_ttl_ms)
+    if kept is None:
+        return None
+    try:
+        one.host.blobs.resolve(kept.shaped.content)
+    except BlobError:
+        return None
+    return result(one.claim, Outcome.OK, kept.shaped, cached_at=kept.at)
+
+
+def _keep(one: Run, key: bytes, event: ToolResult | ToolFailedUncertain) -> None:
+    """Remember a success for its TTL; one that asked for more than to be read is no mere result."""
+    if not isinstance(event, ToolResult) or event.outcome != Outcome.OK:
+        return
+    lost = event.left_out and event.content.ref is None  # the disk was full: do better next time
+    if not event.triggers and not event.reminders and not lost:
+        shaped = Shaped(event.content, event.bytes, event.tokens, event.left_out)
+        one.host.cache.keep(key, shaped, one.began_at, one.tool.cache_ttl_ms)
 
 
 def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:

@@ -30,6 +30,7 @@ from foldlog.schemas.memory import MEMORY_TYPES
 from foldlog.schemas.record import Record
 from foldlog.schemas.topics import MEMORY_EVENTS, SESSION_EVENTS
 from foldlog.tests.schemas.arbitrary import any_event, events_of, example_of
+from foldlog.tests.schemas.shapes import shapes
 
 # The heads of the first shapes. A change here means that records of before can not be read.
 HEADS = {
@@ -137,7 +138,8 @@ def test_the_head_of_a_record_is_the_magic_and_the_fingerprint():
 
 @pytest.mark.parametrize("name", HEADS)
 def test_the_first_shapes_have_the_heads_they_always_had(name):
-    assert encode(example_of(BY_NAME[name].cls))[:HEAD_BYTES].hex() == HEADS[name]
+    first = next(shape for shape in shapes() if (shape.type, shape.version) == (name, 1))
+    assert (MAGIC + codec.fingerprint_of(first.schema)).hex() == HEADS[name]
 
 
 def test_no_two_event_types_share_a_head():
