@@ -27,6 +27,8 @@ class Rows(Generic[R]):
 
     def append(self, *rows: R) -> "Rows[R]":
         """These rows and some more; self stays as it is."""
+        if self._list[self._length : self._length + len(rows)] == [*rows]:
+            return self._upto(self._length + len(rows))  # a worker folds its decisions ahead
         base = self if len(self._list) == self._length else Rows(self, self._key)
         grown: Rows[R] = Rows.__new__(Rows)
         grown._list, grown._key, grown._index = base._list, base._key, base._index
@@ -62,6 +64,9 @@ class Rows(Generic[R]):
     def upto(self, length: int) -> "Rows[R]":
         """The version that had this many rows."""
         assert 0 <= length <= self._length
+        return self._upto(length)
+
+    def _upto(self, length: int) -> "Rows[R]":
         past: Rows[R] = Rows.__new__(Rows)
         past._list, past._key, past._index = self._list, self._key, self._index
         past._length = length

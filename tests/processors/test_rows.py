@@ -1,0 +1,22 @@
+"""Rows that are appended twice: first ahead of the log, then as they come back from it."""
+
+from foldlog.processors.rows import Rows
+
+
+def test_the_same_rows_again_are_the_version_that_was_made_ahead():
+    old = Rows("ab", key=str)
+    ahead = old.append("c", "d")
+    again = old.append("c")
+    assert list(again) == ["a", "b", "c"] and again._list is old._list, "nothing is copied"
+    assert again.last("d") is None and ahead.last("d") == "d" and again.last("c") == "c"
+    assert list(again.append("d")) == list(ahead) == ["a", "b", "c", "d"]
+
+
+def test_other_rows_than_those_made_ahead_are_another_past():
+    old = Rows("ab", key=str)
+    ahead = old.append("c", "d")
+    other = old.append("x")
+    assert list(other) == ["a", "b", "x"] and list(ahead) == ["a", "b", "c", "d"]
+    assert other.last("c") is None and ahead.last("x") is None
+    assert list(old.append("c", "d", "e")) == ["a", "b", "c", "d", "e"]
+    assert list(ahead) == ["a", "b", "c", "d"] and len(old) == 2
