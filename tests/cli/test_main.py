@@ -16,7 +16,7 @@ from foldlog.tests.consumers.played import settings_in
 
 CONTRACT = (
     "up down status topics worker dev demo open chat send cancel phase lock terminate approve deny "
-    "resolve sessions show tail request replay wake doctor"
+    "resolve sessions show tail search memory request replay wake doctor"
 ).split()
 
 

@@ -1,0 +1,117 @@
+"""memory: what is remembered of a user or a project, shown, written as files, and edited there.
+
+This file owns how it looks. It must not know how edits become events: `consumers/memory_files.py`.
+"""
+
+from pathlib import Path
+
+import click
+
+from ..consumers.memory import read_memory
+from ..consumers.memory_files import MemoryFiles, Report, report_json
+from ..log.errors import Refused
+from ..processors.memory.fold import MemoryView, paths_of, text_of
+from ..processors.memory.framing import CORE_LINES_MAX
+from ..producers.checks import an_id
+from ..producers.memory import MemoryWriter
+from ..schemas.memory_paths import CORE, PROJECT, USER, parse_scope, scope_of
+from ..schemas.value import fields_of
+from .edge import Edge, example, json_option, pass_edge
+from .printing import clean, emit, line, note
+
+
+@click.command("memory", epilog=example(
+    "foldlog memory", "foldlog memory --project shop --dir notes", "foldlog memory --sync"
+))
+@click.option("--user", metavar="USER", help="Of this user (default: the login name).")
+@click.option("--project", metavar="PROJECT", help="Of this project.")
+@click.option("--dir", "directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+              help="Write it there as files. With --sync default: below the home directory.")
+@click.option("--sync", is_flag=True, help="Bring edits of the files into the log as well.")
+@json_option
+@pass_edge
+def memory_command(
+    edge: Edge,
+    user: str | None,
+    project: str | None,
+    directory: Path | None,
+    sync: bool,
+    as_json: bool,
+) -> None:
+    """Show or edit what is remembered of a user or a project.
+
+    Without --dir and --sync it is printed. --dir writes core.md, decisions.md, daily/ and archive/
+    as files; --sync also takes what was edited in them. Edits made here and elsewhere at once are
+    both kept, and said.
+    """
+    if user is not None and project is not None:
+        raise click.UsageError("give --user or --project, not both")
+    acting = an_id("user", user or edge.settings.user)
+    scope = scope_of(USER, acting) if project is None else scope_of(
+        PROJECT, an_id("project", project)
+    )
+    if directory is None and not sync:
+        _show(read_memory(edge.log, scope).now, as_json)
+        return
+    place = directory or edge.settings.home / "memory" / "-".join(parse_scope(scope) or ())
+    files = MemoryFiles(edge.log, scope, place, acting)
+    writer = MemoryWriter(edge.log.producer(brief=True), acting) if sync else None
+    report = files.bring_in_line(writer)
+    if as_json:
+        emit(report_json(report))
+    else:
+        _tell(report)
+    if report.refused:
+        raise Refused("; ".join(report.refused))
+
+
+def _tell(report: Report) -> None:
+    for path, events in report.took.items():
+        line(f"took in {path}: {events} events")
+    for path in report.wrote:
+        line(f"wrote {path}")
+    for path in report.removed:
+        line(f"removed {path}, nothing is left in it")
+    if not (report.took or report.wrote or report.removed or report.refused):
+        line("nothing has changed")
+    for conflict in report.conflicts:
+        note(f"conflict: {conflict}")
+    if report.ignored:
+        shown = ", ".join(report.ignored[:5]) + (" ..." if len(report.ignored) > 5 else "")
+        note(f"left alone, no place for memory: {shown}")
+    line(f"the memory of {report.scope} is in {report.directory}")
+
+
+def _show(view: MemoryView, as_json: bool) -> None:
+    if as_json:
+        emit(_json(view))
+        return
+    for path in paths_of(view):
+        text = text_of(view, path)
+        line(f"== {path}")
+        click.echo(clean(text), nl=False)
+        lines = text.count("\n")
+        if path == CORE and lines > CORE_LINES_MAX:
+            note(f"{CORE} has {lines} lines, {CORE_LINES_MAX} at most enter a prompt; the others "
+                 "are kept, and loaded when an agent asks for the file")
+    for name, value in view.preferences:
+        line(f"preference {name} = {value}")
+    for todo in view.todos:
+        line(f"[{'x' if todo.status == 'done' else ' '}] {todo.todo_id} {todo.text}")
+    if view.refused:
+        note(f"{view.refused} events were refused, the last because: {view.why}")
+    if not (view.entries or view.preferences or view.todos):
+        note(f"nothing is remembered of {view.scope} yet; `foldlog memory --sync` makes a "
+             "directory to write into")
+
+
+def _json(view: MemoryView) -> dict:
+    return {
+        "scope": view.scope,
+        "files": {path: text_of(view, path) for path in paths_of(view)},
+        "entries": [fields_of(kept) for kept in view.entries],
+        "preferences": dict(view.preferences),
+        "todos": [fields_of(todo) for todo in view.todos],
+        "refused": view.refused,
+        "why": view.why,
+    }

@@ -1,0 +1,99 @@
+"""memory: printed, written as files, edited there, and what it says when it can not."""
+
+import pytest
+
+from foldlog.producers.memory import MemoryWriter
+from foldlog.tests.cli.harness import make_shell
+
+
+@pytest.fixture
+def shell(tmp_path, capsys):
+    return make_shell(tmp_path, capsys, threaded=True)
+
+
+@pytest.fixture
+def writer(shell):
+    writer = MemoryWriter(shell.log.producer(), "ana")
+    writer.remember("user:ana", "core.md", "likes tea \u202e and \u009b31m")
+    writer.set_preference("ana", "tone", "dry")
+    writer.add_todo("shop", "paint it", todo_id="t1")
+    return writer
+
+
+def test_memory_is_printed_without_escape_sequences(shell, writer):
+    ran = shell("memory")
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        "== core.md", "likes tea \\u202e and \\x9b31m", "preference tone = dry"
+    ]
+    assert shell("memory --project shop").out == "[ ] t1 paint it\n"
+
+
+def test_memory_json_says_where_each_entry_came_from(shell, writer):
+    writer.remember("user:ana", "archive/a.md", "old", source=("s-1", 42))
+    (data,) = shell("memory --json").json
+    assert data["scope"] == "user:ana" and data["preferences"] == {"tone": "dry"}
+    old = next(e for e in data["entries"] if e["path"] == "archive/a.md")
+    assert (old["source_session"], old["source_offset"], old["by"]) == ("s-1", 42, "producer")
+
+
+def test_a_user_without_memory_is_told_what_to_do(shell):
+    ran = shell("memory --user bo")
+    assert ran.code == 0 and ran.out == "" and "foldlog memory --sync" in ran.err
+
+
+def test_S3_2_files_are_written_edited_and_taken_in(shell, writer, tmp_path):
+    place = tmp_path / "notes"
+    assert "wrote core.md" in shell(f"memory --dir {place}").out
+    (place / "core.md").write_text("likes coffee\n")
+    ran = shell(f"memory --dir {place}")
+    assert ran.code == 1 and "core.md was edited; `--sync` brings that" in ran.err
+    ran = shell(f"memory --dir {place} --sync")
+    assert ran.code == 0 and "took in core.md: 2 events" in ran.out
+    assert "likes coffee" in shell("memory").out
+    (report,) = shell(f"memory --dir {place} --sync --json").json
+    assert report["took"] == {} and report["wrote"] == [] and report["scope"] == "user:ana"
+
+
+def test_without_a_directory_the_files_lie_below_the_home_directory(shell, writer):
+    shell("memory --sync")
+    place = shell.settings.home / "memory" / "user-ana"
+    assert (place / "core.md").exists()
+    assert place.stat().st_mode & 0o77 == 0, "memory is for its user's eyes"
+
+
+def test_bad_input_a_core_over_100_lines_is_said_and_kept(shell, writer, tmp_path):
+    place = tmp_path / "notes"
+    place.mkdir()
+    (place / "core.md").write_text("".join(f"line {n}\n" for n in range(140)))
+    shell(f"memory --dir {place} --sync")
+    ran = shell("memory")
+    assert "line 139" in ran.out and "core.md has 141 lines, 100 at most enter a prompt" in ran.err
+
+
+def test_bad_input_a_file_that_is_no_text_is_refused_with_what_to_do(shell, writer, tmp_path):
+    place = tmp_path / "notes"
+    place.mkdir()
+    (place / "decisions.md").write_bytes(b"\xff\xfe")
+    ran = shell(f"memory --dir {place} --sync")
+    assert ran.code == 1 and "is not UTF-8 text, at byte 0: save it as UTF-8" in ran.err
+    assert (place / "core.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "why"),
+    [
+        ("memory --user a --project b", 2, "not both"),
+        ("memory --user a/b", 1, "must be 1-128 characters"),
+        ("memory --project ../x --sync", 1, "must be 1-128 characters"),
+    ],
+)
+def test_bad_input_of_the_command(shell, command, code, why):
+    ran = shell(command)
+    assert ran.code == code and why in ran.err
+
+
+def test_a_directory_of_somebody_else_is_refused(shell, writer, tmp_path):
+    shell(f"memory --dir {tmp_path / 'n'}")
+    ran = shell(f"memory --dir {tmp_path / 'n'} --user bo")
+    assert ran.code == 1 and "holds the memory of user:ana" in ran.err
