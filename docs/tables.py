@@ -12,11 +12,12 @@ from foldlog.processors.transitions import TRANSITIONS
 from foldlog.processors.wake_table import SEED_ROWS, WAKE
 from foldlog.processors.writers import MEANING, WRITERS
 from foldlog.schemas.codec import schema_of
-from foldlog.schemas.events import EVENT_TYPES
+from foldlog.schemas.events import EVENT_TYPES, EventType
+from foldlog.schemas.memory import MEMORY_TYPES
 from foldlog.schemas.topics import TOPICS
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/architecture.md")
+PAGES = ("README.md", "docs/architecture.md", "docs/memory.md")
 MARK = re.compile(r"(<!-- generated: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -32,8 +33,17 @@ def _fields(schema: dict) -> str:
 
 def events() -> str:
     """Every event type: its marks, writers, meaning and fields."""
+    return _events(EVENT_TYPES)
+
+
+def memory_events() -> str:
+    """As `events`, of what outlives sessions."""
+    return _events(MEMORY_TYPES)
+
+
+def _events(types: tuple[EventType, ...]) -> str:
     rows = []
-    for row in EVENT_TYPES:
+    for row in types:
         marks = " ".join(
             m for m, on in (("i", row.is_input), ("m", row.must_understand)) if on
         )
@@ -125,6 +135,7 @@ def _views() -> tuple[str, ...]:
 
 MADE = {
     "events": events,
+    "memory_events": memory_events,
     "state": state,
     "transitions": transitions,
     "phases": phases,
