@@ -1,0 +1,60 @@
+"""Which addresses a fetch may reach: public ones, and what an operator adds. Pure.
+
+A host is judged by the addresses it has, not by its name, and whoever connects must connect to the
+very address that was judged: a name may have another one a moment later.
+"""
+
+from collections.abc import Iterable, Sequence
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# Public by their number, and yet the inside of somebody's cloud: a host's own agent.
+_CLOUD = tuple(map(ip_network, ("168.63.129.16/32", "fd00:ec2::/32")))
+# IPv6 addresses that hold an IPv4 one, which is where a packet really goes.
+_NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
+
+
+def networks(given: Iterable[str]) -> tuple[Network, ...]:
+    """Networks an operator allows, such as 10.1.2.0/24. Raises ValueError."""
+    return tuple(ip_network(text) for text in given)
+
+
+def is_allowed(text: str, allowed: Sequence[Network] = ()) -> bool:
+    """Whether an address may be reached: a public one, or one of an allowed network."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return False  # such as fe80::1%eth0: a zone is never public
+    if any(address in network for network in allowed):
+        return True
+    return all(_is_public(each) for each in (address, *_inner(address)))
+
+
+def _is_public(address: Address) -> bool:
+    return (
+        address.is_global
+        and not address.is_multicast
+        and not address.is_reserved
+        and not any(address in network for network in _CLOUD)
+    )
+
+
+def _inner(address: Address) -> list[Address]:
+    """The IPv4 addresses that an IPv6 one stands for."""
+    if isinstance(address, IPv4Address):
+        return []
+    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if any(address in network for network in _NAT64):
+        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    if int(address) >> 32 == 0:
+        found.append(IPv4Address(int(address) & 0xFFFFFFFF))  # ::a.b.c.d, of old
+    return [each for each in found if each is not None]
