@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Sequence
 
 GO = b"g"
-QUICK_S = 3.0  # an end sooner than this after its start is a failure to start
+QUICK_S = 10.0  # an end sooner than this after its go is a failure to start; a busy machine needs 5
 QUICK_MAX = 3  # failures to start in a row, then it is given up
 PAUSE_S = 1.0  # before another try when so many in a row died of a signal as soon as they started
 AWAY = 3  # exit code: the log can't be reached. A broker comes back, so it is tried again
 AWAY_PAUSE_S = 3.0  # between two such tries; a worker's start is seconds of one core
 MISUSE = 2  # exit code: two workers under one id, say. The next would only fence the other again
+SAY_S = 2.0  # an end that takes longer is told to whoever waits for it
 STOP_S = 15.0  # for a clean end: the grace of effects and a round of the poll loop
 WARM_AFTER_S = 1.0  # before a spare warms up: a start or a takeover has the machine to itself
 HEAVY = (  # what a worker imports, some of it only when it is first used
@@ -66,12 +67,16 @@ class Child:
         with contextlib.suppress(BrokenPipeError):
             os.write(self._write_end, GO)
 
-    def end(self, timeout_s: float) -> int:
+    def end(self, timeout_s: float, say: Callable[[str], None]) -> int:
         """Ask it to end, wait, and insist."""
         if self.process.poll() is None:
             self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(min(SAY_S, timeout_s))
+        if self.process.poll() is None:
+            say(f"the worker is ending: {timeout_s:g} s at most")
         try:
-            code = self.process.wait(timeout_s)
+            code = self.process.wait(max(0.0, timeout_s - SAY_S))
         except subprocess.TimeoutExpired:
             self.process.kill()
             code = self.process.wait()
@@ -98,7 +103,7 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
         while True:
             code = _wait(active, stopping)
             if code is None:
-                code = active.end(STOP_S)
+                code = active.end(STOP_S, say)
                 return 0 if code == -signal.SIGTERM else code  # it had not begun to listen to it
             quick = time.monotonic() - active.started_at < QUICK_S
             active.close()

@@ -75,6 +75,25 @@ def test_ending_while_the_worker_starts_is_a_clean_end(supervised, tmp_path):
     assert (code, worked) == (0, 1)
 
 
+def test_an_end_that_takes_long_is_told_and_bounded(supervised, tmp_path, monkeypatch):
+    """After Ctrl-C nothing was said for fifteen seconds."""
+    monkeypatch.setattr(supervise, "SAY_S", 0.05)
+    monkeypatch.setattr(supervise, "STOP_S", 0.1)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    def stop() -> None:
+        fifo.read_bytes()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    code, worked, said = supervised(f"{deaf}; open({str(fifo)!r}, 'w').close(); signal.pause()")
+    thread.join()
+    assert (code, worked, said) == (-signal.SIGKILL, 1, ["the worker is ending: 0.1 s at most"])
+
+
 def test_a_worker_that_can_not_reach_the_log_is_tried_until_it_can(supervised, monkeypatch):
     """A broker that was killed with its worker had the supervisor give up, and nobody noticed."""
     monkeypatch.setattr(supervise, "AWAY_PAUSE_S", 0.0)
