@@ -29,7 +29,7 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS of_session ON documents (session_id)",
     "CREATE INDEX IF NOT EXISTS of_user ON documents (user_id)",
     "CREATE TABLE IF NOT EXISTS views (partition INTEGER, key BLOB, value BLOB NOT NULL,"
-    " PRIMARY KEY (partition, key)) WITHOUT ROWID",
+    " PRIMARY KEY (partition, key))",
 )
 
 

@@ -140,6 +140,25 @@ def test_a_batch_that_is_killed_leaves_nothing(library, talk, tmp_path):
     assert library.find("tale") == [("s1", "a long tale of a walrus")]
 
 
+def test_documents_views_and_cursor_change_together_or_not_at_all(library, talk):
+    sessions, _ = talk
+    library.caught_up()
+    before = library.documents()
+    sessions.say("s1", "one more", message_id="m2", user="ana")
+    with sqlite3.connect(library.path) as connection:
+        connection.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON views WHEN NEW.key = x'00637572736F72'"
+            " BEGIN SELECT RAISE(ABORT, 'no space'); END"
+        )
+    with pytest.raises(IndexUnusable, match="no space"):
+        library.caught_up()
+    assert library.documents() == before
+    with sqlite3.connect(library.path) as connection:
+        connection.execute("DROP TRIGGER full")
+    assert library.caught_up() == 1
+    assert library.documents() == library.transcripts()
+
+
 def test_refused_and_repeated_messages_are_not_found(library, talk):
     sessions, _ = talk
     sessions.say("s1", "where is the walrus?", message_id="m1", user="ana")  # again
@@ -268,17 +287,16 @@ def test_a_text_without_end_is_bounded(library, talk):
     assert max(len(text) for *_, text in library.documents()) == search_index.TEXT_CHARS_MAX
 
 
-def test_two_searches_at_once_index_everything_once(library, talk):
-    sessions, played = talk
-    for number in range(30):
-        sessions.say("s1", f"question {number}", message_id=f"q{number}", user="ana")
-        played.answer(f"answer {number}")
-    threads = [threading.Thread(target=library.caught_up) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert library.documents() == library.transcripts()
+def test_of_two_searches_at_once_one_waits_and_says_so(library, talk):
+    with library.open() as index, index._file.alone():
+        second = threading.Thread(target=library.caught_up)
+        second.start()
+        while not library.said:
+            second.join(0.01)
+        second.join(0.3)  # long enough to index this log ten times
+        assert library.documents() == [] and "waiting for it" in library.said[0]
+    second.join(30)
+    assert library.documents() == library.transcripts() != []
 
 
 def test_progress_is_told_after_each_batch(library, talk, monkeypatch):
