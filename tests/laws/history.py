@@ -27,7 +27,7 @@ from foldlog.tests.laws.agents import AGENT
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.desk import Blobs, Desk, Done
 
-ROLES = ("sessions", "models", "tools")
+ROLES = ("sessions", "models", "tools", "background")
 T0 = 1_700_000_000_000  # Unix ms; any moment will do
 NEEDS_A_WORLD = ("begin", "abort", "wait")
 REPORTS = {ev.ToolResult: "tools", ev.ToolFailedUncertain: "tools"}
@@ -123,8 +123,9 @@ class History:
         """The transcript's lines of a kind."""
         return [line for line in self.views.transcript.lines if line.kind == kind]
 
-    def became_of(self, message_id: str) -> str:
-        """Why the turn of a message ended, or '' while it runs."""
+    def became_of(self, message_id: str | None = None) -> str:
+        """Why the turn of a message ended, or '' while it runs; None: of the first message."""
+        message_id = message_id or self.views.messages.received[0].message_id
         row = self.views.messages.progress.last(message_id)
         return row.reason if row else ""
 

@@ -72,9 +72,9 @@ def test_law_11_a_request_is_the_same_bytes_whoever_builds_it_and_whenever(world
         if isinstance(step.entry.event, ev.GenStart | ev.GenResumed):
             assert step.entry.event.request_sha256 == request_sha256(again)
     for made in requests(world)[-3:]:
-        past = world.views.context
         row = next(s.views.context.request for s in world.steps if s.entry.offset == made.offset)
-        rebuilt = request_bytes(replace(past, request=row), world.blobs.read)
+        past = replace(world.views, context=replace(world.views.context, request=row))
+        rebuilt = request_bytes(past, world.blobs.read)
         assert rebuilt == made.request, "any past request can be rebuilt from the newest view"
 
 

@@ -14,6 +14,7 @@ from foldlog.processors.wake_table import BY_ID, BY_LANE, DOMAINS, WAKE, match
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
 from foldlog.tests.laws.desk import Desk
+from foldlog.tests.laws.history import ROLES
 from foldlog.tests.laws.law import LAW, SEEDS, histories, law, world_of
 from foldlog.tests.laws.law9 import WAIT, check_law_9
 from foldlog.tests.laws.test_fold_laws import parts, through_the_store
@@ -42,7 +43,7 @@ def test_the_table_names_only_facts_and_values_that_exist():
     for row in WAKE:
         for name, values in row.when.items():
             assert set(values) <= set(DOMAINS[row.lane][name]), (row.id, name)
-        assert row.why and row.role in ("sessions", "models", "tools")
+        assert row.why and row.role in ROLES
         if row.owed not in ("begin", "abort", WAIT):
             assert row.role in BY_NAME[row.owed].writers, row.id
     assert len(BY_ID) == len(WAKE)

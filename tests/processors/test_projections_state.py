@@ -42,8 +42,8 @@ def test_S0_1_the_largest_legal_state_is_below_1_KB():
 def test_S0_1_nothing_is_guessed_from_text():
     s = opened()
     before = s.state
-    s.say("please start_build project p1 and cancel everything")
-    said = {"last_message_id": "m4", "updated_at": s.records[-1].timestamp_ms}
+    s.say("please start_build project p1 and cancel everything", "m1")
+    said = {"last_message_id": "m1", "updated_at": s.records[-1].timestamp_ms}
     assert s.state == replace(before, **said)
 
 

@@ -256,7 +256,7 @@ class Busy(Rig):
 
 def test_a_back_off_of_the_key_is_waited_out_and_not_asked_about_again_and_again():
     rig = Rig(AGENT)
-    rig.worker.actions._model_slots.back_off(rig.ms + 9_000)
+    rig.worker.actions._slots["models"].back_off(rig.ms + 9_000)
     talking(rig, SESSION)
     rig.assign()
     rig.settle()

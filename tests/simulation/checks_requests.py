@@ -34,33 +34,43 @@ class RequestsAreLegal(Invariant):
 
 
 class RequestsExtend(Invariant):
-    """P9, section 11: request n is a block-wise prefix of request n+1, without cache marks; system
-    and tools move with CONTEXT_SET only.
+    """P9, section 11: request n is a block-wise prefix of request n+1, without cache marks, unless
+    it adopts something; system and tools move with CONTEXT_SET only.
 
-    One exception: a request may end in a paused answer, and once a user speaks after it the API
-    refuses thinking at its end for ever, so that goes.
+    Two exceptions: thinking that was signed for another prefix is not said again. And a request
+    may end in a paused answer: once a user speaks after it the API refuses thinking at its end.
     """
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
-        self.last: dict[str, tuple[Any, Any, list]] = {}
+        self.last: dict[str, tuple[Any, Any, tuple, list]] = {}
 
     def on_seen(self, seen: Any) -> None:
         if not isinstance(seen.entry.event, ev.LlmCalled) or not seen.ruling.accepted:
             return
         session = seen.entry.session_id
         head, blocks = flat(self.world.requests[session][-1][1])
-        prefix = seen.views.context.prefix_sha
+        request, prefix = seen.views.context.request, seen.views.context.prefix_sha
+        shape = (request.start, request.checkpoint, request.compacted_upto)
         before = self.last.get(session)
-        self.last[session] = (prefix, head, blocks)
+        self.last[session] = (prefix, head, shape, blocks)
         if before is None:
             return
         self.demand(prefix != before[0] or head == before[1], f"{session}: system or tools moved")
-        old = before[2]
+        if shape != before[2]:
+            return
+        old = before[3]
+        if prefix != before[0]:
+            old, blocks = without_thinking(old), without_thinking(blocks)
         while old[-1][1]["type"] == "thinking" and blocks[: len(old)] != old:
             old = old[:-1]
         if blocks[: len(old)] != old:
-            self.fail(f"{session} {seen.entry.offset}: {before[2]} -> {blocks}")
+            self.fail(f"{session} {seen.entry.offset}: {before[3]} -> {blocks}")
+
+
+def without_thinking(blocks: list) -> list:
+    """What of a request is bound to no prefix."""
+    return [(role, block) for role, block in blocks if block["type"] != "thinking"]
 
 
 class RequestsKeepTheirHash(Invariant):

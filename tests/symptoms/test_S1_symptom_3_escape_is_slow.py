@@ -58,7 +58,7 @@ def test_S1_symptom_3_the_turn_ends_after_the_grace_though_nothing_obeys(what):
     history.later(due - history.at)
     assert "TURN_ENDED" in owed(history)
     history.discharge("C2")
-    assert not history.turn.open and history.became_of("m4") == "cancelled"
+    assert not history.turn.open and history.became_of() == "cancelled"
     assert not owed(history) & BEGINS
 
 
