@@ -18,6 +18,7 @@ from ..effects.result_cache import ResultCache
 from ..effects.side_log import SideLogStore
 from ..effects.slots import Slots
 from ..memory.service import MemoryService
+from ..outside.tools import OutsideTools
 from . import crash
 from .actions import Actions
 from .chunks_reader import chunks_reader
@@ -31,6 +32,7 @@ from .store import Belongs, Store, fold_version, new_store, open_store
 from .worker import Identity, Worker
 
 ROLES = ("sessions", "models", "tools", "background")
+DECIDERS = {"sessions", "tools"}  # who must know the tools of an agent, also those from outside
 EFFECTS = ("models", "tools", "background", "reports")
 MODEL_SLOTS = 16  # model calls of one API key at a time, per process
 TOOL_SLOTS = 32  # tool calls at a time, per process
@@ -82,7 +84,8 @@ class Parts:
         model_slots = Slots(MODEL_SLOTS)
         side_log = SideLogStore(self.state.path / "side_log")
         side_log.prune()
-        agents = tuple(agents)
+        self.outside = OutsideTools(agents, self.state.path / "outside", say)
+        agents = self.outside.begin() if DECIDERS & set(roles) else tuple(agents)
         self.memory = self._memory() if any(agent.memory for agent in agents) else None
         self.results = ResultCache(self.state.path / "tool_results.sqlite", say)
         self.results.prune()
@@ -141,6 +144,7 @@ class Parts:
     def close(self) -> None:
         """End effects, flush the producer, release the directory."""
         self.effects.close()
+        self.outside.close()
         if self.memory is not None:
             self.memory.close()
         self.results.close()
