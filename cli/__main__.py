@@ -7,7 +7,6 @@ answers at once.
 
 import difflib
 import logging
-import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -70,23 +69,6 @@ COMMANDS = (
     Named("worker", "run", RUN, "Run a worker."),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
-
-
-_BROKER_FAILS = re.compile(
-    r"FAIL \[.*?\] \[.*?\]: (?P<host>[^/\s]+)\S*: (?:Connect to \S+ failed: )?"
-    r"(?P<why>.*?)(?: \((?:after|\d+ more).*)?$"
-)
-"""What librdkafka says when a broker goes away: its thread, its state, and in between the news."""
-
-
-class InWords(logging.Formatter):
-    """Log lines for somebody who waits in front of a command."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        fails = _BROKER_FAILS.match(text := record.getMessage())
-        if fails is None:
-            return f"foldlog: {text}"
-        return f"foldlog: broker {fails['host']}: {fails['why']}; tried again until it answers"
 
 
 class Commands(click.Group):
@@ -158,12 +140,11 @@ def exit_code(error: Exception) -> int:
 def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
     """Run a command; the exit code. `edge`: settings and a log at hand, as tests give them."""
     from .edge import Edge
+    from .log_lines import to_stderr
 
     edge = edge or Edge()
     # A client that tries again says so at a lower level; its errors reach the user as errors.
-    to_stderr = logging.StreamHandler()
-    to_stderr.setFormatter(InWords())
-    logging.basicConfig(level=logging.ERROR, handlers=[to_stderr])
+    to_stderr(logging.ERROR, "foldlog: %(message)s")
     try:
         result = foldlog.main(args, "foldlog", standalone_mode=False, obj=edge)
         return result if isinstance(result, int) else DONE

@@ -20,6 +20,7 @@ import click
 from ..log import Settings
 from ..schemas.topics import topics
 from .edge import Edge, example, pass_edge
+from .log_lines import to_stderr
 from .machine import start_broker
 from .printing import line, note
 
@@ -165,7 +166,7 @@ def worker_command(
         from ..processors.runtime.supervise import await_go
 
         await_go(control_fd, lambda: load_agents(agents))
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", force=True)
+    to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True)
     logging.getLogger("foldlog.worker").setLevel(logging.INFO)
     from ..processors.runtime import host
 

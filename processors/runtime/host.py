@@ -5,7 +5,6 @@
 
 import asyncio
 import functools
-import logging
 import os
 import socket
 import threading
@@ -14,11 +13,11 @@ from typing import Any
 from urllib.parse import quote
 
 from ...log import Settings
-from ...log.client import OncePerWhile
 from ...log.errors import Fenced, LogCut
 from ...schemas.topics import DEAD_LETTERS
 from ..agent import Agent
 from .assemble import ROLES, Parts, say
+from .quiet import quiet
 from .supervise import MISUSE
 
 JOIN_S = 10.0  # how long the poll thread may take to finish its round
@@ -37,6 +36,7 @@ def run(
     parts = Parts(settings, agents, roles, worker_id)
     import faust
 
+    quiet()
     if "models" in roles:
         parts.effects.warm()
     app = _app(faust, settings, parts)
@@ -147,11 +147,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-logging.getLogger(__name__).setLevel(logging.WARNING)  # Faust names its services by our module
-logging.getLogger("faust").setLevel(logging.WARNING)
-logging.getLogger("mode").setLevel(logging.WARNING)
-logging.getLogger("aiokafka").setLevel(logging.ERROR)
-for _part in ("", ".conn", ".cluster", ".consumer.fetcher", ".consumer.group_coordinator"):
-    logging.getLogger(f"aiokafka{_part}").addFilter(OncePerWhile())  # a filter is not inherited

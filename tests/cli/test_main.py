@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from foldlog.cli.__main__ import BY_NAME, COMMANDS, InWords, exit_code, foldlog, main
+from foldlog.cli.__main__ import BY_NAME, COMMANDS, exit_code, foldlog, main
 from foldlog.cli.edge import Edge
+from foldlog.cli.log_lines import InWords
 from foldlog.log import LogFatal, LogUnreachable, SettingsError, TopicMissing
 from foldlog.log.errors import Corrupt, Refused
 from foldlog.tests.cli.harness import make_shell
@@ -169,4 +170,4 @@ def test_python_m_works():
 def test_a_broker_that_goes_away_is_told_in_words(text, said):
     """In the middle of a chat stood the name of a thread of librdkafka and its state."""
     record = logging.LogRecord("foldlog", logging.ERROR, "", 0, "%s", (text,), None)
-    assert InWords().format(record) == said
+    assert InWords("foldlog: %(message)s").format(record) == said

@@ -1,0 +1,43 @@
+"""What Faust and its Kafka client say, cut down to what tells an operator something.
+
+They read a few records a day here; the log is read by our own client, which says it when a broker
+goes away. This file must not know why a worker ends.
+"""
+
+import asyncio
+import logging
+import threading
+
+from ...log.client import OncePerWhile
+
+_AWAY = (
+    "KafkaConnectionError",
+    "NodeNotReadyError",
+    "Unable connect to node",
+    "Unable to update metadata",
+)
+"""A broker that is away, in the words of a client that is told so many times a second."""
+
+
+class _SaidElsewhere(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        return not any(words in text for words in _AWAY)
+
+
+def quiet() -> None:
+    """Set the loggers of Faust and aiokafka, and what a thread of theirs says when it is ended."""
+    for name in ("faust", "mode", f"{__package__}.host"):  # it names its services by that module
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)
+    for part in ("", ".conn", ".cluster", ".consumer.fetcher", ".consumer.group_coordinator"):
+        logger = logging.getLogger(f"aiokafka{part}")  # a filter is not inherited
+        for one in (_SaidElsewhere(), OncePerWhile()):
+            logger.addFilter(one)
+    threading.excepthook = _unless_cancelled
+
+
+def _unless_cancelled(args: threading.ExceptHookArgs, /) -> None:
+    """Ending the thread of a consumer whose broker is away cancels it: that is no news."""
+    if args.exc_type is not asyncio.CancelledError:
+        threading.__excepthook__(args)
