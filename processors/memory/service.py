@@ -19,6 +19,7 @@ from .store import MemoryBelongs, MemoryStore, memory_version
 
 FILE = "memory.sqlite"
 POLL_S = 0.5  # how soon a close is noticed
+BATCH = 200  # records in one transaction: whoever reads memory meanwhile waits for it
 AGAIN_S = 5.0  # between tries after the store or the log failed
 FOLDED_S = 5.0  # a write is folded within milliseconds; longer means that the log is away
 CLOSE_S = 5.0
@@ -120,7 +121,7 @@ class MemoryService:
         reader: Reader = self._log.reader(MEMORY_EVENTS, start)
         try:
             while not self._ended.is_set():
-                records = reader.poll(POLL_S)
+                records = reader.poll(POLL_S, BATCH)
                 if not records:
                     continue
                 store.fold(records)

@@ -1,0 +1,86 @@
+"""Memory end to end: files, a worker on a real broker, tools, extraction, another session."""
+
+import json
+import time
+
+import pytest
+
+from foldlog.consumers.memory import read_memory
+from foldlog.local.messages_api import Reply, Request, ScriptedServer, tool_use
+from foldlog.log.kafka import KafkaLog
+from foldlog.processors.memory.fold import text_of
+from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine
+from foldlog.tests.processors.memory.desk import ANA
+
+pytestmark = pytest.mark.broker
+
+AGENT = """
+from foldlog import Agent
+agent = Agent(name="default", model="claude-test", system="POLICY", memory=True)
+"""
+FACT = {"kind": "note", "text": "Ana asked about the Oslo trip."}
+
+
+class Model:
+    """Extraction gets a list; a conversation remembers what it hears, or looks for it."""
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+
+    def __call__(self, request: Request) -> Reply:
+        system = json.dumps(request.body["system"])
+        if "long-term memory of an assistant" in system:
+            return Reply([json.dumps([FACT])])
+        self.prompts.append(system)
+        if request.turn_results:
+            return Reply(["done"])
+        if "remember" in request.last_user_text:
+            return Reply([tool_use("remember", {"text": "lives in Oslo", "kind": "core"})])
+        return Reply([tool_use("search_memory", {"query": "where does Ana live"})])
+
+
+def test_S3_2_S1_H_what_one_session_learned_the_next_one_knows(broker, tmp_path):
+    model = Model()
+    with ScriptedServer(model) as server:
+        machine = Machine(broker.bootstrap_servers, tmp_path)
+        machine.env |= {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "test-key"}
+        machine("topics", "apply")
+        (tmp_path / "my_app.py").write_text(AGENT)
+        (tmp_path / "notes").mkdir()
+        (tmp_path / "notes" / "core.md").write_text("likes tea\n")
+        assert "took in core.md: 1 events" in machine("memory", "--dir", "notes", "--sync")
+
+        worker = machine.start("worker", "--agent", "my_app:agent")
+        log = KafkaLog(broker.bootstrap_servers, topic_prefix=machine.env["FOLDLOG_TOPIC_PREFIX"])
+        try:
+            told = json.loads(machine("send", "s1", "remember: I live in Oslo", "--wait", "--json"))
+            assert told["reason"] == "end_turn"
+            _await(log, lambda view: any(kept.by == "background" for kept in view.entries))
+            machine("send", "s2", "where do I live?", "--wait")
+            transcript = machine("show", "s2", "--view", "transcript")
+        finally:
+            worker.terminate()
+            _, err = worker.communicate(timeout=WAIT_S)
+            view = read_memory(log, ANA).now
+            log.close()
+        assert "Traceback" not in err and "memory" not in err, err
+
+        first, last = model.prompts[0], model.prompts[-1]
+        assert "user| likes tea" in first and "Oslo" not in first
+        assert "user| lives in Oslo  [written by an agent]" in last
+        assert "daily/" in last and "Oslo trip" in last, "the index names what was extracted"
+        assert "lives in Oslo" in transcript and "session s1 at offset" in transcript
+
+        assert text_of(view, "core.md") == "likes tea\nlives in Oslo\n"
+        extracted = [kept for kept in view.entries if kept.by == "background"]
+        assert {kept.source_session for kept in extracted} <= {"s1", "s2"}
+        assert all(kept.source_offset is not None for kept in view.entries[1:])
+        machine("memory", "--dir", "notes", "--sync")
+        assert (tmp_path / "notes" / "core.md").read_text() == "likes tea\nlives in Oslo\n"
+
+
+def _await(log, found) -> None:
+    """Wait until the memory of ana is so; each look reads the log to its end."""
+    until = time.monotonic() + WAIT_S
+    while not found(read_memory(log, ANA).now):
+        assert time.monotonic() < until
