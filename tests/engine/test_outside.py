@@ -1,0 +1,94 @@
+"""Tools from outside end to end: a model finds one by search, a person allows it, it runs once."""
+
+import json
+
+import pytest
+
+from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
+from foldlog.processors.context.build import request_bytes
+from foldlog.schemas import events as ev
+from foldlog.tests.engine.driven import SESSION, USER, Driven
+from foldlog.tests.outside.conftest import World
+
+MODEL = "claude-opus-5-5"
+
+
+def answers(request):
+    """The model: looks for a tool, uses what it found, says so."""
+    done = len(request.turn_results)
+    cents = int(request.last_user_text.split()[-1])
+    steps = [
+        tool_use("find_tools", {"query": "charge a card"}),
+        tool_use("use_tool", {"name": "small__charge", "arguments": {"cents": cents}}),
+    ]
+    return Reply([steps[done] if done < len(steps) else text("It is paid.")])
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def drive(tmp_path):
+    open_ = []
+
+    def start(agent, *rules):
+        server = ScriptedServer([*rules, Rule(reply=answers)]).start()
+        driven = Driven(agent, server, tmp_path)
+        open_.extend((driven.close, server.stop))
+        return driven
+
+    yield start
+    for close in open_:
+        close()
+
+
+def decide(driven, call, *, remember):
+    driven.write(
+        "producer",
+        ev.ApprovalDecided(
+            call=call.key,
+            args_sha256=call.args_sha256,
+            decision="allow",
+            remember=remember,
+            by_user=USER,
+        ),
+    )
+    driven.run()
+
+
+def test_S3_8_a_tool_behind_the_search_is_asked_for_allowed_and_run_once(world, drive):
+    agent = world.begin(world.stdio(rare=("*",)))
+    driven = drive(agent)
+    driven.say("pay 500").run()
+    (call,) = [c for c in driven.views.turn.calls if c.status == "asks"]
+    assert call.name == "small__charge", "a person is asked about the tool that is meant"
+    assert json.loads(call.args.inline) == {"name": "small__charge", "arguments": {"cents": 500}}
+    assert world.calls() == []
+    decide(driven, call, remember=True)
+    assert world.calls() == ["charge"]
+    assert driven.views.turn.grants == ("small__charge",), "not: whatever use_tool may name"
+    assert not driven.views.turn.open
+    driven.say("pay 700").run()
+    assert world.calls() == ["charge", "charge"] and not driven.views.turn.open
+    body = json.loads(request_bytes(driven.views, lambda ref: driven.blobs.get(ref.sha256)))
+    names = [tool["name"] for tool in body["tools"]]
+    assert names == ["find_tools", "use_tool"], "the schemas of the others cost nothing"
+    assert len(driven.events(ev.ContextSet)) == 1, "the prefix never moved"
+
+
+def test_a_server_that_dies_in_a_call_puts_the_session_in_doubt(world, drive):
+    agent = world.begin(world.stdio(approvals={"*": "none"}))
+    (name,) = [t.name for t in agent.tools if "die" in t.name]
+    driven = drive(agent, Rule(reply=Reply([tool_use(name, {})]), tool_results=0))
+    driven.say("pay 1").run()
+    (call,) = driven.views.turn.calls
+    assert call.status == "doubt" and driven.views.turn.open
+    assert world.calls() == ["die"]
+    driven.restart()
+    driven.run()
+    assert world.calls() == ["die"], "never again by itself"
+    assert driven.views.session_id == SESSION
