@@ -24,10 +24,10 @@ MARKS = {"ok": "ok      ", "note": "look    ", "problem": "PROBLEM "}
 def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """Check everything and say what to do.
 
-    Broker, topics, partitions, store, worker, frozen sessions, agents that nobody has, approvals
-    and doubts, dead letters, sessions that are owed work and get none; instruction files that
-    can't be used, and what blows the token budget. Exit code 1 if there is a problem, 3 if the log
-    can't be reached.
+    Broker, topics, partitions, store, worker, frozen sessions, agents that nobody has, MCP servers,
+    approvals and doubts, dead letters, sessions that are owed work and get none; instruction files
+    that can't be used, and what blows the token budget. Exit code 1 if there is a problem, 3 if the
+    log can't be reached.
     """
     problems = 0
     for finding in _findings(edge):
@@ -60,6 +60,7 @@ def _findings(edge: Edge) -> Iterator[Finding]:
     if worker.status is not None:
         agents = frozenset(worker.status.get("agents", ()))
         yield from check_up.agents_missing(everything, agents)
+        yield from check_up.mcp_servers(worker.status.get("mcp", {}))
     yield from check_up.people_wanted(everything)
     now = max(time.time_ns() // 1_000_000, everything.newest_ms)
     yield from check_up.owed_and_idle(everything, now)

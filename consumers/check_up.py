@@ -4,7 +4,7 @@ Each check is a function that yields findings; a finding says what was found and
 file asks the log and the store, and must not know how a worker is reached or anything is printed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ..log.door import Log
@@ -142,6 +142,18 @@ def agents_missing(everything: Everything, agents: frozenset[str]) -> Iterator[F
                 f"session {name} needs agent {turn.agent}; the worker has {have}",
                 "start the worker with --agent MODULE:ATTR for it",
             )
+
+
+def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:
+    """The MCP servers of the worker that runs, by name, as it knows them."""
+    for name, state in sorted(states.items()):
+        if state.startswith("down"):
+            yield Finding(
+                "problem", "mcp", f"server {name} is {state}",
+                "start it or correct it: its calls fail until it is back, and nothing else does",
+            )
+        else:
+            yield Finding("ok", "mcp", f"server {name} is {state}")
 
 
 def people_wanted(everything: Everything) -> Iterator[Finding]:

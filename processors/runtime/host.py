@@ -113,7 +113,7 @@ def _app(faust, settings: Settings, parts: Parts):
 
     @app.page("/status{_:/?}")
     async def status(self, request, _):
-        return self.json({**parts.worker.status(), **seen})
+        return self.json({**parts.worker.status(), **seen, "mcp": parts.outside.status()})
 
     state.note({"pid": os.getpid(), "web": f"http://127.0.0.1:{port}"})
     say(f"worker {parts.identity.owner} runs {', '.join(parts.worker.roles)} on port {port}")

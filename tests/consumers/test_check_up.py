@@ -31,6 +31,11 @@ def only(findings, level):
     return [finding for finding in findings if finding.level == level]
 
 
+def test_an_mcp_server_that_is_down_is_a_problem():
+    up, down = check_up.mcp_servers({"a": "up, 3 tools", "b": "down: no such file"})
+    assert (up.level, down.level) == ("ok", "problem") and "b is down: no such file" in down.text
+
+
 def test_topics_that_miss_or_differ(settings):
     (missing, *_) = check_up.topics_as_wanted(MemoryLog(), settings)
     assert missing.level == "problem" and missing.do == "foldlog topics apply"
