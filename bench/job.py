@@ -21,7 +21,8 @@ WORDS = (
 ).split()
 RESULT_CHARS = 1_800  # of a tool's result: a page of a file
 ANSWER_CHARS = 300  # of a final answer
-MODEL = "claude-sonnet-5-5"  # reads its cache at 0.1 of the input price, as most models do
+MODEL = "claude-sonnet-5"  # reads its cache at a tenth of the input price, as most models do
+SUMMARY_CHARS = 3_500  # about 1,350 tokens
 POLICY = 60  # sentences of the system prompt
 
 
@@ -64,6 +65,11 @@ def turn(number: int, *, result_chars: int = RESULT_CHARS) -> Turn:
     )
 
 
+def summary(number: int) -> str:
+    """A summary as a cheap model writes it; `number` makes it another one."""
+    return words(random.Random(f"summary {number}"), SUMMARY_CHARS)
+
+
 @tool(effect="pure")
 def look(path: str, first: int = 1) -> str:
     """Show a page of a file, from a line on.
@@ -74,9 +80,13 @@ def look(path: str, first: int = 1) -> str:
     raise AssertionError("its results are those of the job")
 
 
-def agent(*, unbounded: bool = False) -> Agent:
-    """The agent of the job. unbounded: no budget, for a strategy that keeps every message."""
+def agent(*, strategy: str = "compacted") -> Agent:
+    """The agent of the job; `full` keeps every message and has no budget."""
     chance = random.Random("policy")
     policy = " ".join(f"{n}. {words(chance, 90)}." for n in range(1, POLICY + 1))
-    limits = Limits(soft_tokens=10**9, hard_tokens=10**9) if unbounded else Limits()
-    return Agent(name="bench", model=MODEL, system=policy, tools=(look,), limits=limits)
+    limits = Limits()
+    if strategy == "full":
+        limits = Limits(soft_tokens=10**9, hard_tokens=10**9)
+    return Agent(
+        name="bench", model=MODEL, system=policy, tools=(look,), limits=limits, strategy=strategy
+    )

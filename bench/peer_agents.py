@@ -1,7 +1,7 @@
 """A peer: `SQLiteSession` of the OpenAI Agents SDK on a file: its time to append and read back.
 
 Line in: {"fill": items} adds items, {"append": item} adds one and reads the whole session back, as
-the SDK's runner does before each model call. Line out: ms of that, and how many items came back.
+the SDK's runner does before each model call. Line out: how many items there are, and ms of that.
 It imports agents and the standard library, and runs in bench/.venv (see peers.py).
 """
 
@@ -31,7 +31,7 @@ async def main() -> None:
             asked = json.loads(line)
             if "fill" in asked:
                 await session.add_items(asked["fill"])
-                answer = {}
+                answer = {"items": len(await session.get_items())}
             else:
                 answer = await append(session, asked["append"])
             print(json.dumps(answer), flush=True)

@@ -11,18 +11,21 @@ from hashlib import sha256
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from foldlog.bench.job import MODEL, Turn
+from foldlog.bench.job import MODEL, Turn, summary
 from foldlog.processors.agent import Agent
 from foldlog.processors.context.rendered import Built
 from foldlog.processors.effects.slots import Slots
+from foldlog.processors.projections.background import SUMMARIES
 from foldlog.processors.runtime.actions import Actions, BeginGeneration, BeginTool
 from foldlog.processors.runtime.assemble import ROLES
+from foldlog.processors.runtime.begin import BeginWork
 from foldlog.processors.runtime.store import Backend, Belongs, Store
 from foldlog.processors.runtime.worker import Identity, Worker
 from foldlog.processors.session import SessionViews
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.record import Record
+from foldlog.schemas.tokens import estimate
 from foldlog.schemas.topics import SESSION_EVENTS
 
 SESSION = "bench"
@@ -39,7 +42,11 @@ class Outcome(NamedTuple):
     events: tuple[Any, ...]
 
 
-Answer = Callable[[Turn, BeginGeneration], Outcome]
+class Models(NamedTuple):
+    """Who answers: a step of a turn, and work in the background."""
+
+    answer: Callable[[Turn, BeginGeneration], Outcome]
+    work: Callable[[BeginWork], Outcome]
 
 
 class Took(NamedTuple):
@@ -92,13 +99,13 @@ class Clock:
 class Played:
     """One worker and one session; `play` adds a turn of the job."""
 
-    def __init__(self, agent: Agent, backend: Backend, answer: Answer) -> None:
+    def __init__(self, agent: Agent, backend: Backend, models: Models) -> None:
         self.records: list[Record] = []
         self.request = b""  # the newest one; memory that is freed is used again, as in a worker
         self.asked = 0
         self.messages = 0  # of the conversation: a message, an answer, a message of tool results
         self.worker = self._worker(agent, backend)
-        self._answer = answer
+        self._models = models
         self._read = 0
         self.actions: TimedActions = self.worker.actions
         self._begun: list[tuple[str, Any]] = []
@@ -162,6 +169,10 @@ class Played:
         """Effects: a tool call begins."""
         self._begun.append(("run_tool", begin))
 
+    def work(self, session_id: str, begin: BeginWork) -> None:
+        """Effects: a summary or a short form is begun."""
+        self._begun.append(("work", begin))
+
     def running(self, role: str) -> int:
         """Effects: none is under way between two rounds."""
         return 0
@@ -220,11 +231,13 @@ class Played:
 
     def _finish(self, what: str, begin: Any) -> None:
         assert self._turn is not None
-        if what == "generate":
-            outcome = self._answer(self._turn, begin)
+        if what == "work":
+            outcome = self._models.work(begin)
+        elif what == "generate":
+            outcome = self._models.answer(self._turn, begin)
         else:
             outcome = Outcome("tools", (result_of(self._turn, begin),))
-        self.messages += 1
+        self.messages += what != "work"
         for event in outcome.events:
             self.append(event, outcome.role)
 
@@ -264,7 +277,26 @@ def result_of(turn: Turn, begin: BeginTool) -> ev.ToolResult:
     )
 
 
-def canned(turn: Turn, begin: BeginGeneration) -> Outcome:
+def canned_work(begin: BeginWork) -> Outcome:
+    """A summary of the usual length without a model; other work is said to have failed."""
+    found: list[Any] = []
+    if begin.kind in SUMMARIES:
+        said = json.dumps([{"type": "text", "text": summary(begin.task.kept_from)}]).encode()
+        found.append(
+            ev.ContextCompacted(
+                upto=begin.upto,
+                kept_from=begin.task.kept_from,
+                summary=ev.Body(inline=said),
+                tokens=estimate(said),
+                model=begin.task.model,
+            )
+        )
+    place = {"kind": begin.kind, "upto": begin.upto, "attempt": begin.attempt}
+    done = ev.BackgroundDone(**place, ok=bool(found), why="" if found else "no part of the job")
+    return Outcome("background", (*found, done))
+
+
+def canned_answer(turn: Turn, begin: BeginGeneration) -> Outcome:
     """The job's answer without a model, streamed in chunks of CHUNK_CHARS."""
     place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
     calls = begin.step == 1 and bool(turn.result)
@@ -315,3 +347,6 @@ def canned(turn: Turn, begin: BeginGeneration) -> Outcome:
         usage=usage,
     )
     return Outcome("models", (*chunks, done))
+
+
+canned = Models(canned_answer, canned_work)

@@ -47,7 +47,7 @@ def theirs(job: list[Turn]) -> dict[str, int]:
 
 def recorded(job: list[Turn]) -> list[Record]:
     """The log of the job."""
-    return Played(agent(unbounded=True), DictBackend(), canned).play_all(job).records
+    return Played(agent(), DictBackend(), canned).play_all(job).records
 
 
 def stored_bytes(records: list[Record]) -> int:

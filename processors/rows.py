@@ -72,6 +72,10 @@ class Rows(Generic[R]):
         past._length = length
         return past
 
+    def extends(self, other: "Rows[R]") -> bool:
+        """Whether these are the other's rows and maybe more, as far as that is known at once."""
+        return self._list is other._list and self._length >= other._length
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rows) and self.since(0) == other.since(0)
 

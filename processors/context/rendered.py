@@ -12,6 +12,7 @@ from collections import OrderedDict
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from ..rows import Rows
 from .blocks import Names, ReadBlob, answer_blocks, raw_blocks, said_blocks, whole_of
 from .build import LEFT_OUT, SPOKEN, Message, _add, summary_blocks
 from .marks import _message, marked_request
@@ -37,7 +38,7 @@ class Rendering:
 
     def _reset(self, of: Any) -> None:
         self._of = of
-        self._fragments: list = []
+        self._rows: Rows = Rows()  # the fragments that are rendered, and those before them
         self._shorts = 0
         self._messages: list[Message] = []
         self._names: Names = {}
@@ -67,15 +68,15 @@ class Rendering:
     # -- messages --------------------------------------------------------------------------------
 
     def _render(self, views: Any, request: Any, read_blob: ReadBlob) -> None:
-        rows = views.context.fragments.upto(request.fragments).since(request.start)
+        rows = views.context.fragments.upto(request.fragments)
         of = (request.start, request.bound_from, request.compacted_upto, request.summary)
-        known = len(self._fragments)
-        if of != self._of or rows[:known] != self._fragments or self._shortened(views, request):
+        if of != self._of or not self._continues(rows) or self._shortened(views, request):
             self._reset(of)
             self._begin(request, read_blob)
-            known = 0
+            self._rows = rows.upto(request.start)
         self._shorts = len(views.compaction.shorts)
-        for place, fragment in enumerate(rows[known:], request.start + known):
+        known = len(self._rows)
+        for place, fragment in enumerate(rows.since(known), known):
             if fragment.kind not in SPOKEN:
                 self._said.append(fragment)
                 continue
@@ -85,7 +86,13 @@ class Rendering:
                 _add(self._messages, "user", self._say(views, request, read_blob))
                 self._said = []
                 _add(self._messages, "assistant", blocks)
-        self._fragments = rows
+        self._rows = rows
+
+    def _continues(self, rows: Rows) -> bool:
+        """Whether these rows are the rendered ones and maybe more."""
+        if rows.extends(self._rows):
+            return True
+        return rows.since(0)[: len(self._rows)] == self._rows.since(0)
 
     def _begin(self, request: Any, read_blob: ReadBlob) -> None:
         if request.summary is not None:
@@ -95,7 +102,7 @@ class Rendering:
 
     def _shortened(self, views: Any, request: Any) -> bool:
         """Whether a short form of a result that is rendered is in force since."""
-        shorts, end = views.compaction.shorts, request.start + len(self._fragments)
+        shorts, end = views.compaction.shorts, len(self._rows)
         if len(shorts) < self._shorts:
             return True  # another past
         return any(

@@ -19,8 +19,8 @@ from foldlog.schemas.codec import entry_of
 
 
 def _played(turns: int, **more) -> Played:
-    job = [turn(number, **more) for number in range(1, turns + 1)]
-    return Played(agent(unbounded=True), DictBackend(), canned).play_all(job)
+    job = [turn(number) for number in range(1, turns + 1)]
+    return Played(agent(**more), DictBackend(), canned).play_all(job)
 
 
 def test_the_job_says_the_same_in_every_run_and_nothing_twice():
@@ -66,7 +66,7 @@ def test_stored_bytes_grow_with_what_is_new():
 def test_S3_7_cache_saving_prices_what_the_server_counted():
     found = caching.cache_saving(turns=6)
     assert 0 < found.ratio < 1 and found.ratio == pytest.approx(1 - found.ours / found.baseline)
-    first, second, *_ = caching.usages(2)
+    first, second, *_ = caching.spent_on(2)
     assert first.cache_read_tokens == 0 < first.cache_write_5m_tokens
     assert second.cache_read_tokens == first.cache_write_5m_tokens, "the second step hits"
 
@@ -110,6 +110,7 @@ def test_the_peers_do_the_same_job():
         agents.ask({"fill": list(append.items_of(job[0]))})
         said = agents.ask({"append": append.items_of(job[1])[0]})
     assert said["items"] == 3 and said["ms"] > 0
+
 
 
 def test_a_peer_that_dies_is_an_error_and_no_figure():

@@ -20,3 +20,10 @@ def test_other_rows_than_those_made_ahead_are_another_past():
     assert other.last("c") is None and ahead.last("x") is None
     assert list(old.append("c", "d", "e")) == ["a", "b", "c", "d", "e"]
     assert list(ahead) == ["a", "b", "c", "d"] and len(old) == 2
+
+
+def test_rows_extend_what_they_grew_from_and_no_other_past():
+    old = Rows("ab")
+    grown = old.append("c")
+    assert grown.extends(old) and old.extends(old) and not old.extends(grown)
+    assert not old.append("x").extends(grown) and not Rows("abc").extends(old)
