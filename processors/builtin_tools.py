@@ -15,9 +15,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..producers.blobs import BlobError
+from ..producers.blobs import INLINE_BYTES_MAX, BlobError
 from .agent import Agent
-from .effects.log_text import LOG_LINES_MAX
+from .effects.log_text import LOG_LINES_MAX, looks_like_log
 from .effects.results import ROWS_MAX
 from .limits import DEFAULT_LIMITS, Limits
 from .tokens import estimate, prefix
@@ -32,6 +32,7 @@ LINES_DEFAULT, LINES_MAX = 400, 2_000
 LINE_CHARS_MAX = 2_000  # a longer line is data; about 800 tokens
 SCAN_BYTES_MAX = 64 * 1024 * 1024  # read_file looks no further for an offset or the last line
 EDIT_BYTES_MAX = 2 * 1024 * 1024
+PAGE_BYTES_MAX = INLINE_BYTES_MAX - 1_000  # of a result that is read on; its last line says how
 COMMAND_S_MAX = 600
 COMMAND_ENV = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat"}
 COMMAND_ENV |= {"GIT_TERMINAL_PROMPT": "0"}  # nobody is there to type a password
@@ -320,12 +321,21 @@ def read_result(
     except UnicodeDecodeError:
         raise ToolFailed("this result is binary, it can't be shown") from None
     first = max(0, offset)
-    part = prefix(text[first:], _room(ctx))
-    if not part:
+    if first >= len(text):
         raise ToolFailed(f"the result has {len(text)} characters, nothing follows {first}")
+    part = _page(text[first:], _room(ctx))
     rest = len(text) - first - len(part)
     more = f"\n[{rest} more characters; continue with offset {first + len(part)}]" if rest else ""
     return part + more
+
+
+def _page(text: str, tokens: int) -> str:
+    """The beginning of a text that passes as a result without being cut again; never empty."""
+    part = prefix(text, tokens) or text[:1]
+    part = part.encode()[:PAGE_BYTES_MAX].decode("utf-8", "ignore")
+    if looks_like_log(part):  # of a log only the last lines would be served
+        part = "".join(part.splitlines(keepends=True)[: LOG_LINES_MAX - 2])
+    return part
 
 
 @tool(effect="pure", stops=True)

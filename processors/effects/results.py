@@ -6,6 +6,7 @@ the log or how tools run.
 """
 
 import json
+from collections.abc import ItemsView, KeysView, ValuesView
 from typing import Any, NamedTuple
 
 from ...producers.blobs import INLINE_BYTES_MAX, BlobError, BlobStore
@@ -16,7 +17,11 @@ from .log_text import LOG_LINES_MAX, last_lines, looks_like_log
 
 PREVIEW_CHARS = 1_000  # S1.D: what is shown of a result that is off-loaded to a blob
 ROWS_MAX = 100  # S3.5: lists give 100 rows and "N more"
+LISTS_DEEP = 3  # objects in objects are looked through for lists; rows stay as they are
+NAME_CHARS_MAX = 60  # of where a list was, as a tool named it
+LISTS_TOLD = 10  # of the lists that were shortened; an object of a thousand of them is one notice
 KEPT_BYTES_MAX = 32 * 1024 * 1024  # of one result: a tool in a loop must not fill the disk
+WEIGHED_BYTES = 1024 * 1024  # of a whole result are weighed, the rest in proportion: 15 ms
 _BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
 
 
@@ -55,7 +60,7 @@ def shape(value: Any, *, limit_tokens: int, blobs: BlobStore, readable: bool) ->
     if fits and told.shown is None:
         return Shaped(Body(inline=told.whole), total, estimate(text), 0)
     try:
-        ref = blobs.store(told.whole[:KEPT_BYTES_MAX], told.media_type)
+        ref = blobs.store(_kept(told), told.media_type)
         how = _how_to_read_on(ref.sha256, readable and told.media_type == _TEXT)
     except BlobError as error:  # the tool has run: a full disk must not turn that into doubt
         ref, how = None, f"The rest is lost, it could not be kept: {error.__cause__ or error}."
@@ -74,9 +79,26 @@ def plain(value: Any) -> Any:
         json.dumps(value, allow_nan=False, sort_keys=True)
         return value
     except (TypeError, ValueError, RecursionError):
-        from pydantic_core import to_json  # knows datetimes, dataclasses, models, sets, NaN
+        from pydantic_core import to_json  # knows datetimes, dataclasses, models, NaN
 
+        value = _with_lists(value)
         return json.loads(to_json(value, inf_nan_mode="strings", bytes_mode="base64"))
+
+
+def _with_lists(value: Any) -> Any:
+    """The value with lists in place of views, and of sets, whose order differs by process."""
+    match value:
+        case dict():
+            return {name: _with_lists(held) for name, held in value.items()}
+        case list() | tuple() | KeysView() | ValuesView() | ItemsView():
+            return [_with_lists(held) for held in value]
+        case set() | frozenset():
+            rows = [_with_lists(held) for held in value]
+            try:
+                return sorted(rows)
+            except TypeError:  # numbers among words
+                return sorted(rows, key=_json)
+    return value
 
 
 def _tell(value: Any) -> _Told:
@@ -93,12 +115,40 @@ def _tell(value: Any) -> _Told:
         case bytes() | bytearray() | memoryview():
             data = bytes(value)
             return _Told(data, _BINARY, f"[{len(data)} bytes of binary data, not shown.]")
-        case list() | tuple() if len(value) > ROWS_MAX:
-            rows, whole = _json(list(value[:ROWS_MAX])), _json(list(value)).encode()
-            shown = f"{rows}\n{len(value) - ROWS_MAX} more rows, of {len(value)}."
-            return _Told(whole, _TEXT, shown, len(rows.encode()), len(rows))
-        case _:
-            return _Told(_json(value).encode(), _TEXT)
+    try:
+        held = plain(value)
+    except Exception:  # whatever a value's own methods raise: _json says it
+        return _Told(_json(value).encode(), _TEXT)
+    whole, notes = _json(held), []
+    rows = _json(_first_rows(held, (), notes))
+    if not notes:
+        return _Told(whole.encode(), _TEXT)
+    if len(notes) > LISTS_TOLD:
+        notes[LISTS_TOLD:] = [f"{len(notes) - LISTS_TOLD} more lists are shortened."]
+    shown, same = "\n".join([rows, *notes]), _same(rows, whole)
+    return _Told(whole.encode(), _TEXT, shown, len(rows.encode()), same)
+
+
+def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
+    """The value with 100 rows of each long list in it; notes get what is missing, and where."""
+    if isinstance(value, list | tuple) and len(value) > ROWS_MAX:
+        where = " ".join(".".join(path).split())[:NAME_CHARS_MAX]
+        more = f"{len(value) - ROWS_MAX} more rows, of {len(value)}."
+        notes.append(f"{where}: {more}" if where else more)
+        return value[:ROWS_MAX]
+    if isinstance(value, dict) and len(path) < LISTS_DEEP:
+        names = sorted(value, key=str)
+        return {name: _first_rows(value[name], (*path, str(name)), notes) for name in names}
+    return value
+
+
+def _same(one: str, other: str) -> int:
+    """Where reading on in `other` makes sense for who has seen `one`: where they part."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if other.startswith(one[:middle]) else (low, middle - 1)
+    return low + other.startswith(",", low)
 
 
 def _encoded(whole: str | bytes) -> tuple[bytes, str]:
@@ -130,9 +180,17 @@ def _safe_repr(value: Any) -> str:
         return object.__repr__(value)
 
 
+def _kept(told: _Told) -> bytes:
+    """As much of the whole as is kept; a text is cut between two characters."""
+    data = told.whole[:KEPT_BYTES_MAX]
+    if told.media_type == _TEXT and len(told.whole) > KEPT_BYTES_MAX:
+        data = data.decode("utf-8", "ignore").encode()
+    return data
+
+
 def _how_to_read_on(sha256: str, readable: bool) -> str:
     if readable:
-        return f'Read on with read_result, ref "{sha256}".'
+        return f'Ask for less (filter, range) or read on: read_result, ref "{sha256}".'
     return f"The whole is kept as {sha256}. Ask for less: a filter, a range, a later part."
 
 
@@ -142,7 +200,10 @@ def _notice(left_out: int, told: _Told, how: str, read_at: int) -> str:
         how = f"{how[:-1]}, offset {read_at}."
     if total > KEPT_BYTES_MAX:
         how += f" Only its first {KEPT_BYTES_MAX} bytes are kept."
-    return f"[{left_out} of {total} bytes are left out here. {how}]"
+    weighed = told.whole[:WEIGHED_BYTES]
+    tokens = estimate(weighed) * left_out // max(1, len(weighed))
+    about = f", about {tokens} tokens," if told.media_type == _TEXT else ""
+    return f"[{left_out} of {total} bytes{about} are left out here. {how}]"
 
 
 def _cut(text: str, limit_tokens: int, told: _Told, how: str) -> tuple[str, int]:
@@ -153,5 +214,6 @@ def _cut(text: str, limit_tokens: int, told: _Told, how: str) -> tuple[str, int]
     tail = prefix(text[len(head) :][::-1], room - room * 2 // 3)[::-1]
     shown = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
     left_out = max(0, len(told.whole) - shown)
-    notice = _notice(left_out, told, how, len(head) if told.shown is None else told.read_at)
+    read_at = len(head) if told.shown is None else min(told.read_at, len(head))
+    notice = _notice(left_out, told, how, read_at)
     return f"{head}\n{notice}\n{tail}", left_out

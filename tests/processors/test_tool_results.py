@@ -3,12 +3,15 @@
 import dataclasses
 import datetime
 import json
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from foldlog.processors.builtin_tools import read_result
 from foldlog.processors.effects import results
 from foldlog.processors.effects.results import PREVIEW_CHARS, shape
 from foldlog.processors.tool import Shortened
@@ -85,13 +88,46 @@ def test_S3_5_a_long_list_gives_100_rows_and_says_how_many_more(blobs):
     assert shaped(blobs, rows[:100]).left_out == 0
 
 
+@pytest.mark.parametrize("make", [list, tuple, set, iter, lambda rows: dict.fromkeys(rows).keys()])
+def test_S3_5_whatever_has_rows_gives_100_of_them(blobs, make):
+    text = text_of(shaped(blobs, make(range(1_000))))
+    assert json.loads(text.split("\n")[0]) == list(range(100))
+    assert text.split("\n")[1] == "900 more rows, of 1000."
+
+
+def test_S3_5_the_rows_of_a_list_in_an_object_are_counted_by_its_name(blobs):
+    files = [{"name": f"f{n}"} for n in range(300)]
+    whole = {"total": 300, "found": {"files": files, "dirs": [1] * 101}, "ok": True}
+    text = text_of(shaped(blobs, whole))
+    head, dirs, more, notice = text.split("\n")
+    assert json.loads(head)["found"]["files"] == files[:100] and json.loads(head)["ok"]
+    assert dirs == "found.dirs: 1 more rows, of 101."
+    assert more == "found.files: 200 more rows, of 300."
+    offset = int(notice.split("offset ")[1].split(".")[0])
+    stored = blobs.resolve(shaped(blobs, whole).content).decode()
+    assert head.startswith(stored[:offset].rstrip(",")), "reading on begins where the two part"
+    many = {f"list {n:03}\n": [0] * 200 for n in range(40)}
+    told = text_of(shaped(blobs, many, limit=20_000)).split("\n")
+    assert told[1:3] == ["list 000: 100 more rows, of 200.", "list 001: 100 more rows, of 200."]
+    assert told[-2] == "30 more lists are shortened."
+
+
+def test_a_set_says_the_same_in_every_process(blobs):
+    words = {f"word {n}" for n in range(50)}
+    text = text_of(shaped(blobs, {"words": words, "deep": [{"more": frozenset(words)}]}))
+    assert json.loads(text)["words"] == json.loads(text)["deep"][0]["more"] == sorted(words)
+
+
 def test_S3_5_a_result_over_the_limit_is_cut_with_a_notice(blobs):
     whole = "\n".join(f"line {n}" for n in range(3_000))
     result = shaped(blobs, whole, limit=500)
     text = text_of(result)
     assert result.tokens <= 500 and estimate(text) == result.tokens
     assert text.startswith("line 0\n") and text.endswith("\nline 2999")
-    assert f"[{result.left_out} of {len(whole)} bytes are left out here." in text
+    left_out = f"[{result.left_out} of {len(whole)} bytes, about "
+    assert left_out in text and " tokens, are left out here. Ask for less" in text
+    about = int(text.split(left_out)[1].split()[0])
+    assert about == pytest.approx(estimate(whole) - 500, rel=0.1)
     assert f'read_result, ref "{result.content.ref.sha256}", offset ' in text
     assert blobs.resolve(result.content).decode() == whole
     offset = int(text.split("offset ")[1].split(".")[0])
@@ -169,3 +205,73 @@ def test_S3_5_no_text_passes_the_limit_and_none_is_lost(blobs, text, limit, read
     assert blobs.resolve(result.content) == whole
     assert (result.left_out == 0) == (result.content.ref is None)
     assert 0 <= result.left_out <= len(whole)
+
+
+# -- reading on, as a model does -------------------------------------------------------------------
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(
+    max_size=20
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner,
+                                                                max_size=4),
+    max_leaves=12,
+)
+sizes = st.integers(1, 3_000)
+sized = st.one_of(
+    st.builds(lambda value, times: [value] * times, values, sizes),
+    st.builds(lambda value, times: {"rows": [value] * times, "more": value}, values, sizes),
+    st.builds(lambda part, times: part * times, st.text(min_size=1, max_size=30), sizes),
+    st.builds(
+        lambda line, times: f"2026-01-31 12:00:00 {line}\n" * times, st.text(max_size=30), sizes
+    ),
+    st.sampled_from([" ", "\n", "=", "0", "ש", "\U0001f600"]).map(lambda c: c * 150_000),
+)
+
+
+def read_on(blobs, ref, offset, limit):
+    """What the tool gives and the worker makes of it: a page that must not be cut again."""
+    ctx = SimpleNamespace(blobs=blobs, result_tokens=limit)
+    page = shaped(blobs, read_result.function(ctx, ref, offset), limit=limit)
+    assert page.left_out == 0 and page.content.ref is None, "a page was cut again"
+    assert page.tokens <= limit
+    return text_of(page)
+
+
+@settings(deadline=None)
+@example(value=" " * 150_000, limit=8_000)
+@example(value="2026-01-31 12:00:00 INFO ok\n" * 900, limit=8_000)
+@given(value=sized, limit=st.integers(1_000, 8_000))
+def test_S3_5_any_result_is_bounded_stable_and_can_be_read_to_its_end(blobs, value, limit):
+    result = shaped(blobs, value, limit=limit)
+    text = text_of(result)
+    assert result.tokens == estimate(text) <= limit
+    assert shaped(blobs, value, limit=limit) == result
+    whole = blobs.resolve(result.content).decode()
+    assert result.bytes == len(whole.encode())
+    if result.content.ref is None:
+        return
+    notice = next(line for line in text.split("\n") if " are left out here. " in line)
+    (sha,) = re.findall(r'ref "([0-9a-f]{64})"', notice)
+    offset = int(next(iter(re.findall(r"offset (\d+)\.", notice)), 0))
+    if offset:
+        assert text.startswith(whole[:offset].rstrip(",")), "what lies before is shown"
+    for _ in range(3):  # pages follow each other without gap or overlap; the last ones too
+        page, more, rest = read_on(blobs, sha, offset, limit).rpartition("\n[")
+        if not rest.endswith(f"continue with offset {offset + len(page)}]"):
+            assert page + more + rest == whole[offset:]
+            break
+        assert page and whole.startswith(page, offset)
+        assert rest.startswith(f"{len(whole) - offset - len(page)} more characters")
+        offset += len(page)
+    last = read_on(blobs, sha, max(0, len(whole) - 5), limit)
+    assert last == whole[-5:]
+
+
+def test_a_text_that_is_kept_in_part_is_still_a_text(blobs, monkeypatch):
+    monkeypatch.setattr(results, "KEPT_BYTES_MAX", 100_001)
+    result = shaped(blobs, "ש" * 60_000)
+    kept = blobs.resolve(result.content).decode()
+    assert kept == "ש" * 50_000, "not cut within a character, so that it can be read on"
+    assert read_on(blobs, result.content.ref.sha256, 49_990, 1_000) == "ש" * 10
