@@ -1,6 +1,7 @@
 """Memory as a directory of files: round trips, conflicts, and files that can not be memory."""
 
 import os
+import re
 
 import pytest
 
@@ -196,6 +197,16 @@ def test_a_lost_or_broken_state_file_loses_nothing(desk):
     desk.file(STATE).unlink()
     report = desk.sync()
     assert "both kept" in report.conflicts[0]
+    assert sorted(desk.text().split()) == ["coffee", "likes", "likes", "tea"]
+
+
+def test_a_state_file_that_does_not_fit_the_log_deletes_nothing(desk):
+    desk.remember("likes tea")
+    desk.sync()
+    noted = desk.file(STATE).read_text()
+    desk.file(STATE).write_text(re.sub("[0-9a-f]{64}", "0" * 64, noted))
+    desk.file().write_text("likes coffee\n")
+    assert "both kept" in desk.sync().conflicts[0]
     assert sorted(desk.text().split()) == ["coffee", "likes", "likes", "tea"]
 
 

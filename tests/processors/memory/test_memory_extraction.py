@@ -98,6 +98,7 @@ def test_bad_input_a_malformed_answer_gives_nothing_and_says_why(given, why):
 def test_good_entries_of_an_answer_are_kept_beside_bad_ones_and_there_are_not_too_many():
     items = [{"kind": "note", "text": f"n{n}"} for n in range(30)]
     found = judged(answer({"kind": "x", "text": "x"}, *items), "s-1", 1, ANA)
+    assert len(extracted(answer(items[0], items[0]), "s-1", 1, ANA)) == 1
     assert len(found.events) == extraction.ENTRIES_MAX - 1
     assert "entry 0" in found.why and "11 entries beyond 20" in found.why
 

@@ -104,6 +104,12 @@ def test_bad_input_a_line_changed_here_and_elsewhere_is_a_conflict_and_both_are_
     assert sorted(text.split("\n")) == ["", "likes cocoa", "likes coffee", "lives in Oslo"]
 
 
+def test_a_line_added_here_and_elsewhere_is_there_once():
+    base = filed(["likes tea"])
+    now = take(base, [wrote("n", "lives in Oslo")])
+    assert edit("likes tea\nlives in Oslo\n", base, now) == ([], [])
+
+
 def test_a_line_deleted_here_and_elsewhere_is_no_conflict():
     base = filed(["likes tea", "lives in Oslo"])
     now = take(base, [retired("e0")])

@@ -81,6 +81,15 @@ def test_law_11_views_index_and_cursor_change_together_or_not_at_all(tmp_path, m
     assert [hit.id for hit in again.search("tea", [ANA], 5)] == [f"{ANA}/a"]
 
 
+def test_what_was_retired_is_not_found_any_more(tmp_path):
+    store = opened(tmp_path / "m.sqlite")
+    store.fold(records([wrote("a", "likes tea"), wrote("b", "likes tea too")]))
+    assert len(store.search("tea", [ANA], 5)) == 2
+    store.fold(records([retired("a")], start=2))
+    assert [hit.id for hit in store.search("tea", [ANA], 5)] == [f"{ANA}/b"]
+    assert store.search("tea", [SHOP], 5) == []
+
+
 def test_lines_put_between_others_keep_their_place_over_a_restart(tmp_path):
     path = tmp_path / "m.sqlite"
     store = opened(path)
