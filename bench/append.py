@@ -90,7 +90,7 @@ def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> R
                 said = agents.ask({"fill": [answer]})
             ours += [mine.played.timed(turn) for turn in turns]
             assert said["items"] == mine.played.messages, "the same chat"
-        hop = log_hop_ms(here, blocks, mine.played.records[-1])
+        hop = log_hop_ms(here, len(ours), mine.played.records[-1])
     base = statistics.median(theirs)
     append, context, whole = (statistics.median(part) for part in zip(*ours, strict=True))
     note = (
@@ -109,7 +109,7 @@ def log_hop_ms(here: Installation, runs: int, record: Record) -> float:
     reader = here.log.reader(SESSION_EVENTS, here.log.end_offsets(SESSION_EVENTS))
     took = []
     try:
-        for _ in range(max(runs, 3)):
+        for _ in range(runs):
             began = time.perf_counter()
             producer.append(record.topic, record.key, record.value, record.headers)
             while not reader.poll(1.0):
