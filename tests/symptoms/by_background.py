@@ -45,8 +45,8 @@ def due(history: History) -> list[str]:
     return [work.kind for work in history.views.background.works]
 
 
-def worked(history: History, server: ScriptedServer, directory: Path) -> list:
-    """The oldest claimed work is done; what it wrote."""
+def worked(history: History, server: ScriptedServer, directory: Path, remember=None) -> list:
+    """The oldest claimed work is done; what it wrote. remember: as `work` has it."""
     claimed = history.views.background.works[0]
     blobs = BlobStore(directory)
     read = lambda ref: history.blobs.held.get(ref.sha256) or blobs.get(ref.sha256)  # noqa: E731
@@ -60,9 +60,8 @@ def worked(history: History, server: ScriptedServer, directory: Path) -> list:
             async def get_client():
                 return client
 
-            await work(
-                claim, task, history.agent, sink, Stop(), get_client, pace=Slots(1), blobs=blobs
-            )
+            more = {"pace": Slots(1), "blobs": blobs, "remember": remember}
+            await work(claim, task, history.agent, sink, Stop(), get_client, **more)
 
     asyncio.run(main())
     for event in sink.outcomes:

@@ -1,0 +1,184 @@
+"""Who reads and who writes which state in the life of a turn, as data (S1).
+
+Eight points of a turn, four buckets by how long a state lives, and for every item the points that
+read and write it. A test plays real histories, watches what the code touches at each point, and
+demands that it is exactly this; the docs are generated from it. No decision reads this file.
+"""
+
+from typing import NamedTuple
+
+
+class Point(NamedTuple):
+    """A moment of a turn: its letter, its name, and what happens then."""
+
+    letter: str
+    name: str
+    when: str
+
+
+POINTS = (
+    Point("A", "assembly", "a turn's first step is decided: files and memory are read, the "
+          "static prefix is assembled"),
+    Point("B", "before a step", "a step is decided and its request is built"),
+    Point("C", "streaming", "the model answers, attempt by attempt"),
+    Point("D", "tool execution", "a call is allowed, begun and reported"),
+    Point("E", "a tool finished", "a large result is made shorter in the background"),
+    Point("F", "stop conditions", "whether another step may come"),
+    Point("G", "the turn ends", "the answer is complete, the turn is closed"),
+    Point("H", "background", "memory is extracted, the next resume is prepared"),
+)
+
+# Background work belongs to the point that it was begun for.
+BY_KIND = {"result": "E", "context": "B", "resume": "H", "memory": "H"}
+
+# Where in a turn an event is written, and with it what its fold writes. Two letters: the first for
+# the first step of a turn, the second for later ones. '': from outside of a turn's life.
+WRITTEN_AT: dict[str, str | dict[str, str]] = {
+    "SESSION_OPENED": "",
+    "MESSAGE_RECEIVED": "A",
+    "PHASE_TRIGGERED": "",
+    "PROJECT_LOCKED": "",
+    "CANCEL_REQUESTED": "",
+    "APPROVAL_DECIDED": "D",
+    "HUMAN_RESOLVED": "D",
+    "ITEM_ADDED": "",
+    "ITEM_RETRACTED": "",
+    "SESSION_TERMINATED": "",
+    "PARTITION_TAKEN": "",
+    "CONTEXT_SET": "A",
+    "LLM_CALLED": "AB",
+    "TOOL_INVOKED": "D",
+    "APPROVAL_EXPIRED": "D",
+    "TURN_ENDED": "G",
+    "REFUSED": "",
+    "HUMAN_NEEDED": "D",
+    "REMINDER_ADDED": "D",
+    "COMPACTION_SKIPPED": BY_KIND,
+    "GEN_START": "C",
+    "GEN_RESUMED": "C",
+    "GEN_CHUNK": "C",
+    "GEN_COMPLETE": "G",
+    "GEN_FAILED": "C",
+    "GEN_STOPPED": "C",
+    "TOOL_STARTED": "D",
+    "TOOL_RESULT": "D",
+    "TOOL_FAILED_UNCERTAIN": "D",
+    "RESULT_COMPACTED": BY_KIND,
+    "CONTEXT_COMPACTED": BY_KIND,
+    "BACKGROUND_STARTED": BY_KIND,
+    "BACKGROUND_DONE": BY_KIND,
+    "DELIVERY_STARTED": "",
+    "GEN_SENT": "",
+}
+
+# Where a decision or a claim that WAKE owes reads the views; two letters as above.
+DECIDED_AT = {
+    "LLM_CALLED": "AB",
+    "GEN_START": "B",
+    "GEN_RESUMED": "B",
+    "TOOL_INVOKED": "D",
+    "APPROVAL_EXPIRED": "D",
+    "TURN_ENDED": "G",
+}
+
+
+class Item(NamedTuple):
+    """One piece of state. bucket: step, turn, session or across (sessions).
+
+    kept_in: fields of the views, or what lies outside of them (`memory.`, `files`). cells: for each
+    point that touches it, R, W or RW. others: who else reads or writes it, where no point does.
+    """
+
+    name: str
+    bucket: str
+    kept_in: tuple[str, ...]
+    cells: dict[str, str]
+    others: str = ""
+
+
+BUCKETS = ("step", "turn", "session", "across")
+
+ITEMS = (
+    Item(
+        "messages",
+        "session",
+        ("context.fragments", "transcript.lines", "messages.received", "messages.progress"),
+        {"A": "RW", "B": "RW", "C": "W", "D": "W", "E": "R", "G": "W", "H": "R"},
+    ),
+    Item(
+        "compaction checkpoint",
+        "session",
+        ("compaction.checkpoint", "compaction.compacted_upto", "context.last_step_tokens"),
+        {"A": "RW", "B": "RW", "G": "RW", "H": "R"},
+    ),
+    Item(
+        "cumulative usage",
+        "session",
+        ("ledger.spent", "ledger.input_tokens", "ledger.output_tokens"),
+        {"B": "W", "C": "W", "E": "W", "G": "W", "H": "W"},
+        "read by people: `foldlog show --view ledger`",
+    ),
+    Item(
+        "last step tokens",
+        "turn",
+        ("context.last_step_tokens", "context.anchor_tokens", "context.tail_tokens"),
+        {"A": "RW", "B": "RW", "D": "W", "G": "RW"},
+    ),
+    Item(
+        "abort signal",
+        "turn",
+        ("turn.closing", "turn.opened_offset"),
+        {"A": "W", "B": "R", "C": "R", "D": "R", "E": "R", "G": "RW", "H": "R"},
+        "set by people: a cancel, an interrupting message, the end of the session",
+    ),
+    Item(
+        "compaction cache",
+        "session",
+        ("compaction.shorts", "compaction.waiting", "background.results"),
+        {"A": "RW", "B": "R", "D": "W", "E": "RW", "G": "R"},
+    ),
+    Item(
+        "reminders",
+        "turn",
+        ("turn.reminders",),
+        {"A": "RW", "B": "RW", "D": "W", "G": "R"},
+    ),
+    Item(
+        "todos",
+        "across",
+        ("memory.todos",),
+        {"D": "RW"},
+        "the prompt does not carry them: what few turns use is behind a tool; the last one done "
+        "moves the phase",
+    ),
+    Item(
+        "resume summary",
+        "session",
+        ("compaction.candidate",),
+        {"A": "RW", "B": "RW", "G": "R", "H": "W"},
+    ),
+    Item(
+        "auto memory",
+        "across",
+        ("memory.entries",),
+        {"A": "R", "D": "RW", "H": "W"},
+        "read and written by people too, as files",
+    ),
+    Item("instruction files", "across", ("files",), {"A": "R"}, "written by people"),
+    Item(
+        "step in flight",
+        "step",
+        ("turn.generation", "turn.calls", "stream.chunks", "stream.last_at"),
+        {"A": "RW", "B": "RW", "C": "W", "D": "RW", "F": "R", "G": "RW"},
+    ),
+)
+
+# Which lanes of WAKE belong to which points: what runs there is not begun, or is stopped, once the
+# turn has been aborted.
+ABORT_LANES = {"N": "B", "S": "C", "T": "D", "B": "EH"}
+ABORT_FACTS = ("closing", "stop")
+
+__all__ = [
+    "ABORT_FACTS", "ABORT_LANES", "BUCKETS", "BY_KIND", "DECIDED_AT", "ITEMS", "POINTS",
+    "WRITTEN_AT", "Item", "Point",
+]
