@@ -56,6 +56,7 @@ COMMANDS = (
     Named("tail", "look", LOOK, "Print the events of a session, or of all."),
     Named("search", "search", LOOK, "Find what was said, in all sessions."),
     Named("memory", "memory", LOOK, "Show or edit what is remembered of a user or a project."),
+    Named("context", "context", LOOK, "Show what the model is shown, and what was left out."),
     Named("request", "look", LOOK, "Print a past model request and check its hash."),
     Named("wake", "look", LOOK, "Show what a session owes now, and why; with --run, do it."),
     Named("replay", "replay", LOOK, "Fold the log anew, compare with the store."),

@@ -83,24 +83,38 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
 @click.argument("session")
 @click.option("--view", type=click.Choice(VIEWS), help="One view, whole.")
 @click.option("--at", type=click.IntRange(min=0), metavar="OFFSET", help="As of right after it.")
+@click.option("--strategy", metavar="NAME",
+              help="With --view context: what the model would be shown under it.")
 @click.option("--resolve", is_flag=True, help="Fetch what is in the blob store.")
 @json_option
 @pass_edge
 def show_command(
-    edge: Edge, session: str, view: str | None, at: int | None, resolve: bool, as_json: bool
+    edge: Edge,
+    session: str,
+    view: str | None,
+    at: int | None,
+    strategy: str | None,
+    resolve: bool,
+    as_json: bool,
 ) -> None:
     """Show the views of a session.
 
     Without --view: its state, what it waits for, and the end of its transcript. The views are
     folded from the log, now or as they were at an offset of its partition.
     """
+    if strategy is not None and view != "context":
+        raise click.UsageError("--strategy says how a context is built: give --view context too")
     client = edge.client()
     read = client.read_blob if resolve else None
     with client.fold(session) as folded:
         views = known(folded, at)
         if at is not None and at >= folded.cursor:
             note(f"offset {at} is not written yet: this is as of {folded.cursor - 1}, the last one")
-        if as_json:
+        if strategy is not None:
+            from .context import print_context
+
+            print_context(views, strategy, client.read_blob, as_json=as_json)
+        elif as_json:
             wanted = (view,) if view else VIEWS
             found = {name: view_json(folded, name, read) for name in wanted}
             if "ledger" in found:

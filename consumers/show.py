@@ -22,7 +22,17 @@ from .contents import ReadBlob, plain
 from .follow import Follow
 from .session_fold import SessionFold
 
-VIEWS = ("state", "turn", "context", "transcript", "ledger", "messages", "wake")
+VIEWS = (
+    "state",
+    "turn",
+    "context",
+    "transcript",
+    "ledger",
+    "messages",
+    "compaction",
+    "background",
+    "wake",
+)
 
 
 class UnknownSession(Refused):

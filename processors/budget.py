@@ -14,6 +14,7 @@ from .projections.context import estimated_tokens, fragment_tokens, tokens_of
 from .projections.turn_view import too_long
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
+SUMMARY_TOKENS = 2_000  # of a summary at most: 4 % of the soft budget
 CACHE_LIFE_MS = 300_000  # of a prefix that no request used: after that, moving it costs nothing
 
 
@@ -136,20 +137,32 @@ def due_works(views, rules: Rules) -> list[Due]:
 
 def _summary_due(views, rules: Rules) -> Due | None:
     view, turn, fragments = views.background, views.turn, views.context.fragments
-    if not len(fragments) or views.compaction.candidate is not None or summary_runs(view):
+    if not len(fragments) or summary_runs(view):
         return None
     limit = rules.limits.soft_tokens if turn.open else rules.limits.resume_tokens
-    upto, tokens = fragments[-1].offset, plan(views, rules).tokens
+    tokens, candidate = _with_candidate(views, rules), views.compaction.candidate
     must = tokens > rules.limits.hard_tokens or too_long(turn)
     if tokens <= limit and not must:
         return None
-    batch = 1 if must else rules.limits.soft_tokens // BATCH
-    if upto <= view.tried_upto or _grew(views) < batch:
+    least = 1 if must else rules.limits.soft_tokens // BATCH
+    upto = fragments[-1].offset
+    if upto <= view.tried_upto or _grew(views) < least:
         return None
     cut = best_cut(views)
-    begin = kept_from(views.compaction)
-    worth = cut is not None and fragment_tokens(fragments, begin, cut) >= batch
+    begin = candidate.kept_from if candidate is not None else kept_from(views.compaction)
+    covered = fragment_tokens(fragments, begin, cut) if cut is not None else 0
+    worth = covered >= (least if must else least + SUMMARY_TOKENS)
+    if candidate is not None and not worth:
+        return None  # there is one already, and a newer one would say little more
     return Due("context" if turn.open else "resume", upto, worth)
+
+
+def _with_candidate(views, rules: Rules) -> int:
+    """Estimated tokens of the next request if it adopted whatever is ready."""
+    planned, candidate = plan(views, rules), views.compaction.candidate
+    if candidate is None or planned.checkpoint == candidate.offset:
+        return planned.tokens
+    return planned.tokens - max(0, saving(views, candidate, planned.compacted_upto))
 
 
 def _grew(views) -> float:

@@ -95,7 +95,8 @@ def context_compacted(views, event: ev.ContextCompacted) -> Ruling:
     if work.stop:
         return VOID
     fragments = views.context.fragments
-    within = kept_from(views.compaction) < event.kept_from < len(fragments)
+    begin = candidate.kept_from if candidate is not None else kept_from(views.compaction)
+    within = begin < event.kept_from < len(fragments)
     return ACCEPTED if within and is_cut(fragments, event.kept_from) else STALE
 
 

@@ -12,7 +12,7 @@ from ...schemas.ids import parse_call_key
 from ..agent import Agent
 from ..assembly.layers import NO_LAYERS
 from ..assembly.prefix import layers_of
-from ..budget import best_cut
+from ..budget import SUMMARY_TOKENS, best_cut
 from ..memory.extraction import extraction_request
 from ..projections.background import SUMMARIES, Work
 from ..projections.compaction import in_force, kept_from
@@ -20,7 +20,6 @@ from ..projections.context import Fragment, fragment_tokens, place_of_result
 from .blocks import ReadBlob, compact, raw_blocks, whole_of
 from .build import compaction_request
 
-SUMMARY_TOKENS = 2_000  # of a summary at most: 4 % of the soft budget
 SHORT_TOKENS = 500  # of a short form at most: a quarter of the least result that gets one
 SPEAKERS = ("person", "assistant")  # memory is made of what these said, not of tool output
 PIECE_CHARS = 8_000  # of one fragment that the cheap model is shown: the rest says little more

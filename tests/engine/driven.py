@@ -13,6 +13,7 @@ from typing import Any
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
+from foldlog.processors.context.rules import violations
 from foldlog.processors.effects import background, models, tools
 from foldlog.processors.effects.side_log import SideLogStore
 from foldlog.processors.effects.sink import Stop
@@ -256,3 +257,7 @@ class Driven:
     def owed(self) -> dict[str, Any]:
         """What the worker says of itself."""
         return self.worker.status()
+
+    def check(self) -> None:
+        """Every rule of the builder holds of the newest request."""
+        assert violations(self.views, lambda ref: self.blobs.get(ref.sha256)) == []

@@ -77,6 +77,7 @@ def drive(tmp_path):
 def talk(session: Driven, times: int, words: str = PAGE * 12) -> Driven:
     for number in range(times):
         session.say(f"Question {number}. {words}").run()
+        session.check()
     return session
 
 
@@ -194,7 +195,7 @@ def test_a_resume_summary_is_made_while_the_session_is_idle_and_adopted_when_the
     drive,
 ):
     limits = Limits(soft_tokens=8_000, hard_tokens=90_000, resume_tokens=2_000)
-    session = talk(drive(limits=limits), 14)
+    session = talk(drive(limits=limits), 20)
     kinds = {done.kind for done in session.events(ev.BackgroundStarted)}
     assert kinds == {"resume"}
     assert session.events(ev.LlmCalled)[-1].checkpoint is None, "the cache is warm"
@@ -212,6 +213,15 @@ def test_a_request_that_the_provider_finds_too_long_is_made_shorter_once(drive):
     session.say("now it is too much").run()
     assert reasons(session)[-1] == "end_turn"
     assert session.events(ev.LlmCalled)[-1].checkpoint is not None
+
+
+def test_a_summary_that_is_ready_and_says_too_little_makes_room_for_a_newer_one(drive):
+    """Found by talking to it: the first candidate covered one message, and blocked all others."""
+    limits = Limits(soft_tokens=8_000, hard_tokens=30_000, resume_tokens=2_000)
+    session = talk(drive(limits=limits), 60)
+    made = session.events(ev.ContextCompacted)
+    assert len(made) >= 2 and reasons(session) == ["end_turn"] * 60
+    assert max(c.prompt_tokens for c in session.events(ev.LlmCalled)) < 10_000
 
 
 def test_the_providers_signed_summary_goes_back_as_it_came(drive):

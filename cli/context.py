@@ -1,0 +1,106 @@
+"""`foldlog context`: what the model would be shown, and what a compaction left out and why."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..consumers.contents import plain
+from ..consumers.context_view import changes, context_json
+from ..consumers.show import known
+from .edge import Edge, example, json_option, pass_edge
+from .printing import brief, emit, line, note, table
+
+if TYPE_CHECKING:
+    from ..processors.session import SessionViews
+
+AT = click.option("--at", type=click.IntRange(min=0), metavar="OFFSET", help="As of then.")
+
+
+@click.group("context")
+def context_command() -> None:
+    """Look at the context of a session: what its model is shown."""
+
+
+@context_command.command("show", epilog=example(
+    "foldlog context show s1", "foldlog context show s1 --strategy sliding_window_20 --at 120"
+))
+@click.argument("session")
+@click.option("--strategy", metavar="NAME", help="full, sliding_window_N or compacted.")
+@AT
+@json_option
+@pass_edge
+def show_command(
+    edge: Edge, session: str, strategy: str | None, at: int | None, as_json: bool
+) -> None:
+    """Show what the model would be shown next, or would have been at an offset.
+
+    Without --strategy: under the one that the session's requests have. Tokens are estimates.
+    """
+    client = edge.client()
+    with client.fold(session) as folded:
+        print_context(known(folded, at), strategy, client.read_blob, as_json=as_json)
+
+
+def print_context(
+    views: "SessionViews", strategy: str | None, read: Any, *, as_json: bool
+) -> None:
+    """Print a context. Raises click.UsageError for an unknown strategy."""
+    try:
+        shown = context_json(views, strategy, read)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        emit(shown)
+        return
+    line(f"strategy {shown['strategy']}: about {shown['tokens']} tokens, "
+         f"{len(shown['tools'])} tools, {len(shown['messages'])} messages")
+    for block in shown["system"]:
+        line(f"system  {brief(str(block.get('text', '')))}")
+    for number, message in enumerate(shown["messages"]):
+        line(f"{number:3} {message['role']:9} about {message['tokens']} tokens")
+        for block in message["content"]:
+            line(f"      {block.get('type', '?'):12} {brief(_words(block), 120)}")
+
+
+def _words(block: dict[str, Any]) -> str:
+    for name in ("text", "thinking", "content"):
+        if isinstance(block.get(name), str):
+            return block[name]
+    return f"{block.get('name', '')} {block.get('input', '')}".strip()
+
+
+@context_command.command("diff", epilog=example(
+    "foldlog context diff s1", "foldlog context diff s1 --all --json"
+))
+@click.argument("session")
+@click.option("--all", "every", is_flag=True, help="Every change, not just the newest.")
+@AT
+@json_option
+@pass_edge
+def diff_command(edge: Edge, session: str, every: bool, at: int | None, as_json: bool) -> None:
+    """Show what a compaction left out of the requests, what stands instead, and why.
+
+    Nothing of it is lost: `foldlog show SESSION --view transcript` and `foldlog tail` have it all.
+    """
+    client = edge.client()
+    with client.fold(session) as folded:
+        end = folded.end() if at is None else min(at + 1, folded.end())
+        found = list(changes(folded, end, client.read_blob))
+        known(folded, at)
+    if as_json:
+        for change in found if every else found[-1:]:
+            emit(plain(change))
+        return
+    if not found:
+        note(f"nothing was ever left out of the requests of {session}")
+    for change in found if every else found[-1:]:
+        line(f"offset {change.offset}, step {change.step}: {change.kind}, because {change.why}")
+        line(f"tokens, estimated: {change.before} before, {change.after} after")
+        if change.instead:
+            line(f"instead: {brief(change.instead, 400)}")
+        rows = [
+            {"what": p.what, "name": p.name, "tokens": p.tokens, "offset": p.offset,
+             "words": brief(p.words, 90)}
+            for p in change.left_out
+        ]
+        table(rows, ["what", "name", "tokens", "offset", "words"])
