@@ -39,7 +39,7 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
             if finding.do:
                 line(f"           -> {finding.do}")
     if not as_json:
-        line(f"{problems} problems" if problems else "no problem found")
+        line(f"{problems} problem{'s' * (problems > 1)}" if problems else "no problem found")
     return 1 if problems else None
 
 

@@ -24,8 +24,9 @@ ANSWER_S = 600.0
 """How long an answer is waited for by default; the turn goes on when nobody waits."""
 
 NOBODY = (
-    "nobody has answered for {seconds:.0f} s: is a worker running? Start one with `foldlog worker` "
-    "or `foldlog dev`; what was said is kept"
+    "nobody has answered for {seconds:.0f} s: is a worker running that has agent {agent}? `foldlog "
+    "worker --agent MODULE:ATTR` or `foldlog dev` is one, `foldlog doctor` looks; what was said is "
+    "kept"
 )
 
 
@@ -172,7 +173,8 @@ class Patience:
         text = waits.text
         if not waits.person:
             silent = time.monotonic() - self._since > self._patience_s
-            text = (text or NOBODY.format(seconds=self._patience_s)) if silent else ""
+            nobody = NOBODY.format(seconds=self._patience_s, agent=views.turn.agent)
+            text = (text or nobody) if silent else ""
         if text and text != self._told:
             self._told = text
             self._say(text)

@@ -3,7 +3,7 @@
 import pytest
 
 from foldlog.consumers import outcomes
-from foldlog.consumers.outcomes import NoAnswerYet, UnknownMessage, answer_of, decision_on
+from foldlog.consumers.outcomes import NoAnswerYet, Patience, UnknownMessage, answer_of, decision_on
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.producers import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -249,3 +249,12 @@ def test_played_worker_demands_that_its_events_count(log, settings):
     opened(log, settings)
     with pytest.raises(AssertionError):
         Played(log, "s1").take().end()
+
+
+def test_silence_names_the_agent_that_is_needed(log, settings):
+    """A mistyped agent was waited for as if no worker ran, while one ran."""
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    said = []
+    Patience(said.append, patience_s=-1.0).look(played.views)
+    assert "has agent shop" in said[0] and "foldlog doctor" in said[0]
