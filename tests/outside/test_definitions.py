@@ -198,7 +198,7 @@ def block(**fields):
         (block(type="text", text="hi") | {"structuredContent": {"result": "hi"}}, "hi"),
         (block(type="image", data=base64.b64encode(b"\x89").decode()), b"\x89"),
         (block(type="resource", resource={"uri": "u", "blob": "iQ=="}), b"\x89"),
-        (block(type="resource", resource={"uri": "file:///x", "text": "t"}), "[resource file:///x]\nt"),
+        (block(type="resource", resource={"uri": "u:x", "text": "t"}), "[resource u:x]\nt"),
         (block(type="resource_link", uri="u", name="n\x07"), "[resource u: n]"),
     ],
 )
