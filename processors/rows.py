@@ -27,8 +27,9 @@ class Rows(Generic[R]):
 
     def append(self, *rows: R) -> "Rows[R]":
         """These rows and some more; self stays as it is."""
-        if self._list[self._length : self._length + len(rows)] == [*rows]:
-            return self._upto(self._length + len(rows))  # a worker folds its decisions ahead
+        ahead = self._list[self._length : self._length + len(rows)]
+        if ahead and ahead == [*rows]:  # a worker folds its decisions before they come back
+            return self._upto(self._length + len(rows))
         base = self if len(self._list) == self._length else Rows(self, self._key)
         grown: Rows[R] = Rows.__new__(Rows)
         grown._list, grown._key, grown._index = base._list, base._key, base._index
