@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from foldlog.local.messages_api import Reply, Request, ScriptedServer
 from foldlog.processors.agent import Agent
@@ -142,10 +143,18 @@ def remembering(directory: Path) -> Watching:
     return history
 
 
-def everything(directory: Path) -> tuple[Touched, Touched]:
-    """(reads, writes) of all of them."""
+class Seen(NamedTuple):
+    """What was touched in all histories; `built`: fields that the builder read."""
+
+    reads: Touched
+    writes: Touched
+    built: set[str]
+
+
+def everything(directory: Path) -> Seen:
+    """All of them, played."""
     with ScriptedServer(cheap_model) as server:
         played = [play(server, directory) for play in (shortened, compacted, resumed)]
-    played += [with_tools(), failing()]
-    played.append(remembering(directory))
-    return set().union(*(h.reads for h in played)), set().union(*(h.writes for h in played))
+    played += [with_tools(), failing(), remembering(directory)]
+    names = Seen._fields
+    return Seen(*(set().union(*(getattr(h, name) for h in played)) for name in names))

@@ -20,7 +20,7 @@ from foldlog.processors.projections.background import KINDS
 from foldlog.processors.session import initial
 from foldlog.processors.wake_table import WAKE
 from foldlog.schemas.events import BY_NAME
-from foldlog.tests.matrix.scenes import everything
+from foldlog.tests.matrix.scenes import Seen, everything
 from foldlog.tests.matrix.watching import VIEWS, Touched
 
 LETTERS = "".join(point.letter for point in POINTS)
@@ -44,8 +44,8 @@ BEGINS = ("LLM_CALLED", "GEN_START", "GEN_RESUMED", "TOOL_STARTED", "BACKGROUND_
 
 
 @pytest.fixture(scope="module")
-def touched(tmp_path_factory) -> tuple[Touched, Touched]:
-    """(reads, writes) of all histories."""
+def touched(tmp_path_factory) -> Seen:
+    """What all histories touch."""
     return everything(tmp_path_factory.mktemp("matrix"))
 
 
@@ -73,8 +73,17 @@ def aborts() -> Touched:
 
 @pytest.mark.parametrize("item", ITEMS, ids=[item.name for item in ITEMS])
 def test_S1_the_matrix_is_what_the_code_reads_and_writes(item, touched):
-    reads, writes = touched
+    reads, writes, _ = touched
     assert cells(item, reads | aborts(), writes) == item.cells
+
+
+def test_law_11_a_request_is_made_of_the_context_and_the_compaction_views_alone(touched):
+    """What the builder consumes was written by others: each field has its producer."""
+    assert {field.split(".")[0] for field in touched.built} == {"context", "compaction"}
+    producers = {"context.fragments": "DG", "context.prefixes": "A", "compaction.shorts": "E"}
+    for field, letters in producers.items():
+        assert field in touched.built
+        assert {(letter, field) for letter in letters} <= touched.writes
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -124,7 +133,7 @@ def test_S1_every_field_of_the_matrix_is_there():
     ],
 )
 def test_S1_a_read_or_a_write_that_the_matrix_does_not_know_is_found(touched, name, touch):
-    reads, writes = touched
+    reads, writes, _ = touched
     (item,) = [item for item in ITEMS if item.name == name]
     assert cells(item, reads | {touch}, writes) != item.cells
     assert cells(item, reads, writes | {touch}) != item.cells
@@ -133,7 +142,7 @@ def test_S1_a_read_or_a_write_that_the_matrix_does_not_know_is_found(touched, na
 @pytest.mark.parametrize("item", [i for i in ITEMS if i.name != "abort signal"],
                          ids=[i.name for i in ITEMS if i.name != "abort signal"])
 def test_S1_a_point_that_no_longer_touches_an_item_is_found(touched, item):
-    reads, writes = touched
+    reads, writes, _ = touched
     for letter in item.cells:
         fewer = {pair for pair in reads | writes if pair[0] == letter and pair[1] in item.kept_in}
         assert cells(item, reads - fewer, writes - fewer) != item.cells

@@ -61,11 +61,12 @@ def written_at(event: Any, views: SessionViews) -> str:
 
 
 class Watching(History):
-    """`reads` and `writes` grow while it is played."""
+    """`reads`, `writes` and `built` grow while it is played."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         self.reads: Touched = set()
         self.writes: Touched = set()
+        self.built: set[str] = set()  # fields that the builder of requests reads
         self.read_layers = no_layers
         super().__init__(*args, **more)
 
@@ -96,7 +97,8 @@ class Watching(History):
             task_of(self.noting(BY_KIND[work.kind]), work, self.agent, self.blobs.read)
             return done
         if owed.owed in ("GEN_START", "GEN_RESUMED"):
-            request_bytes(self.noting(where), self.blobs.read)
+            request_bytes(Noting(self.views, self.built.add), self.blobs.read)
+            self.reads |= {(where, field) for field in self.built}
         elif where:
             letter = where[min(self.turn.step, len(where) - 1)]
             desk = Desk(self.blobs.body, self.blobs.read, self.read_layers)
