@@ -56,17 +56,18 @@ def shape(value: Any, *, limit_tokens: int, blobs: BlobStore, readable: bool) ->
         preview = told.whole[: PREVIEW_CHARS * 4].decode("utf-8", "ignore")[:PREVIEW_CHARS]
         told = told._replace(shown=preview, shown_bytes=len(preview.encode()), read_at=len(preview))
     text = told.whole.decode() if told.shown is None else told.shown
-    fits = estimate(text) <= limit_tokens
-    if fits and told.shown is None:
+    if told.shown is None and estimate(text) <= limit_tokens:
         return Shaped(Body(inline=told.whole), total, estimate(text), 0)
     try:
         ref = blobs.store(_kept(told), told.media_type)
         how = _how_to_read_on(ref.sha256, readable and told.media_type == _TEXT)
     except BlobError as error:  # the tool has run: a full disk must not turn that into doubt
         ref, how = None, f"The rest is lost, it could not be kept: {error.__cause__ or error}."
-    if fits:
-        left_out = max(0, total - told.shown_bytes)
-        text = f"{text}\n{_notice(left_out, told, how, told.read_at)}"
+    left_out = max(0, total - told.shown_bytes)
+    noticed = f"{text}\n{_notice(left_out, told, how, told.read_at)}"
+    inline = told.shown is not None and len(noticed.encode("utf-8", "replace"))
+    if inline and inline <= INLINE_BYTES_MAX and estimate(noticed) <= limit_tokens:
+        text = noticed
     else:
         text, left_out = _cut(text, limit_tokens, told, how)
     data = text.encode("utf-8", "replace")
@@ -206,12 +207,19 @@ def _notice(left_out: int, told: _Told, how: str, read_at: int) -> str:
     return f"[{left_out} of {total} bytes{about} are left out here. {how}]"
 
 
+def _within(text: str, tokens: int, bytes_max: int) -> str:
+    """The beginning of a text that is within both."""
+    return prefix(text, tokens).encode("utf-8", "replace")[:bytes_max].decode("utf-8", "ignore")
+
+
 def _cut(text: str, limit_tokens: int, told: _Told, how: str) -> tuple[str, int]:
     """Head and tail of a text with a notice between them, and the bytes left out of the whole."""
     longest = _notice(len(told.whole), told, how, len(text))
     room = max(0, limit_tokens - estimate(f"\n{longest}\n"))
-    head = prefix(text, room * 2 // 3)  # two parts head, one part tail: logs end in the error
-    tail = prefix(text[len(head) :][::-1], room - room * 2 // 3)[::-1]
+    space = INLINE_BYTES_MAX - len(longest.encode()) - 2  # a text of blanks has few tokens
+    # Two parts head, one part tail: logs end in the error.
+    head = _within(text, room * 2 // 3, space * 2 // 3)
+    tail = _within(text[len(head) :][::-1], room - room * 2 // 3, space // 3)[::-1]
     shown = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
     left_out = max(0, len(told.whole) - shown)
     read_at = len(head) if told.shown is None else min(told.read_at, len(head))

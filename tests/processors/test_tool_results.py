@@ -241,12 +241,14 @@ def read_on(blobs, ref, offset, limit):
 
 @settings(deadline=None)
 @example(value=" " * 150_000, limit=8_000)
+@example(value=[" " * 900] * 200, limit=8_000)
 @example(value="2026-01-31 12:00:00 INFO ok\n" * 900, limit=8_000)
 @given(value=sized, limit=st.integers(1_000, 8_000))
 def test_S3_5_any_result_is_bounded_stable_and_can_be_read_to_its_end(blobs, value, limit):
     result = shaped(blobs, value, limit=limit)
     text = text_of(result)
     assert result.tokens == estimate(text) <= limit
+    assert len(result.content.inline) <= INLINE_BYTES_MAX
     assert shaped(blobs, value, limit=limit) == result
     whole = blobs.resolve(result.content).decode()
     assert result.bytes == len(whole.encode())
