@@ -3,6 +3,7 @@
 import gzip
 import http.server
 import json
+import socket
 import threading
 
 import pytest
@@ -170,6 +171,25 @@ def test_the_inside_can_not_be_reached_by_any_of_its_names(fetch, server, host):
     outcome, told = fetch(f"http://{host}:{server.server_port}/", allow_networks=[])
     assert outcome == "error" and ("public internet" in told or "can't be fetched" in told)
     assert len(server.seen) == before, "nothing was asked"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "outcome"), [(["127.0.0.1"], "ok"), (["127.0.0.1", "10.0.0.1"], "error")]
+)
+def test_a_host_is_judged_by_all_its_addresses_and_asked_for_them_once(
+    fetch, server, monkeypatch, addresses, outcome
+):
+    real, asked = socket.getaddrinfo, []
+
+    def names(host, port, *rest, **more):
+        if host != "two-faced.example":
+            return real(host, port, *rest, **more)
+        asked.append(host)  # a second answer would be another one: rebinding
+        return [info for each in addresses for info in real(each, port, type=socket.SOCK_STREAM)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    found, told = fetch(f"http://two-faced.example:{server.server_port}/json")
+    assert found == outcome and asked == ["two-faced.example"], told
 
 
 def test_only_named_hosts_are_asked_also_after_a_redirect(fetch):
