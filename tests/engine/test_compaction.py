@@ -194,7 +194,7 @@ def test_a_summary_that_is_no_good_costs_the_session_nothing_and_is_tried_later(
 def test_a_resume_summary_is_made_while_the_session_is_idle_and_adopted_when_the_cache_is_cold(
     drive,
 ):
-    limits = Limits(soft_tokens=8_000, hard_tokens=90_000, resume_tokens=2_000)
+    limits = Limits(soft_tokens=12_000, hard_tokens=90_000, resume_tokens=2_000)
     session = talk(drive(limits=limits), 20)
     kinds = {done.kind for done in session.events(ev.BackgroundStarted)}
     assert kinds == {"resume"}
