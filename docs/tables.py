@@ -7,6 +7,7 @@ Each function gives Markdown. A page holds them between `<!-- generated: NAME --
 import re
 from pathlib import Path
 
+from foldlog.docs import requests_shown
 from foldlog.processors.projections.partition import ROLES
 from foldlog.processors.transitions import TRANSITIONS
 from foldlog.processors.wake_table import SEED_ROWS, WAKE
@@ -17,7 +18,7 @@ from foldlog.schemas.memory import MEMORY_TYPES
 from foldlog.schemas.topics import TOPICS
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/architecture.md", "docs/memory.md")
+PAGES = ("README.md", "docs/architecture.md", "docs/memory.md", "docs/requests.md")
 MARK = re.compile(r"(<!-- generated: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -133,6 +134,27 @@ def _views() -> tuple[str, ...]:
     return VIEW_NAMES
 
 
+def layers() -> str:
+    """The layers of instruction files."""
+    return _table(("layer", "where"), requests_shown.layers())
+
+
+def mistakes() -> str:
+    """The budget mistakes."""
+    return _table(("finding", "when"), requests_shown.mistakes())
+
+
+def points() -> str:
+    """The points of a turn."""
+    return _table(("", "point", "when"), requests_shown.points())
+
+
+def matrix() -> str:
+    """Who reads and writes which state, point by point."""
+    letters = [row[0].strip("*") for row in requests_shown.points()]
+    return _table(("state", "lives for a", *letters, "also"), requests_shown.matrix())
+
+
 MADE = {
     "events": events,
     "memory_events": memory_events,
@@ -143,6 +165,11 @@ MADE = {
     "seed_rows": seed_rows,
     "topics": topics,
     "picture": picture,
+    "layers": layers,
+    "request": requests_shown.request,
+    "mistakes": mistakes,
+    "points": points,
+    "matrix": matrix,
 }
 
 

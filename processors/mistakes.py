@@ -1,11 +1,5 @@
 """The five mistakes that blow a token budget (S3.9), each finding with its culprit and its tokens.
 
-    log       a raw log in the window: its last 200 lines would do
-    echo      a result that repeats its arguments, or what was said before
-    schema    tool schemas that weigh more than they are worth
-    search    a search that returns whole files instead of what is around a match
-    prompt    a static prefix that grows or changes while a session runs, or looks as if it would
-
 Pure functions over views: they run in the worker during development (`Watch`) and in `doctor`.
 Findings are advice; nothing is decided by them. This file must not print nor read files.
 """
@@ -39,11 +33,22 @@ SEARCHES = re.compile(r"(?:^|[_-])(search|find|grep|lookup|query|retrieve)", re.
 GROWTH_TOKENS_MAX = 500  # what one more feature adds to a prompt, and nobody takes away again
 CHANGES_MAX = 5  # of one session's prefix: each costs the whole cache
 
+KINDS = {
+    "log": f"a raw log of more than {LOG_LINES_MAX} lines: its last {LOG_LINES_MAX} would do",
+    "echo": f"more than {ECHO_SHARE:.0%} of a result are its own arguments, or were said before",
+    "schema": f"the schema of a tool has more than {TOOL_TOKENS_MAX:,} tokens, or all tools have "
+    f"more than {TOOLS_TOKENS_MAX:,}",
+    "search": f"a search returns more than {SEARCH_TOKENS_MAX:,} tokens, or one hit of more than "
+    f"{HIT_TOKENS_MAX}: whole files instead of what is around a match",
+    "prompt": f"a part of the static prefix grew by more than {GROWTH_TOKENS_MAX} tokens or "
+    f"changed more than {CHANGES_MAX} times in a session, or holds what looks like a clock or id",
+}
+
 ReadBlob = Callable[[BlobRef], bytes]
 
 
 class Mistake(NamedTuple):
-    """One finding. kind: of the list above; culprit: tool, part of the prefix, or `all tools`;
+    """One finding. kind: of KINDS; culprit: tool, part of the prefix, or `all tools`;
     call: its key, or ''; tokens: what it costs in a request; do: what to do about it."""
 
     kind: str
@@ -321,6 +326,6 @@ class _Seen:
 
 
 __all__ = [
-    "Mistake", "Watch", "in_growth", "in_prefixes", "in_results", "in_schemas", "mistakes",
-    "prefixes_of",
+    "KINDS", "Mistake", "Watch", "in_growth", "in_prefixes", "in_results", "in_schemas",
+    "mistakes", "prefixes_of",
 ]

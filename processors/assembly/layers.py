@@ -1,13 +1,7 @@
 """Instruction files and memory, read from outside into one value (S1.A).
 
-    managed   the operator's: the file that the setting `managed_instructions` names
-    user      FOLDLOG.md in the configuration directory, for sessions of whoever runs the worker
-    project   FOLDLOG.md in the agent's working directory, or AGENTS.md where there is none
-    local     FOLDLOG.local.md beside it, for what is not checked in
-
-Each is optional. What is wrong with a file never stops a turn: the file is left out or cut, and a
-notice says so to people. This file owns what is read and how much of it; it must not know how a
-prompt is laid out.
+What is wrong with a file never stops a turn: the file is left out or cut, and a notice says so to
+people. This file owns what is read and how much of it; it must not know how a prompt is laid out.
 """
 
 import os
@@ -24,7 +18,17 @@ from ..workdir import Workdir
 FILE = "FOLDLOG.md"
 OTHERWISE = "AGENTS.md"  # what many repositories have already
 LOCAL = "FOLDLOG.local.md"
-FILES = ("managed", "user", "project", "local")  # later ones are closer to the work
+
+WHERE = {
+    "managed": "the file that the setting `managed_instructions` names: the operator's, for every "
+    "agent and user",
+    "user": f"`{FILE}` in the setting `config_dir`: for sessions of whoever runs the worker",
+    "project": f"`{FILE}` in the agent's working directory, or `{OTHERWISE}` where there is none",
+    "local": f"`{LOCAL}` beside it, for what is not checked in",
+}
+"""Where the files of each layer lie; later ones are closer to the work. Each is optional."""
+
+FILES = tuple(WHERE)
 MEMORY = ("core", "index")
 
 FILE_BYTES_MAX = 16 * 1024
@@ -215,5 +219,5 @@ def _cut(data: bytes, bytes_max: int) -> bytes:
 
 __all__ = [
     "FILES", "FILE_BYTES_MAX", "MEMORY", "MEMORY_BYTES_MAX", "MEMORY_LINES_MAX", "NO_LAYERS",
-    "Layer", "Layers", "MemoryReader", "Places", "places_of", "read_layers",
+    "WHERE", "Layer", "Layers", "MemoryReader", "Places", "places_of", "read_layers",
 ]
