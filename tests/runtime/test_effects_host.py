@@ -9,6 +9,7 @@ import pytest
 
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
+from foldlog.processors.effects.result_cache import ResultCache
 from foldlog.processors.effects.side_log import SideLogStore
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.limits import DEFAULT_LIMITS, Limits
@@ -54,6 +55,7 @@ class Host:
             make_client,
             chunks_reader(self.log),
             self.said.append,
+            results=ResultCache(path / "results.sqlite", self.said.append),
         )
 
     def outcome(self):
@@ -110,6 +112,24 @@ def test_T4_a_pure_tool_whose_task_dies_ends_in_an_error(start):
     host.host.run_tool("s", begin_tool(unwinds, "pure"))
     outcome = host.outcome()
     assert isinstance(outcome, ev.ToolResult) and outcome.outcome == "error"
+
+
+def test_S0_8_a_result_is_used_again_for_the_user_whose_session_asked(start):
+    runs = []
+
+    def look() -> int:
+        """Looks."""
+        runs.append(1)
+        return len(runs)
+
+    host, begin = start(), begin_tool(look, "pure", cache_ttl_s=3_600)
+    told = []
+    for session, user in (("s", "ana"), ("other", "ana"), ("s2", "bob"), ("s3", "")):
+        host.host.run_tool(session, begin._replace(user_id=user))
+        outcome = host.outcome()
+        told.append((outcome.content.inline, outcome.cached_at is not None))
+    assert told == [(b"1", False), (b"1", True), (b"2", False), (b"3", False)]
+    assert not host.said
 
 
 def test_T4_a_once_tool_that_the_loop_could_not_begin_in_time_is_not_run(start):
