@@ -37,7 +37,7 @@ class Compaction:
     provider: the agent's own model makes summaries that the provider signs, where it knows how.
     """
 
-    model: str = "claude-haiku-4-5"
+    model: str = "claude-haiku-5-5"
     provider: bool = False
 
 

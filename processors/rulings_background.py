@@ -75,13 +75,16 @@ def background_done(views, event: ev.BackgroundDone) -> Ruling:
 
 
 def result_compacted(views, event: ev.ResultCompacted) -> Ruling:
-    """One short form of a result that is in the context, and that somebody works on."""
-    place = parse_call_key(event.call)
-    if place is None or place_of_result(views.context, *place) is None:
-        return LATE
+    """The one short form of a result that is in the context, by whoever claimed to make it."""
+    view = views.background
     if views.compaction.shorts.last(event.call) is not None:
         return DUPLICATE
-    return ACCEPTED
+    upto = next((large.upto for large in view.results if large.call == event.call), None)
+    work = None if upto is None else find_work(view, "result", upto)
+    place = parse_call_key(event.call)
+    if work is None or place is None or place_of_result(views.context, *place) is None:
+        return LATE
+    return VOID if work.stop else ACCEPTED
 
 
 def context_compacted(views, event: ev.ContextCompacted) -> Ruling:

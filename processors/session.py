@@ -144,6 +144,8 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         aside = background.apply(aside, entry, before, after, seen)
     if kind in compaction.READS:
         short = compaction.apply(short, entry, seen)
+        if kind is ev.ResultCompacted and short.shorts[-1].early:  # the next request says it
+            after = replace(after, basis=entry.offset, basis_sha=digest(now))
     if kind in context.READS:
         seen = context.apply(seen, entry, before, said, state, views.compaction)
     if kind in transcript.READS:

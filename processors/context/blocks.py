@@ -16,7 +16,9 @@ from ..projections.context import Fragment
 
 SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
 SERVERS_CALLS = ("server_tool_use", "mcp_tool_use")
-PARSED_MAX = 4_096  # bodies whose blocks are kept parsed: every step says most of them again
+PARSED_MAX = 256  # bodies whose blocks are kept parsed; inline ones have 64 KiB at most
+
+_DECODER = json.JSONDecoder()
 
 ReadBlob = Callable[[BlobRef], bytes]
 Names = dict[tuple[int, int, int], str]
@@ -119,7 +121,6 @@ def settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
 def raw_blocks(content: bytes) -> tuple[tuple[dict, str], ...]:
     """The blocks of a JSON array, each parsed and as the very text it came in."""
     text = content.decode()
-    decoder = json.JSONDecoder()
     place = text.index("[") + 1
     blocks = []
     while True:
@@ -127,7 +128,7 @@ def raw_blocks(content: bytes) -> tuple[tuple[dict, str], ...]:
             place += 1
         if text[place] == "]":
             return tuple(blocks)
-        block, end = decoder.raw_decode(text, place)
+        block, end = _DECODER.raw_decode(text, place)
         blocks.append((block, text[place:end]))
         place = end
 

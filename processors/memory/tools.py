@@ -62,7 +62,7 @@ def _view(ctx: ToolContext, written: Written) -> MemoryView:
 @tool(effect="pure")
 def load_memory(
     ctx: ToolContext,
-    path: Annotated[str, "as the memory index names it: decisions.md, daily/2026-11-21.md, ..."],
+    path: Annotated[str, "as the memory index names it: decisions.md, daily/YEAR-MONTH-DAY.md"],
 ) -> str:
     """Read a file of the long-term memory of the user and of the project, whole.
 

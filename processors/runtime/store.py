@@ -76,6 +76,7 @@ class Store:
         self.log_end = log_end  # of the log when this store was opened: to catch up with
         self.log_first = log_first  # what the log still holds then; 0 unless records were deleted
         self._lengths: dict[str, views_codec.Lengths] = {}
+        self._busy: dict[str, bool] = {}  # as it is written, of the sessions in the cache
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
@@ -128,10 +129,13 @@ class Store:
             if lengths != known:
                 key = b"r\0" + name + b"\0" + sum(known).to_bytes(8, "big")
                 puts.append((key, views_codec.page_of(views, known)))
-            if busy(views):
-                puts.append((b"b\0" + name, b""))
-            else:
-                deletes.append(b"b\0" + name)
+            is_busy = busy(views)
+            if self._busy.get(session_id) is not is_busy:
+                self._busy[session_id] = is_busy
+                if is_busy:
+                    puts.append((b"b\0" + name, b""))
+                else:
+                    deletes.append(b"b\0" + name)
         for session_id, views in streamed.items():
             puts.append((b"c\0" + session_id.encode(), views_codec.stream_of(views)))
         if partition != self.partition:
@@ -143,6 +147,7 @@ class Store:
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session that left the cache."""
         self._lengths.pop(session_id, None)
+        self._busy.pop(session_id, None)
 
     def busy(self) -> list[str]:
         """The sessions that may owe something."""
