@@ -112,7 +112,10 @@ def test_S3_9_small_and_binary_results_are_passed_over():
 
 
 def prefix(system: str = "You help.", *layers: Layer, tools=()) -> Prefix:
-    made = Agent(name="helper", model="claude-test", system=system, tools=tools, directive="Act.")
+    made = Agent(
+        name="helper", model="claude-test", system=system, tools=tools, directive="Act.",
+        tool_schema_tokens=1_000_000,  # whoever asks for it gets every schema
+    )
     return assemble(made, Layers(layers))
 
 
