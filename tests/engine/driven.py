@@ -157,7 +157,7 @@ class Driven:
             if records:
                 self.worker.consume(records)
             elif self.begun:
-                self._do(*self.begun.pop(0))
+                self.do(*self.begun.pop(0))
             else:
                 self.worker.tick()
                 if not self.reader_behind():
@@ -175,7 +175,8 @@ class Driven:
         self.held = []
         return self
 
-    def _do(self, what: str, begin: Any) -> None:
+    def do(self, what: str, begin: Any) -> None:
+        """Run one effect to its end."""
         effects = {"generate": self._generate, "run_tool": self._tool, "work": self._work}
         self._runner.run(effects[what](begin))
 

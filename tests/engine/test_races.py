@@ -1,0 +1,94 @@
+"""What lands between a decision and its record: the request must stay the one that was claimed."""
+
+import json
+
+import pytest
+
+from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
+from foldlog.processors.agent import Agent
+from foldlog.processors.decide import Desk, decide, no_layers, rules_of
+from foldlog.processors.limits import Limits
+from foldlog.processors.session import fold
+from foldlog.processors.tool import tool
+from foldlog.processors.wake import wake
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import Entry, entry_of
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.engine.driven import Driven
+
+PAGE = "All work and no play makes a dull log. "
+
+
+@tool(effect="pure")
+def read(ctx, pages: int = 1) -> str:
+    """Reads so many pages."""
+    return PAGE * 80 * pages
+
+
+AGENT = Agent(
+    name="helper", model="claude-opus-5-5", tools=(read,), limits=Limits(short_tokens=600)
+)
+
+
+@pytest.fixture
+def session(tmp_path):
+    both = Reply([tool_use("read", {"pages": 1}), tool_use("read", {"pages": 2})])
+    with ScriptedServer([Rule(reply=both, tool_results=0), Reply([text("done")])]) as server:
+        driven = Driven(AGENT, server, tmp_path)
+        yield driven
+        driven.close()
+
+
+def test_law_8_a_short_form_that_lands_before_the_decision_in_the_air_makes_it_stale(session):
+    session.hold = {"result"}
+    session.say("read both")
+    while len([b for b in session.begun if b[0] == "run_tool"]) < 2:
+        step(session)
+    first, second = session.begun
+    session.begun = []
+    perform(session, first)
+    while not session.held:
+        step(session)
+    perform(session, second)
+    views, _ = fold(session.views, last(session))
+
+    blobs = session.blobs
+    desk = Desk(blobs.body, lambda ref: blobs.get(ref.sha256), no_layers)
+    owed = wake(views, session.worker.owned[0].partition, session.ms, rules_of(AGENT))
+    (due,) = (o for o in owed if o.owed == "LLM_CALLED")
+    (decision,) = decide(due, views, AGENT, desk)
+
+    short = ev.ResultCompacted(call="1.1.0", short=ev.Body(inline=b"short"), tokens=2)
+    offset = last(session).offset + 1
+    views, ruling = fold(views, Entry(views.session_id, 0, offset, 0, "background", short))
+    assert ruling.accepted and views.compaction.shorts[-1].early
+    _, ruling = fold(views, Entry(views.session_id, 0, offset + 1, 0, "sessions", decision))
+    assert ruling.code == "stale", "its claim was made for the request without the short form"
+
+    session.write("background", short)
+    session.hold = set()
+    session.run()
+    claims = {c.request_sha256 for c in session.events(ev.GenStart)}
+    assert len(claims) == 2
+    last_body = json.loads(session.server.body(2))
+    results = [b["content"] for b in last_body["messages"][-1]["content"]]
+    assert results[0] == "short" and results[1].startswith(PAGE)
+
+
+def step(session: Driven) -> None:
+    records = session.reader.poll(0, 1000)
+    if records:
+        session.worker.consume(records)
+    elif session.begun and session.begun[0][0] == "generate":
+        perform(session, session.begun.pop(0))
+    else:
+        session.worker.tick()
+
+
+def perform(session: Driven, begun) -> None:
+    session.do(*begun)
+
+
+def last(session: Driven) -> Entry:
+    return entry_of(list(session.log.records(SESSION_EVENTS, 0))[-1])
+
