@@ -139,8 +139,10 @@ def _memory_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
     texts = [f"{who}: {text}" for line in lines for who, text in line.items() if who in SPEAKERS]
     if not texts:
         return None
-    layers = layers_of(whole_of(views.context.prefixes[-1].system, read_blob)) or NO_LAYERS
-    core = next((layer.text for layer in layers.texts if layer.name == "core"), "")
+    prefixes, layers = views.context.prefixes, None  # none yet, if the turn ended before a step
+    if len(prefixes):
+        layers = layers_of(whole_of(prefixes[-1].system, read_blob))
+    core = next((layer.text for layer in (layers or NO_LAYERS).texts if layer.name == "core"), "")
     model = agent.compaction.model
     request = extraction_request(texts, core, model)
     return Task(request, model, 0, scope=f"user:{views.state.user_id}")

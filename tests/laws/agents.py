@@ -1,10 +1,25 @@
-"""The agent of the law tests: one tool of each kind, and limits so small that they are reached."""
+"""The agents of the law tests: one tool of each kind, and limits so small that they are reached."""
 
-from foldlog.processors.agent import Agent
+from functools import cache
+from typing import Any
+
+from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.limits import Limits
 from foldlog.processors.tool import tool
 
 MINUTE = 60_000
+
+
+@tool(effect="pure")
+def read(ctx, page: int = 1) -> str:
+    """Reads a lot; may be repeated."""
+    return ""
+
+
+@tool(effect="pure", compactor=lambda whole: whole[:40])
+def leaf(ctx, page: int = 1) -> str:
+    """Reads a lot, and can say it in short."""
+    return ""
 
 
 @tool(effect="pure")
@@ -70,3 +85,59 @@ EDITED = Agent(
     name="helper", model="claude-test", system="Be very brief.", tools=TOOLS[:-1], limits=LIMITS
 )
 AGENTS = {"helper": AGENT}
+
+# The agents of random histories. Their requests begin with some 500 tokens of tools.
+SMALL = Limits(
+    model_attempts=3,
+    tool_attempts=2,
+    steps=8,
+    stall_timeout_ms=MINUTE,
+    tool_timeout_ms=2 * MINUTE,
+    approval_expiry_ms=60 * MINUTE,
+    grace_ms=5_000,
+    margin_ms=10_000,
+    background_attempts=2,
+    background_timeout_ms=MINUTE,
+    candidate_wait_ms=MINUTE,
+    soft_tokens=1_800,
+    resume_tokens=1_200,
+    short_tokens=500,
+    hard_tokens=4_500,
+)
+STRATEGIES = (
+    *("compacted",) * 6,
+    "full",
+    "sliding_window_1",
+    "sliding_window_2",
+    "sliding_window_5",
+    "sliding_window_50",
+)
+FIXED = {"thinking": {"type": "enabled", "budget_tokens": 1_024}}
+ADAPTIVE = {"thinking": {"type": "adaptive"}}
+
+
+@cache
+def variant(
+    strategy: str = "compacted",
+    *,
+    thinking: str = "adaptive",
+    system: str = "Be brief.",
+    fewer: bool = False,
+    provider: bool = False,
+    memory: bool = False,
+) -> Agent:
+    """An agent of random histories: thinking is "", adaptive or fixed; fewer: a tool less."""
+    params: dict[str, Any] = {"adaptive": ADAPTIVE, "fixed": FIXED}.get(thinking, {})
+    tools = (read, leaf, *TOOLS)
+    return Agent(
+        name="helper",
+        model="claude-test",
+        system=system,
+        tools=tools[:-1] if fewer else tools,
+        limits=SMALL,
+        params=params,
+        strategy=strategy,
+        compaction=Compaction(provider=provider),
+        memory=memory,
+        directive="Say nothing twice." if provider else "",
+    )

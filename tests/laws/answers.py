@@ -36,7 +36,8 @@ def dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _block(block: "str | Use") -> str:
+def block_text(block: "str | Use") -> str:
+    """A block as the text that the model writes."""
     if isinstance(block, str):
         return block
     args = "{}" if block.error else block.args
@@ -46,7 +47,7 @@ def _block(block: "str | Use") -> str:
 
 def content(blocks: "list[str | Use]") -> bytes:
     """The content of an answer."""
-    return f"[{','.join(_block(block) for block in blocks)}]".encode()
+    return f"[{','.join(block_text(block) for block in blocks)}]".encode()
 
 
 def calls(blocks: "list[str | Use]", stop_reason: str) -> tuple[ev.ProposedCall, ...]:
@@ -85,6 +86,7 @@ def complete(
     stop_reason: str,
     blobs: Blobs,
     read: int = 100,
+    written: int = 10,
 ) -> ev.GenComplete:
     """GEN_COMPLETE of an attempt; `place` is (turn, step, attempt)."""
     turn, step, attempt = place
@@ -97,12 +99,16 @@ def complete(
         stop_reason=stop_reason,
         response_id=f"msg_{turn}_{step}_{attempt}",
         model="claude-test",
-        usage=usage(read),
+        usage=usage(read, written),
     )
 
 
 def failed(
-    place: tuple[int, int, int], *, permanent: bool = False, retry_at: int | None = None
+    place: tuple[int, int, int],
+    *,
+    permanent: bool = False,
+    retry_at: int | None = None,
+    error: str = "overloaded_error",
 ) -> ev.GenFailed:
     """GEN_FAILED of an attempt."""
     turn, step, attempt = place
@@ -111,7 +117,7 @@ def failed(
         step=step,
         attempt=attempt,
         content=ev.Body(inline=b"[]"),
-        error="overloaded_error",
+        error=error,
         detail="try later",
         status=529,
         retry_at=retry_at,
@@ -140,8 +146,9 @@ def result(
     via: str = "tool",
     triggers: tuple[ev.Trigger, ...] = (),
     reminders: tuple[str, ...] = (),
+    whole: ev.BlobRef | None = None,
 ) -> ev.ToolResult:
-    """TOOL_RESULT of an attempt of a call."""
+    """TOOL_RESULT of an attempt of a call; `whole`: of what `said` is a part."""
     turn, step, index = call
     return ev.ToolResult(
         turn=turn,
@@ -150,7 +157,7 @@ def result(
         attempt=attempt,
         outcome=outcome,
         via=via,
-        content=ev.Body(inline=said.encode()),
+        content=ev.Body(inline=said.encode(), ref=whole),
         bytes=len(said.encode()),
         tokens=len(said) // 3,
         left_out=0,
@@ -164,4 +171,13 @@ def uncertain(call: tuple[int, int, int], attempt: int) -> ev.ToolFailedUncertai
     turn, step, index = call
     return ev.ToolFailedUncertain(
         turn=turn, step=step, index=index, attempt=attempt, reason="the connection was lost"
+    )
+
+
+def done(
+    kind: str, upto: int, attempt: int, *, why: str = "", model: str = "cheap-test"
+) -> ev.BackgroundDone:
+    """BACKGROUND_DONE of an attempt; `why` says what it came to nothing for."""
+    return ev.BackgroundDone(
+        kind=kind, upto=upto, attempt=attempt, ok=not why, usage=usage(20, 5), model=model, why=why
     )

@@ -9,9 +9,10 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from foldlog.processors.agent import Agent
+from foldlog.processors.assembly.layers import NO_LAYERS, Layers
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.projections.partition import PartitionView
-from foldlog.processors.runtime.actions import Actions, BeginGeneration, BeginTool
+from foldlog.processors.runtime.actions import Actions, BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.runtime.owned import Owned
 from foldlog.processors.runtime.store import DictBackend, Store
 from foldlog.processors.session import SessionViews
@@ -32,9 +33,12 @@ class Blobs:
     def body(self, data: bytes, media_type: str = "application/json") -> ev.Body:
         if len(data) <= INLINE_MAX:
             return ev.Body(inline=data)
+        return ev.Body(ref=self.store(data, media_type))
+
+    def store(self, data: bytes, media_type: str) -> ev.BlobRef:
         name = sha256(data).hexdigest()
         self.held[name] = data
-        return ev.Body(ref=ev.BlobRef(sha256=name, bytes=len(data), media_type=media_type))
+        return ev.BlobRef(sha256=name, bytes=len(data), media_type=media_type)
 
     def read(self, ref: ev.BlobRef) -> bytes:
         return self.held[ref.sha256]
@@ -45,7 +49,7 @@ class Done(NamedTuple):
     (what, begin) for effects; `reported`: outcomes that no effect makes."""
 
     written: list[tuple[Any, str]]
-    begun: list[tuple[str, BeginGeneration | BeginTool]]
+    begun: list[tuple[str, BeginGeneration | BeginTool | BeginWork]]
     reported: list[Any]
     stopped: list[int]
 
@@ -53,14 +57,20 @@ class Done(NamedTuple):
 class Desk:
     """A worker that has just started: nothing in the air, nothing begun."""
 
-    def __init__(self, owner: str, blobs: Blobs, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        owner: str,
+        blobs: Blobs,
+        now: Callable[[], int],
+        layers: Layers = NO_LAYERS,
+    ) -> None:
         self.done = Done([], [], [], [])
         self.said: list[str] = []
         self._now = now
         self._owned = Owned(0, Store(DictBackend()))
         self.actions = Actions(
             owner, self._append, self, blobs.body, blobs.read, Slots(SLOTS), Slots(SLOTS), self,
-            self.said.append,
+            self.said.append, lambda agent, views: layers,
         )
 
     # -- the clock -------------------------------------------------------------------------------
@@ -90,6 +100,9 @@ class Desk:
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         self.done.begun.append(("recover_chunks", begin))
+
+    def work(self, session_id: str, begin: BeginWork) -> None:
+        self.done.begun.append(("work", begin))
 
     def report(self, session_id: str, event: Any) -> None:
         self.done.reported.append(event)

@@ -9,6 +9,7 @@ import json
 from typing import Any, NamedTuple
 
 from foldlog.processors.agent import Agent
+from foldlog.processors.assembly.layers import NO_LAYERS
 from foldlog.processors.context.build import request_bytes
 from foldlog.processors.decide import rules_of
 from foldlog.processors.projections import partition as partition_fold
@@ -30,7 +31,13 @@ from foldlog.tests.laws.desk import Blobs, Desk, Done
 ROLES = ("sessions", "models", "tools", "background")
 T0 = 1_700_000_000_000  # Unix ms; any moment will do
 NEEDS_A_WORLD = ("begin", "abort", "wait")
-REPORTS = {ev.ToolResult: "tools", ev.ToolFailedUncertain: "tools"}
+REPORTS = {
+    ev.ToolResult: "tools",
+    ev.ToolFailedUncertain: "tools",
+    ev.ResultCompacted: "background",
+    ev.ContextCompacted: "background",
+    ev.BackgroundDone: "background",
+}
 ROUNDS_MAX = 200  # a worker that is not done by then will never be
 
 
@@ -57,6 +64,7 @@ class History:
         self.records: list[Record] = []
         self.steps: list[Step] = []
         self.blobs = Blobs()
+        self.layers = NO_LAYERS
 
     # -- the log ---------------------------------------------------------------------------------
 
@@ -232,13 +240,16 @@ class History:
         """The holder discharges an obligation; what it writes is in the log at once."""
         holder = self.holders.holder(owed.role)
         assert holder is not None, f"nobody has the partition for {owed.role}"
-        desk = Desk(holder.owner, self.blobs, lambda: self.at)
+        desk = self._desk(holder.owner)
         done = desk.discharge(self.views, self.holders, owed, self.agent, self.at)
         for event, role in done.written:
             self.append(event, role)
         for event in done.reported:
             self.append(event, REPORTS.get(type(event), "models"))
         return done
+
+    def _desk(self, owner: str) -> Desk:
+        return Desk(owner, self.blobs, lambda: self.at, self.layers)
 
     def discharge(self, row: str) -> Done:
         """The holder discharges the first obligation of a row, which must be owed."""
@@ -249,7 +260,7 @@ class History:
         owed = self._first(row)
         holder = self.holders.holder(owed.role)
         assert holder is not None
-        desk = Desk(holder.owner, self.blobs, lambda: self.at)
+        desk = self._desk(holder.owner)
         return desk.discharge(self.views, self.holders, owed, self.agent, self.at).written
 
     def land(self, written: list[tuple[Any, str]]) -> list[str]:
