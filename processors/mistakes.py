@@ -19,6 +19,7 @@ from .projections.context import ContextView
 from .projections.transcript import Line
 from .session import SessionViews
 from .tokens import estimate
+from .tool_tiers import SCHEMA_TOKENS
 
 RESULT_TOKENS_MIN = 500  # smaller results are not worth a word
 OWN_LINES = 5  # of a log as it is served: a head, a notice, an exit code
@@ -26,7 +27,7 @@ ECHO_SHARE = 0.5  # of a result's text that had been said: more is repetition, l
 ECHO_CHARS_MIN = 30  # a shorter line is repeated by chance
 ECHO_LINES_BACK = 40  # transcript lines before a result that it is compared with
 TOOL_TOKENS_MAX = 1_000  # S3.9: 40 tools of this size are 40,000 tokens before a word is said
-TOOLS_TOKENS_MAX = 10_000  # a fifth of the soft budget of a turn
+TOOLS_TOKENS_MAX = SCHEMA_TOKENS  # what an agent allows itself unless it says otherwise
 SEARCH_TOKENS_MAX = 4_000  # half of a result's cap: 100 rows of 40 tokens
 HIT_TOKENS_MAX = 800  # one hit: 200 tokens on each side of a match, twice over
 SEARCHES = re.compile(r"(?:^|[_-])(search|find|grep|lookup|query|retrieve)", re.IGNORECASE)
@@ -57,6 +58,10 @@ class Mistake(NamedTuple):
     tokens: int
     text: str
     do: str
+
+    def __str__(self) -> str:
+        place = f"{self.culprit} ({self.call})" if self.call else self.culprit
+        return f"{place}: {self.tokens} tokens, {self.text}; {self.do}"
 
 
 def mistakes(

@@ -49,6 +49,14 @@ def test_S3_9_doctor_names_each_culprit_once_the_dearest_first(tmp_path):
     assert all(f.level == "note" and f.do for f in found)
 
 
+def test_doctor_shows_a_culprit_where_it_is_worst(tmp_path):
+    log, settings = memory_log(), settings_in(tmp_path)
+    for name, tools in (("s1", ["read"]), ("s2", ["fetch", "read"]), ("s3", ["read"])):
+        talk(log, settings, name, *tools)
+    (found,) = [f for f in findings(log) if f.text.startswith("read") and f.check == "budget log"]
+    assert "(session s2, call 1.1.1 and 2 more)" in found.text
+
+
 def test_doctor_counts_the_culprits_it_does_not_show(tmp_path):
     log, settings = memory_log(), settings_in(tmp_path)
     talk(log, settings, "s1", *(f"tool{n}" for n in range(SHOWN_MAX)))

@@ -55,6 +55,7 @@ def test_S3_9_a_raw_log_is_found_also_where_a_tool_has_numbered_it():
         (found,) = mistakes(told(text).views)
         assert (found.kind, found.culprit, found.call) == ("log", "look", "1.1.0")
         assert found.tokens == estimate(text) and "401 lines" in found.text
+        assert str(found).startswith(f"look (1.1.0): {found.tokens} tokens, 401 lines of a raw")
 
 
 def test_S3_9_a_log_as_it_is_served_is_no_mistake():
