@@ -17,7 +17,7 @@ from foldlog.tests.consumers.played import settings_in
 
 CONTRACT = (
     "up down status topics worker dev demo open chat send cancel phase lock terminate approve deny "
-    "resolve sessions show tail search memory request replay wake doctor"
+    "resolve sessions show tail search memory context request replay wake doctor"
 ).split()
 
 
@@ -37,9 +37,10 @@ def test_every_command_has_help_with_an_example(shell, name):
     command = foldlog.get_command(None, name)
     first = command.get_short_help_str(200)
     assert BY_NAME[name].help.rstrip(".") == first.rstrip("."), "the list and the command agree"
-    if name == "topics":
-        shown = shell("topics apply --help")
-    assert re.search(rf"Example:\n.*foldlog {name}", shown.out, re.DOTALL)
+    commands = getattr(command, "commands", {})  # of a group each command has its own example
+    for words in [f"{name} {part}" for part in commands] or [name]:
+        shown = shell(f"{words} --help")
+        assert re.search(rf"Example:\n.*foldlog {words}", shown.out, re.DOTALL), words
 
 
 def test_help_lists_every_command_and_imports_none():
