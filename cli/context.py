@@ -13,28 +13,35 @@ from .printing import brief, emit, line, note, table
 if TYPE_CHECKING:
     from ..processors.session import SessionViews
 
-AT = click.option("--at", type=click.IntRange(min=0), metavar="OFFSET", help="As of then.")
+AT = click.option(
+    "--at",
+    type=click.IntRange(min=0),
+    metavar="OFFSET",
+    help="As of right after this offset of its partition (default: now).",
+)
+STRATEGY = "full, sliding_window_N or compacted (default: what its requests have)."
 
 
 @click.group("context")
 def context_command() -> None:
-    """Look at the context of a session: what its model is shown."""
+    """Show what the model is shown, and what was left out."""
 
 
 @context_command.command("show", epilog=example(
     "foldlog context show s1", "foldlog context show s1 --strategy sliding_window_20 --at 120"
 ))
 @click.argument("session")
-@click.option("--strategy", metavar="NAME", help="full, sliding_window_N or compacted.")
+@click.option("--strategy", metavar="NAME", help=STRATEGY)
 @AT
 @json_option
 @pass_edge
 def show_command(
     edge: Edge, session: str, strategy: str | None, at: int | None, as_json: bool
 ) -> None:
-    """Show what the model would be shown next, or would have been at an offset.
+    """Show what the model would be shown, now or at an offset.
 
-    Without --strategy: under the one that the session's requests have. Tokens are estimates.
+    System prompt, messages and what stands for what is left out, as the next request would say
+    them; the tools are counted. Nothing is sent. Tokens are estimates.
     """
     client = edge.client()
     with client.fold(session) as folded:
@@ -78,9 +85,11 @@ def _words(block: dict[str, Any]) -> str:
 @json_option
 @pass_edge
 def diff_command(edge: Edge, session: str, every: bool, at: int | None, as_json: bool) -> None:
-    """Show what a compaction left out of the requests, what stands instead, and why.
+    """Show what the requests no longer say, what stands instead, and why.
 
-    Nothing of it is lost: `foldlog show SESSION --view transcript` and `foldlog tail` have it all.
+    Each change of what the model is shown: an adopted summary, adopted short forms of results, or
+    a window that moved; without --all the newest. Nothing of it is lost: `foldlog show SESSION
+    --view transcript` and `foldlog tail SESSION` have it all.
     """
     client = edge.client()
     with client.fold(session) as folded:
