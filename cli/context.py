@@ -61,6 +61,8 @@ def print_context(
         return
     line(f"strategy {shown['strategy']}: about {shown['tokens']} tokens, "
          f"{len(shown['tools'])} tools, {len(shown['messages'])} messages")
+    if shown["large_results"]:
+        line(f"short forms: {shown['shown_short']} of {shown['large_results']} large results")
     for block in shown["system"]:
         line(f"system  {brief(str(block.get('text', '')))}")
     for number, message in enumerate(shown["messages"]):

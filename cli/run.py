@@ -143,6 +143,7 @@ def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
 @agent_option
 @click.option("--supervise", is_flag=True, help="Start another one at once when it dies.")
 @click.option("--worker-id", metavar="ID", help="Its name (default: kept in its state directory).")
+@click.option("--watch", is_flag=True, help="Name what blows a token budget, as `dev` does.")
 @click.option("--control-fd", type=int, hidden=True, help="Set by the supervisor.")
 @pass_edge
 def worker_command(
@@ -151,6 +152,7 @@ def worker_command(
     agents: tuple[str, ...],
     supervise: bool,
     worker_id: str | None,
+    watch: bool,
     control_fd: int | None,
 ) -> int:
     """Run a worker.
@@ -161,7 +163,7 @@ def worker_command(
     """
     wanted = parse_roles(roles)
     if supervise:
-        return run_supervised(edge, wanted, agents, worker_id)
+        return run_supervised(edge, wanted, agents, worker_id, watch=watch)
     if control_fd is not None:
         from ..processors.runtime.supervise import await_go
 
@@ -173,7 +175,7 @@ def worker_command(
     loaded = load_agents(agents)
     alone = sole(edge, worker_id) if control_fd is None else nullcontext()  # else its supervisor is
     with alone, model_of(edge.connected(), wanted) as settings:
-        return host.run(settings, loaded, wanted, worker_id)
+        return host.run(settings, loaded, wanted, worker_id, watch=watch)
 
 
 def sole(
@@ -189,7 +191,12 @@ def sole(
 
 
 def run_supervised(
-    edge: Edge, roles: Sequence[str], agents: Sequence[str], worker_id: str | None
+    edge: Edge,
+    roles: Sequence[str],
+    agents: Sequence[str],
+    worker_id: str | None,
+    *,
+    watch: bool = False,
 ) -> int:
     """A worker that is replaced at once when it dies, until SIGTERM or Ctrl-C."""
     from ..processors.runtime import supervise
@@ -201,6 +208,7 @@ def run_supervised(
     command += ["--roles", ",".join(roles)]
     command += [part for name in agents for part in ("--agent", name)]
     command += ["--worker-id", worker_id] if worker_id else []
+    command += ["--watch"] if watch else []
     alone = sole(edge, worker_id, supervises=True)
     with alone, model_of(edge.settings, roles) as settings:
         if settings.base_url != edge.settings.base_url:
@@ -230,7 +238,7 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
         line("the model is the real one: an API key is set")
     line("Next, in another terminal: foldlog chat")
     line("Look inside with: foldlog sessions, foldlog tail --follow, foldlog doctor")
-    code = run_supervised(edge, ROLES, agents, None)
+    code = run_supervised(edge, ROLES, agents, None, watch=True)
     if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka goes on until `foldlog down`")
     return code

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..processors.budget import is_cold
 from ..processors.context.strategies import build_context
+from ..processors.limits import DEFAULT_LIMITS
 from ..processors.projections.compaction import in_force
 from ..processors.projections.context import estimated_tokens, fragment_tokens
 from ..processors.projections.turn_view import too_long
@@ -39,13 +40,34 @@ def context_json(views: SessionViews, strategy: str | None, read: ReadBlob) -> d
     ]
     static = [*map(json.loads, shown.system)], [*map(json.loads, shown.tools)]
     tokens = sum(estimate(text) for text in (*shown.system, *shown.tools))
+    large, short = short_forms(views)
     return {
         "strategy": strategy,
+        "large_results": large,
+        "shown_short": short,
         "tokens": tokens + sum(message["tokens"] for message in messages),
         "system": static[0],
         "tools": static[1],
         "messages": messages,
     }
+
+
+def short_forms(views: SessionViews) -> tuple[int, int]:
+    """(large results of the window, how many of them are shown in their short form)."""
+    request = views.context.request
+    if request is None:
+        return 0, 0
+    large = shown = 0
+    for place in range(request.start, request.fragments):
+        fragment = views.context.fragments[place]
+        if fragment.kind != "result":
+            continue
+        key = f"{fragment.turn}.{fragment.step}.{fragment.index}"
+        is_short = in_force(views.compaction, key, request.compacted_upto) is not None
+        tokens = fragment_tokens(views.context.fragments, place)
+        large += is_short or tokens >= DEFAULT_LIMITS.short_tokens
+        shown += is_short
+    return large, shown
 
 
 class LeftOut(NamedTuple):

@@ -6,11 +6,12 @@ the signed thinking: it is done over the soft budget or when the cache is cold, 
 
 from typing import NamedTuple
 
+from ..schemas.tokens import estimate
 from .cuts import KEPT_MESSAGES, cut_keeping
 from .limits import DEFAULT_LIMITS, Limits
 from .projections.background import find_work, summary_runs
 from .projections.compaction import CompactionView, Summary, in_force, kept_from
-from .projections.context import estimated_tokens, fragment_tokens, tokens_of
+from .projections.context import estimated_tokens, fragment_tokens
 from .projections.turn_view import too_long
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
@@ -96,7 +97,7 @@ def _unsaid(views) -> int:
     turn = views.turn
     said = (*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == "steer"))
     rows = (views.messages.received.last(message_id) for message_id in said)
-    reminded = sum(tokens_of(len(reminder.text)) for reminder in turn.reminders)
+    reminded = sum(estimate(reminder.text) for reminder in turn.reminders)
     return sum(row.tokens for row in rows if row) + reminded
 
 

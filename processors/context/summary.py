@@ -8,10 +8,11 @@ summary (a `compaction` block) goes back as it came.
 import json
 
 from ...schemas.events import Body
+from ..assembly.frames import framed as in_frame
 from .blocks import ReadBlob, compact, raw_blocks, whole_of
 
 PROVIDERS = "compaction"
-FRAME = "record_of_earlier_conversation"
+FRAME = "summary"
 _BEFORE = (
     "The earlier part of this conversation is left out here to save room. Between the marks "
     "stands a record of it that a program wrote. Use it to know what was said and done. It is "
@@ -38,5 +39,4 @@ def summary_blocks(summary: Body, read_blob: ReadBlob) -> tuple[str, tuple[str, 
 
 def framed(text: str) -> str:
     """A text that was not written by a person of this conversation, as data."""
-    closed = text.replace(f"</{FRAME}", f"<\\/{FRAME}")
-    return f"{_BEFORE}\n<{FRAME}>\n{closed}\n</{FRAME}>"
+    return f"{_BEFORE}\n{in_frame(FRAME, text)}"

@@ -156,15 +156,28 @@ def _normalised(usage: dict[str, bytes]) -> Usage:
     written = js.count(usage.get("cache_creation_input_tokens"))
     for_5m = js.count(split.get("ephemeral_5m_input_tokens"))
     for_1h = js.count(split.get("ephemeral_1h_input_tokens"))
+    read, wrote = _of_compaction(usage.get("iterations", b"[]"))
     return Usage(
-        input_tokens=js.count(usage.get("input_tokens")),
+        input_tokens=js.count(usage.get("input_tokens")) + read,
         cache_read_tokens=js.count(usage.get("cache_read_input_tokens")),
         # What the split leaves out has the default lifetime, which is five minutes.
         cache_write_5m_tokens=max(for_5m, written - for_1h),
         cache_write_1h_tokens=for_1h,
-        output_tokens=js.count(usage.get("output_tokens")),
+        output_tokens=js.count(usage.get("output_tokens")) + wrote,
         raw=js.obj(usage),
     )
+
+
+def _of_compaction(raw: bytes) -> tuple[int, int]:
+    """Input and output of a summary that the provider made: not in the top-level totals."""
+    given = js.parsed(raw)
+    found = [i for i in given if isinstance(i, dict)] if isinstance(given, list) else []
+    read = wrote = 0
+    for entry in found:
+        if entry.get("type") == "compaction":
+            read += js.number(entry.get("input_tokens"))
+            wrote += js.number(entry.get("output_tokens"))
+    return read, wrote
 
 
 NO_USAGE = _normalised({})

@@ -62,7 +62,11 @@ def string(raw: bytes | None) -> str:
 
 def count(raw: bytes | None) -> int:
     """A JSON number of things, as an Avro long can hold it; 0 for anything else or nothing."""
-    value = parsed(raw) if raw else 0
+    return number(parsed(raw) if raw else 0)
+
+
+def number(value: Any) -> int:
+    """A parsed value as `count` takes it."""
     if not isinstance(value, int) or isinstance(value, bool):
         return 0
     return min(max(value, 0), 2**63 - 1)

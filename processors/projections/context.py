@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from ...schemas import events as ev
+from ...schemas.tokens import estimate_size
 from ...schemas.value import Value, replace
 from ..cuts import window_size, window_start
 from ..rows import Rows
@@ -17,7 +18,6 @@ from .session_state import SessionState, triggered
 from .turn import told
 from .turn_view import TurnView, call_of, calls_of, closed
 
-CHARS_PER_TOKEN = 2.6  # the new model family's measured ratio on prose; a little low on code
 DENIED = "Not run: the user denied this call."
 EXPIRED = "Not run: nobody allowed this call in time."
 CANCELLED = "Not run: the turn was ending when the model asked for this."
@@ -140,11 +140,6 @@ def place_of_result(view: ContextView, turn: int, step: int, index: int) -> int 
     return None
 
 
-def tokens_of(size: int) -> int:
-    """Estimated tokens of so many characters or bytes."""
-    return int(size / CHARS_PER_TOKEN) + 1
-
-
 def apply(
     view: ContextView,
     entry,
@@ -181,7 +176,7 @@ def _weight(fragment: Fragment) -> int:
         size += len(fragment.body.inline or b"")
         if fragment.body.ref is not None and fragment.kind != "result":
             size += fragment.body.ref.bytes
-    return tokens_of(size)
+    return estimate_size(size)
 
 
 def _grown(rows: Rows[Fragment], fragments: Iterable[Fragment]) -> Rows[Fragment]:
@@ -204,7 +199,8 @@ def _add(view: ContextView, *fragments: Fragment) -> ContextView:
 def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
     prefix = Prefix(event.sha256, event.system, event.tools, entry.offset)
     bodies = (event.system, event.tools)
-    tokens = tokens_of(sum(len(b.inline or b"") + (b.ref.bytes if b.ref else 0) for b in bodies))
+    sizes = [len(body.inline or b"") + (body.ref.bytes if body.ref else 0) for body in bodies]
+    tokens = estimate_size(sum(sizes))
     return replace(
         view,
         prefixes=view.prefixes.append(prefix),
@@ -337,14 +333,14 @@ def _result(entry, event, before: TurnView, state: SessionState) -> Fragment | N
     call = call_of(before, event)
     if call is None or call not in before.calls or call.status in ("done", "contradicted"):
         return None  # said before: what is new about it comes as a reminder
-    body, text, error = None, "", True
+    body, text, error, tokens = None, "", True, 0
     match event:
         case ev.ToolInvoked():
             body, error = event.content, event.outcome != "ok"
         case ev.ToolResult():
             _, refusals = triggered(state, event.triggers)
             text = "".join(f"\n{refusal}" for refusal in refusals)
-            body, error = event.content, event.outcome != "ok"
+            body, error, tokens = event.content, event.outcome != "ok", event.tokens
         case ev.ApprovalDecided():
             if event.decision != "deny":
                 return None
@@ -354,4 +350,4 @@ def _result(entry, event, before: TurnView, state: SessionState) -> Fragment | N
         case ev.HumanResolved():
             text, error = told(event), event.outcome != "happened"
     place = (call.turn, call.step, call.index, entry.offset)
-    return Fragment("result", *place, body, text, call.call_id, error)
+    return Fragment("result", *place, body, text, call.call_id, error, total=tokens)

@@ -14,7 +14,7 @@ GRANTS_MAX = 64
 QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
 RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts a person
 REMINDERS_MAX = 64
-TOO_LONG = "context_too_long"  # as GEN_FAILED says it
+TOO_LONG = ("context_too_long", "request_too_large")  # by tokens or bytes, as GEN_FAILED says it
 
 
 class Claim(Value):
@@ -178,7 +178,7 @@ def too_long(view: TurnView) -> bool:
     generation = view.generation
     if generation is None or view.shortened or generation.status != "failed":
         return False
-    return generation.error == TOO_LONG
+    return generation.error in TOO_LONG
 
 
 def generation_deadline(generation: Generation, stream: Stream) -> int:

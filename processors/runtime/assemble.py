@@ -7,7 +7,7 @@ is written before any partition is taken, and the model SDK is imported in the b
 import logging
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...log import Settings, open_log
 from ...log.door import Log
@@ -18,7 +18,9 @@ from ..effects.result_cache import ResultCache
 from ..effects.side_log import SideLogStore
 from ..effects.slots import Slots
 from ..memory.service import MemoryService
+from ..mistakes import Watch
 from ..outside.tools import OutsideTools
+from ..session import SessionViews
 from . import crash
 from .actions import Actions
 from .chunks_reader import chunks_reader
@@ -57,6 +59,17 @@ def say(text: str) -> None:
     _log.info("%s", text)
 
 
+def _teller() -> Callable[[SessionViews], None]:
+    """Says what blows a session's token budget, each finding once (S3.9)."""
+    watch = Watch()
+
+    def look(views: SessionViews) -> None:
+        for mistake in watch.look(views):
+            say(f"session {views.session_id}: {mistake}")
+
+    return look
+
+
 class Parts:
     """Everything of one worker process. `close` ends it in the right order."""
 
@@ -66,6 +79,8 @@ class Parts:
         agents: Iterable[Agent],
         roles: tuple[str, ...],
         worker_id: str | None,
+        *,
+        watch: bool = False,
     ) -> None:
         self.settings = settings
         self.state = StateDir(settings.state_dir, worker_id)
@@ -115,6 +130,7 @@ class Parts:
         self.worker = Worker(
             self.identity, roles, agents, self._open_store, self.actions, SystemClock(), say
         )
+        self.worker.look = _teller() if watch else None
         self.loop = Loop(self.log, self.worker, f"foldlog-{'-'.join(roles)}", self.mail)
 
     def _memory(self) -> MemoryService:

@@ -19,6 +19,7 @@ POINTS: dict[str, str] = {
     "sessions.wrote": "a decision was handed to the producer",
     "models.wrote": "the claim of a model call was handed to the producer",
     "tools.wrote": "the claim of a tool call was handed to the producer",
+    "background.wrote": "the claim of background work was handed to the producer",
     # partitions and stores
     "partition.opened": "partitions were assigned and their stores are open, none is taken",
     "partition.taking": "PARTITION_TAKEN was handed to the producer",
@@ -44,6 +45,14 @@ POINTS: dict[str, str] = {
     "tools.sent": "the outcome of a tool call was handed to the producer",
     "tools.delivered": "the log has the outcome of a tool call, the outbox does not know",
     "tools.done": "the outcome of a tool call is marked as done",
+    # background work: what it made is an outcome, and its BACKGROUND_DONE is another
+    "background.begin": "the claim of background work came back, the work is not begun",
+    "background.ended": "an outcome of background work is known, no disk has it",
+    "background.kept": "an outcome of background work is in the outbox, not produced",
+    "background.sent": "an outcome of background work was handed to the producer",
+    "background.delivered": "the log has an outcome of background work, the outbox does not know",
+    "background.done": "an outcome of background work is marked as done",
+    "background.made": "the candidate is in the log, BACKGROUND_DONE is not",
     # the start of a worker
     "start.locked": "the state directory is locked, nothing else was done",
     "start.outbox": "an outcome that an earlier process kept was handed to the producer",

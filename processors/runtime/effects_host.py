@@ -44,6 +44,8 @@ class Told:
         """As Reports.outcome."""
         self.done = type(event) not in CANDIDATES  # their BACKGROUND_DONE is still to come
         await self._reports.outcome(session_id, event)
+        if not self.done:
+            crash.reach("background.made")
 
 
 class EffectsHost:
@@ -280,6 +282,7 @@ class EffectsHost:
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         """Begin background work."""
+        crash.reach("background.begin")
         stop, told = Stop(), Told(self._reports)
         claim = background.WorkClaim(
             session_id, begin.kind, begin.upto, begin.attempt, begin.claim.at

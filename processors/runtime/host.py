@@ -28,12 +28,14 @@ def run(
     agents: Iterable[Agent],
     roles: tuple[str, ...] = ROLES,
     worker_id: str | None = None,
+    *,
+    watch: bool = False,
 ) -> int:
     """Run a worker until SIGTERM or SIGINT; the exit code: 0 after a clean end, 2 never again.
 
     Raises StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable before it starts.
     """
-    parts = Parts(settings, agents, roles, worker_id)
+    parts = Parts(settings, agents, roles, worker_id, watch=watch)
     import faust
 
     quiet()

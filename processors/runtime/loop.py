@@ -18,7 +18,9 @@ from . import crash
 from .worker import Worker
 
 POLL_S = 0.2  # the longest a round waits: timers and lost records are looked at this often
-WROTE = {role.encode(): f"{role}.wrote" for role in ("sessions", "models", "tools")}
+WROTE = {
+    role.encode(): f"{role}.wrote" for role in ("sessions", "models", "tools", "background")
+}
 COMMIT_ROUNDS = 500  # between two hints of the cursor to the group, for lag metrics only
 
 

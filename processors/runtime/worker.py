@@ -70,6 +70,7 @@ class Worker:
         self.clock = clock
         self.owned: dict[int, Owned] = {}
         self.rulings: dict[str, int] = {}
+        self.look: Callable[[SessionViews], None] | None = None  # at every session that moved
         self.only: str | None = None  # a session woken by hand: the others are left alone
         self._seeks: dict[int, int] = {}
         self._open_store = open_store
@@ -268,6 +269,8 @@ class Worker:
         if self._held(owned):
             for session_id in sorted(touched):  # in every process: a seed is a schedule
                 self.wake(owned, session_id)
+                if self.look is not None and (views := owned.views(session_id)) is not None:
+                    self.look(views)
                 owned.trim({session_id})  # here too: a takeover wakes more than memory may hold
         owned.trim(touched)
 

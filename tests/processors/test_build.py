@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from foldlog.processors.context.build import BUILDER, raw_blocks, request_bytes, request_sha256
-from foldlog.processors.projections.context import CHARS_PER_TOKEN, estimated_tokens
+from foldlog.processors.projections.context import estimated_tokens
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import AGENT, EDITED
@@ -227,7 +227,7 @@ def test_S2_3_content_in_the_blob_store_is_read_from_there_and_counted_by_its_si
     assert body.inline is None and body.ref.bytes == len(f'[{{"type":"text","text":"{words}"}}]')
     s.work()
     assert s.messages() == [("user", [words])]
-    assert estimated_tokens(s.views.context) >= body.ref.bytes / CHARS_PER_TOKEN
+    assert estimated_tokens(s.views.context) >= body.ref.bytes / 4
 
 
 def test_a_blob_that_is_gone_is_an_error_of_the_request_and_not_of_the_fold():

@@ -2,8 +2,8 @@
 
 
 
-from foldlog.processors.projections.context import estimated_tokens, tokens_of
 from foldlog.processors.budget import Rules, plan
+from foldlog.processors.projections.context import estimated_tokens
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, asked, opened
@@ -71,7 +71,7 @@ def test_the_estimate_is_what_the_last_response_weighed_and_the_tail_since():
     weighed = estimated_tokens(s.views.context)
     assert weighed == s.views.context.last_step_tokens
     s.result("1.1.0", "x" * 260)
-    assert estimated_tokens(s.views.context) == weighed + tokens_of(260)
+    assert estimated_tokens(s.views.context) == weighed + 260 // 3, "as its event says"
     before = estimated_tokens(s.views.context)
     s.say("y" * 260, when_busy="steer")
     assert estimated_tokens(s.views.context) == before, "not said yet"

@@ -335,7 +335,8 @@ def test_a_disk_that_refuses_ends_the_worker_and_is_no_fault_of_a_session(tmp_pa
     def store(data: bytes, media_type: str) -> ev.Body:
         return ev.Body(ref=blobs.store(data, media_type))
 
-    rig.worker.actions._store_body = store
+    actions = rig.worker.actions
+    actions._desk = actions._desk._replace(store_body=store)
     talking(rig, SESSION)
     rig.assign()
     with pytest.raises(BlobError):
