@@ -11,16 +11,18 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from foldlog.processors.agent import Agent
+from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.limits import Limits
 from foldlog.processors.tool import DidNotHappen, Happened, tool
 from foldlog.processors.tool_context import ToolContext
 
 MODEL = "claude-strictest"  # the scripted server gives an unknown name its strictest rules
-HELPER, HASTY = "helper", "hasty"
+CHEAP = "claude-cheapest"  # another of those; it makes what grew too long shorter
+HELPER, HASTY, KEEPER, BRIM = "helper", "hasty", "keeper", "brim"
 # Crashes count as attempts, and a test kills many times: nothing may end for being used up.
 CALM = Limits(model_attempts=50, tool_attempts=50)
 # For takeovers between workers, which wait for a deadline and the margin.
@@ -32,8 +34,20 @@ SHORT = Limits(
     tool_timeout_ms=3_000,
     margin_ms=1_000,
 )
+# For sessions that compact. A step of two pages is over a tenth of soft_tokens; what a summary
+# covers must be worth 2,000 tokens more (budget.SUMMARY_TOKENS), and the newest 12 messages stay.
+SMALL = replace(
+    CALM,
+    background_attempts=50,
+    soft_tokens=10_000,
+    resume_tokens=5_000,
+    short_tokens=800,
+    hard_tokens=40_000,
+)
+TINY = replace(SMALL, soft_tokens=8_000, hard_tokens=9_000)
 LOOK_S = 0.01  # between two looks at a file that a test makes
 BIG_BYTES = 150_000  # beyond the inline limit: the result goes through the blob store
+FILLER, FILLER_TOKENS = "word 12 ", 3  # what fills a page or a message, and what it weighs
 
 
 class Ledger:
@@ -96,14 +110,18 @@ class Ledger:
         return (self.directory / f"go-{session_id}").exists()
 
 
+def filled(head: str, tokens: int) -> str:
+    """A text that begins with `head` and has about so many tokens, whoever estimates them."""
+    return f"{head} " + FILLER * (tokens // FILLER_TOKENS)
+
+
 def agents(directory: Path) -> list[Agent]:
     """The agents of a worker whose ledger lies in a directory."""
-    ledger = Ledger(directory)
-    tools = _tools(ledger)
-    system = "You are tested."
+    tools = _tools(Ledger(directory))
+    limits = {HELPER: CALM, HASTY: SHORT, KEEPER: SMALL, BRIM: TINY}
+    common = {"model": MODEL, "system": "You are tested.", "compaction": Compaction(model=CHEAP)}
     return [
-        Agent(name=HELPER, model=MODEL, system=system, tools=tools, limits=CALM),
-        Agent(name=HASTY, model=MODEL, system=system, tools=tools, limits=SHORT),
+        Agent(name=name, tools=tools, limits=allowed, **common) for name, allowed in limits.items()
     ]
 
 
@@ -128,6 +146,12 @@ def _tools(ledger: Ledger) -> tuple:
         """Returns more than fits into an event."""
         happens("big", ctx)
         return "many words " * (BIG_BYTES // len("many words "))
+
+    @tool(effect="pure")
+    async def read(ctx, tokens: int) -> str:
+        """Reads a page of about so many tokens."""
+        happens("read", ctx)
+        return filled(f"session:{ctx.session_id} read {ctx.call_key}", tokens)
 
     @tool(effect="idempotent")
     def put(ctx, text: str) -> str:
@@ -167,7 +191,7 @@ def _tools(ledger: Ledger) -> tuple:
         _wait(ledger, ctx)
         return {"charged": cents}
 
-    return look, big, put, charge, pay, wire, hold, slow_charge
+    return look, big, read, put, charge, pay, wire, hold, slow_charge
 
 
 def _wait(ledger: Ledger, ctx: ToolContext) -> None:

@@ -9,17 +9,20 @@ from typing import NamedTuple
 
 from foldlog.processors.projections.turn_view import Call
 from foldlog.schemas import events as ev
-from foldlog.tests.crash.agents import HASTY, HELPER
+from foldlog.tests.crash.agents import BRIM, HASTY, HELPER, KEEPER, filled
+from foldlog.tests.crash.script import gate_of
 from foldlog.tests.crash.stage import Stage, Watched
 
 
 class Act(NamedTuple):
-    """One thing that a person does. when: whether its moment has come. do: `say TEXT` and so on."""
+    """One thing that a person does. when: whether its moment has come. do: `say`, `cancel`...
+    scene, when_busy, tokens: of what is said, how it is said, and about how long it is."""
 
     when: Callable[[Watched], bool]
     do: str
     scene: str = "talk"
     when_busy: str = "queue"
+    tokens: int = 0
 
 
 class Scene(NamedTuple):
@@ -45,6 +48,26 @@ def started(w: Watched) -> bool:
     return bool(w.counted(ev.ToolStarted)) or ended(1)(w)
 
 
+def works(*kinds: str) -> Callable[[Watched], bool]:
+    """Whether background work of one of these kinds was begun."""
+    return lambda w: any(event.kind in kinds for event in w.counted(ev.BackgroundStarted))
+
+
+def made(w: Watched) -> bool:
+    """Whether there is a summary."""
+    return bool(w.counted(ev.ContextCompacted))
+
+
+def waits(w: Watched) -> bool:
+    """Whether the second turn has begun and not asked the model."""
+    return w.views.turn.number == 2 and not w.views.turn.step
+
+
+def let_off(w: Watched) -> bool:
+    """Whether the first turn is over, and so is all that ran beside it."""
+    return ended(1)(w) and bool(w.counted(ev.BackgroundDone))
+
+
 def _always(_: Watched) -> bool:
     return True
 
@@ -65,6 +88,21 @@ SCENES: dict[str, Scene] = {
     "held": Scene("hold"),
     "steer": Scene(
         "hold", (Act(started, "say", "steered", when_busy="steer"), Act(_always, "let go"))
+    ),
+    "haul": Scene("haul", agent=KEEPER),
+    "shorts": Scene("shorts", (Act(ended(1), "say", tokens=6_000),), KEEPER),
+    # a summary that was made while nobody spoke is adopted when somebody does
+    "returns": Scene("returns", (Act(made, "say", tokens=6_000),), KEEPER),
+    # nobody waits for a summary...
+    "patient": Scene("patient", (Act(ended(1), "let aside"), Act(made, "say")), KEEPER),
+    # ...but a request that would not fit without one
+    "brim": Scene(
+        "brim", (Act(works("resume"), "say", tokens=4_500), Act(waits, "let aside")), BRIM
+    ),
+    "stopped": Scene(
+        "stopped",
+        (Act(works("context"), "cancel"), Act(let_off, "let aside"), Act(_always, "say")),
+        KEEPER,
     ),
 }
 
@@ -88,9 +126,10 @@ class Person:
         self.stage.sessions.open(self.session_id, agent=self.scene.agent)
         self._say(self.scene.model, "queue")
 
-    def _say(self, scene: str, when_busy: str) -> None:
+    def _say(self, scene: str, when_busy: str, tokens: int = 0) -> None:
         message_id = f"{self.session_id}.m{len(self.said) + 1}"
         text = f"session:{self.session_id} scene:{scene} message:{message_id}"
+        text = filled(text, tokens) if tokens else text
         self.said[message_id] = text
         self.stage.sessions.say(self.session_id, text, message_id=message_id, when_busy=when_busy)
 
@@ -108,9 +147,11 @@ class Person:
     def _do(self, act: Act) -> None:
         match act.do:
             case "say":
-                self._say(act.scene, act.when_busy)
+                self._say(act.scene, act.when_busy, act.tokens)
             case "let go":
                 self.stage.ledger.let_go(self.session_id)
+            case "let aside":
+                self.stage.server.open(gate_of(self.session_id))
             case "cancel":
                 self.stage.sessions.cancel(self.session_id, turn=1, cancel_id=self.session_id)
 
@@ -143,4 +184,4 @@ class Person:
         over = all(row is not None and row.reason for row in progress)
         quiet = not views.turn.open and not views.turn.queue and not views.turn.refusals
         doubtful = any(call.status in ("doubt", "contradicted") for call in views.turn.doubts)
-        return over and quiet and not doubtful
+        return over and quiet and not doubtful and not self.stage.owed(self.session_id)

@@ -2,15 +2,19 @@
 
 A message names its scene (`scene:NAME`); what the model does next depends on the scene and on how
 many results the turn has. Each word carries the number of the request that it answers, so that a
-word of a dead attempt is recognised wherever it turns up.
+word of a dead attempt is recognised wherever it turns up. The cheap model keeps, in whatever it
+makes shorter, the names of all that it was shown: so one can see that nothing is forgotten.
 """
 
 import re
 from collections.abc import Callable
 
 from foldlog.local.messages_api import Reply, Request, text, thinking, tool_use
+from foldlog.tests.crash.agents import CHEAP
 
 _SCENE = re.compile(r"scene:(\w+)")
+# What has a name: a message, an answer, a result.
+NAMED = re.compile(r"session:\S+ scene:\w+ message:[\w.-]*\w|\b\d+-end|session:\S+ read [\d.]*\d")
 WORDS = 18
 PACE_S = 0.015  # a chunk is sent every 40 ms: the answer takes about six
 LONG_WORDS, LONG_PACE_S = 120, 0.03  # for what is stopped on the way
@@ -26,8 +30,13 @@ class Said:
 
     def __call__(self, request: Request) -> Reply:
         """The reply to a request; a Speaker."""
+        if request.model == CHEAP:
+            return self._note(request.n, aside(request))
         found = _SCENE.findall(request.last_user_text)
-        steps = SCENES[found[0]] if found else (answer,)
+        steps = SCENES[found[-1]] if found else (answer,)
+        if found and found[-1] in BY_STEP:
+            step = int((request.generation or "").rpartition(".")[2])
+            return self._note(request.n, steps[min(step, len(steps)) - 1](request))
         results = len(request.turn_results)
         given = 0
         for step in steps[:-1]:
@@ -79,6 +88,30 @@ def calls(*wanted: tuple[str, dict]) -> Step:
     return step
 
 
+def pages(*tokens: int) -> Step:
+    """As `calls`, of pages that are read at once; said in a moment, for there are many steps."""
+
+    def step(request: Request) -> Reply:
+        uses = [tool_use("read", {"tokens": each}) for each in tokens]
+        return Reply([thinking(f"hm {request.n}"), text(words(request.n, 1)), *uses])
+
+    return step
+
+
+def aside(request: Request) -> Reply:
+    """What the cheap model makes of a conversation or a result: the names that stand in it."""
+    shown = request.last_user_text
+    names = dict.fromkeys(NAMED.findall(shown))
+    gated = any(f"scene:{scene} " in shown for scene in GATED)
+    gate = gate_of(request.canary) if gated else None
+    return Reply([text("; ".join(["In short", *names]))], chunk="whole", gate=gate, gate_after=1)
+
+
+def gate_of(session_id: str) -> str:
+    """Where the cheap model waits in the sessions of some scenes."""
+    return f"{session_id}-aside"
+
+
 # Scene -> what the model does, step by step; the last step is an answer.
 SCENES: dict[str, tuple[Step, ...]] = {
     "talk": (answer,),
@@ -100,4 +133,18 @@ SCENES: dict[str, tuple[Step, ...]] = {
     "slow": (calls(("slow_charge", {"cents": 3})), answer),
     "begun": (gated(1),),
     "middle": (gated(12),),
+    # more than one summary while the turn runs
+    "haul": (*[pages(600, 600)] * 13, answer),
+    # results that are shortened one by one
+    "shorts": (*[pages(1_300, 1_300)] * 5, answer),
+    # what is worth a summary when the turn is over
+    "returns": (pages(*[600] * 6), *[pages(20)] * 6, answer),
 }
+SCENES |= {
+    "patient": SCENES["haul"],
+    "stopped": (*SCENES["haul"][:-1], long),
+    "brim": SCENES["returns"],
+}
+# A summary may take the place of a step's results, so these go by the number of the step.
+BY_STEP = frozenset({"haul", "shorts", "returns", "patient", "stopped", "brim"})
+GATED = frozenset({"patient", "stopped", "brim"})  # the cheap model waits until a person lets go

@@ -17,7 +17,10 @@ from foldlog.processors.runtime.views_codec import view_parts
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key, parse_call_key
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.crash import witnesses_background as aside
+from foldlog.tests.crash.agents import CHEAP
 from foldlog.tests.crash.scenes import Person
+from foldlog.tests.crash.script import NAMED
 from foldlog.tests.crash.stage import Stage, Watched
 
 ONCE = ("charge", "pay", "wire", "slow_charge")
@@ -40,8 +43,9 @@ class Case(NamedTuple):
 
     @property
     def accepted(self) -> list[dict[str, Any]]:
-        """The physical model calls."""
-        return [entry for entry in self.journal if entry["kind"] == "accepted"]
+        """The physical model calls of its steps."""
+        entries = (entry for entry in self.journal if entry["kind"] == "accepted")
+        return [entry for entry in entries if entry["model"] != CHEAP]
 
 
 Place = tuple[int, int, int]
@@ -58,8 +62,8 @@ def every_request_is_legal(case: Case) -> Iterator[str]:
     for entry in case.stage.server.journal.entries():
         if entry["kind"] in ("refused", "failed"):
             yield f"request {entry['n']} was {entry['kind']}: {entry['error']}"
-    for entry in case.accepted:
-        if entry["canaries"] != [case.person.session_id]:
+    for entry in case.journal:
+        if entry["kind"] == "accepted" and entry["canaries"] != [case.person.session_id]:
             yield f"request {entry['n']} names the sessions {entry['canaries']}"
 
 
@@ -126,7 +130,10 @@ def _chunks_add_up(watched: Watched, said: dict[Place, str]) -> Iterator[str]:
 
 
 def every_message_is_answered_once(case: Case) -> Iterator[str]:
-    """I2, S0.10: each message ended with one turn, and the model was told of it exactly once."""
+    """I2, S0.10: each message ended with one turn, and the model was told of it exactly once.
+
+    Or it stands in the record of what the last request leaves out.
+    """
     views = case.watched.views
     for message_id in case.person.said:
         ends = [row for row in views.messages.progress if row.message_id == message_id]
@@ -140,10 +147,11 @@ def every_message_is_answered_once(case: Case) -> Iterator[str]:
         yield "the model was never asked"
         return
     last = json.loads(case.stage.server.body(case.accepted[-1]["n"]))
-    told = Counter(_user_texts(last))
+    told, recorded = Counter(_user_texts(last)), set(NAMED.findall(aside.record_of(last)))
     for text in case.person.said.values():
-        if told[text] != 1:
-            yield f"the last request has {text!r} {told[text]} times"
+        times = told[text] + (NAMED.findall(text)[0] in recorded)
+        if times != 1:
+            yield f"the last request has {text[:100]!r} {times} times"
 
 
 def _user_texts(body: dict[str, Any]) -> Iterator[str]:
@@ -216,6 +224,11 @@ WITNESSES: tuple[Callable[[Case], Iterator[str]], ...] = (
     the_ledger_agrees,
     every_call_has_one_end,
     nothing_is_owed,
+    aside.what_is_adopted_was_made_before,
+    aside.every_work_ends_once,
+    aside.no_more_cheap_calls_than_claims,
+    aside.a_short_form_has_its_whole,
+    aside.nothing_is_forgotten,
 )
 
 
