@@ -24,6 +24,7 @@ from importlib import import_module
 _EXPORTS: dict[str, str] = {
     "Agent": ".processors.agent",
     "Client": ".consumers.client",
+    "Compaction": ".processors.agent",
     "DidNotHappen": ".processors.tool",
     "FoldlogError": ".log.errors",
     "Happened": ".processors.tool",

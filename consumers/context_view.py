@@ -116,8 +116,9 @@ def _changes(
     why = _why(before, event)
     if now.start != last.start or now.checkpoint != last.checkpoint:
         pieces = [_piece(after, n, read) for n in range(last.start, now.start)]
-        kind = "summary" if now.summary is not None else "window"
-        instead = _summary(now.summary, read) if now.summary is not None else ""
+        summary = after.compaction.summaries.last(now.checkpoint)
+        kind = "summary" if summary is not None else "window"
+        instead = _summary(summary.body, read) if summary is not None else ""
         reason = why if kind == "summary" else f"strategy {now.strategy}"
         yield Change(*place, kind, reason, *tokens, instead, tuple(pieces))
     if now.compacted_upto > last.compacted_upto:

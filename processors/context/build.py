@@ -102,8 +102,9 @@ def _messages(
         _add(messages, "user", said_blocks(said, read_blob, names, compaction, upto))
         said.clear()
 
-    if request.summary is not None:
-        _add(messages, *summary_blocks(request.summary, read_blob))
+    summary = compaction.summaries.last(request.checkpoint)
+    if summary is not None:
+        _add(messages, *summary_blocks(summary.body, read_blob))
     elif request.start:
         _add(messages, "user", (LEFT_OUT,))
     for place in range(request.start, request.fragments):

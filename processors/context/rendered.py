@@ -69,10 +69,10 @@ class Rendering:
 
     def _render(self, views: Any, request: Any, read_blob: ReadBlob) -> None:
         rows = views.context.fragments.upto(request.fragments)
-        of = (request.start, request.bound_from, request.compacted_upto, request.summary)
+        of = (request.start, request.bound_from, request.compacted_upto, request.checkpoint)
         if of != self._of or not self._continues(rows) or self._shortened(views, request):
             self._reset(of)
-            self._begin(request, read_blob)
+            self._begin(views.compaction.summaries.last(request.checkpoint), request, read_blob)
             self._rows = rows.upto(request.start)
         self._shorts = len(views.compaction.shorts)
         known = len(self._rows)
@@ -94,9 +94,9 @@ class Rendering:
             return True
         return rows.since(0)[: len(self._rows)] == self._rows.since(0)
 
-    def _begin(self, request: Any, read_blob: ReadBlob) -> None:
-        if request.summary is not None:
-            _add(self._messages, *summary_blocks(request.summary, read_blob))
+    def _begin(self, summary: Any, request: Any, read_blob: ReadBlob) -> None:
+        if summary is not None:
+            _add(self._messages, *summary_blocks(summary.body, read_blob))
         elif request.start:
             _add(self._messages, "user", (LEFT_OUT,))
 

@@ -39,14 +39,26 @@ class Summary(Value):
 
 
 class CompactionView(Value):
-    """`compacted_upto`: short forms that lie at or before this offset are in force; `waiting`: the
-    tokens that the others would save."""
+    """`candidate_at`, `checkpoint_at`: offsets of summaries, the newest that nobody adopted and the
+    one in force. `compacted_upto`: short forms that lie at or before this offset are in force;
+    `waiting`: the tokens that the others would save."""
 
     shorts: Rows[Short]
-    candidate: Summary | None = None
-    checkpoint: Summary | None = None
+    summaries: Rows[Summary]
+    candidate_at: int | None = None
+    checkpoint_at: int | None = None
     compacted_upto: int = -1
     waiting: int = 0
+
+    @property
+    def candidate(self) -> Summary | None:
+        """The newest summary that no request has adopted."""
+        return self.summaries.last(self.candidate_at)
+
+    @property
+    def checkpoint(self) -> Summary | None:
+        """The summary that requests begin with."""
+        return self.summaries.last(self.checkpoint_at)
 
 
 READS = frozenset({ev.ResultCompacted, ev.ContextCompacted, ev.LlmCalled})
@@ -56,9 +68,13 @@ def _call(short: Short) -> str:
     return short.call
 
 
+def _offset(summary: Summary) -> int:
+    return summary.offset
+
+
 def initial() -> CompactionView:
     """Nothing compacted; made anew because rows share their storage."""
-    return CompactionView(Rows(key=_call))
+    return CompactionView(Rows(key=_call), Rows(key=_offset))
 
 
 def in_force(view: CompactionView, call: str, compacted_upto: int) -> Short | None:
@@ -71,7 +87,8 @@ def in_force(view: CompactionView, call: str, compacted_upto: int) -> Short | No
 
 def kept_from(view: CompactionView) -> int:
     """The ordinal of the first fragment that requests say as it is."""
-    return view.checkpoint.kept_from if view.checkpoint is not None else 0
+    checkpoint = view.checkpoint
+    return checkpoint.kept_from if checkpoint is not None else 0
 
 
 def apply(view: CompactionView, entry, context: ContextView) -> CompactionView:
@@ -81,10 +98,9 @@ def apply(view: CompactionView, entry, context: ContextView) -> CompactionView:
         case ev.ResultCompacted():
             return _shortened(view, entry, event, context)
         case ev.ContextCompacted():
-            found = (entry.offset, event.upto, event.kept_from)
-            return replace(
-                view, candidate=Summary(*found, event.summary, event.tokens, event.model)
-            )
+            place = (entry.offset, event.upto, event.kept_from)
+            made = Summary(*place, event.summary, event.tokens, event.model)
+            return replace(view, summaries=view.summaries.append(made), candidate_at=entry.offset)
         case ev.LlmCalled():
             return _adopted(view, event)
     return view
@@ -103,19 +119,12 @@ def _shortened(
 
 
 def _adopted(view: CompactionView, event: ev.LlmCalled) -> CompactionView:
-    checkpoint, candidate = view.checkpoint, view.candidate
-    if candidate is not None and event.checkpoint == candidate.offset:
-        checkpoint, candidate = candidate, None
     moved = event.compacted_upto > view.compacted_upto
-    if checkpoint is view.checkpoint and not moved:
+    adopts = event.checkpoint is not None and event.checkpoint != view.checkpoint_at
+    if not adopts and not moved:
         return view
-    upto = max(view.compacted_upto, event.compacted_upto)
-    begin = checkpoint.kept_from if checkpoint is not None else 0
+    if adopts:
+        view = replace(view, checkpoint_at=event.checkpoint, candidate_at=None)
+    upto, begin = max(view.compacted_upto, event.compacted_upto), kept_from(view)
     left = [s for s in view.shorts if not s.early and s.offset > upto and s.place >= begin]
-    return replace(
-        view,
-        candidate=candidate,
-        checkpoint=checkpoint,
-        compacted_upto=upto,
-        waiting=sum(short.saved for short in left),
-    )
+    return replace(view, compacted_upto=upto, waiting=sum(short.saved for short in left))

@@ -55,9 +55,9 @@ class Prefix(Value):
 class Request(Value):
     """A step's request: how many fragments it covers, and what else it names.
 
-    `start`: the first fragment it says; what lies before is in `summary` (JSON blocks), or left
-    out. `bound_from`: thinking before this fragment was signed for another prefix. `checkpoint`,
-    `compacted_upto`: as in LLM_CALLED.
+    `start`: the first fragment it says; what lies before is in the summary at `checkpoint`, or
+    left out. `bound_from`: thinking before this fragment was signed for another prefix.
+    `checkpoint`, `compacted_upto`: as in LLM_CALLED.
     """
 
     turn: int
@@ -72,7 +72,6 @@ class Request(Value):
     bound_from: int = 0
     checkpoint: int | None = None
     compacted_upto: int = -1
-    summary: ev.Body | None = None
 
 
 class ContextView(Value):
@@ -234,12 +233,9 @@ def _called(
         for reminder_id in event.reminders
     ]
     view = _add(view, *said, *reminders)
-    start, summary, size = 0, None, window_size(event.strategy)
+    start, size = 0, window_size(event.strategy)
     if event.checkpoint is not None:
-        adopted = compaction.candidate or compaction.checkpoint
-        if adopted.offset != event.checkpoint:
-            adopted = compaction.checkpoint
-        start, summary = adopted.kept_from, adopted.body
+        start = compaction.summaries.last(event.checkpoint).kept_from
     elif size is not None:
         start = window_start(view.fragments, last.start if last else 0, size)
     shape = (len(view.prefixes), start, event.checkpoint, event.compacted_upto)
@@ -259,7 +255,6 @@ def _called(
         first_new if moved else last.bound_from,
         event.checkpoint,
         event.compacted_upto,
-        summary,
     )
     view = replace(view, request=request)
     if moved and last is not None:  # what the last response weighed says nothing of this request

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import msgspec
 
 from ...schemas.value import replace
-from ..projections.compaction import Short
+from ..projections.compaction import Short, Summary
 from ..projections.context import Fragment, Prefix
 from ..projections.ledger import Spent
 from ..projections.messages import Progress, Received
@@ -32,6 +32,7 @@ SERIES: dict[type, str] = {
     Received: "messages.received",
     Progress: "messages.progress",
     Short: "compaction.shorts",
+    Summary: "compaction.summaries",
 }
 Lengths = tuple[int, ...]  # of every series, in that order
 NO_ROWS: Lengths = (0,) * len(SERIES)
@@ -97,7 +98,7 @@ VIEW_NAMES = (
 
 def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     """(view name, bytes) of every view: what a replay compares, byte for byte."""
-    fragments, prefixes, lines, sent, spent, received, progress, shorts = (
+    fragments, prefixes, lines, sent, spent, received, progress, *compacted = (
         rows.since(0) for rows in series_of(views)
     )
     encode = _ENCODER.encode
@@ -107,7 +108,7 @@ def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     yield "transcript", encode((lines, sent))
     yield "ledger", encode((views.ledger, spent))
     yield "messages", encode((received, progress))
-    yield "compaction", encode((views.compaction, shorts))
+    yield "compaction", encode((views.compaction, *compacted))
     yield "background", encode(views.background)
 
 

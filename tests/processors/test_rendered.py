@@ -14,7 +14,7 @@ from foldlog.processors.context.build import request_bytes, request_sha256
 from foldlog.processors.context.rendered import Rendering, Renderings
 from foldlog.processors.cuts import is_cut
 from foldlog.processors.projections import compaction, context
-from foldlog.processors.projections.compaction import Short
+from foldlog.processors.projections.compaction import Short, Summary
 from foldlog.processors.projections.context import Fragment, Prefix, Request
 from foldlog.schemas.events import BlobRef, Body
 from foldlog.schemas.value import replace
@@ -92,7 +92,7 @@ class Grown:
     def move(self) -> None:
         """The next request: mostly like the last, now and then another window or prefix."""
         rows, last = self.context.fragments, self.context.request
-        fields = {"start": 0, "bound_from": 0, "compacted_upto": -1, "summary": None}
+        fields = {"start": 0, "bound_from": 0, "compacted_upto": -1, "checkpoint": None}
         if last is not None:
             fields = {name: getattr(last, name) for name in fields}
         roll = self.chance.random()
@@ -100,8 +100,13 @@ class Grown:
             cuts = [n for n in range(fields["start"], len(rows)) if is_cut(rows, n)]
             fields["start"] = fields["bound_from"] = self.chance.choice(cuts or [0])
             summaries = [_body(blocks) for blocks in SUMMARIES]
-            if fields["start"]:
-                fields["summary"] = self.chance.choice([*summaries, None])
+            body = self.chance.choice([*summaries, None])
+            fields["checkpoint"] = None
+            if fields["start"] and body is not None:
+                fields["checkpoint"] = self.turn
+                made = Summary(self.turn, 0, fields["start"], body, 1, "m")
+                rows = self.compaction.summaries.append(made)
+                self.compaction = replace(self.compaction, summaries=rows)
         elif roll < 0.2:
             fields["compacted_upto"] = self.turn
         elif roll < 0.3:
