@@ -105,8 +105,8 @@ class Grown:
             if fields["start"] and body is not None:
                 fields["checkpoint"] = self.turn
                 made = Summary(self.turn, 0, fields["start"], body, 1, "m")
-                rows = self.compaction.summaries.append(made)
-                self.compaction = replace(self.compaction, summaries=rows)
+                more = self.compaction.summaries.append(made)
+                self.compaction = replace(self.compaction, summaries=more)
         elif roll < 0.2:
             fields["compacted_upto"] = self.turn
         elif roll < 0.3:
