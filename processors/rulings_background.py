@@ -8,7 +8,7 @@ from ..schemas import events as ev
 from ..schemas.ids import parse_call_key
 from .cuts import is_cut, window_size
 from .projections.background import KINDS, SUMMARIES, find_work, summary_runs
-from .projections.compaction import kept_from
+from .projections.compaction import has_summary, kept_from
 from .projections.context import place_of_result
 from .ruling import ACCEPTED, DUPLICATE, LATE, STALE, SUPERSEDED, VOID, Ruling
 
@@ -90,14 +90,14 @@ def result_compacted(views, event: ev.ResultCompacted) -> Ruling:
 def context_compacted(views, event: ev.ContextCompacted) -> Ruling:
     """A candidate of the summary that is being made: it must cut where nothing is split."""
     work = summary_runs(views.background)
-    candidate = views.compaction.candidate
-    if candidate is not None and candidate.upto == event.upto:
-        return DUPLICATE
+    if has_summary(views.compaction, event.upto):
+        return DUPLICATE  # adopted or not: who took the work over need not know
     if work is None or work.upto != event.upto:
         return LATE
     if work.stop:
         return VOID
     fragments = views.context.fragments
+    candidate = views.compaction.candidate
     begin = candidate.kept_from if candidate is not None else kept_from(views.compaction)
     within = begin < event.kept_from < len(fragments)
     return ACCEPTED if within and is_cut(fragments, event.kept_from) else STALE

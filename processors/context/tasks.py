@@ -15,7 +15,7 @@ from ..assembly.prefix import layers_of
 from ..budget import SUMMARY_TOKENS, best_cut
 from ..memory.extraction import extraction_request
 from ..projections.background import SUMMARIES, Work
-from ..projections.compaction import in_force, kept_from
+from ..projections.compaction import has_summary, in_force, kept_from
 from ..projections.context import Fragment, fragment_tokens, place_of_result
 from .blocks import ReadBlob, compact, raw_blocks, whole_of
 from .build import compaction_request
@@ -55,6 +55,14 @@ class Task(NamedTuple):
     whole: BlobRef | None = None
     kept_from: int = -1
     scope: str = ""
+
+
+def is_made(views, work: Work) -> bool:
+    """Whether the log has what a work makes: its worker was killed before it could say so."""
+    if work.kind == "result":
+        large = next((r for r in views.background.results if r.upto == work.upto), None)
+        return large is not None and views.compaction.shorts.last(large.call) is not None
+    return work.kind in SUMMARIES and has_summary(views.compaction, work.upto)
 
 
 def task_of(views, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None:

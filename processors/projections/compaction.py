@@ -91,6 +91,11 @@ def kept_from(view: CompactionView) -> int:
     return checkpoint.kept_from if checkpoint is not None else 0
 
 
+def has_summary(view: CompactionView, upto: int) -> bool:
+    """Whether the log has a summary that was made at an offset; one at a time is made."""
+    return len(view.summaries) > 0 and view.summaries[-1].upto == upto
+
+
 def apply(view: CompactionView, entry, context: ContextView) -> CompactionView:
     """The view after an accepted event; `context` is the one before it."""
     event = entry.event

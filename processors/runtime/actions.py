@@ -14,7 +14,7 @@ from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from ..agent import Agent
 from ..context.build import ReadBlob
 from ..context.rendered import Built, Renderings
-from ..context.tasks import task_of
+from ..context.tasks import is_made, task_of
 from ..decide import Desk, ReadLayers, StoreBody, decide, no_layers
 from ..effects.slots import Slots
 from ..projections.turn_view import Call, Claim, TurnView, find_call
@@ -22,7 +22,7 @@ from ..ruling import Ruling
 from ..session import SessionViews
 from ..wake import Obligation
 from .begin import Append, BeginGeneration, BeginTool, BeginWork, Effects, unbegun
-from .claims import claimed_work, generation_claim, given_up, tool_claim, work_claim
+from .claims import claimed_work, generation_claim, tool_claim, unbegun_work, work_claim
 from .owned import Clock, Owned
 from .waiting_room import Place, WaitingRoom
 
@@ -337,10 +337,10 @@ class Actions:
 
     def _begin_work(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
         work = claimed_work(views, owed)
-        task = None if owed.owed == "abort" else task_of(views, work, agent, self._read_blob)
+        idle = owed.owed == "abort" or is_made(views, work)
+        task = None if idle else task_of(views, work, agent, self._read_blob)
         if task is None:
-            why = "the turn was aborted first" if work.stop else "nothing is left to be done"
-            self._effects.report(views.session_id, given_up(work, why))
+            self._effects.report(views.session_id, unbegun_work(views, work))
             return
         begin = BeginWork(work.kind, work.upto, work.attempt, work.claim, task, agent)
         self._effects.work(views.session_id, begin)

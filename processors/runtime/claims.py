@@ -3,6 +3,7 @@
 from ...schemas import events as ev
 from ..agent import Agent
 from ..context.build import BUILDER
+from ..context.tasks import is_made
 from ..projections.background import KINDS, Work, find_work
 from ..projections.partition import Holder
 from ..projections.turn_view import find_call
@@ -84,8 +85,10 @@ def work_claim(
     )
 
 
-def given_up(work: Work, why: str) -> ev.BackgroundDone:
-    """The outcome of background work that came to nothing."""
+def unbegun_work(views: SessionViews, work: Work) -> ev.BackgroundDone:
+    """The outcome of claimed work that need not begin, or can not."""
+    made = is_made(views, work)
+    why = "the turn was aborted first" if work.stop else "nothing is left to be done"
     return ev.BackgroundDone(
-        kind=work.kind, upto=work.upto, attempt=work.attempt, ok=False, why=why
+        kind=work.kind, upto=work.upto, attempt=work.attempt, ok=made, why="" if made else why
     )

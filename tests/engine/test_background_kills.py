@@ -1,0 +1,98 @@
+"""Background work whose worker is killed behind what it made, and before it could say so."""
+
+from collections import Counter
+
+import pytest
+
+from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, thinking, tool_use
+from foldlog.processors.agent import Agent, Compaction
+from foldlog.processors.limits import Limits
+from foldlog.processors.tool import tool
+from foldlog.schemas import events as ev
+from foldlog.tests.engine.driven import Driven
+
+CHEAP = "claude-cheapest"
+PAGE = "All work and no play makes a dull log. " * 12
+SMALL = Limits(soft_tokens=4_000, hard_tokens=60_000, resume_tokens=20_000, short_tokens=600)
+
+
+@tool(effect="pure")
+def read(ctx) -> str:
+    """Reads pages."""
+    return PAGE * 6
+
+
+AGENT = Agent(
+    name="helper",
+    model="claude-opus-5-5",
+    tools=(read,),
+    limits=SMALL,
+    compaction=Compaction(model=CHEAP),
+)
+
+
+class Killed(Driven):
+    """Its background work comes as far as its candidate."""
+
+    kills = True
+
+    async def outcome(self, session_id, event):
+        if not self.kills or not isinstance(event, ev.BackgroundDone):
+            await super().outcome(session_id, event)
+
+
+@pytest.fixture
+def session(tmp_path):
+    rules = [
+        Rule(reply=Reply([text("In short.")]), when=lambda request: request.model == CHEAP),
+        Rule(reply=Reply([tool_use("read")]), contains="read it", tool_results=0),
+        Rule(reply=Reply([thinking("hm"), text("Read. " + PAGE)])),
+    ]
+    with ScriptedServer(rules) as server:
+        driven = Killed(AGENT, server, tmp_path)
+        yield driven
+        driven.close()
+
+
+def until_made(session: Killed) -> ev.ContextCompacted:
+    while not session.events(ev.ContextCompacted):
+        session.say(PAGE).run()
+    return session.events(ev.ContextCompacted)[0]
+
+
+def test_S2_9_a_summary_that_the_log_has_is_not_made_again(session):
+    made = until_made(session)
+    asked = session.server.journal.count("accepted", model=CHEAP)
+    session.restart()
+    session.kills = False
+    session.run()
+    (done,) = session.events(ev.BackgroundDone)
+    assert (done.upto, done.attempt, done.ok) == (made.upto, 2, True)
+    assert session.events(ev.ContextCompacted) == [made]
+    assert session.server.journal.count("accepted", model=CHEAP) == asked
+
+
+def test_S1_E_a_short_form_that_the_log_has_is_not_made_again(session):
+    session.say("read it").run()
+    (short,) = session.events(ev.ResultCompacted)
+    asked = session.server.journal.count("accepted", model=CHEAP)
+    session.restart()
+    session.kills = False
+    session.run()
+    (done,) = session.events(ev.BackgroundDone)
+    assert (done.kind, done.attempt, done.ok) == ("result", 2, True)
+    assert session.events(ev.ResultCompacted) == [short]
+    assert session.server.journal.count("accepted", model=CHEAP) == asked
+
+
+def test_lane_B_a_summary_that_was_adopted_gets_no_second_one_for_the_same_offset(session):
+    """Its worker is killed behind the candidate; until another comes, a request adopts it."""
+    until_made(session)
+    for _ in range(6):
+        session.say(PAGE).run()
+    assert session.views.compaction.checkpoint is not None
+    session.restart()
+    session.kills = False
+    session.say(PAGE).run()
+    made = Counter(summary.upto for summary in session.views.compaction.summaries)
+    assert max(made.values()) == 1
