@@ -34,7 +34,8 @@ def answer_blocks(
 ) -> tuple[str, ...]:
     """The blocks of an answer that may be said again; tool calls get names that are unique.
 
-    bound: its thinking was signed for the prefix of this very request.
+    bound: its thinking was signed for the prefix of this very request. What it thought after a
+    block that is left out or renamed was signed for that block too, and is left out with it.
     """
     assert fragment.body is not None
     calls_count = fragment.stop_reason == "tool_use"
@@ -45,14 +46,17 @@ def answer_blocks(
         if kind in SIGNED and not (bound and block.get(SIGNED[kind])):
             continue
         if kind == "text" and not block.get("text", "").strip():
+            bound = False
             continue
         if kind == "tool_use":
             if not calls_count:
+                bound = False
                 continue
             place = (fragment.turn, fragment.step, index)
             index += 1
             names[place] = name = _unique(block["id"], place, taken)
-            text = text if name == block["id"] else compact({**block, "id": name})
+            if name != block["id"]:
+                bound, text = False, compact({**block, "id": name})
         kept.append((kind, text))
     if not is_whole and not any(kind == "text" for kind, _ in kept):
         return ()  # thinking alone answers nothing
@@ -107,11 +111,13 @@ def settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
     if any(kind in text for text in blocks for kind in SERVERS_CALLS):
         parsed = [json.loads(text) for text in blocks]
         done = {block.get("tool_use_id") for block in parsed}
-        blocks = tuple(
-            text
-            for block, text in zip(parsed, blocks, strict=True)
-            if block.get("type") not in SERVERS_CALLS or block.get("id") in done
-        )
+        kept, bound = [], True
+        for block, text in zip(parsed, blocks, strict=True):
+            if block.get("type") in SERVERS_CALLS and block.get("id") not in done:
+                bound = False  # and so is what was thought after it
+            elif bound or block.get("type") not in SIGNED:
+                kept.append(text)
+        blocks = tuple(kept)
     while blocks and json.loads(blocks[-1]).get("type") in SIGNED:
         blocks = blocks[:-1]
     return blocks

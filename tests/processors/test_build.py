@@ -109,6 +109,36 @@ def test_the_next_request_is_legal_whatever_an_answer_ended_in(blocks, stop, kep
     assert said == ([kept] if kept else [])
 
 
+@pytest.mark.parametrize(
+    ("blocks", "stop", "kept"),
+    [
+        (["so", answers.text(" \n"), thinking("hm"), "then"], "end_turn", ["so", "then"]),
+        (["so", LOOK, thinking("hm"), "then"], "max_tokens", ["so", "then"]),
+        ([thinking("a"), SERVER_USE, thinking("hm"), "then"], "pause_turn", ["thinking", "then"]),
+    ],
+)
+def test_S1_C_what_was_thought_after_a_block_that_is_left_out_is_left_out_too(blocks, stop, kept):
+    """It was signed for that block: the API refused the request for ever."""
+    s = opened()
+    s.say("go")
+    s.answer(*blocks, stop=stop)
+    s.cancel()
+    s.discharge("A1") if stop == "pause_turn" else None
+    s.work().say("next")
+    s.work()
+    assert s.messages()[1] == ("assistant", kept)
+
+
+def test_S1_C_what_was_thought_after_a_call_that_is_renamed_is_left_out():
+    s = asked(LOOK)
+    s.result("1.1.0")
+    s.answer(thinking("a"), LOOK, thinking("b"), POST)
+    s.result("1.2.0")
+    s.result("1.2.1")
+    s.work()
+    assert s.messages()[3] == ("assistant", ["thinking", "use look", "use post"])
+
+
 def test_S2_9_a_partial_answer_of_a_cancelled_turn_is_kept_without_what_was_cut():
     s = opened()
     s.say("go")
