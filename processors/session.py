@@ -112,6 +112,13 @@ def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
         return replace(views, frozen=views.frozen or frozen), FROZEN
 
 
+def streamed_on(views: SessionViews, chunks: int, at: int) -> SessionViews:
+    """As `fold` of so many more chunks of the attempt whose chunk was just accepted, one after the
+    other: nothing that a chunk changes decides about the next one. `at`: of the last."""
+    stream = views.stream
+    return replace(views, stream=replace(stream, chunks=stream.chunks + chunks, last_at=at))
+
+
 def _not_accepted(views: SessionViews, entry: Entry, ruling: Ruling) -> SessionViews:
     if ruling.verdict == "refused":
         return replace(views, turn=_refuse(views.turn, entry.offset, ruling))
@@ -146,6 +153,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         short = compaction.apply(short, entry, seen)
         if kind is ev.ResultCompacted and short.shorts[-1].early:  # the next request says it
             after = replace(after, basis=entry.offset, basis_sha=digest(now))
+            seen = replace(seen, tail_tokens=seen.tail_tokens - short.shorts[-1].saved)
     if kind in context.READS:
         seen = context.apply(seen, entry, before, said, state, views.compaction)
     if kind in transcript.READS:

@@ -11,7 +11,7 @@ from ...schemas.ids import ID_CHARS_MAX
 from ...schemas.record import Record
 from ..budget import Rules, due_works
 from ..projections.partition import PartitionView
-from ..session import SessionViews
+from ..session import SessionViews, streamed_on
 from .store import Store
 
 HOT_SESSIONS_MAX = 2_000  # kept as objects; about 10 KB each, so some tens of MB
@@ -90,6 +90,19 @@ class Owned:
         self.last = record
         if record.timestamp_ms > self.newest_at:
             self.newest_at = record.timestamp_ms
+
+    def streamed_on(self, session_id: str, chunks: list[Record]) -> None:
+        """Fold chunks that follow an accepted one of the same attempt: most of a log is these."""
+        before = self.views(session_id)
+        assert before is not None
+        self.folded(chunks[-1])
+        self.changed(session_id, before, streamed_on(before, len(chunks), self.last_at))
+
+    @property
+    def last_at(self) -> int:
+        """Broker time of the last record folded, Unix ms."""
+        assert self.last is not None
+        return self.last.timestamp_ms
 
     def changed(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
         """Note new views. A chunk changes the stream place only; then only that is written."""

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from ...log.errors import Corrupt, LogCut, LogFatal, OffsetGone
 from ...producers.blobs import BlobError
-from ...schemas.codec import Entry, Unreadable, entry_of
+from ...schemas.codec import ChunkSeen, Entry, Unreadable, entry_of
 from ...schemas.events import PartitionTaken
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.record import Record
@@ -29,6 +29,10 @@ from .owned import KEY_BYTES_MAX, Clock, Owned, is_foldable, may_owe
 from .store import Cursor, Store
 
 SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
+
+
+# Of two records with the same key and headers one is like the other, but for what it says.
+_sort_of = attrgetter("key", "headers")
 
 
 class OpenStore(Protocol):
@@ -139,12 +143,16 @@ class Worker:
 
     def _fold_run(self, owned: Owned, records: Iterable[Record]) -> None:
         """Fold records of one partition, up to where its store proves to be of another log."""
-        for record in records:
-            if owned.checking and not self._same_log(owned, record):
-                self._refold(owned, "the log is not the one its store was folded from")
-                return
-            if record.offset >= owned.next_offset:
-                self._fold(owned, record)
+        for _, alike in groupby(records, _sort_of):
+            for record in alike:
+                if owned.checking and not self._same_log(owned, record):
+                    self._refold(owned, "the log is not the one its store was folded from")
+                    return
+                if record.offset < owned.next_offset:
+                    continue
+                session_id = self._fold(owned, record)
+                if session_id and (more := list(alike)):
+                    owned.streamed_on(session_id, more)
 
     def _same_log(self, owned: Owned, record: Record) -> bool:
         owned.checking = False
@@ -192,7 +200,8 @@ class Worker:
         self.revoked([gone.partition])
         return self.assigned([gone.partition])[gone.partition]
 
-    def _fold(self, owned: Owned, record: Record) -> None:
+    def _fold(self, owned: Owned, record: Record) -> str | None:
+        """Fold one record; the session, if it was an accepted chunk: those alike are, too."""
         entry = entry_of(record)
         session_id = entry.session_id
         owned.folded(record)
@@ -200,12 +209,12 @@ class Worker:
             if type(entry.event) is Unreadable:
                 self._dead_letter(owned, record, entry)
             self._fold_partition(owned, entry)
-            return
+            return None
         before = owned.views(session_id)
         if type(entry.event) is Unreadable or (before is None and not is_foldable(record.key)):
             self._dead_letter(owned, record, entry)
             if not is_foldable(record.key):
-                return
+                return None
         if before is None:
             before = initial(session_id)
         views, ruling = fold(before, entry)
@@ -215,6 +224,7 @@ class Worker:
             owned.changed(session_id, before, views)
         owned.touched.add(session_id)
         self.actions.read_back(owned, entry, record, before, ruling)
+        return session_id if type(entry.event) is ChunkSeen and ruling is ACCEPTED else None
 
     def _fold_partition(self, owned: Owned, entry: Entry) -> None:
         held, before = self._held(owned), owned.partition
