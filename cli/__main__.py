@@ -122,7 +122,8 @@ def _version(context: click.Context, _parameter: click.Parameter, value: bool) -
     metavar="FILE",
     help="Settings to read instead of ./foldlog.toml.",
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
+              help="Print the version and exit.")
 @click.pass_obj
 def foldlog(edge: "Edge", config: Path | None, **flags: str | None) -> None:
     """Agent sessions as a Kafka log: talk to them, look into them, run them."""

@@ -299,16 +299,18 @@ class Chat:
     "foldlog chat", "foldlog chat my-session", "echo hello | foldlog chat"
 ))
 @click.argument("session", required=False)
-@click.option("--agent", metavar="NAME", help="For a session that is opened here.")
+@click.option("--agent", metavar="NAME",
+              help="Which agent serves a session that is opened here (default: default).")
 @user_option
 @pass_edge
 def chat_command(edge: Edge, session: str | None, agent: str | None, user: str | None) -> int:
     """Talk to a session: answers stream, tools ask.
 
     Without SESSION a new one begins. Ctrl-C cancels what runs; at an idle prompt a second one
-    leaves, as Ctrl-D and /quit do. Leaving ends nothing: come back with the session's name. From a
-    pipe each line is a message (or the answer to a question), and stdout has the answers only; exit
-    code 1 if one was refused, or the input ended before the answer.
+    leaves, as Ctrl-D and /quit do. Leaving ends nothing: come back with the session's name.
+    /attach FILE sends an image or a PDF with the next message, /help says what else there is. From
+    a pipe each line is a message (or the answer to a question), and stdout has the answers only;
+    exit code 1 if one was refused, or the input ended before the answer.
     """
     client = edge.client(user)
     client.channel = "chat"

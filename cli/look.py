@@ -78,14 +78,17 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
 
 
 @click.command("show", epilog=example(
-    "foldlog show s1", "foldlog show s1 --view transcript", "foldlog show s1 --view state --at 120"
+    "foldlog show s1", "foldlog show s1 --view transcript", "foldlog show s1 --view state --at 120",
+    "foldlog show s1 --view context --strategy sliding_window_20"
 ))
 @click.argument("session")
 @click.option("--view", type=click.Choice(VIEWS), help="One view, whole.")
-@click.option("--at", type=click.IntRange(min=0), metavar="OFFSET", help="As of right after it.")
+@click.option("--at", type=click.IntRange(min=0), metavar="OFFSET",
+              help="As of right after this offset of its partition (default: now).")
 @click.option("--strategy", metavar="NAME",
-              help="With --view context: what the model would be shown under it.")
-@click.option("--resolve", is_flag=True, help="Fetch what is in the blob store.")
+              help="With --view context: what the model would be shown under full, "
+              "sliding_window_N or compacted.")
+@click.option("--resolve", is_flag=True, help="Print large content too, from the blob store.")
 @json_option
 @pass_edge
 def show_command(
@@ -207,11 +210,11 @@ def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
 @click.argument("session", required=False)
 @click.option("--follow", "-f", is_flag=True, help="Go on as events come.")
 @click.option("--from", "start", type=click.IntRange(min=0), metavar="OFFSET",
-              help="Begin here (of each partition read).")
+              help="Begin at this offset (of each partition that is read).")
 @click.option("--last", "-n", type=click.IntRange(min=0), metavar="NUMBER",
-              help="Of what is there now, only so many.")
-@click.option("--chunks", is_flag=True, help="Print GEN_CHUNK too.")
-@click.option("--resolve", is_flag=True, help="Fetch what is in the blob store.")
+              help="Of what is there now, only the last so many.")
+@click.option("--chunks", is_flag=True, help="Print GEN_CHUNK too, the pieces of streamed answers.")
+@click.option("--resolve", is_flag=True, help="Print large content too, from the blob store.")
 @json_option
 @pass_edge
 def tail_command(
@@ -310,7 +313,7 @@ def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int |
 
 @click.command("wake", epilog=example("foldlog wake s1", "foldlog wake s1 --run"))
 @click.argument("session")
-@click.option("--run", is_flag=True, help="Discharge it here, where no worker runs.")
+@click.option("--run", is_flag=True, help="Do it here and now; not while a worker runs here.")
 @agent_option
 @json_option
 @pass_edge
@@ -319,10 +322,10 @@ def wake_command(
 ) -> None:
     """Show what a session owes now, and why; with --run, do it.
 
-    These are the rows of the WAKE table that match the session's views, as every worker reads them,
-    with the limits of its agent; --agent says where that is, as a worker is told. A worker that
-    runs discharges them; with --run this command does, by the same code, until the session is idle
-    or waits for somebody.
+    These are the rows of the WAKE table that match the session's views, as every worker reads them.
+    They depend on the limits of the session's agent: name it with --agent, as for a worker. A
+    worker that runs does what they say; with --run this command does, by the same code, until the
+    session is idle or waits for somebody.
     """
     if run:
         run_wake(edge, session, agents)

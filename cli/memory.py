@@ -23,10 +23,10 @@ from .printing import clean, emit, line, note
 @click.command("memory", epilog=example(
     "foldlog memory", "foldlog memory --project shop --dir notes", "foldlog memory --sync"
 ))
-@click.option("--user", metavar="USER", help="Of this user (default: the login name).")
-@click.option("--project", metavar="PROJECT", help="Of this project.")
+@click.option("--user", metavar="USER", help="The memory of this user (default: the login name).")
+@click.option("--project", metavar="PROJECT", help="The memory of this project.")
 @click.option("--dir", "directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
-              help="Write it there as files. With --sync default: below the home directory.")
+              help="Write it there as files (default with --sync: below the home directory).")
 @click.option("--sync", is_flag=True, help="Bring edits of the files into the log as well.")
 @json_option
 @pass_edge

@@ -36,8 +36,8 @@ agent_option = click.option(
     "agents",
     multiple=True,
     metavar="MODULE:ATTR",
-    help="An Agent, or a list of them; may be given several times "
-    "(default: the built-in agent, on this directory).",
+    help="An Agent or a list of them in a module that can be imported from this directory; may be "
+    "given several times (default: the built-in agent, which works on this directory).",
 )
 
 
@@ -139,7 +139,7 @@ def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
     "foldlog worker --agent my_app:agent --supervise", "foldlog worker --roles sessions,tools"
 ))
 @click.option("--roles", default=",".join(ROLES), show_default=True, metavar="ROLES",
-              help="What it does, separated by commas.")
+              help="Which obligations it takes on, separated by commas.")
 @agent_option
 @click.option("--supervise", is_flag=True, help="Start another one at once when it dies.")
 @click.option("--worker-id", metavar="ID", help="Its name (default: kept in its state directory).")
@@ -157,9 +157,9 @@ def worker_command(
 ) -> int:
     """Run a worker.
 
-    It folds its share of the partitions, discharges what sessions owe, and ends at SIGTERM or
-    Ctrl-C. All workers of an installation load the same agents. Its state directory
-    (FOLDLOG_STATE_DIR) belongs to it alone.
+    It folds its share of the partitions, does what sessions owe (answers, tools, summaries), and
+    ends at SIGTERM or Ctrl-C. All workers of an installation load the same agents. Its state
+    directory (FOLDLOG_STATE_DIR) belongs to it alone.
     """
     wanted = parse_roles(roles)
     if supervise:
@@ -224,9 +224,12 @@ def run_supervised(
 def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     """Start all of it: Kafka, topics, a supervised worker.
 
-    Without an API key a scripted model answers. Ctrl-C ends the worker; the local Kafka goes on
-    until `foldlog down`.
+    Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers. The worker names what
+    blows a token budget as it happens. Ctrl-C ends it; Kafka goes on until `foldlog down`.
     """
+    from ..consumers.client import DEFAULT_AGENT
+
+    named = [agent.name for agent in load_agents(agents)] if agents else [DEFAULT_AGENT]
     with sole(edge):
         pass  # said before anything is started
     servers = start_broker(edge)
@@ -236,7 +239,8 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     line(f"Kafka answers on {servers}{made}")
     if edge.settings.api_key:
         line("the model is the real one: an API key is set")
-    line("Next, in another terminal: foldlog chat")
+    which = "" if DEFAULT_AGENT in named else f" --agent {named[0]}"
+    line(f"Next, in another terminal: foldlog chat{which}")
     line("Look inside with: foldlog sessions, foldlog tail --follow, foldlog doctor")
     code = run_supervised(edge, ROLES, agents, None, watch=True)
     if edge.settings.bootstrap_servers is None and code == 0:

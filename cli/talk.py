@@ -64,9 +64,10 @@ def report(decision: Decision, told: str, as_json: bool, **more: Any) -> None:
     type=click.Choice([str(word) for word in WhenBusy]),
     default=WhenBusy.QUEUE.value,
     show_default=True,
-    help="What to do while a turn runs.",
+    help="While a turn runs: wait for its end, end it, or join it after the next tool results.",
 )
-@click.option("--agent", metavar="NAME", help="For a session that is opened by this message.")
+@click.option("--agent", metavar="NAME",
+              help="Which agent serves a session that this message opens (default: default).")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=0), default=ANSWER_S, show_default=True,
     metavar="SECONDS", help="How long --wait waits.",
@@ -157,7 +158,7 @@ def _print_answer(answer: Answer, as_json: bool) -> None:
 
 @click.command("open", epilog=example("foldlog open s1 --agent shop"))
 @click.argument("session")
-@click.option("--agent", metavar="NAME", help="The agent that serves it (default: default).")
+@click.option("--agent", metavar="NAME", help="Which agent serves it (default: default).")
 @user_option
 @json_option
 @pass_edge
@@ -180,9 +181,11 @@ def open_command(
 
 @click.command("cancel", epilog=example("foldlog cancel s1", "foldlog cancel s1 --after-step"))
 @click.argument("session")
-@click.option("--turn", type=click.IntRange(min=1), help="The turn you saw (default: as of now).")
-@click.option("--seen-phase", metavar="PHASE", help="The phase you saw (default: as of now).")
-@click.option("--after-step", is_flag=True, help="Let the running step end, then stop.")
+@click.option("--turn", type=click.IntRange(min=1), metavar="NUMBER",
+              help="The turn to stop (default: the one that runs now).")
+@click.option("--seen-phase", metavar="PHASE",
+              help="Refuse if it is in another phase by then (default: the phase now).")
+@click.option("--after-step", is_flag=True, help="Stop when the running step and its tools end.")
 @click.option("--reason", default="", help="Why, for people.")
 @click.option("--cancel-id", metavar="ID", help="Yours: asked twice it is one cancel.")
 @user_option
@@ -258,7 +261,8 @@ def phase_command(
 ) -> None:
     """Trigger a phase transition.
 
-    Which are legal depends on the phase: see the table of transitions in the README.
+    TRIGGER is open_existing, start_build, todo_done_build, publish, revert or cancel. Which of them
+    are legal depends on the phase (README, Transitions); the refusal of another one says which are.
     """
     try:
         decision = edge.client(user).trigger(session, trigger, command_id=command_id)

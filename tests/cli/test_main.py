@@ -70,6 +70,7 @@ def test_usage_errors_are_2(shell):
     assert shell("show s1 --view soul").code == 2
     assert shell("worker --roles sessions,poets").code == 2
     assert shell("worker --agent nothing").code == 2
+    assert shell("dev --agent nothing").code == 2, "before anything is started"
 
 
 @pytest.mark.parametrize(
