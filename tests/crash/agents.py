@@ -25,15 +25,6 @@ CHEAP = "claude-cheapest"  # another of those; it makes what grew too long short
 HELPER, HASTY, KEEPER, BRIM = "helper", "hasty", "keeper", "brim"
 # Crashes count as attempts, and a test kills many times: nothing may end for being used up.
 CALM = Limits(model_attempts=50, tool_attempts=50)
-# For takeovers between workers, which wait for a deadline and the margin.
-SHORT = Limits(
-    model_attempts=50,
-    tool_attempts=50,
-    start_window_ms=3_000,
-    stall_timeout_ms=4_000,
-    tool_timeout_ms=3_000,
-    margin_ms=1_000,
-)
 # For sessions that compact. A step of two pages is over a tenth of soft_tokens; what a summary
 # covers must be worth 2,000 tokens more (budget.SUMMARY_TOKENS), and the newest 12 messages stay.
 SMALL = replace(
@@ -45,6 +36,15 @@ SMALL = replace(
     hard_tokens=40_000,
 )
 TINY = replace(SMALL, soft_tokens=8_000, hard_tokens=9_000)
+# For takeovers between workers, which wait for a deadline and the margin.
+SHORT = replace(
+    SMALL,
+    start_window_ms=3_000,
+    stall_timeout_ms=4_000,
+    tool_timeout_ms=3_000,
+    background_timeout_ms=3_000,
+    margin_ms=1_000,
+)
 LOOK_S = 0.01  # between two looks at a file that a test makes
 BIG_BYTES = 150_000  # beyond the inline limit: the result goes through the blob store
 FILLER, FILLER_TOKENS = "word 12 ", 3  # what fills a page or a message, and what it weighs

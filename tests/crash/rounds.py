@@ -15,10 +15,12 @@ from foldlog.schemas import events as ev
 from foldlog.tests.crash import damage, witnesses
 from foldlog.tests.crash.fleet import PATIENCE_S, Ended, Hand
 from foldlog.tests.crash.scenes import SCENES, Person
+from foldlog.tests.crash.script import gate_of
 from foldlog.tests.crash.stage import Stage
 
 CAST = ("talk", "tools", "approve", "cancel", "steer")
-WORKERS = ("sessions", "models", "tools")  # writers of what a worker owes
+KEEPERS = ("shorts", "returns", "haul", "stopped")  # whose sessions compact: results, idle, busy
+WORKERS = ("sessions", "models", "tools", "background")  # writers of what a worker owes
 
 # Points beside those in the code: tools that kill their worker, and kills from outside.
 BESIDE: dict[str, str] = {
@@ -29,6 +31,7 @@ BESIDE: dict[str, str] = {
     },
     "outside begun": "from outside: the provider has accepted the request and said nothing",
     "outside middle": "from outside: in the middle of a stream",
+    "outside aside": "from outside: while the cheap model makes a summary",
     "outside instant": "from outside, at any instant",
 }
 ALL_POINTS = crash.POINTS | BESIDE
@@ -88,6 +91,8 @@ class Play:
                 return ["wire"]
             case ["outside", ("begun" | "middle") as scene]:
                 return [scene]
+            case ["outside", "aside"]:
+                return ["patient"]
         return []
 
     def run(self) -> Round:
@@ -177,8 +182,9 @@ class Play:
         """Kill when the provider waits in the middle of its answer, then let it go on."""
         self.begin()
         session = self.people[-1].session_id
+        gate = gate_of(session) if self.point.endswith("aside") else session
         journal = self.stage.server.journal
-        self.until("the provider waits", lambda: journal.count("waiting", gate=session))
+        self.until("the provider waits", lambda: journal.count("waiting", gate=gate))
         if self.point.endswith("middle"):
             watched = self.stage.watch(session)
             self.until("a chunk came", lambda: watched.counted(ev.GenChunk))

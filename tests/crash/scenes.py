@@ -104,6 +104,7 @@ SCENES: dict[str, Scene] = {
         (Act(works("context"), "cancel"), Act(let_off, "let aside"), Act(_always, "say")),
         KEEPER,
     ),
+    "left": Scene("stopped", agent=KEEPER),
 }
 
 

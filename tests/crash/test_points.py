@@ -1,8 +1,9 @@
 """kill -9 at every named point: a conversation goes on, nothing is lost, repeated or leaked.
 
 Each test is one round: five people talk at once (a streaming answer, parallel calls of each kind,
-an approval and a denial, a cancel, a steer), the worker is killed at the point, the next one takes
-over, all come to rest, and every witness is asked. `make soak` plays the same rounds by chance.
+an approval and a denial, a cancel, a steer; or four whose sessions compact), the worker is killed
+at the point, the next one takes over, all come to rest, and every witness is asked. `make soak`
+plays the same rounds by chance.
 """
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from foldlog.processors.runtime import crash
 from foldlog.schemas import events as ev
 from foldlog.tests.crash.rig import replay_differs
-from foldlog.tests.crash.rounds import ALL_POINTS, CAST, Play
+from foldlog.tests.crash.rounds import ALL_POINTS, CAST, KEEPERS, Play
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
@@ -26,6 +27,8 @@ LATER = (
     "tools.ended:2",
     "partition.taking:5",
     "start.outbox:2",
+    "background.ended:2",
+    "background.kept:4",
 )
 # By default five people; others where a point needs them or is cheaper seen with fewer.
 CASTS = {
@@ -33,13 +36,15 @@ CASTS = {
     "tools.sent": ("twice", "approve", "wire"),
     "models.sent": ("queue", "interrupt", "tools"),
     "models.begin": ("queue", "interrupt", "steer"),
+    "outside aside": ("brim",),
 }
 
 
 @pytest.mark.parametrize("at", [*ALL_POINTS, *LATER])
 def test_S2_9_killed_at(at, rig):
     with rig.round() as (stage, hand):
-        played = Play(stage, hand, at, CASTS.get(at, CAST)).run()
+        usual = KEEPERS if at.startswith("background.") else CAST
+        played = Play(stage, hand, at, CASTS.get(at, usual)).run()
         assert played.wrong == []
         assert at.partition(":")[0] in [kill.at for kill in played.kills]
 

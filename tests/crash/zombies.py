@@ -8,7 +8,7 @@ from foldlog.tests.crash.rounds import Play
 from foldlog.tests.crash.stage import Stage
 
 # Right behind a record of its own, which it has not read back.
-STOPS = ("tools.wrote", "models.wrote", "sessions.wrote")
+STOPS = ("tools.wrote", "models.wrote", "sessions.wrote", "background.wrote")
 
 
 def hasty(play: Play) -> Play:
@@ -33,7 +33,8 @@ def stopped_behind(stage: Stage, at: str) -> list[str]:
     """Stop a worker at a point, have another take over, let the first go on; what is wrong then."""
     zombie, heir = stage.hand("w1"), stage.hand("w2")
     zombie.start()
-    play = hasty(Play(stage, zombie, cast=("slow", "talk")))
+    compacts = ("returns",) if at.startswith("background") else ()
+    play = hasty(Play(stage, zombie, cast=("slow", "talk", *compacts)))
     play.await_taken("")
     zombie.arm(f"{at} stop")
     for person in play.people:

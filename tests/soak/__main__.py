@@ -6,7 +6,8 @@ Plays the rounds of the crash tests (tests/crash/rounds.py) with points, numbers
 kills drawn from the seed, asks every witness after each, and refolds each installation from offset
 0. Now and then a worker is stopped in the place of being killed, and comes back as a zombie, or the
 broker is killed and the worker must go on.
-Prints per point: kills, recoveries, median recovery, violations. Exit code 1 on a violation.
+Prints per point: kills, recoveries, median recovery, violations; stopped workers apart, for they
+are no kills. Exit code 1 on a violation.
 A round depends on the seed and its own number alone: `--only` repeats one.
 """
 
@@ -25,7 +26,7 @@ from foldlog.local.kafka import Broker, temporary_broker
 from foldlog.log import Settings
 from foldlog.tests.crash.fleet import Hand
 from foldlog.tests.crash.rig import replay_differs, stage_on
-from foldlog.tests.crash.rounds import ALL_POINTS, Kill, NotReached, Play
+from foldlog.tests.crash.rounds import ALL_POINTS, KEEPERS, Kill, NotReached, Play
 from foldlog.tests.crash.scenes import SCENES
 from foldlog.tests.crash.stage import PARTITIONS, Stage
 from foldlog.tests.crash.zombies import STOPS, stopped_behind
@@ -42,8 +43,12 @@ TIMES_MAX = 6  # a point is struck at its first to sixth time
 ONCE = ("start.locked", "start.emitted")
 PER_PARTITION = ("partition.opened", "partition.revoked", "store.removed", "refold.begun")
 # Scenes that need nothing opened from outside.
-PEOPLE = [name for name in SCENES if name not in ("begun", "middle", "slow", "held", "wire")]
-SECOND = ("poll.records", "fold.done", "store.written", "models.chunk", "models.kept", "tools.sent")
+OUTSIDE = ("begun", "middle", "slow", "held", "wire", "left")
+PEOPLE = [name for name in SCENES if name not in OUTSIDE]
+SECOND = (
+    *("poll.records", "fold.done", "store.written", "models.chunk", "models.kept", "tools.sent"),
+    *("background.begin", "background.kept", "background.made"),
+)
 
 
 class Plan(NamedTuple):
@@ -74,7 +79,9 @@ def plan_of(seed: int, number: int) -> Plan:
     then = f"{draw.choice(SECOND)}:{draw.randint(1, TIMES_MAX)}" if second else None
     cast = draw.sample(PEOPLE, draw.randint(3, 6))
     if "tools" not in cast:
-        cast.append("tools")  # every point is on the way of this one
+        cast.append("tools")  # every point but those of background work is on the way of this one
+    if point.startswith("background."):
+        cast += [draw.choice(KEEPERS), "shorts"]
     if point.startswith("tool pay"):
         cast.append("approve")
     return Plan(at, then, tuple(cast), draw.uniform(0, INSTANT_S_MAX))
@@ -87,6 +94,7 @@ class Tally:
         self.kills: defaultdict[str, list[Kill]] = defaultdict(list)
         self.wrong: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
+        self.stopped: Counter[str] = Counter()
 
     @property
     def count(self) -> int:
@@ -96,12 +104,17 @@ class Tally:
     def table(self) -> str:
         """A line per point, and the sum."""
         lines = [_LINE.format("point", "kills", "back", "taken ms", "resumed ms", "violations")]
-        for name in (*ALL_POINTS, BROKER, *map(_stop, STOPS)):
+        for name in (*ALL_POINTS, BROKER):
             lines.append(self._line(name, self.kills[name], self.wrong[name]))
         everything = [kill for kills in self.kills.values() for kill in kills]
         lines.append(self._line("all", everything, self.wrong.total()))
         missed = ", ".join(f"{name} {n}" for name, n in self.missed.items()) or "none"
-        return "\n".join([*lines, f"armed and not reached before all was at rest: {missed}"])
+        lines.append(f"armed and not reached before all was at rest: {missed}")
+        lines += [
+            f"{_stop(at)}: {self.stopped[at]} woken as zombies, {self.wrong[_stop(at)]} violations"
+            for at in STOPS
+        ]
+        return "\n".join(lines)
 
     def _line(self, name: str, kills: list[Kill], wrong: int) -> str:
         taken = [kill.taken_ms for kill in kills if kill.taken_ms is not None]
@@ -184,13 +197,13 @@ class Soak:
                 stage_on(self.broker.bootstrap_servers, self._new_directory())
             )
             try:
-                # The cast claims one tool call, so a second record of that role never comes.
-                nth = 1 if point == "tools.wrote" else draw.randint(1, 2)
+                # The cast claims one of these, so a second record of that role may never come.
+                nth = 1 if point in ("tools.wrote", "background.wrote") else draw.randint(1, 2)
                 wrong = stopped_behind(stage, f"{point}:{nth}")
             except (AssertionError, TimeoutError) as error:
                 wrong = [f"{type(error).__name__}: {error}"]
             print(f"{number:4} {_stop(point)}", flush=True)
-            self.tally.kills[_stop(point)].append(Kill(_stop(point), None, None))
+            self.tally.stopped[point] += 1
             if wrong:
                 self._report(number, _stop(point), stage, wrong)
 

@@ -1,0 +1,75 @@
+"""Sessions that compact, over a real Kafka: who waits for it, what ends it, what is paid twice."""
+
+import pytest
+
+from foldlog.schemas import events as ev
+from foldlog.tests.crash.agents import CHEAP
+from foldlog.tests.crash.rounds import Play
+from foldlog.tests.crash.scenes import Person
+from foldlog.tests.crash.script import gate_of
+from foldlog.tests.crash.witnesses_background import counted
+
+pytestmark = [pytest.mark.broker, pytest.mark.crash]
+
+
+def _offsets(person: Person, kind: type) -> list[int]:
+    return [entry.offset for entry in counted(person, kind)]
+
+
+def _checkpoints(person: Person, turn: int) -> list[int]:
+    called = (event for event in person.watched.counted(ev.LlmCalled) if event.turn == turn)
+    return list(dict.fromkeys(e.checkpoint for e in called if e.checkpoint is not None))
+
+
+def test_lane_B_nobody_waits_for_a_summary_but_a_request_that_would_not_fit(rig):
+    with rig.round() as (stage, hand):
+        play = Play(stage, hand, cast=("haul", "shorts", "returns", "patient", "brim"))
+        play.settle()
+        play.begin()
+        assert play.rest() == []
+        haul, shorts, returns, patient, brim = play.people
+        assert len(_checkpoints(haul, turn=1)) >= 2, "a summary of a summary, in one turn"
+        kinds = {event.kind for event in shorts.watched.counted(ev.BackgroundStarted)}
+        upto = [event.compacted_upto for event in shorts.watched.counted(ev.LlmCalled)]
+        assert "result" in kinds and upto[0] == -1 < upto[-1]
+        (made,) = _offsets(returns, ev.ContextCompacted)
+        assert made < _offsets(returns, ev.MessageReceived)[1], "before anybody needs it"
+        assert _checkpoints(returns, turn=2) == [made]
+        # The cheap model was kept from answering until the first turn was over.
+        assert _offsets(patient, ev.BackgroundStarted)[0] < _offsets(patient, ev.TurnEnded)[0]
+        assert _offsets(patient, ev.TurnEnded)[0] < _offsets(patient, ev.ContextCompacted)[0]
+        # Until the second message was in the log; its turn could not go on without (N2w).
+        (made,) = _offsets(brim, ev.ContextCompacted)
+        assert _offsets(brim, ev.MessageReceived)[1] < made
+        assert _checkpoints(brim, turn=2) == [made]
+
+
+def test_constraint_3_a_cancel_ends_a_summary_that_would_never_end_by_itself(rig):
+    with rig.round() as (stage, hand):
+        play = Play(stage, hand, cast=("left",))
+        (person,) = play.people
+        play.settle()
+        play.begin()
+        facts = {"canary": person.session_id}
+        waits = lambda: stage.server.journal.entries("waiting", **facts)  # noqa: E731
+        play.until("the cheap model waits", waits)
+        stage.sessions.cancel(person.session_id, turn=1, cancel_id="c1")
+        play.until("the work is over", lambda: person.watched.counted(ev.BackgroundDone))
+        (done,) = person.watched.counted(ev.BackgroundDone)
+        assert (done.ok, done.why) == (False, "it was stopped")
+        gone = lambda: stage.server.journal.count("client_gone", n=waits()[0]["n"])  # noqa: E731
+        play.until("its call is over too", gone)
+        stage.server.open(gate_of(person.session_id))
+        assert play.rest() == [] and person.watched.counted(ev.ContextCompacted) == []
+        assert [turn.reason for turn in person.watched.counted(ev.TurnEnded)] == ["cancelled"]
+
+
+@pytest.mark.parametrize("at", ["kept:1", "made:1", "kept:2"])
+def test_S2_9_a_summary_that_a_disk_or_the_log_has_is_not_asked_for_again(at, rig):
+    with rig.round() as (stage, hand):
+        play = Play(stage, hand, f"background.{at}", ("returns",))
+        assert play.run().wrong == []
+        (person,) = play.people
+        assert stage.server.journal.count("accepted", canary=person.session_id, model=CHEAP) == 1
+        claims = person.watched.counted(ev.BackgroundStarted)
+        assert len(claims) == (2 if at.endswith(":1") else 1)
