@@ -7,11 +7,11 @@ the signed thinking: it is done over the soft budget or when the cache is cold, 
 from typing import NamedTuple
 
 from ..schemas.tokens import estimate
-from .cuts import KEPT_MESSAGES, cut_keeping
+from .cuts import KEPT_MESSAGES, answers_calls, cut_keeping, is_fixed
 from .limits import DEFAULT_LIMITS, Limits
 from .projections.background import find_work, summary_runs
 from .projections.compaction import CompactionView, Summary, in_force, kept_from
-from .projections.context import estimated_tokens, fragment_tokens
+from .projections.context import Request, estimated_tokens, fragment_tokens
 from .projections.turn_view import too_long
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
@@ -21,8 +21,7 @@ CACHE_LIFE_MS = 300_000  # of a prefix that no request used: after that, moving 
 
 class Rules(NamedTuple):
     """What an agent brings to the table: its limits, the tools whose success ends a turn, and how
-    its context is built. `fixed_thinking`: an open turn must keep the thinking that it began with.
-    """
+    its context is built. `fixed_thinking`: see `held`."""
 
     limits: Limits = DEFAULT_LIMITS
     stop_tools: frozenset[str] = frozenset()
@@ -48,17 +47,30 @@ class Due(NamedTuple):
     worth: bool = True
 
 
+def held(views, rules: Rules) -> Request | None:
+    """The request that the next one must go on with as it is, or None where it may move.
+
+    With a fixed thinking budget model, params, strategy and prefix stay while a turn runs, and
+    while calls are answered that an ended turn left.
+    """
+    request = views.context.request
+    if request is None or not (rules.fixed_thinking or is_fixed(request.params)):
+        return None
+    runs = views.turn.step > 0 or answers_calls(views.context.fragments)
+    return request if runs else None
+
+
 def plan(views, rules: Rules) -> Plan:
     """The next request as the rules would have it."""
     view = views.compaction
     tokens = estimated_tokens(views.context) + _unsaid(views)
-    compacted = rules.strategy == "compacted"
+    before = held(views, rules)
+    compacted = (rules.strategy if before is None else before.strategy) == "compacted"
     standing = view.checkpoint.offset if compacted and view.checkpoint is not None else None
     still = Plan(standing, view.compacted_upto, tokens)
     must = tokens > rules.limits.hard_tokens or too_long(views.turn)
     wants = must or tokens > rules.limits.soft_tokens or is_cold(views)
-    fixed = rules.fixed_thinking and views.turn.step > 0
-    if not compacted or not wants or fixed:
+    if not compacted or not wants or before is not None:
         return still
     least = 1 if must else rules.limits.soft_tokens // BATCH
     found = still

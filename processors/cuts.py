@@ -5,6 +5,8 @@ results lie in one run of fragments, and only a run without results may begin wh
 Pure; it must not know tokens, summaries or how a request is written.
 """
 
+import json
+
 KEPT_MESSAGES = 12  # S3.4: compaction leaves the newest of them as they are
 SPOKEN = ("assistant", "partial")
 SLIDING = "sliding_window_"
@@ -65,3 +67,43 @@ def window_start(fragments, start: int, size: int) -> int:
         return start
     moved = cut_keeping(fragments, max(1, size - size // 4), start)
     return start if moved is None else moved
+
+
+def answers_calls(fragments) -> bool:
+    """Whether what is said next stands behind results of calls, with no word in between."""
+    for place in range(len(fragments) - 1, -1, -1):
+        if fragments[place].kind == "result":
+            return True
+        if fragments[place].kind in SPOKEN and _says_something(fragments[place]):
+            return False
+    return False
+
+
+def _says_something(answer) -> bool:
+    """Whether a request surely says something of an answer; if not, what stands around it meets."""
+    try:
+        blocks = json.loads(answer.body.inline or b"[]")  # of what is elsewhere nothing is sure
+        return any(_is_said(block, answer.stop_reason) for block in blocks)
+    except (ValueError, AttributeError):
+        return True
+
+
+def _is_said(block, stop_reason: str) -> bool:
+    match block:
+        case {"type": "text", "text": text}:
+            return bool(text.strip())
+        case {"type": "tool_use"}:
+            return stop_reason == "tool_use"
+        case {"type": "thinking" | "redacted_thinking" | "server_tool_use" | "mcp_tool_use"}:
+            return False
+    return True
+
+
+def is_fixed(params: bytes) -> bool:
+    """Whether request parameters fix how much is thought. Then the thinking before a call must be
+    said again with its result, and as it is bound to its prefix nothing may move before that."""
+    try:
+        thinking = json.loads(params).get("thinking")
+    except (ValueError, AttributeError):
+        return False
+    return isinstance(thinking, dict) and thinking.get("type") == "enabled"

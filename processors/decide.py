@@ -4,7 +4,7 @@ Each function makes the events that discharge one kind of row. A test folds them
 were made for and demands that they are accepted and that the row is owed no more (law 9).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -13,8 +13,9 @@ from ..schemas.ids import call_key
 from .agent import Agent
 from .assembly.layers import MEMORY, NO_LAYERS, Layers
 from .assembly.prefix import assemble, layers_of
-from .budget import Plan, Rules, is_cold, plan
+from .budget import Plan, Rules, held, is_cold, plan
 from .context.blocks import ReadBlob, whole_of
+from .cuts import is_fixed
 from .projections.background import KINDS, find_work
 from .projections.turn_view import Call, find_call
 from .session import SessionViews
@@ -35,12 +36,11 @@ END_REASONS = {  # the provider's stop_reason -> why the turn ended
 
 def rules_of(agent: Agent) -> Rules:
     """What the agent brings to WAKE."""
-    thinking = agent.params.get("thinking")
     return Rules(
         agent.limits,
         frozenset(tool.name for tool in agent.tools if tool.stops),
         agent.strategy,
-        isinstance(thinking, Mapping) and thinking.get("type") == "enabled",
+        is_fixed(agent.params_json()),
         agent.memory,
     )
 
@@ -197,11 +197,12 @@ def _context_set(
 ) -> tuple[str, list[ev.ContextSet]]:
     """The prefix of the next request, and the CONTEXT_SET that it needs.
 
-    A running turn keeps what it began with. An edited file counts from the next turn on; memory,
-    which every turn may change, only where it costs nothing: the prefix is cold or moves anyway.
+    A running turn keeps what it began with (see also `held`). An edited file counts from the next
+    turn on; memory, which every turn may change, only where it costs nothing: the prefix is cold
+    or moves anyway.
     """
     known = views.context.prefix_sha
-    if known and views.turn.step > 0:
+    if known and (views.turn.step > 0 or held(views, rules_of(agent)) is not None):
         return known, []
     layers = desk.read_layers(agent, views)
     if known and not planned.adopts and not is_cold(views):
@@ -215,7 +216,8 @@ def _context_set(
 
 def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
     turn = views.turn
-    planned = plan(views, rules_of(agent))
+    rules = rules_of(agent)
+    planned, before = plan(views, rules), held(views, rules)
     prefix_sha, events = _context_set(views, agent, planned, desk)
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
     includes = turn.owned if turn.step == 0 else steers
@@ -223,9 +225,9 @@ def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
         ev.LlmCalled(
             turn=turn.number,
             step=turn.step + 1,
-            model=agent.model,
-            params=agent.params_json(),
-            strategy=agent.strategy,
+            model=agent.model if before is None else before.model,
+            params=agent.params_json() if before is None else before.params,
+            strategy=agent.strategy if before is None else before.strategy,
             budget=ev.Budget(
                 soft_tokens=agent.limits.soft_tokens, hard_tokens=agent.limits.hard_tokens
             ),

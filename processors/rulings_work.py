@@ -6,6 +6,7 @@ and wake decides anew. A stale basis is the normal fate of a decision that lost 
 
 from ..schemas import events as ev
 from ..schemas.codec import ChunkSeen
+from .cuts import answers_calls, is_fixed
 from .projections.turn_view import Call, Generation, contradicts, find_call, is_open, too_long
 from .ruling import (
     ACCEPTED,
@@ -23,8 +24,13 @@ CLOSING_REASONS = ("terminated", "cancelled", "interrupted")
 
 
 def context_set(views, event: ev.ContextSet) -> Ruling:
-    """A prefix that is already in force is a repetition."""
-    return DUPLICATE if views.context.prefix_sha == event.sha256 else ACCEPTED
+    """A prefix that is already in force is a repetition; a running turn keeps its own."""
+    view, turn = views.context, views.turn
+    if view.prefix_sha == event.sha256:
+        return DUPLICATE
+    bound = view.request is not None and is_fixed(view.request.params)
+    runs = (turn.open and turn.step > 0) or (bound and answers_calls(view.fragments))
+    return STALE if runs else ACCEPTED
 
 
 def step_is_due(views) -> bool:

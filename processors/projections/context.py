@@ -11,7 +11,7 @@ from operator import attrgetter
 from ...schemas import events as ev
 from ...schemas.tokens import estimate_size
 from ...schemas.value import Value, replace
-from ..cuts import window_size, window_start
+from ..cuts import answers_calls, is_fixed, window_size, window_start
 from ..rows import Rows
 from .messages import MessagesView
 from .session_state import SessionState, triggered
@@ -226,6 +226,8 @@ def _called(
     compaction,
 ) -> ContextView:
     last, first_new = view.request, len(view.fragments)
+    runs = event.step > 1 or answers_calls(view.fragments)
+    held = runs and is_fixed(event.params)
     said = _said(entry, event.turn, event.step, event.includes, messages)
     texts = {reminder.reminder_id: reminder.text for reminder in before.reminders}
     reminders = [
@@ -237,7 +239,9 @@ def _called(
     if event.checkpoint is not None:
         start = compaction.summaries.last(event.checkpoint).kept_from
     elif size is not None:
-        start = window_start(view.fragments, last.start if last else 0, size)
+        start = last.start if last else 0
+        if not held:
+            start = window_start(view.fragments, start, size)
     shape = (len(view.prefixes), start, event.checkpoint, event.compacted_upto)
     moved = last is None or shape != (
         last.prefixes, last.start, last.checkpoint, last.compacted_upto

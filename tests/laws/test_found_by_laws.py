@@ -2,8 +2,13 @@
 
 from dataclasses import replace
 
-from foldlog.tests.laws.agents import AGENT
-from foldlog.tests.laws.history import opened
+import pytest
+
+from foldlog.tests.laws.agents import AGENT, variant
+from foldlog.tests.laws.answers import Use, dumps, thinking
+from foldlog.tests.laws.history import History, opened
+
+LOOK = Use("look", "{}", "a")
 
 
 def test_S1_H_a_turn_that_ended_before_its_first_step_may_be_remembered():
@@ -14,3 +19,80 @@ def test_S1_H_a_turn_that_ended_before_its_first_step_may_be_remembered():
     s.work()
     ((what, begin),) = s.discharge("B2").begun
     assert what == "work" and "I like tea" in begin.task.request.decode()
+
+
+def began_with_thinking(s: History) -> bool:
+    """Whether the newest request's last answer does: with a fixed budget the API demands it."""
+    answers = [m for m in s.request()["messages"] if m["role"] == "assistant"]
+    return answers[-1]["content"][0]["type"] == "thinking"
+
+
+def fixed(**more) -> History:
+    """A session that thinks a fixed amount, in the middle of its third turn."""
+    s = opened(agent=variant(**{"thinking": "fixed", **more}))
+    for words in ("one", "two"):
+        s.say(words)
+        s.answer(thinking("hm"), "well")
+    s.say("three")
+    return s.answer(thinking("hm"), LOOK)
+
+
+def test_S1_C_a_sliding_window_does_not_move_between_a_call_and_its_result():
+    """The thinking before the call went with the move, and the API refused the request."""
+    s = fixed(strategy="sliding_window_2")
+    s.result("3.1.0")
+    s.work()
+    assert began_with_thinking(s)
+    s.answer(thinking("hm"), "done").say("four")
+    s.work()
+    assert len(s.request()["messages"]) <= 3 + 1, "then it moves"
+
+
+@pytest.mark.parametrize("change", [{"system": "Be rude."}, {"strategy": "sliding_window_2"}])
+def test_S1_C_an_edited_agent_waits_until_the_calls_of_an_ended_turn_are_answered(change):
+    s = fixed()
+    s.cancel()
+    s.later(5_000).work()
+    s.agent = variant(**{"thinking": "fixed", **change})
+    s.say("and?")
+    s.work()
+    assert began_with_thinking(s) and "Be brief." in str(s.request()["system"])
+    s.answer(thinking("hm"), "done").say("on")
+    s.work()
+    assert ("Be rude." in str(s.request()["system"])) == ("system" in change)
+
+
+def test_S1_C_an_answer_that_says_nothing_does_not_stand_between_a_call_and_what_follows():
+    s = fixed()
+    s.result("3.1.0")
+    s.answer(dumps({"type": "text", "text": " "}))
+    s.agent = variant(thinking="fixed", system="Be rude.")
+    s.say("and?")
+    s.work()
+    assert began_with_thinking(s)
+
+
+def test_S1_C_an_agent_that_thinks_now_begins_after_the_calls_that_it_did_not_think_about():
+    s = fixed(thinking="")
+    s.agent = variant(thinking="fixed")
+    s.result("3.1.0")
+    s.work()
+    assert "thinking" not in s.request()
+    s.answer("done").say("on")
+    s.work()
+    assert s.request()["thinking"]["type"] == "enabled"
+
+
+def test_law_11_a_prefix_that_comes_late_does_not_change_that_of_a_running_turn():
+    """A worker wrote it for a first step that another had decided meanwhile."""
+    s = opened()
+    s.say("go")
+    s.agent = replace(AGENT, system="Be rude.")
+    late = s.in_the_air("N3")
+    s.agent = AGENT
+    s.work()
+    assert s.land(late) == ["stale", "duplicate"]
+    s.answer(LOOK)
+    s.result("1.1.0")
+    s.work()
+    assert "Be brief." in str(s.request()["system"])
