@@ -25,6 +25,7 @@ from .wake import Obligation, stop_reason
 
 StoreBody = Callable[[bytes, str], ev.Body]
 ReadLayers = Callable[[Agent, SessionViews], Layers]
+ReadTodos = Callable[[Agent, SessionViews], str]
 END_REASONS = {  # the provider's stop_reason -> why the turn ended
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
@@ -50,12 +51,19 @@ def no_layers(agent: Agent, views: SessionViews) -> Layers:
     return NO_LAYERS
 
 
+def no_todos(agent: Agent, views: SessionViews) -> str:
+    """For an installation without memory."""
+    return ""
+
+
 class Desk(NamedTuple):
-    """What a decision may use of the world: blobs, and the files and memory of a new prefix."""
+    """What a decision may use of the world: blobs, files and memory for a new prefix, and what a
+    project has still to do. What of it is said stands in the log first (law 11)."""
 
     store_body: StoreBody
     read_blob: ReadBlob
     read_layers: ReadLayers
+    read_todos: ReadTodos = no_todos
 
 
 def decide(
@@ -214,6 +222,15 @@ def _context_set(
     return prefix.sha256, [] if prefix.sha256 == known else [prefix]
 
 
+def _todos(views: SessionViews, agent: Agent, desk: Desk) -> ev.ReminderAdded | None:
+    """At the first step of a turn: what is still to do, unless it was said just like this."""
+    text = desk.read_todos(agent, views) if views.turn.step == 0 else ""
+    reminder_id = f"todos-{sha256(text.encode()).hexdigest()[:16]}"
+    if not text or reminder_id in views.turn.reminder_ids:
+        return None
+    return ev.ReminderAdded(reminder_id=reminder_id, text=text)
+
+
 def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
     turn = views.turn
     rules = rules_of(agent)
@@ -221,18 +238,22 @@ def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
     prefix_sha, events = _context_set(views, agent, planned, desk)
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
     includes = turn.owned if turn.step == 0 else steers
+    reminders = tuple(reminder.reminder_id for reminder in turn.reminders)
+    if (todos := _todos(views, agent, desk)) is not None:
+        events.append(todos)
+        reminders += (todos.reminder_id,)
     events.append(
         ev.LlmCalled(
             turn=turn.number,
             step=turn.step + 1,
             model=agent.model if before is None else before.model,
             params=agent.params_json() if before is None else before.params,
-            strategy=agent.strategy if before is None else before.strategy,
+            strategy=planned.strategy,
             budget=ev.Budget(
                 soft_tokens=agent.limits.soft_tokens, hard_tokens=agent.limits.hard_tokens
             ),
             includes=includes,
-            reminders=tuple(reminder.reminder_id for reminder in turn.reminders),
+            reminders=reminders,
             checkpoint=planned.checkpoint,
             compacted_upto=planned.compacted_upto,
             prompt_tokens=planned.tokens,

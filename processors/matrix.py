@@ -108,7 +108,7 @@ ITEMS = (
     Item(
         "compaction checkpoint",
         "session",
-        ("compaction.checkpoint", "compaction.compacted_upto", "context.last_step_tokens"),
+        ("compaction.checkpoint_at", "compaction.compacted_upto", "context.last_step_tokens"),
         {"A": "RW", "B": "RW", "G": "RW", "H": "R"},
     ),
     Item(
@@ -147,14 +147,14 @@ ITEMS = (
         "todos",
         "across",
         ("memory.todos",),
-        {"D": "RW"},
-        "the prompt does not carry them: what few turns use is behind a tool; the last one done "
-        "moves the phase",
+        {"A": "R", "D": "RW"},
+        "said as a reminder at the first step of a turn when they changed; the last one done moves "
+        "the phase, by the tool that marks it",
     ),
     Item(
         "resume summary",
         "session",
-        ("compaction.candidate",),
+        ("compaction.candidate_at", "compaction.summaries"),
         {"A": "RW", "B": "RW", "G": "R", "H": "W"},
     ),
     Item(

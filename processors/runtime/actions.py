@@ -15,7 +15,7 @@ from ..agent import Agent
 from ..context.build import ReadBlob
 from ..context.rendered import Built, Renderings
 from ..context.tasks import is_made, task_of
-from ..decide import Desk, ReadLayers, StoreBody, decide, no_layers
+from ..decide import Desk, ReadLayers, ReadTodos, StoreBody, decide, no_layers, no_todos
 from ..effects.slots import Slots
 from ..projections.turn_view import Call, Claim, TurnView, find_call
 from ..ruling import Ruling
@@ -69,12 +69,13 @@ class Actions:
         clock: Clock,
         say: Callable[[str], None],
         read_layers: ReadLayers | None = None,
+        read_todos: ReadTodos = no_todos,
     ) -> None:
         self.owner = owner
         self._append = append
         self._effects = effects
         self._read_blob = read_blob
-        self._desk = Desk(store_body, read_blob, read_layers or no_layers)
+        self._desk = Desk(store_body, read_blob, read_layers or no_layers, read_todos)
         slots = {"models": model_slots, "tools": tool_slots}
         self._slots = {**slots, "background": Slots(BACKGROUND_SLOTS)}
         self._clock = clock

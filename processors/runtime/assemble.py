@@ -115,6 +115,7 @@ class Parts:
             memory=self.memory,
             results=self.results,
         )
+        layers = LayersReader(settings, self.memory and self.memory.reader, say)
         self.actions = Actions(
             self.identity.owner,
             appender(self.producer, self.mail),
@@ -125,7 +126,8 @@ class Parts:
             Slots(TOOL_SLOTS),
             SystemClock(),
             say,
-            LayersReader(settings, self.memory and self.memory.reader, say),
+            layers,
+            layers.todos,
         )
         self.worker = Worker(
             self.identity, roles, agents, self._open_store, self.actions, SystemClock(), say

@@ -6,8 +6,10 @@ What is wrong with a file is told to the operator once, and never stops a turn.
 from collections.abc import Callable
 
 from ...log.settings import Settings
+from ...schemas.memory_paths import PROJECT, scope_of
 from ..agent import Agent
-from ..assembly.layers import Layers, MemoryReader, places_of, read_layers
+from ..assembly.layers import Layers, places_of, read_layers
+from ..memory.reader import MemoryReader
 from ..session import SessionViews
 
 TOLD_MAX = 1_000  # notices that are remembered as told: more would be a list of nothing else
@@ -21,6 +23,7 @@ class LayersReader:
     ) -> None:
         self._places = places_of(settings)
         self._memory = memory
+        self._todos = memory.todos if memory is not None else None
         self._say = say
         self._told: set[str] = set()
 
@@ -38,3 +41,10 @@ class LayersReader:
                 self._told.add(notice)
                 self._say(f"prompts of agent {agent.name}: {notice}")
         return layers
+
+    def todos(self, agent: Agent, views: SessionViews) -> str:
+        """What the session's project has still to do, framed as data; '' where nothing is."""
+        project_id = views.state.project_id
+        if not agent.memory or self._todos is None or project_id is None:
+            return ""
+        return self._todos(scope_of(PROJECT, project_id))

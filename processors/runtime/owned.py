@@ -84,6 +84,10 @@ class Owned:
                 self._hot[session_id] = views
         return views
 
+    def is_next(self, record: Record) -> bool:
+        """Whether a record is not folded yet: reading begins one record before the cursor."""
+        return record.offset >= self.next_offset
+
     def folded(self, record: Record) -> None:
         """Note that a record is behind us."""
         self.next_offset = record.offset + 1

@@ -143,16 +143,16 @@ class Worker:
 
     def _fold_run(self, owned: Owned, records: Iterable[Record]) -> None:
         """Fold records of one partition, up to where its store proves to be of another log."""
-        for _, alike in groupby(records, _sort_of):
-            for record in alike:
+        for _, group in groupby(records, _sort_of):
+            alike = list(group)
+            for place, record in enumerate(alike, 1):
                 if owned.checking and not self._same_log(owned, record):
                     self._refold(owned, "the log is not the one its store was folded from")
                     return
-                if record.offset < owned.next_offset:
-                    continue
-                session_id = self._fold(owned, record)
-                if session_id and (more := list(alike)):
-                    owned.streamed_on(session_id, more)
+                session_id = self._fold(owned, record) if owned.is_next(record) else None
+                if session_id is not None and place < len(alike):
+                    owned.streamed_on(session_id, alike[place:])
+                    break
 
     def _same_log(self, owned: Owned, record: Record) -> bool:
         owned.checking = False

@@ -57,6 +57,12 @@ def layers_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[.
     return read
 
 
+def todos_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., str]:
+    """What a worker gives a decision to read todos with."""
+    reader = NotingReader(memory.reader, note)
+    return lambda agent, views: reader.todos("project:shop")
+
+
 def tools_used(memory: MemoryService, directory: Path, note: Callable[[str], None]) -> None:
     """An agent's tools read and write memory and todos."""
     plain, memory.reader = memory.reader, NotingReader(memory.reader, note)

@@ -7,7 +7,14 @@ from typing import NamedTuple
 from foldlog.local.messages_api import Reply, Request, ScriptedServer
 from foldlog.processors.agent import Agent
 from foldlog.tests.laws.history import ROLES
-from foldlog.tests.matrix.outside import FIELDS, NAMES, layers_for, tools_used, written_by
+from foldlog.tests.matrix.outside import (
+    FIELDS,
+    NAMES,
+    layers_for,
+    todos_for,
+    tools_used,
+    written_by,
+)
 from foldlog.tests.matrix.watching import Touched, Watching
 from foldlog.tests.processors.memory.desk import new_log, serving
 from foldlog.tests.symptoms.by_background import (
@@ -130,6 +137,7 @@ def remembering(directory: Path) -> Watching:
     with serving(log, directory / "state") as memory, ScriptedServer(rememberer) as server:
         history = opened(replace(AGENT, memory=True, workdir=directory))
         history.read_layers = layers_for(memory, lambda field: history.reads.add(("A", field)))
+        history.read_todos = todos_for(memory, lambda field: history.reads.add(("A", field)))
         tools_used(memory, directory, lambda field: history.reads.add(("D", field)))
         history.writes |= {("D", field) for field in written_by(log, "tools")}
         history.say("I like tea")

@@ -8,7 +8,7 @@ from typing import Any
 
 from foldlog.processors.context.build import request_bytes
 from foldlog.processors.context.tasks import task_of
-from foldlog.processors.decide import Desk, decide, no_layers, rules_of
+from foldlog.processors.decide import Desk, decide, no_layers, no_todos, rules_of
 from foldlog.processors.matrix import BY_KIND, DECIDED_AT, WRITTEN_AT
 from foldlog.processors.session import SessionViews
 from foldlog.processors.wake import Obligation, stop_reason
@@ -67,7 +67,7 @@ class Watching(History):
         self.reads: Touched = set()
         self.writes: Touched = set()
         self.built: set[str] = set()  # fields that the builder of requests reads
-        self.read_layers = no_layers
+        self.read_layers, self.read_todos = no_layers, no_todos
         super().__init__(*args, **more)
 
     def append_raw(self, *args: Any, **more: Any):
@@ -101,6 +101,6 @@ class Watching(History):
             self.reads |= {(where, field) for field in self.built}
         elif where:
             letter = where[min(self.turn.step, len(where) - 1)]
-            desk = Desk(self.blobs.body, self.blobs.read, self.read_layers)
+            desk = Desk(self.blobs.body, self.blobs.read, self.read_layers, self.read_todos)
             decide(owed, self.noting(letter), self.agent, desk)
         return super().do(owed)
