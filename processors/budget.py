@@ -7,11 +7,19 @@ the signed thinking: it is done over the soft budget or when the cache is cold, 
 from typing import NamedTuple
 
 from ..schemas.tokens import estimate
-from .cuts import KEPT_MESSAGES, answers_calls, cut_keeping, is_fixed
+from .cuts import (
+    KEPT_MESSAGES,
+    SLIDING,
+    answers_calls,
+    cut_keeping,
+    is_fixed,
+    window_size,
+    window_start,
+)
 from .limits import DEFAULT_LIMITS, Limits
 from .projections.background import find_work, summary_runs
 from .projections.compaction import CompactionView, Summary, in_force, kept_from
-from .projections.context import Request, estimated_tokens, fragment_tokens
+from .projections.context import Fragment, Request, estimated_tokens, fragment_tokens
 from .projections.turn_view import too_long
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
@@ -31,8 +39,10 @@ class Rules(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The next request: what it adopts, as in LLM_CALLED, and its estimated input tokens."""
+    """The next request: its strategy and what it adopts, as in LLM_CALLED, and its estimated input
+    tokens."""
 
+    strategy: str
     checkpoint: int | None
     compacted_upto: int
     tokens: int
@@ -63,11 +73,14 @@ def held(views, rules: Rules) -> Request | None:
 def plan(views, rules: Rules) -> Plan:
     """The next request as the rules would have it."""
     view = views.compaction
-    tokens = estimated_tokens(views.context) + _unsaid(views)
     before = held(views, rules)
-    compacted = (rules.strategy if before is None else before.strategy) == "compacted"
-    standing = view.checkpoint.offset if compacted and view.checkpoint is not None else None
-    still = Plan(standing, view.compacted_upto, tokens)
+    if before is None:
+        strategy, tokens = _window(views, rules)
+    else:
+        strategy, tokens = before.strategy, estimated_tokens(views.context) + _unsaid(views)
+    compacted = strategy == "compacted"
+    standing = view.checkpoint_at if compacted else None
+    still = Plan(strategy, standing, view.compacted_upto, tokens)
     must = tokens > rules.limits.hard_tokens or too_long(views.turn)
     wants = must or tokens > rules.limits.soft_tokens or is_cold(views)
     if not compacted or not wants or before is not None:
@@ -75,14 +88,43 @@ def plan(views, rules: Rules) -> Plan:
     least = 1 if must else rules.limits.soft_tokens // BATCH
     found = still
     if view.waiting >= least:
-        found = Plan(standing, view.shorts[-1].offset, tokens - view.waiting, True)
-    if view.candidate is not None:
+        left = max(0, tokens - view.waiting)
+        found = still._replace(compacted_upto=view.shorts[-1].offset, tokens=left, adopts=True)
+    if view.candidate_at is not None:
         saved = saving(views, view.candidate, found.compacted_upto)
         enough = found.tokens <= rules.limits.soft_tokens and not is_cold(views)
         if saved >= least and (must or not enough):
             left = max(0, found.tokens - saved)
-            found = Plan(view.candidate.offset, found.compacted_upto, left, True)
+            found = found._replace(checkpoint=view.candidate.offset, tokens=left, adopts=True)
     return found
+
+
+def _window(views, rules: Rules) -> tuple[str, int]:
+    """The strategy of the next request and its tokens, before it adopts anything.
+
+    A window whose messages would pass the hard cap is half as wide, or half of that: it is the
+    only thing that can make such a session go on.
+    """
+    strategy, said = rules.strategy, estimated_tokens(views.context) + _unsaid(views)
+    tokens, size = said + _moved(views, strategy), window_size(strategy)
+    while size is not None and size > 1 and tokens > rules.limits.hard_tokens:
+        size //= 2
+        strategy = f"{SLIDING}{size}"
+        tokens = said + _moved(views, strategy)
+    return strategy, max(0, tokens)
+
+
+def _moved(views, strategy: str) -> int:
+    """Tokens that the next request says more than the last one, or less, because of its start."""
+    fragments, last, size = views.context.fragments, views.context.request, window_size(strategy)
+    if last is None:
+        return 0
+    start = kept_from(views.compaction) if strategy == "compacted" else 0
+    if size is not None:
+        new = [Fragment("user", 0, 0, -1, -1, None)] if _said_next(views) else []
+        start = min(window_start([*fragments, *new], last.start, size), len(fragments))
+    more, less = (start, last.start), (last.start, start)
+    return fragment_tokens(fragments, *more) - fragment_tokens(fragments, *less)
 
 
 def saving(views, candidate: Summary, compacted_upto: int) -> int:
@@ -106,11 +148,15 @@ def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) ->
 
 def _unsaid(views) -> int:
     """Estimated tokens of what the next request would say first."""
-    turn = views.turn
-    said = (*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == "steer"))
-    rows = (views.messages.received.last(message_id) for message_id in said)
-    reminded = sum(estimate(reminder.text) for reminder in turn.reminders)
+    rows = (views.messages.received.last(message_id) for message_id in _said_next(views))
+    reminded = sum(estimate(reminder.text) for reminder in views.turn.reminders)
     return sum(row.tokens for row in rows if row) + reminded
+
+
+def _said_next(views) -> tuple[str, ...]:
+    """The messages that the next request says first."""
+    turn = views.turn
+    return (*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == "steer"))
 
 
 def is_cold(views) -> bool:
@@ -122,9 +168,38 @@ def is_cold(views) -> bool:
     return first is not None and first.at - views.context.answered_at > CACHE_LIFE_MS
 
 
-def best_cut(views) -> int | None:
-    """Where the next summary would end, or None: it keeps the newest messages as they are."""
-    return cut_keeping(views.context.fragments, KEPT_MESSAGES, kept_from(views.compaction))
+def needs_room(views, rules: Rules) -> bool:
+    """Whether no step is possible before something is left out, with what is ready already."""
+    return _with_candidate(views, rules) > rules.limits.hard_tokens or too_long(views.turn)
+
+
+def best_cut(views, rules: Rules) -> int | None:
+    """Where the next summary would end, or None: it keeps the newest messages as they are.
+
+    It keeps fewer than S3.4 wants where those alone leave no room, or nothing could ever be said
+    again; in the end only what was said behind the last results.
+    """
+    fragments, begin = views.context.fragments, kept_from(views.compaction)
+    keep, room = KEPT_MESSAGES, rules.limits.hard_tokens // 2
+    cut = cut_keeping(fragments, keep, begin)
+    if not needs_room(views, rules):
+        return cut
+    while keep > 1 and _said_from(views, cut or begin) > room:
+        keep //= 2
+        cut = cut_keeping(fragments, keep, begin) or cut
+    end = len(fragments)
+    while end > 0 and fragments[end - 1].kind in ("user", "reminder"):
+        end -= 1
+    if _said_from(views, cut or begin) > room and (cut or begin) < end < len(fragments):
+        return end
+    return cut
+
+
+def _said_from(views, place: int) -> int:
+    """Tokens of everything from a fragment on, as the next request would say it."""
+    view, end = views.compaction, len(views.context.fragments)
+    whole = fragment_tokens(views.context.fragments, place, end)
+    return whole - _shorter(view, place, end, view.compacted_upto)
 
 
 def due_works(views, rules: Rules) -> list[Due]:
@@ -153,15 +228,14 @@ def _summary_due(views, rules: Rules) -> Due | None:
     if not len(fragments) or summary_runs(view):
         return None
     limit = rules.limits.soft_tokens if turn.open else rules.limits.resume_tokens
-    tokens, candidate = _with_candidate(views, rules), views.compaction.candidate
-    must = tokens > rules.limits.hard_tokens or too_long(turn)
-    if tokens <= limit and not must:
+    candidate, must = views.compaction.candidate, needs_room(views, rules)
+    if _with_candidate(views, rules) <= limit and not must:
         return None
     least = 1 if must else rules.limits.soft_tokens // BATCH
     upto = fragments[-1].offset
     if upto <= view.tried_upto or _grew(views) < least:
         return None
-    cut = best_cut(views)
+    cut = best_cut(views, rules)
     begin = candidate.kept_from if candidate is not None else kept_from(views.compaction)
     covered = fragment_tokens(fragments, begin, cut) if cut is not None else 0
     worth = covered >= (least if must else least + SUMMARY_TOKENS)
@@ -181,12 +255,12 @@ def _with_candidate(views, rules: Rules) -> int:
 def _grew(views) -> float:
     """By how many tokens the context grew since a summary was tried in vain."""
     tried = views.background.tried_tokens
-    return estimated_tokens(views.context) - tried if tried else float("inf")
+    return views.context.fragments[-1].total - tried if tried else float("inf")
 
 
 def may_still_come(views, rules: Rules, now: int) -> bool:
-    """Whether a step that is too long may wait for a summary: one is made or due, and in time."""
-    if now >= views.turn.due_at + rules.limits.candidate_wait_ms:
+    """Whether a step that is too long may wait for what makes it shorter, and still in time."""
+    if rules.strategy != "compacted" or now >= views.turn.due_at + rules.limits.candidate_wait_ms:
         return False
-    due = _summary_due(views, rules) if rules.strategy == "compacted" else None
-    return bool(summary_runs(views.background)) or (due is not None and due.worth)
+    made = any(work.kind != "memory" for work in views.background.works)
+    return made or any(due.worth and due.kind != "memory" for due in due_works(views, rules))

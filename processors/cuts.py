@@ -1,7 +1,7 @@
 """Where a conversation may be cut: between two messages, never between a call and its result.
 
 A cut is the ordinal of the first fragment that is kept. A parallel group stays whole because its
-results lie in one run of fragments, and only a run without results may begin what is kept.
+results lie in one run of fragments, and what is kept of a run that is cut has no results.
 Pure; it must not know tokens, summaries or how a request is written.
 """
 
@@ -19,8 +19,6 @@ def is_cut(fragments, place: int) -> bool:
         return place == 0
     if fragments[place].kind in SPOKEN:
         return fragments[place - 1].kind not in SPOKEN  # a paused answer and its going on are one
-    if fragments[place - 1].kind not in SPOKEN:
-        return False
     for later in range(place, len(fragments)):
         if fragments[later].kind in SPOKEN:
             return True

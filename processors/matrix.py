@@ -103,7 +103,7 @@ ITEMS = (
         "messages",
         "session",
         ("context.fragments", "transcript.lines", "messages.received", "messages.progress"),
-        {"A": "RW", "B": "RW", "C": "W", "D": "W", "E": "R", "G": "W", "H": "R"},
+        {"A": "RW", "B": "RW", "C": "W", "D": "W", "E": "R", "G": "RW", "H": "R"},
     ),
     Item(
         "compaction checkpoint",
@@ -122,7 +122,7 @@ ITEMS = (
         "last step tokens",
         "turn",
         ("context.last_step_tokens", "context.anchor_tokens", "context.tail_tokens"),
-        {"A": "RW", "B": "RW", "D": "W", "G": "RW"},
+        {"A": "RW", "B": "RW", "D": "W", "G": "RW", "H": "R"},
     ),
     Item(
         "abort signal",
@@ -141,7 +141,7 @@ ITEMS = (
         "reminders",
         "turn",
         ("turn.reminders",),
-        {"A": "RW", "B": "RW", "D": "W", "G": "R"},
+        {"A": "RW", "B": "RW", "D": "W", "G": "R", "H": "R"},
     ),
     Item(
         "todos",
@@ -169,7 +169,7 @@ ITEMS = (
         "step in flight",
         "step",
         ("turn.generation", "turn.calls", "stream.chunks", "stream.last_at"),
-        {"A": "RW", "B": "RW", "C": "W", "D": "RW", "F": "R", "G": "RW"},
+        {"A": "RW", "B": "RW", "C": "W", "D": "RW", "F": "R", "G": "RW", "H": "R"},
     ),
 )
 

@@ -13,6 +13,7 @@ from ..agent import Agent
 from ..assembly.layers import NO_LAYERS
 from ..assembly.prefix import layers_of
 from ..budget import SUMMARY_TOKENS, best_cut
+from ..decide import rules_of
 from ..memory.extraction import extraction_request
 from ..projections.background import SUMMARIES, Work
 from ..projections.compaction import has_summary, in_force, kept_from
@@ -116,7 +117,7 @@ def _shown(body: Body | None) -> str:
 
 
 def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
-    cut = best_cut(views)
+    cut = best_cut(views, rules_of(agent))
     if cut is None:
         return None
     begin = kept_from(views.compaction)

@@ -7,7 +7,7 @@ is named by its kind and the offset it goes up to. Bounded: older results are le
 
 from ...schemas import events as ev
 from ...schemas.value import Value, replace
-from .context import ContextView, estimated_tokens
+from .context import ContextView
 from .turn_view import Claim, TurnView, call_of
 
 KINDS = ("result", "context", "resume", "memory")
@@ -37,7 +37,7 @@ class Work(Value):
 
 class BackgroundView(Value):
     """`results`: not yet tried. `works`: claimed and not done. `tried_upto`, `tried_tokens`: the
-    newest summary that was tried in vain, and what the next request was estimated at then.
+    newest summary that was tried in vain, and all that had ever been said when it was.
     `idle_at`, `remembered_upto`: offsets of the newest TURN_ENDED, and of the newest one whose
     memory was tried."""
 
@@ -132,6 +132,5 @@ def _done(view: BackgroundView, event: ev.BackgroundDone, context: ContextView) 
 
 
 def _tried(view: BackgroundView, upto: int, why: str, context: ContextView) -> BackgroundView:
-    return replace(
-        view, tried_upto=upto, tried_tokens=estimated_tokens(context), said=why[:200]
-    )
+    total = context.fragments[-1].total if len(context.fragments) else 0
+    return replace(view, tried_upto=upto, tried_tokens=total, said=why[:200])

@@ -322,6 +322,9 @@ def _ended(view: ContextView, entry, before: TurnView, messages: MessagesView) -
             place = (call.turn, call.step, call.index, entry.offset)
             fragments.append(Fragment("result", *place, None, done[1], call.call_id, True))
     unsaid = _said(entry, before.number, before.step, before.owned, messages)
+    if entry.event.reason == "budget_exceeded":  # of what outweighs all else no request has room
+        heavy = sum(fragment.total or _weight(fragment) for fragment in unsaid)
+        unsaid = [] if heavy > estimated_tokens(view) else unsaid
     if before.terminated:
         unsaid = []
     return _add(view, *fragments, *unsaid)

@@ -1,0 +1,101 @@
+"""Over the hard cap: a session that is too long, whatever made it so, can go on again."""
+
+import pytest
+
+from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
+from foldlog.processors.agent import Agent, Compaction
+from foldlog.processors.budget import plan
+from foldlog.processors.decide import rules_of
+from foldlog.processors.limits import Limits
+from foldlog.processors.tool import tool
+from foldlog.schemas import events as ev
+from foldlog.tests.engine.driven import Driven
+
+MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
+PAGE = "All work and no play makes a dull log. "
+CAP = Limits(soft_tokens=3_000, hard_tokens=6_000, resume_tokens=10**6, short_tokens=600)
+
+
+@tool(effect="pure")
+def read(ctx, page: int = 1) -> str:
+    """Reads a page."""
+    return f"Page {page}. " + PAGE * 60
+
+
+def answers(request):
+    """Reads ten pages at once when it is asked to, else answers in a word."""
+    if "read all" in request.last_user_text and not request.turn_results:
+        return Reply([tool_use("read", {"page": n}) for n in range(10)])
+    return Reply([text("Yes. " + PAGE * 2)])
+
+
+@pytest.fixture
+def drive(tmp_path):
+    servers, driven = [], []
+
+    def start(*rules, **more) -> Driven:
+        rules = rules or (Rule(reply=Reply([text("In short.")]), when=is_cheap),)
+        servers.append(ScriptedServer([*rules, Rule(reply=answers)]).start())
+        fields = {"limits": CAP, "compaction": Compaction(model=CHEAP), **more}
+        agent = Agent(name="helper", model=MODEL, system="Be brief.", tools=(read,), **fields)
+        driven.append(Driven(agent, servers[-1], tmp_path))
+        return driven[-1]
+
+    yield start
+    for session in driven:
+        session.close()
+    for server in servers:
+        server.stop()
+
+
+def is_cheap(request) -> bool:
+    return request.model == CHEAP
+
+
+def reasons(session: Driven) -> list[str]:
+    return [turn.reason for turn in session.events(ev.TurnEnded)]
+
+
+def test_S3_6_results_that_have_a_short_form_weigh_what_the_next_request_says_of_them(drive):
+    session = drive()
+    session.say("read all").run()
+    assert len(session.events(ev.ResultCompacted)) == 10
+    assert reasons(session) == ["end_turn"], "ten short forms are no reason to stop"
+    body = session.server.body(session.server.calls())
+    assert len(body) < 10 * len(PAGE) * 60
+
+
+def test_S3_6_a_message_that_no_request_has_room_for_does_not_block_the_session(drive):
+    session = drive()
+    session.say("Hello.").run()
+    session.say(PAGE * 600).run()
+    session.say("And now?").run()
+    assert reasons(session) == ["end_turn", "budget_exceeded", "end_turn"]
+    assert "And now?" in session.server.body(session.server.calls()).decode()
+
+
+def test_S3_6_a_few_messages_that_pass_the_cap_are_summarized_all_the_same(drive):
+    session = drive()
+    for number in range(8):
+        session.say(f"Question {number}. " + PAGE * 60).run()
+        session.ms += 60_000
+        session.check()
+    assert reasons(session)[-1] == "end_turn" and reasons(session).count("end_turn") >= 6
+
+
+@pytest.mark.parametrize("strategy", ["sliding_window_4", "sliding_window_40"])
+def test_S3_6_a_sliding_window_that_passes_the_cap_slides_on(drive, strategy):
+    session = drive(strategy=strategy)
+    for number in range(12):
+        session.say(f"Question {number}. " + PAGE * 140).run()
+        session.check()
+    assert set(reasons(session)) == {"end_turn"}
+
+
+def test_the_estimate_knows_what_another_strategy_would_say(drive):
+    session = drive(strategy="sliding_window_4")
+    for number in range(12):
+        session.say(f"Question {number}. " + PAGE * 40).run()
+    rules = rules_of(session.agent)
+    narrow = plan(session.views, rules).tokens
+    assert plan(session.views, rules._replace(strategy="full")).tokens > 2 * narrow
