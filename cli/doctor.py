@@ -62,6 +62,7 @@ def _findings(edge: Edge) -> Iterator[Finding]:
         yield from check_up.agents_missing(everything, agents)
         yield from check_up.mcp_servers(worker.status.get("mcp", {}))
     yield from check_up.people_wanted(everything)
+    yield from check_up.background_in_vain(everything)
     now = max(time.time_ns() // 1_000_000, everything.newest_ms)
     yield from check_up.owed_and_idle(everything, now)
     yield from check_up.dead_letters(log)

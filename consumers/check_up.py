@@ -20,6 +20,7 @@ from .waiting import asking, doubtful
 IDLE_MS = 30_000
 """A session that owes something and has been quiet for so long is not being served."""
 
+BACKGROUND_SHOWN_MAX = 3  # the same cause most times
 LETTERS_MAX = 5
 """Dead letters that are shown; the others are counted."""
 
@@ -170,6 +171,21 @@ def people_wanted(everything: Everything) -> Iterator[Finding]:
                 f"session {name}: it is not known whether {call.name} ({call.key}) happened",
                 f"foldlog resolve {name} {call.key} --happened TEXT | --did-not-happen",
             )
+
+
+def background_in_vain(everything: Everything) -> Iterator[Finding]:
+    """Background work whose newest try came to nothing: it is tried again by itself, later."""
+    told = {name: views.background.said for name, views in everything.sessions.items()}
+    told = {name: said for name, said in sorted(told.items()) if said}
+    for name, said in list(told.items())[:BACKGROUND_SHOWN_MAX]:
+        yield Finding(
+            "note", "background", f"session {name}: {said}",
+            "nothing is lost; if a model fails each time, give the agent another one: "
+            "Agent(compaction=Compaction(model=...))",
+        )
+    if len(told) > BACKGROUND_SHOWN_MAX:
+        more = len(told) - BACKGROUND_SHOWN_MAX
+        yield Finding("note", "background", f"{more} more sessions of that kind")
 
 
 def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
