@@ -5,9 +5,12 @@ Each function gives Markdown. A page holds them between `<!-- generated: NAME --
 """
 
 import re
+from dataclasses import fields
+from inspect import getsource
 from pathlib import Path
 
 from foldlog.docs import requests_shown
+from foldlog.processors.limits import DEFAULT_LIMITS, Limits
 from foldlog.processors.projections.partition import ROLES
 from foldlog.processors.transitions import TRANSITIONS
 from foldlog.processors.wake_table import SEED_ROWS, WAKE
@@ -18,7 +21,9 @@ from foldlog.schemas.memory import MEMORY_TYPES
 from foldlog.schemas.topics import TOPICS
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/architecture.md", "docs/memory.md", "docs/requests.md")
+PAGES = (
+    "README.md", "docs/architecture.md", "docs/budgets.md", "docs/memory.md", "docs/requests.md"
+)
 MARK = re.compile(r"(<!-- generated: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -155,7 +160,21 @@ def matrix() -> str:
     return _table(("state", "lives for a", *letters, "also"), requests_shown.matrix())
 
 
+_ROW_IDS = re.compile(r"\b(?:S\d\.\w+|N2|constraint \d): | \(S\d\.\w+\)")  # for who reads the code
+
+
+def limits() -> str:
+    """The limits of an agent: name, default and the reason that stands beside it in the code."""
+    said = dict(re.findall(r"^    (\w+): int = .*?  # (.*)$", getsource(Limits), re.MULTILINE))
+    rows = [
+        (f"`{f.name}`", f"{getattr(DEFAULT_LIMITS, f.name):,}", _ROW_IDS.sub("", said[f.name]))
+        for f in fields(Limits)
+    ]
+    return _table(("limit", "if left out", "what it is for"), rows)
+
+
 MADE = {
+    "limits": limits,
     "events": events,
     "memory_events": memory_events,
     "state": state,

@@ -1,0 +1,151 @@
+"""Runs a page of docs/ as a reader would: its commands in order, in a directory of its own.
+
+What a page prints behind a command must be in what the command printed, line by line; numbers and
+hashes may differ, `...` stands for anything. It must not know which page it runs.
+"""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 40  # for a worker to take its partitions on a busy machine, or for a look to be there
+STAYS = ("foldlog dev", "foldlog worker", "python -m foldlog.local.messages_api")
+LOOKS = {"show", "sessions", "status", "context", "request", "doctor", "tail", "search", "wake"}
+PORT = "8199"  # of the scripted server, as pages have it
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BEGINS = re.compile(r"^(?=foldlog |python |export |for )", re.MULTILINE)  # a command, not its text
+_VARIES = re.compile(r"\\\.\\\.\\\.|[0-9a-f]{8,}|\d+")
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, its text, and the text block that stands behind it."""
+
+    language: str
+    text: str
+    printed: str
+
+
+def blocks(page: str) -> list[Block]:
+    """The blocks of a page below docs/, in order; what commands print goes with them."""
+    found = _BLOCK.findall((ROOT / "docs" / page).read_text("utf-8"))
+    pairs = zip(found, [*found[1:], ("", "")], strict=True)
+    return [
+        Block(language, text, after if follows == "text" else "")
+        for (language, text), (follows, after) in pairs
+        if language != "text"
+    ]
+
+
+def missing(expected: str, printed: str) -> list[str]:
+    """The lines of a page that a command did not print, in their order."""
+    rest = iter([" ".join(line.split()) for line in printed.splitlines()])
+    lost = []
+    for line in filter(None, (" ".join(line.split()) for line in expected.splitlines())):
+        pattern = re.compile(_VARIES.sub(_anything, re.escape(line)))
+        if not any(pattern.search(seen) for seen in rest):
+            lost.append(line)
+    return lost
+
+
+def _anything(found: re.Match) -> str:
+    return ".*" if found[0].startswith("\\") else "[0-9a-f]+"
+
+
+class Reader:
+    """Somebody who types the commands of a page. Use it as a context: what it started is ended."""
+
+    def __init__(self, directory: Path, env: Mapping[str, str]) -> None:
+        kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH")
+        self.env = {name: os.environ[name] for name in kept if name in os.environ} | dict(env)
+        self.directory = directory
+        self._bin = directory / "bin"
+        self._bin.mkdir()
+        for name, module in (("foldlog", "-m foldlog.cli"), ("python", "")):
+            script = self._bin / name
+            script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n')
+            script.chmod(0o755)
+        self.env["PATH"] = f"{self._bin}:{self.env['PATH']}"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = str(free.getsockname()[1])
+        self._staying: list[tuple[subprocess.Popen, Path]] = []
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process, _ in reversed(self._staying):
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
+            process.wait(WAIT_S)
+
+    def read(self, page: str) -> None:
+        """Type every `sh` block of the page, and compare what comes with what the page prints."""
+        for block in blocks(page):
+            if block.language == "sh":
+                self.type(block.text.replace(PORT, self._port), block.printed)
+
+    def type(self, text: str, expected: str = "") -> None:
+        """Type one block; assert that nothing failed and that `expected` was printed."""
+        acts, looks = [], []
+        for command in filter(None, _BEGINS.split(text.strip())):
+            if command.startswith("export "):
+                name, _, value = command.removeprefix("export ").strip().partition("=")
+                self.env[name] = value
+            elif command.startswith(STAYS):
+                self._stay(command.strip(), expected)
+            elif command.startswith("foldlog ") and command.split()[1] in LOOKS:
+                looks.append(command)
+            else:
+                acts += [*looks, command]
+                looks = []
+        if acts or looks:
+            self._run("".join(acts), "".join(looks), expected)
+
+    def _stay(self, command: str, expected: str) -> None:
+        """Start what a terminal of its own is for, and wait until it has printed what it should."""
+        out = self.directory / f"terminal-{len(self._staying)}"
+        with out.open("w") as file:
+            process = subprocess.Popen(
+                ["sh", "-c", f"exec {command}"], cwd=self.directory, env=self.env, text=True,
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            )
+        self._staying.append((process, out))
+        wanted, until = expected or "base_url" * ("messages_api" in command), _until()
+        while missing(wanted, out.read_text()):
+            assert process.poll() is None and time.monotonic() < until, out.read_text()
+            time.sleep(0.05)
+
+    def _run(self, acts: str, looks: str, expected: str) -> None:
+        """Run what acts once, and what only looks until there is what the page shows."""
+        printed, until = self._shell(acts) if acts else "", _until()
+        while True:
+            seen = printed + (self._shell(looks) if looks else "")
+            lost = missing(expected, seen)
+            if not lost:
+                return
+            told = "\n".join([acts + looks, seen[-4_000:], *(f"missing: {line}" for line in lost)])
+            assert looks and time.monotonic() < until, told
+            time.sleep(0.2)  # another process is waited for, which tells nobody
+
+    def _shell(self, script: str) -> str:
+        done = subprocess.run(
+            ["sh", "-ec", script], cwd=self.directory, env=self.env, text=True, timeout=WAIT_S,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        assert done.returncode == 0 and "Traceback" not in done.stdout, (script, done.stdout)
+        return done.stdout
+
+
+def _until() -> float:
+    return time.monotonic() + WAIT_S

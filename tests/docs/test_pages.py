@@ -1,0 +1,79 @@
+"""Pages that people follow: their commands are typed, their code is that of examples/."""
+
+import inspect
+import shutil
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from foldlog.processors.agent import Agent, Compaction
+from foldlog.processors.limits import Limits
+from foldlog.processors.tool import tool
+from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.docs.pages import ROOT, Reader, blocks, missing
+
+PAGES = {"agents.md": ("shop", "my_app.py"), "budgets.md": ("budgets", "small.py")}
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A copy of a directory of examples/, as a reader makes one."""
+
+    def copy(name: str) -> Path:
+        place = tmp_path / "mine"
+        shutil.copytree(ROOT / "examples" / name, place, ignore=shutil.ignore_patterns("*.sqlite3"))
+        return place
+
+    return copy
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_print_what_it_says(page, copied, tmp_path, broker):
+    env = {
+        "FOLDLOG_HOME": str(tmp_path / "home"),
+        "FOLDLOG_CONFIG_DIR": str(tmp_path / "config"),
+        "FOLDLOG_TOPIC_PREFIX": unique_name("docs"),
+        "FOLDLOG_USER": "ana",
+        "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+    }
+    with Reader(copied(PAGES[page][0]), env) as reader:
+        reader.read(page)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_code_of_a_page_is_that_of_its_example(page, copied, monkeypatch):
+    name, module = PAGES[page]
+    place = copied(name)
+    source = (place / module).read_text("utf-8")
+    monkeypatch.syspath_prepend(str(place))
+    stem = module.removesuffix(".py")
+    sys.modules.pop(stem, None)
+    made = __import__(stem)
+    monkeypatch.setitem(sys.modules, stem, made)
+    for block in blocks(page):
+        if block.language == "python" and block.text not in source:
+            exec(compile(block.text, page, "exec"), {**vars(made), stem: made})
+
+
+def test_the_page_of_agents_names_every_field_and_word():
+    page = (ROOT / "docs" / "agents.md").read_text("utf-8")
+    words = [field.name for field in fields(Agent)]
+    words += [name for name in inspect.signature(tool).parameters if name != "function"]
+    assert [word for word in words if f"| `{word}` |" not in page] == []
+
+
+def test_the_page_of_budgets_names_every_choice():
+    page = (ROOT / "docs" / "budgets.md").read_text("utf-8")
+    words = [f"`{field.name}`" for field in fields(Limits)]
+    words += [f"Compaction({field.name}=" for field in fields(Compaction)]
+    assert [word for word in words if word not in page] == []
+
+
+def test_what_a_command_did_not_print_is_found():
+    printed = "turn 12 (offset 417)\n  done:   {}\nsha256 00c1ab2300: as its claim says"
+    assert missing("turn 1 (offset 5)\ndone: {}\nsha256 ffffffff: as ...", printed) == []
+    assert missing("done: {}\nturn 1", printed) == ["turn 1"], "the order counts"
+    assert missing("done: []", printed) == ["done: []"]
