@@ -101,15 +101,18 @@ async def work(
     get_client() gives the client of the model; it is asked only when a model is needed. remember:
     writes memory, and waits until the log has it; needed for work of the kind `memory`.
     """
-    paid, why = Paid(), ""
+    paid, why, made, limit_ms = Paid(), "", None, agent.limits.background_timeout_ms
     try:
-        made = await _made(claim, task, agent, stop, get_client, pace, blobs, paid)
-        if isinstance(made, list):
-            await _remembered(made, task.scope, remember)
-        else:
-            await sink.outcome(claim.session_id, made)
+        async with asyncio.timeout(limit_ms / 1000):  # or its slot would be taken for ever
+            made = await _made(claim, task, agent, stop, get_client, pace, blobs, paid)
+            if isinstance(made, list):
+                await _remembered(made, task.scope, remember)
     except Useless as useless:
         why = str(useless)
+    except TimeoutError:
+        why = f"it did not end within {limit_ms} ms"
+    if made is not None and not isinstance(made, list):
+        await sink.outcome(claim.session_id, made)
     done = ev.BackgroundDone(
         kind=claim.kind,
         upto=claim.upto,
@@ -133,6 +136,8 @@ async def _made(
         text = await _by_tool(tool.compactor, task.text)
         return await asyncio.to_thread(_short, task, text, blobs)
     answer = await _asked(claim, task, agent.limits, stop, await get_client(), pace, paid)
+    if answer.stop_reason == "refusal":
+        raise Useless(f"{task.model} refused")
     blocks = json.loads(answer.content.inline or b"[]")
     if claim.kind == "result":
         return await asyncio.to_thread(_short, task, _text(blocks), blobs)
@@ -222,8 +227,6 @@ def _summary(
     answer: ev.GenComplete,
     blobs: BlobStore,
 ) -> ev.ContextCompacted:
-    if answer.stop_reason == "refusal":
-        raise Useless("the model refused to summarize")
     signed = [block for block in blocks if block.get("type") == PROVIDERS]
     if signed:
         if signed[0].get("content") is None:
