@@ -33,8 +33,14 @@ def summary_blocks(summary: Body, read_blob: ReadBlob) -> tuple[str, tuple[str, 
     blocks = raw_blocks(whole_of(summary, read_blob))
     if blocks and blocks[0][0].get("type") == PROVIDERS:
         return "assistant", tuple([text for _, text in blocks])
-    said = "\n".join(str(block.get("text", "")) for block, _ in blocks)
-    return "user", (compact({"type": "text", "text": framed(said)}),)
+    said = framed(summary_text(summary, read_blob))
+    return "user", (compact({"type": "text", "text": said}),)
+
+
+def summary_text(summary: Body, read_blob: ReadBlob) -> str:
+    """What a summary says, whoever made it."""
+    blocks = raw_blocks(whole_of(summary, read_blob))
+    return "\n".join(str(block.get("text") or block.get("content") or "") for block, _ in blocks)
 
 
 def framed(text: str) -> str:

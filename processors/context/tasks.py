@@ -20,6 +20,7 @@ from ..projections.compaction import has_summary, in_force, kept_from
 from ..projections.context import Fragment, fragment_tokens, place_of_result
 from .blocks import ReadBlob, compact, raw_blocks, whole_of
 from .build import compaction_request
+from .summary import summary_text
 
 SHORT_TOKENS = 500  # of a short form at most: a quarter of the least result that gets one
 SPEAKERS = ("person", "assistant")  # memory is made of what these said, not of tool output
@@ -127,8 +128,7 @@ def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
         return Task(request, views.context.request.model, covers, kept_from=cut)
     lines = []
     if views.compaction.checkpoint is not None:
-        blocks = raw_blocks(whole_of(views.compaction.checkpoint.body, read_blob))
-        lines.append({"earlier record": "\n".join(str(b.get("text", "")) for b, _ in blocks)})
+        lines.append({"earlier record": summary_text(views.compaction.checkpoint.body, read_blob)})
     for place in range(begin, cut):
         lines += _lines(views, views.context.fragments[place], read_blob)
     text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
