@@ -121,12 +121,15 @@ def _started(view: BackgroundView, entry, event: ev.BackgroundStarted) -> Backgr
 
 def _done(view: BackgroundView, event: ev.BackgroundDone, context: ContextView) -> BackgroundView:
     works = tuple([w for w in view.works if (w.kind, w.upto) != (event.kind, event.upto)])
+    work = find_work(view, event.kind, event.upto)
     view = replace(view, works=works, said="" if event.ok else f"{event.kind}: {event.why}"[:200])
     match event.kind:
         case "result":
             left = tuple([large for large in view.results if large.upto != event.upto])
             return replace(view, results=left)
         case "memory":
+            if work is not None and work.stop and not event.ok:
+                return view  # what an abort took is due again when the turn has ended
             return replace(view, remembered_upto=max(view.remembered_upto, event.upto))
     return view if event.ok else _tried(view, event.upto, view.said, context)
 
