@@ -124,7 +124,7 @@ def _not_accepted(views: SessionViews, entry: Entry, ruling: Ruling) -> SessionV
         return replace(views, turn=_refuse(views.turn, entry.offset, ruling))
     if ruling is UNREADABLE and entry.event.must_understand:
         return replace(views, frozen=Frozen(entry.offset, entry.event.why[:500]))
-    if type(entry.event) in _PAID and ruling.code in ("superseded", "late"):
+    if type(entry.event) in _PAID and ruling.code in ("superseded", "late", "duplicate"):
         return replace(views, ledger=ledger.apply(views.ledger, entry))
     return views
 

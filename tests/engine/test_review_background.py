@@ -1,0 +1,159 @@
+"""Background work that goes wrong: the session goes on, and nothing is lost or taken for more."""
+
+import json
+import threading
+
+import pytest
+
+from foldlog.local.messages_api import Reply, Rule, ScriptedServer, compaction, text, tool_use
+from foldlog.processors.agent import Agent, Compaction
+from foldlog.processors.limits import Limits
+from foldlog.processors.tool import tool
+from foldlog.schemas import events as ev
+from foldlog.tests.engine.driven import Driven
+
+MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
+PAGE = "All work and no play makes a dull log. "
+SMALL = Limits(soft_tokens=4_000, hard_tokens=12_000, resume_tokens=20_000, short_tokens=600)
+HANG = threading.Event()
+
+
+@tool(effect="pure")
+def read(ctx) -> str:
+    """Reads a page."""
+    return PAGE * 60
+
+
+@tool(effect="pure", compactor=lambda whole: str(HANG.wait(5)))
+def slow(ctx) -> str:
+    """Reads a page, which nobody can say in short."""
+    return PAGE * 60
+
+
+def answers(request):
+    """Calls the tool that it is told to, once; else answers in a word."""
+    for name in ("read", "slow"):
+        if name in request.last_user_text and not request.turn_results:
+            return Reply([tool_use(name, {})])
+    return Reply([text("Yes. " + PAGE * 5)])
+
+
+def is_cheap(request) -> bool:
+    return request.model == CHEAP
+
+
+def cheap(*blocks, **more) -> Rule:
+    return Rule(reply=Reply(list(blocks), **more), when=is_cheap)
+
+
+def agent(**more) -> Agent:
+    fields = {"limits": SMALL, "compaction": Compaction(model=CHEAP), **more}
+    return Agent(name="helper", model=MODEL, system="Be brief.", tools=(read, slow), **fields)
+
+
+@pytest.fixture
+def drive(tmp_path):
+    servers, driven = [], []
+
+    def start(*rules, **more) -> Driven:
+        rules = rules or (cheap(text("In short.")),)
+        servers.append(ScriptedServer([*rules, Rule(reply=answers)]).start())
+        driven.append(Driven(agent(**more), servers[-1], tmp_path))
+        return driven[-1]
+
+    yield start
+    HANG.set()
+    for session in driven:
+        session.close()
+    for server in servers:
+        server.stop()
+
+
+def talk(session: Driven, times: int) -> Driven:
+    for number in range(times):
+        session.say(f"Question {number}. " + PAGE * 12).run()
+        session.check()
+    return session
+
+
+def reasons(session: Driven) -> list[str]:
+    return [turn.reason for turn in session.events(ev.TurnEnded)]
+
+
+def test_S1_E_a_refusal_is_no_short_form(drive):
+    session = drive(cheap(text("I can not help with that."), stop_reason="refusal"))
+    session.say("read").run()
+    (done,) = session.events(ev.BackgroundDone)
+    assert not done.ok and "refused" in done.why
+    assert session.events(ev.ResultCompacted) == []
+
+
+def test_lane_B_work_that_never_ends_is_given_up_at_its_deadline(drive):
+    HANG.clear()
+    limits = Limits(short_tokens=600, background_timeout_ms=50)
+    session = drive(limits=limits)
+    session.say("slow").run()
+    (done,) = session.events(ev.BackgroundDone)
+    assert not done.ok and "50 ms" in done.why
+    assert reasons(session) == ["end_turn"]
+
+
+def test_S3_4_a_summary_that_the_provider_signed_is_carried_on_by_another_model(drive):
+    session = drive(compaction=Compaction(model=CHEAP, provider=True))
+    session.server.add(
+        Rule(reply=Reply([compaction("SIGNED RECORD")]), when=lambda r: r.body.get("compaction"))
+    )
+    talk(session, 1)
+    while session.views.compaction.checkpoint is None:
+        talk(session, 1)
+    session.agent = agent()
+    session.restart()
+    session.server.add(cheap(text("In short.")))
+    asked = len(session.events(ev.ContextCompacted))
+    while len(session.events(ev.ContextCompacted)) == asked:
+        talk(session, 1)
+    bodies = [json.loads(session.server.body(n + 1)) for n in range(session.server.calls())]
+    (request,) = [body for body in bodies if body["model"] == CHEAP]
+    assert "SIGNED RECORD" in json.dumps(request)
+
+
+def test_S1_H_what_an_abort_took_from_the_memory_is_extracted_after_the_next_turn(drive):
+    session = drive(memory=True)
+    session.hold = {"memory"}
+    session.say("I like tea.").run()
+    (first,) = session.held
+    session.say("Go on.")
+    session.worker.consume(session.reader.poll(0, 1000))
+    stop = ev.CancelRequested(cancel_id="c1", mode="now", reason="enough", by_user="u")
+    session.write("producer", stop)
+    session.run()
+    session.held = []
+    place = {"kind": "memory", "upto": first.upto, "attempt": 1}
+    session.write("background", ev.BackgroundDone(**place, ok=False, why="it was stopped"))
+    session.run()
+    (second,) = session.held
+    assert "I like tea." in second.task.request.decode()
+
+
+def test_the_ledger_counts_an_attempt_that_ended_after_its_work_was_done(drive):
+    session = drive()
+    session.hold = {"result"}
+    session.say("read").run()
+    (begin,) = session.held
+    session.restart()
+    session.hold = set()
+    session.run()
+    (spent,) = [row for row in session.views.ledger.spent if row.work == "result"]
+    assert spent.attempt == 2
+    usage = ev.Usage(
+        input_tokens=7, cache_read_tokens=0, cache_write_5m_tokens=0, cache_write_1h_tokens=0,
+        output_tokens=3, raw=b"{}",
+    )
+    late = ev.BackgroundDone(
+        kind="result", upto=begin.upto, attempt=1, ok=True, usage=usage, model=CHEAP, why=""
+    )
+    for _ in range(2):
+        session.write("background", late)
+    session.run()
+    rows = [row for row in session.views.ledger.spent if row.work == "result"]
+    assert sorted(row.attempt for row in rows) == [1, 2]
