@@ -43,7 +43,7 @@ def background_started(views, event: ev.BackgroundStarted) -> Ruling:
     if work is not None:
         if event.attempt != work.attempt + 1:
             return DUPLICATE
-        takes_over = event.epoch > work.claim.epoch and not work.stop
+        takes_over = (work.released or event.epoch > work.claim.epoch) and not work.stop
         return ACCEPTED if takes_over else SUPERSEDED
     if event.attempt != 1:
         return DUPLICATE
@@ -67,10 +67,12 @@ def _runs(view, kind: str) -> bool:
 
 
 def background_done(views, event: ev.BackgroundDone) -> Ruling:
-    """Ends claimed work, whichever attempt says so first."""
+    """Ends claimed work, whichever attempt says so first; only the newest one releases it."""
     work = find_work(views.background, event.kind, event.upto)
-    if work is None:
+    if work is None or (event.released and work.released):
         return DUPLICATE
+    if event.released and event.attempt < work.attempt:
+        return STALE
     return ACCEPTED if event.attempt <= work.attempt else STALE
 
 

@@ -149,12 +149,13 @@ def _next(common, views, now: int, rules: Rules):
 
 def _claimed_work(common, partition, now: int, rules: Rules, work: Work):
     margin = rules.limits.margin_ms
+    claim = _standing(work.claim, "background", partition, now, work.claim.deadline, margin)
     facts = {
         **common,
         "status": "running",
         "worth": True,
         "stop": work.stop,
-        "claim": _standing(work.claim, "background", partition, now, work.claim.deadline, margin),
+        "claim": "gone" if work.released else claim,
         "left": work.attempt < rules.limits.background_attempts,
     }
     subject = (KINDS.index(work.kind), work.upto)

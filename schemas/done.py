@@ -182,6 +182,7 @@ class BackgroundDone:
     usage: Usage | None = None
     model: str = ""
     why: str = ""
+    released: bool = False
 
 
 @event

@@ -121,6 +121,7 @@ async def work(
         usage=paid.usage,
         model=paid.model,
         why=why[:WHY_CHARS_MAX],
+        released=bool(why) and stop.leaves,
     )
     await sink.outcome(claim.session_id, done)
 

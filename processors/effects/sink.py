@@ -21,10 +21,14 @@ class Sink(Protocol):
 
 
 class Stop:
-    """Asks one begun effect to end. `request` may be called from any thread, once or often."""
+    """Asks one begun effect to end. `request` may be called from any thread, once or often.
+
+    `leaves`: it is the worker that ends, and nobody has anything against the effect.
+    """
 
     def __init__(self) -> None:
         self.why: str | None = None
+        self.leaves = False
         self._lock = threading.Lock()
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
@@ -33,12 +37,12 @@ class Stop:
         """Whether somebody asked."""
         return self.why is not None
 
-    def request(self, why: str) -> None:
+    def request(self, why: str, *, leaves: bool = False) -> None:
         """Ask the effect to end; the first reason stays."""
         with self._lock:
             if self.why is not None:
                 return
-            self.why = why
+            self.why, self.leaves = why, leaves
             waiters, self._waiters = self._waiters, []
         for loop, event in waiters:
             if not loop.is_closed():

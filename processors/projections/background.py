@@ -26,13 +26,15 @@ class Large(Value):
 
 
 class Work(Value):
-    """Claimed work. `stop`: the turn it ran beside was aborted; `newest`: of its claims."""
+    """Claimed work. `stop`: the turn it ran beside was aborted; `released`: its owner has ended
+    in peace, and somebody may take it over at once."""
 
     kind: str
     upto: int
     attempt: int
     claim: Claim
     stop: bool = False
+    released: bool = False
 
 
 class BackgroundView(Value):
@@ -122,6 +124,8 @@ def _started(view: BackgroundView, entry, event: ev.BackgroundStarted) -> Backgr
 def _done(view: BackgroundView, event: ev.BackgroundDone, context: ContextView) -> BackgroundView:
     works = tuple([w for w in view.works if (w.kind, w.upto) != (event.kind, event.upto)])
     work = find_work(view, event.kind, event.upto)
+    if event.released and work is not None:
+        return replace(view, works=(*works, replace(work, released=True)))
     view = replace(view, works=works, said="" if event.ok else f"{event.kind}: {event.why}"[:200])
     match event.kind:
         case "result":

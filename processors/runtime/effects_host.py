@@ -323,7 +323,7 @@ class EffectsHost:
         """
         for role, stop in list(self._stops.values()):
             if role in ("models", "background"):
-                stop.request("the worker is ending")
+                stop.request("the worker is ending", leaves=True)
 
         async def settle() -> None:
             tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]

@@ -105,6 +105,7 @@ SCENES: dict[str, Scene] = {
         KEEPER,
     ),
     "left": Scene("stopped", agent=KEEPER),
+    "full": Scene("brim", (Act(works("resume"), "say", tokens=4_500),), BRIM),
 }
 
 

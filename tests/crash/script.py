@@ -134,7 +134,7 @@ SCENES: dict[str, tuple[Step, ...]] = {
     "begun": (gated(1),),
     "middle": (gated(12),),
     # more than one summary while the turn runs
-    "haul": (*[pages(600, 600)] * 13, answer),
+    "haul": (*[pages(600, 600)] * 18, answer),
     # results that are shortened one by one
     "shorts": (*[pages(1_300, 1_300)] * 5, answer),
     # what is worth a summary when the turn is over

@@ -1,11 +1,13 @@
 """Sessions that compact, over a real Kafka: who waits for it, what ends it, what is paid twice."""
 
+import signal
+
 import pytest
 
 from foldlog.schemas import events as ev
 from foldlog.tests.crash.agents import CHEAP
 from foldlog.tests.crash.rounds import Play
-from foldlog.tests.crash.scenes import Person
+from foldlog.tests.crash.scenes import Person, waits
 from foldlog.tests.crash.script import gate_of
 from foldlog.tests.crash.witnesses_background import counted
 
@@ -62,6 +64,21 @@ def test_constraint_3_a_cancel_ends_a_summary_that_would_never_end_by_itself(rig
         stage.server.open(gate_of(person.session_id))
         assert play.rest() == [] and person.watched.counted(ev.ContextCompacted) == []
         assert [turn.reason for turn in person.watched.counted(ev.TurnEnded)] == ["cancelled"]
+
+
+def test_N2_a_worker_that_ends_in_peace_leaves_its_summary_to_the_next(rig):
+    with rig.round() as (stage, hand):
+        play = Play(stage, hand, cast=("full",))
+        (person,) = play.people
+        play.settle()
+        play.begin()
+        play.until("a turn waits for the summary", lambda: waits(person.watched))
+        hand.signal(signal.SIGTERM)
+        assert hand.await_end().code == 0
+        hand.start()
+        stage.server.open(gate_of(person.session_id))
+        assert play.rest() == []
+        assert [turn.reason for turn in person.watched.counted(ev.TurnEnded)] == ["end_turn"] * 2
 
 
 @pytest.mark.parametrize("at", ["kept:1", "made:1", "kept:2"])

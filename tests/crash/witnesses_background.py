@@ -56,13 +56,17 @@ def what_is_adopted_was_made_before(case: Any) -> Iterator[str]:
 
 
 def every_work_ends_once(case: Any) -> Iterator[str]:
-    """A killed work is taken up again, and comes to one end: made, or given up for a cancel."""
+    """A killed work is taken up again, and comes to one end: made, or given up for a cancel.
+
+    Work that its worker left when it ended in peace has not come to an end.
+    """
     claims: dict[tuple[str, int], list[ev.BackgroundStarted]] = {}
     for event in case.watched.counted(ev.BackgroundStarted):
         claims.setdefault((event.kind, event.upto), []).append(event)
     ends: dict[tuple[str, int], list[ev.BackgroundDone]] = {place: [] for place in claims}
     for event in case.watched.counted(ev.BackgroundDone):
-        ends.setdefault((event.kind, event.upto), []).append(event)
+        if not event.released:
+            ends.setdefault((event.kind, event.upto), []).append(event)
     made = Counter(event.upto for event in case.watched.counted(ev.ContextCompacted))
     shorts = {event.call for event in case.watched.counted(ev.ResultCompacted)}
     calls = {

@@ -1,4 +1,4 @@
-"""Background work whose worker is killed behind what it made, and before it could say so."""
+"""Background work whose worker is killed behind what it made, before it could say so; or leaves."""
 
 from collections import Counter
 
@@ -96,3 +96,20 @@ def test_lane_B_a_summary_that_was_adopted_gets_no_second_one_for_the_same_offse
     session.say(PAGE).run()
     made = Counter(summary.upto for summary in session.views.compaction.summaries)
     assert max(made.values()) == 1
+
+
+def test_B3_work_that_a_worker_leaves_when_it_ends_is_taken_over_at_once(session):
+    """Found on a real broker: an upgrade while a turn waited for its summary was its end (N2)."""
+    session.hold = {"context"}
+    while not session.held:
+        session.say(PAGE).run()
+    (begin,) = session.held
+    place = {"kind": begin.kind, "upto": begin.upto, "attempt": 1}
+    left = ev.BackgroundDone(**place, ok=False, why="it was stopped", released=True)
+    session.write("background", left)
+    session.write("background", left)
+    session.run()
+    assert [again.attempt for again in session.held] == [1, 2]
+    session.held, session.kills = session.held[1:], False
+    session.release().run()
+    assert session.events(ev.BackgroundDone)[-1].ok and session.views.background.works == ()

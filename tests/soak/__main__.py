@@ -43,7 +43,7 @@ TIMES_MAX = 6  # a point is struck at its first to sixth time
 ONCE = ("start.locked", "start.emitted")
 PER_PARTITION = ("partition.opened", "partition.revoked", "store.removed", "refold.begun")
 # Scenes that need nothing opened from outside.
-OUTSIDE = ("begun", "middle", "slow", "held", "wire", "left")
+OUTSIDE = ("begun", "middle", "slow", "held", "wire", "left", "full")
 PEOPLE = [name for name in SCENES if name not in OUTSIDE]
 SECOND = (
     *("poll.records", "fold.done", "store.written", "models.chunk", "models.kept", "tools.sent"),
