@@ -133,12 +133,14 @@ class Hand:
         self.active = zygote().fork(self.arguments)
 
     def arm(self, at: str) -> None:
-        """Arm a point in the running worker, which must have begun to work; '' disarms it."""
+        """Arm a point in the running worker; '' disarms it."""
         scratch = self._order.with_suffix(".new")
         scratch.write_text(at)
         os.replace(scratch, self._order)
-        os.kill(self.pid, signal.SIGHUP)
         gone = lambda: zygote().code_of(self.pid) is not None  # noqa: E731
+        await_that("the worker listens", lambda: gone() or self._catches(signal.SIGHUP))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGHUP)
         await_that(f"the worker arms {at}", lambda: not self._order.exists() or gone())
         self._order.unlink(missing_ok=True)
 
@@ -164,6 +166,14 @@ class Hand:
     def await_end(self) -> Ended:
         """Wait for the worker's end."""
         return await_that("the worker ends", self.ended)
+
+    def _catches(self, number: int) -> bool:
+        """Whether it has a handler for a signal, which would be its end before (Linux)."""
+        with contextlib.suppress(FileNotFoundError):
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+                if line.startswith("SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+        return False
 
     def is_stopped(self) -> bool:
         """Whether SIGSTOP holds it (Linux)."""

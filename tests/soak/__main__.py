@@ -149,11 +149,13 @@ class Soak:
             return
         plan = plan_of(self.seed, number)
         stage, hand = self._at_hand()
-        play = Play(stage, hand, plan.at, plan.cast, then=plan.then, instant_s=plan.instant_s)
+        broker = number % BROKER_ROUNDS == BROKER_ROUNDS - 1
+        at = "" if broker else plan.at  # such as one that would leave somebody at a gate
+        play = Play(stage, hand, at, plan.cast, then=plan.then, instant_s=plan.instant_s)
         began = time.monotonic()
         wrong: list[str] = []
         try:
-            if number % BROKER_ROUNDS == BROKER_ROUNDS - 1:
+            if broker:
                 play.point = BROKER
                 wrong = self._without_broker(play)
             else:
@@ -167,7 +169,7 @@ class Soak:
         self._played += 1
         if not wrong and self._played == STAGE_ROUNDS:
             wrong = self._refolded(stage, hand)
-        name = BROKER if play.point == BROKER else " then ".join(filter(None, (plan.at, plan.then)))
+        name = BROKER if broker else " then ".join(filter(None, (plan.at, plan.then)))
         took = time.monotonic() - began
         print(f"{number:4} {name}: {took:.1f} s, {self.tally.count} kills", flush=True)
         if wrong:
