@@ -59,7 +59,8 @@ def _is_due(views, kind: str, upto: int) -> bool:
             return view.remembered_upto < upto == view.idle_at and not _runs(view, kind)
     if summary_runs(view) is not None or not len(fragments):
         return False
-    return upto == fragments[-1].offset and (kind == "context") == views.turn.open
+    fresh = upto == fragments[-1].offset and upto > view.tried_upto
+    return fresh and (kind == "context") == views.turn.open
 
 
 def _runs(view, kind: str) -> bool:

@@ -135,7 +135,9 @@ def _done(view: BackgroundView, event: ev.BackgroundDone, context: ContextView) 
             if work is not None and work.stop and not event.ok:
                 return view  # what an abort took is due again when the turn has ended
             return replace(view, remembered_upto=max(view.remembered_upto, event.upto))
-    return view if event.ok else _tried(view, event.upto, view.said, context)
+    if event.ok:  # its summary is there, or was useless by then: not again for the same offset
+        return replace(view, tried_upto=max(view.tried_upto, event.upto), tried_tokens=0)
+    return _tried(view, event.upto, view.said, context)
 
 
 def _tried(view: BackgroundView, upto: int, why: str, context: ContextView) -> BackgroundView:

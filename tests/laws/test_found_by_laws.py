@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from foldlog.schemas.codec import entry_of
 from foldlog.tests.laws.agents import AGENT, variant
 from foldlog.tests.laws.answers import Use, dumps, thinking
+from foldlog.tests.laws.beside import ends_of
 from foldlog.tests.laws.history import History, opened
 
 LOOK = Use("look", "{}", "a")
@@ -96,3 +98,18 @@ def test_law_11_a_prefix_that_comes_late_does_not_change_that_of_a_running_turn(
     s.result("1.1.0")
     s.work()
     assert "Be brief." in str(s.request()["system"])
+
+
+def test_law_2_a_claim_of_a_summary_that_is_made_claims_nothing_when_it_comes_again():
+    """A copy of the record was taken for a new claim, and the summary was made twice."""
+    s = opened()
+    for _ in range(8):
+        s.say("long " * 200)
+        s.answer("well")
+    s.say()
+    s.answer(LOOK, read=5_000)
+    (claim,) = (n for n, r in enumerate(s.records) if r.header("t") == b"BACKGROUND_STARTED")
+    ((_, begin),) = s.discharge("B2").begun
+    for event in ends_of(entry_of(s.records[claim]).event, begin.task, s.agent, "So.", s.blobs):
+        assert s.append(event, "background").accepted
+    assert s.again(claim).code == "late" and not s.views.background.works

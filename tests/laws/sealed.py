@@ -1,0 +1,84 @@
+"""Thinking that is really signed, as the scripted server signs it, and its checks of a request.
+
+An answer of a random history binds its thinking to the very request that it answers, so a request
+that says it again after something else changed is found. Nothing here knows our builder.
+"""
+
+import json
+from typing import Any
+
+from foldlog.local.messages_api.binding import (
+    COMPACTION_BETA,
+    Prefix,
+    check_binding,
+    last_prefix,
+    sign_compaction,
+    sign_thinking,
+)
+from foldlog.local.messages_api.conversation import check_conversation
+from foldlog.local.messages_api.errors import ApiError
+from foldlog.local.messages_api.shape import check_shape
+from foldlog.tests.laws.answers import Use, block_text, dumps
+
+BETAS = frozenset({COMPACTION_BETA})
+THINKING = ("thinking", "redacted_thinking")
+# Blocks that only the real API can have made up: the stand-in server knows its own ones only.
+KNOWN = (*THINKING, "text", "tool_use", "server_tool_use", "tool_result", "compaction")
+
+
+def prefix_of(request: bytes) -> Prefix:
+    """What an answer to this request is bound to."""
+    return last_prefix(json.loads(request))
+
+
+def signed(blocks: "list[str | Use]", prefix: Prefix, model: str) -> "list[str | Use]":
+    """The blocks of an answer with real signatures; thinking that has none was cut."""
+    made: list[str | Use] = []
+    for block in blocks:
+        parsed = json.loads(block_text(block))
+        if parsed["type"] in THINKING and (parsed.get("signature") or parsed.get("data")):
+            parsed = sign_thinking(parsed, prefix, model)
+            block = dumps(parsed)
+        made.append(block)
+        prefix = prefix.after("assistant", parsed)
+    return made
+
+
+def summarized(request: bytes, text: str | None) -> dict[str, Any]:
+    """The provider's own summary of what a request says; None: it could not."""
+    return sign_compaction({"type": "compaction", "content": text}, prefix_of(request))
+
+
+def refusals(request: bytes) -> list[str]:
+    """Why the scripted server would refuse a request, and what of its thinking it would drop."""
+    body, found = json.loads(request), []
+    for check in (
+        lambda: check_shape(_as_known(body), BETAS),
+        lambda: check_conversation(_as_known(body)),
+    ):
+        try:
+            check()
+        except ApiError as refusal:
+            found.append(str(refusal))
+    try:
+        found += [str(dropped) for dropped in check_binding(body, BETAS).transformations]
+    except ApiError as refusal:
+        found.append(str(refusal))
+    return found
+
+
+def _as_known(body: dict[str, Any]) -> dict[str, Any]:
+    """The body with blocks of the future as texts, and calls of tools that are gone as others."""
+    declared = [tool["name"] for tool in body.get("tools") or ()]
+    messages = []
+    for message in body["messages"]:
+        blocks = []
+        for block in message["content"]:
+            kind = block["type"]
+            if kind not in KNOWN and not kind.endswith("_tool_result"):
+                block = {"type": "text", "text": f"a {kind}"}
+            elif kind == "tool_use" and block["name"] not in declared:
+                block = {**block, "name": declared[0]}
+            blocks.append(block)
+        messages.append({**message, "content": blocks})
+    return {**body, "messages": messages}
