@@ -13,7 +13,7 @@ from ...schemas.tokens import estimate_size
 from ...schemas.value import Value, replace
 from ..cuts import answers_calls, is_fixed, window_size, window_start
 from ..rows import Rows
-from .messages import MessagesView
+from .messages import MessagesView, body_size
 from .session_state import SessionState, triggered
 from .turn import told
 from .turn_view import TurnView, call_of, calls_of, closed
@@ -171,11 +171,9 @@ def apply(
 
 def _weight(fragment: Fragment) -> int:
     size = len(fragment.text.encode())
-    if fragment.body is not None:
-        size += len(fragment.body.inline or b"")
-        if fragment.body.ref is not None and fragment.kind != "result":
-            size += fragment.body.ref.bytes
-    return estimate_size(size)
+    if fragment.body is not None and fragment.kind == "result":
+        return estimate_size(size + len(fragment.body.inline or b""))
+    return estimate_size(size + (body_size(fragment.body) if fragment.body is not None else 0))
 
 
 def _grown(rows: Rows[Fragment], fragments: Iterable[Fragment]) -> Rows[Fragment]:
@@ -198,14 +196,14 @@ def _add(view: ContextView, *fragments: Fragment) -> ContextView:
 def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
     prefix = Prefix(event.sha256, event.system, event.tools, entry.offset)
     bodies = (event.system, event.tools)
-    sizes = [len(body.inline or b"") + (body.ref.bytes if body.ref else 0) for body in bodies]
-    tokens = estimate_size(sum(sizes))
+    tokens = estimate_size(sum(map(body_size, bodies)))
     return replace(
         view,
         prefixes=view.prefixes.append(prefix),
         prefix_sha=event.sha256,
         prefix_tokens=tokens,
-        anchor_tokens=view.anchor_tokens + tokens - view.prefix_tokens,
+        # The old one was estimated, the anchor was measured: their difference may be nonsense.
+        anchor_tokens=max(tokens, view.anchor_tokens + tokens - view.prefix_tokens),
     )
 
 

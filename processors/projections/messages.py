@@ -4,6 +4,7 @@ Rows only grow: a message is received once, then its turn's progress is told by 
 """
 
 from ...schemas import events as ev
+from ...schemas.tokens import estimate_size
 from ...schemas.value import Value, replace
 from ..messages_sha import message_sha
 from ..rows import Rows
@@ -11,7 +12,7 @@ from .turn_view import TurnView
 
 
 class Received(Value):
-    """A message as it came. `tokens`: estimated by the sender."""
+    """A message as it came. `tokens`: estimated by the sender, or here where it did not."""
 
     message_id: str
     sha256: str
@@ -50,6 +51,11 @@ def _message_id(row: Received | Progress) -> str:
     return row.message_id
 
 
+def body_size(body: ev.Body) -> int:
+    """Bytes of a body, wherever they are."""
+    return len(body.inline or b"") + (body.ref.bytes if body.ref is not None else 0)
+
+
 def apply(view: MessagesView, entry, before: TurnView, turn: TurnView) -> MessagesView:
     """The view after an accepted event; `before` and `turn` are the turn view around it."""
     event = entry.event
@@ -59,7 +65,7 @@ def apply(view: MessagesView, entry, before: TurnView, turn: TurnView) -> Messag
                 event.message_id,
                 message_sha(event.role, event.content),
                 event.content,
-                event.tokens,
+                event.tokens if event.tokens > 0 else estimate_size(body_size(event.content)),
                 event.by_user,
                 entry.offset,
                 entry.at,
