@@ -23,7 +23,9 @@ from .projections.context import Fragment, Request, estimated_tokens, fragment_t
 from .projections.turn_view import too_long
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
+SAVED, COVERED = 5, 4  # and a fifth of the request: what is kept may itself be over the soft budget
 SUMMARY_TOKENS = 2_000  # of a summary at most: 4 % of the soft budget
+HEARD = ("user", "reminder")  # fragments that answer nothing and need no answer
 CACHE_LIFE_MS = 300_000  # of a prefix that no request used: after that, moving it costs nothing
 
 
@@ -83,20 +85,31 @@ def plan(views, rules: Rules) -> Plan:
     still = Plan(strategy, standing, view.compacted_upto, tokens)
     must = tokens > rules.limits.hard_tokens or too_long(views.turn)
     wants = must or tokens > rules.limits.soft_tokens or is_cold(views)
-    if not compacted or not wants or before is not None:
+    if not compacted or not wants:
         return still
-    least = 1 if must else rules.limits.soft_tokens // BATCH
+    if before is not None and not (must and _says_no_more(views)):
+        return still
+    cold = is_cold(views)
+    least = 1 if must else max(rules.limits.soft_tokens // BATCH, 0 if cold else tokens // SAVED)
     found = still
     if view.waiting >= least:
         left = max(0, tokens - view.waiting)
         found = still._replace(compacted_upto=view.shorts[-1].offset, tokens=left, adopts=True)
     if view.candidate_at is not None:
         saved = saving(views, view.candidate, found.compacted_upto)
-        enough = found.tokens <= rules.limits.soft_tokens and not is_cold(views)
+        enough = found.tokens <= rules.limits.soft_tokens and not cold
         if saved >= least and (must or not enough):
             left = max(0, found.tokens - saved)
             found = found._replace(checkpoint=view.candidate.offset, tokens=left, adopts=True)
     return found
+
+
+def _says_no_more(views) -> bool:
+    """Whether the candidate leaves out every answer and result: then no thinking must be kept."""
+    candidate, fragments = views.compaction.candidate, views.context.fragments
+    return candidate is not None and all(
+        fragments[place].kind in HEARD for place in range(candidate.kept_from, len(fragments))
+    )
 
 
 def _window(views, rules: Rules) -> tuple[str, int]:
@@ -188,9 +201,10 @@ def best_cut(views, rules: Rules) -> int | None:
         keep //= 2
         cut = cut_keeping(fragments, keep, begin) or cut
     end = len(fragments)
-    while end > 0 and fragments[end - 1].kind in ("user", "reminder"):
+    while end > 0 and fragments[end - 1].kind in HEARD:
         end -= 1
-    if _said_from(views, cut or begin) > room and (cut or begin) < end < len(fragments):
+    heavy = _said_from(views, cut or begin) > room or held(views, rules) is not None
+    if heavy and (cut or begin) < end < len(fragments):
         return end
     return cut
 
@@ -229,7 +243,8 @@ def _summary_due(views, rules: Rules) -> Due | None:
         return None
     limit = rules.limits.soft_tokens if turn.open else rules.limits.resume_tokens
     candidate, must = views.compaction.candidate, needs_room(views, rules)
-    if _with_candidate(views, rules) <= limit and not must:
+    tokens = _with_candidate(views, rules)
+    if tokens <= limit and not must:
         return None
     least = 1 if must else rules.limits.soft_tokens // BATCH
     upto = fragments[-1].offset
@@ -238,7 +253,7 @@ def _summary_due(views, rules: Rules) -> Due | None:
     cut = best_cut(views, rules)
     begin = candidate.kept_from if candidate is not None else kept_from(views.compaction)
     covered = fragment_tokens(fragments, begin, cut) if cut is not None else 0
-    worth = covered >= (least if must else least + SUMMARY_TOKENS)
+    worth = covered >= (least if must else max(least + SUMMARY_TOKENS, tokens // COVERED))
     if candidate is not None and not worth:
         return None  # there is one already, and a newer one would say little more
     return Due("context" if turn.open else "resume", upto, worth)

@@ -1,5 +1,8 @@
 """Over the hard cap: a session that is too long, whatever made it so, can go on again."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
@@ -7,8 +10,12 @@ from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.budget import plan
 from foldlog.processors.decide import rules_of
 from foldlog.processors.limits import Limits
+from foldlog.processors.projections.context import estimated_tokens
+from foldlog.processors.session import fold
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
+from foldlog.schemas.codec import Entry
+from foldlog.schemas.value import replace as replaced
 from foldlog.tests.engine.driven import Driven
 
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
@@ -99,3 +106,60 @@ def test_the_estimate_knows_what_another_strategy_would_say(drive):
     rules = rules_of(session.agent)
     narrow = plan(session.views, rules).tokens
     assert plan(session.views, rules._replace(strategy="full")).tokens > 2 * narrow
+
+
+@pytest.mark.parametrize("params", [{}, {"thinking": {"type": "enabled", "budget_tokens": 1024}}])
+def test_S3_6_results_that_pass_the_cap_end_a_turn_and_not_the_session(drive, params):
+    """No short form may come, and with a fixed thinking budget nothing moves while they answer."""
+    limits = replace(CAP, short_tokens=10**6, result_tokens=10**6)
+    session = drive(limits=limits, params=params)
+    session.say("read all").run()
+    session.ms += CAP.candidate_wait_ms
+    session.run()
+    assert reasons(session) == ["budget_exceeded"]
+    for words in ("And now?", "And now at last?", "Still there?"):
+        session.say(words).run()
+        session.ms += CAP.candidate_wait_ms
+        session.run()
+    assert reasons(session)[-1] == "end_turn"
+    session.check()
+
+
+def test_an_estimate_is_never_below_what_the_prefix_alone_weighs(drive):
+    session = drive()
+    session.say("Hello.").run()
+    view = session.views.context
+    prefix = ev.ContextSet(
+        system=ev.Body(inline=b"[]"), tools=ev.Body(inline=b"[]"), sha256="another"
+    )
+    heavy = replaced(view, prefix_tokens=10**6)
+    entry = Entry("s", 0, 10**6, 0, "sessions", prefix)
+    views = replaced(session.views, context=heavy)
+    after, ruling = fold(views, entry)
+    assert ruling.accepted and estimated_tokens(after.context) >= after.context.prefix_tokens
+
+
+def test_a_message_that_claims_less_than_nothing_weighs_what_it_is(drive):
+    session = drive()
+    said = json.dumps([{"type": "text", "text": PAGE * 600}]).encode()
+    session.write(
+        "producer",
+        ev.MessageReceived(
+            message_id="m1", role="user", content=ev.Body(inline=said), tokens=-(10**9),
+            channel="test", when_busy="queue", by_user="u",
+        ),
+    )
+    session.run()
+    assert reasons(session) == ["budget_exceeded"]
+
+
+def test_what_is_adopted_saves_a_fair_part_of_the_request(drive):
+    """Over the soft budget with what must be kept: the prefix is not moved at every turn."""
+    limits = Limits(soft_tokens=3_000, hard_tokens=60_000, resume_tokens=10**6)
+    session = drive(limits=limits)
+    for number in range(40):
+        session.say(f"Question {number}. " + PAGE * 200).run()
+    adopted = [c.checkpoint for c in session.events(ev.LlmCalled)]
+    moves = sum(1 for one, other in zip(adopted, adopted[1:], strict=False) if one != other)
+    assert reasons(session) == ["end_turn"] * 40
+    assert 2 <= moves <= 14 and len(session.events(ev.ContextCompacted)) <= 20
