@@ -123,9 +123,9 @@ def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
         return None
     begin = kept_from(views.compaction)
     covers = fragment_tokens(views.context.fragments, begin, cut)
-    if agent.compaction.provider and views.context.request is not None:
-        request = compaction_request(views, cut, read_blob)
-        return Task(request, views.context.request.model, covers, kept_from=cut)
+    last = views.context.request
+    if agent.compaction.provider and last is not None and last.start <= begin:
+        return Task(compaction_request(views, cut, read_blob), last.model, covers, kept_from=cut)
     lines = []
     if views.compaction.checkpoint is not None:
         lines.append({"earlier record": summary_text(views.compaction.checkpoint.body, read_blob)})

@@ -112,8 +112,7 @@ def test_S3_4_a_summary_that_the_provider_signed_is_carried_on_by_another_model(
     asked = len(session.events(ev.ContextCompacted))
     while len(session.events(ev.ContextCompacted)) == asked:
         talk(session, 1)
-    bodies = [json.loads(session.server.body(n + 1)) for n in range(session.server.calls())]
-    (request,) = [body for body in bodies if body["model"] == CHEAP]
+    (request,) = [body for body in bodies(session) if body["model"] == CHEAP]
     assert "SIGNED RECORD" in json.dumps(request)
 
 
@@ -157,3 +156,25 @@ def test_the_ledger_counts_an_attempt_that_ended_after_its_work_was_done(drive):
     session.run()
     rows = [row for row in session.views.ledger.spent if row.work == "result"]
     assert sorted(row.attempt for row in rows) == [1, 2]
+
+
+def test_the_provider_summarizes_only_what_its_request_says(drive):
+    """The session had a sliding window: its last request lacks what the summary stands for."""
+    session = drive(strategy="sliding_window_4", compaction=Compaction(model=CHEAP, provider=True))
+    session.server.add(
+        Rule(reply=Reply([compaction("Signed.")]), when=lambda r: r.body.get("compaction"))
+    )
+    talk(session, 24)
+    session.agent = agent(
+        limits=Limits(soft_tokens=4_000, hard_tokens=12_000, resume_tokens=2_000),
+        compaction=Compaction(model=CHEAP, provider=True),
+    )
+    session.restart()
+    session.run()
+    talk(session, 1)
+    (made,) = [body for body in bodies(session) if body["model"] == CHEAP or "compaction" in body]
+    assert "Question 0." in json.dumps(made)
+
+
+def bodies(session: Driven) -> list[dict]:
+    return [json.loads(session.server.body(n + 1)) for n in range(session.server.calls())]
