@@ -22,7 +22,7 @@ from foldlog.processors.tool_context import ToolContext
 
 MODEL = "claude-strictest"  # the scripted server gives an unknown name its strictest rules
 CHEAP = "claude-cheapest"  # another of those; it makes what grew too long shorter
-HELPER, HASTY, KEEPER, BRIM = "helper", "hasty", "keeper", "brim"
+HELPER, HASTY, KEEPER, BRIM, SIGNED = "helper", "hasty", "keeper", "brim", "signed"
 # Crashes count as attempts, and a test kills many times: nothing may end for being used up.
 CALM = Limits(model_attempts=50, tool_attempts=50)
 # For sessions that compact. A step of two pages is over a tenth of soft_tokens; what a summary
@@ -118,10 +118,16 @@ def filled(head: str, tokens: int) -> str:
 def agents(directory: Path) -> list[Agent]:
     """The agents of a worker whose ledger lies in a directory."""
     tools = _tools(Ledger(directory))
-    limits = {HELPER: CALM, HASTY: SHORT, KEEPER: SMALL, BRIM: TINY}
-    common = {"model": MODEL, "system": "You are tested.", "compaction": Compaction(model=CHEAP)}
+    limits = {HELPER: CALM, HASTY: SHORT, KEEPER: SMALL, BRIM: TINY, SIGNED: SMALL}
+    common = {"model": MODEL, "system": "You are tested.", "tools": tools}
     return [
-        Agent(name=name, tools=tools, limits=allowed, **common) for name, allowed in limits.items()
+        Agent(
+            name=name,
+            limits=allowed,
+            compaction=Compaction(model=CHEAP, provider=name == SIGNED),
+            **common,
+        )
+        for name, allowed in limits.items()
     ]
 
 

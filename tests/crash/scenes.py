@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from foldlog.processors.projections.turn_view import Call
 from foldlog.schemas import events as ev
-from foldlog.tests.crash.agents import BRIM, HASTY, HELPER, KEEPER, filled
+from foldlog.tests.crash.agents import BRIM, HASTY, HELPER, KEEPER, SIGNED, filled
 from foldlog.tests.crash.script import gate_of
 from foldlog.tests.crash.stage import Stage, Watched
 
@@ -91,6 +91,8 @@ SCENES: dict[str, Scene] = {
     ),
     "haul": Scene("haul", agent=KEEPER),
     "shorts": Scene("shorts", (Act(ended(1), "say", tokens=6_000),), KEEPER),
+    # summaries that the provider makes and signs
+    "signed": Scene("signed", (Act(ended(1), "say"),), SIGNED),
     # a summary that was made while nobody spoke is adopted when somebody does
     "returns": Scene("returns", (Act(made, "say", tokens=6_000),), KEEPER),
     # nobody waits for a summary...

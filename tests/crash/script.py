@@ -6,10 +6,11 @@ word of a dead attempt is recognised wherever it turns up. The cheap model keeps
 makes shorter, the names of all that it was shown: so one can see that nothing is forgotten.
 """
 
+import json
 import re
 from collections.abc import Callable
 
-from foldlog.local.messages_api import Reply, Request, text, thinking, tool_use
+from foldlog.local.messages_api import Reply, Request, compaction, text, thinking, tool_use
 from foldlog.tests.crash.agents import CHEAP
 
 _SCENE = re.compile(r"scene:(\w+)")
@@ -30,9 +31,10 @@ class Said:
 
     def __call__(self, request: Request) -> Reply:
         """The reply to a request; a Speaker."""
-        if request.model == CHEAP:
+        if request.model == CHEAP or request.body.get("compaction"):
             return self._note(request.n, aside(request))
-        found = _SCENE.findall(request.last_user_text)
+        everything = json.dumps(request.messages)  # where a signed summary stands for the message
+        found = _SCENE.findall(request.last_user_text) or _SCENE.findall(everything)
         steps = SCENES[found[-1]] if found else (answer,)
         if found and found[-1] in BY_STEP:
             step = int((request.generation or "").rpartition(".")[2])
@@ -99,12 +101,14 @@ def pages(*tokens: int) -> Step:
 
 
 def aside(request: Request) -> Reply:
-    """What the cheap model makes of a conversation or a result: the names that stand in it."""
-    shown = request.last_user_text
+    """What a model makes of a conversation or a result: the names that stand in it."""
+    signs = bool(request.body.get("compaction"))  # the provider's own summary, of the whole request
+    shown = json.dumps(request.messages) if signs else request.last_user_text
     names = dict.fromkeys(NAMED.findall(shown))
     gated = any(f"scene:{scene} " in shown for scene in GATED)
     gate = gate_of(request.canary) if gated else None
-    return Reply([text("; ".join(["In short", *names]))], chunk="whole", gate=gate, gate_after=1)
+    said = (compaction if signs else text)("; ".join(["In short", *names]))
+    return Reply([said], chunk="whole", gate=gate, gate_after=1)
 
 
 def gate_of(session_id: str) -> str:
@@ -142,9 +146,10 @@ SCENES: dict[str, tuple[Step, ...]] = {
 }
 SCENES |= {
     "patient": SCENES["haul"],
+    "signed": SCENES["haul"],
     "stopped": (*SCENES["haul"][:-1], long),
     "brim": SCENES["returns"],
 }
 # A summary may take the place of a step's results, so these go by the number of the step.
-BY_STEP = frozenset({"haul", "shorts", "returns", "patient", "stopped", "brim"})
+BY_STEP = frozenset({"haul", "shorts", "returns", "patient", "signed", "stopped", "brim"})
 GATED = frozenset({"patient", "stopped", "brim"})  # the cheap model waits until a person lets go

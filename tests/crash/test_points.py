@@ -37,6 +37,8 @@ CASTS = {
     "models.sent": ("queue", "interrupt", "tools"),
     "models.begin": ("queue", "interrupt", "steer"),
     "outside aside": ("brim",),
+    "background.ended:2": ("signed", "haul"),
+    "background.delivered": ("signed", "shorts", "patient"),
 }
 
 

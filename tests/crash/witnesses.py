@@ -6,6 +6,7 @@ yields what is wrong, in words; nothing means that all is well.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -18,12 +19,12 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key, parse_call_key
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.crash import witnesses_background as aside
-from foldlog.tests.crash.agents import CHEAP
 from foldlog.tests.crash.scenes import Person
 from foldlog.tests.crash.script import NAMED
 from foldlog.tests.crash.stage import Stage, Watched
 
 ONCE = ("charge", "pay", "wire", "slow_charge")
+_SESSION = re.compile(r"session:([\w-]*\w)")
 ENDS_WELL = ("end_turn", "cancelled", "interrupted")
 
 
@@ -45,7 +46,7 @@ class Case(NamedTuple):
     def accepted(self) -> list[dict[str, Any]]:
         """The physical model calls of its steps."""
         entries = (entry for entry in self.journal if entry["kind"] == "accepted")
-        return [entry for entry in entries if entry["model"] != CHEAP]
+        return [entry for entry in entries if not aside.is_aside(entry)]
 
 
 Place = tuple[int, int, int]
@@ -63,8 +64,11 @@ def every_request_is_legal(case: Case) -> Iterator[str]:
         if entry["kind"] in ("refused", "failed"):
             yield f"request {entry['n']} was {entry['kind']}: {entry['error']}"
     for entry in case.journal:
-        if entry["kind"] == "accepted" and entry["canaries"] != [case.person.session_id]:
-            yield f"request {entry['n']} names the sessions {entry['canaries']}"
+        if entry["kind"] != "accepted":
+            continue
+        named = set(_SESSION.findall(case.stage.server.body(entry["n"]).decode()))
+        if named != {case.person.session_id}:
+            yield f"request {entry['n']} names the sessions {named}"
 
 
 def every_model_call_was_claimed(case: Case) -> Iterator[str]:
@@ -226,7 +230,7 @@ WITNESSES: tuple[Callable[[Case], Iterator[str]], ...] = (
     nothing_is_owed,
     aside.what_is_adopted_was_made_before,
     aside.every_work_ends_once,
-    aside.no_more_cheap_calls_than_claims,
+    aside.no_more_calls_than_claims,
     aside.a_short_form_has_its_whole,
     aside.nothing_is_forgotten,
 )

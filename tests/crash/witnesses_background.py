@@ -12,11 +12,15 @@ from typing import Any
 from foldlog.processors.context.summary import FRAME
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
-from foldlog.tests.crash.agents import CHEAP
 from foldlog.tests.crash.script import NAMED
 
 SUMMARIES = ("context", "resume")
 GIVEN_UP = ("it was stopped", "the turn was aborted", "the turn was aborted first")
+
+
+def is_aside(call: dict[str, Any]) -> bool:
+    """Whether a physical model call is one of background work: it belongs to no turn."""
+    return " 0.0." in (call["attempt"] or "")
 
 
 def counted(case: Any, kind: type) -> list[Entry]:
@@ -89,13 +93,13 @@ def every_work_ends_once(case: Any) -> Iterator[str]:
             yield f"{kind} {upto} is done and left {left} candidates"
 
 
-def no_more_cheap_calls_than_claims(case: Any) -> Iterator[str]:
-    """Law 5: each call of the cheap model was claimed, by a claim that counted, once."""
+def no_more_calls_than_claims(case: Any) -> Iterator[str]:
+    """Law 5: each model call of background work was claimed, by a claim that counted, once."""
     asked = [entry for entry in case.journal if entry["kind"] == "accepted"]
-    calls = sum(1 for entry in asked if entry["model"] == CHEAP)
+    calls = sum(map(is_aside, asked))
     claims = len(case.watched.counted(ev.BackgroundStarted))
     if calls > claims:
-        yield f"the cheap model was asked {calls} times under {claims} claims"
+        yield f"summaries were asked for {calls} times under {claims} claims"
 
 
 def a_short_form_has_its_whole(case: Any) -> Iterator[str]:
@@ -148,4 +152,6 @@ def texts_of(body: dict[str, Any]) -> Iterator[str]:
 def record_of(body: dict[str, Any]) -> str:
     """What a request says in the place of what it leaves out; '' if it leaves out nothing."""
     first = next(texts_of(body), "")
+    if body["messages"][0]["role"] == "assistant":
+        return first  # the provider's own, which it signed
     return first.partition(f"<{FRAME}>")[2].partition(f"</{FRAME}>")[0]
