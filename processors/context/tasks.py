@@ -24,6 +24,7 @@ from .summary import summary_text
 
 SHORT_TOKENS = 500  # of a short form at most: a quarter of the least result that gets one
 SPEAKERS = ("person", "assistant")  # memory is made of what these said, not of tool output
+READ_CHARS = 300_000  # of all that a summary is made of: 115,000 tokens, of 200,000 that fit
 PIECE_CHARS = 8_000  # of one fragment that the cheap model is shown: the rest says little more
 
 _SUMMARY = (
@@ -131,7 +132,9 @@ def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
         lines.append({"earlier record": summary_text(views.compaction.checkpoint.body, read_blob)})
     for place in range(begin, cut):
         lines += _lines(views, views.context.fragments[place], read_blob)
-    text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    room = READ_CHARS // max(1, len(lines))  # every piece is cut alike where there are very many
+    cut_lines = ({what: _cut(said, room) for what, said in line.items()} for line in lines)
+    text = "\n".join(json.dumps(line, ensure_ascii=False) for line in cut_lines)
     model = agent.compaction.model
     request = _request(model, _SUMMARY, text, SUMMARY_TOKENS)
     return Task(request, model, covers, kept_from=cut)
@@ -184,8 +187,8 @@ def _key(fragment: Fragment) -> str:
     return f"{fragment.turn}.{fragment.step}.{fragment.index}"
 
 
-def _cut(text: str) -> str:
-    if len(text) <= PIECE_CHARS:
+def _cut(text: str, most: int = PIECE_CHARS) -> str:
+    if len(text) <= most:
         return text
-    half = PIECE_CHARS // 2
-    return f"{text[:half]}\n[{len(text) - PIECE_CHARS} characters left out]\n{text[-half:]}"
+    half = max(1, most // 2)
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"

@@ -178,3 +178,16 @@ def test_the_provider_summarizes_only_what_its_request_says(drive):
 
 def bodies(session: Driven) -> list[dict]:
     return [json.loads(session.server.body(n + 1)) for n in range(session.server.calls())]
+
+
+def test_a_cheap_model_is_never_asked_to_read_more_than_it_can(drive):
+    """Long messages that a sliding window had left out are summarized at once."""
+    session = drive(strategy="sliding_window_4")
+    for number in range(45):
+        session.say(f"Question {number}. " + PAGE * 200).run()
+    session.agent = agent(limits=Limits(resume_tokens=2_000))
+    session.restart()
+    session.run()
+    (made,) = [body for body in bodies(session) if body["model"] == CHEAP]
+    assert len(json.dumps(made)) < 330_000
+    assert all(f"Question {number}." in json.dumps(made) for number in range(38))
