@@ -99,10 +99,10 @@ SMALL = Limits(
     background_attempts=2,
     background_timeout_ms=MINUTE,
     candidate_wait_ms=MINUTE,
-    soft_tokens=2_500,
-    resume_tokens=1_500,
+    soft_tokens=6_000,
+    resume_tokens=4_000,
     short_tokens=500,
-    hard_tokens=10_000,
+    hard_tokens=20_000,
 )
 STRATEGIES = (
     *("compacted",) * 6,

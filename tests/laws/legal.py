@@ -53,14 +53,15 @@ def _frame(body: dict) -> Iterator[str]:
     messages = body["messages"]
     if not body.get("model") or not isinstance(body.get("max_tokens"), int):
         yield "no model or no max_tokens"
-    if messages[0]["role"] != "user":
+    summarized = messages[0]["content"][0]["type"] == "compaction"
+    if messages[0]["role"] != "user" and not summarized:
         yield "the first message is not a user's"
     roles = [message["role"] for message in messages]
     if any(one == other for one, other in zip(roles, roles[1:], strict=False)):
         yield f"the roles do not alternate: {roles}"
     if roles[-1] != "user" and not _of(messages[-1], "server_tool_use"):
         yield "the last message is an assistant's (prefill)"
-    if str(body).count("cache_control") > CACHE_MARKS_MAX:
+    if json.dumps(body).count('"cache_control":') > CACHE_MARKS_MAX:
         yield "too many cache marks"
     for block in body.get("system", []):
         if block.get("type") != "text" or not block.get("text"):
@@ -88,6 +89,8 @@ def _message(n: int, message: dict) -> Iterator[str]:
             yield f"{at}: the final block of an assistant's message is {kind}"
         if kind in OPAQUE and (not block.get(OPAQUE[kind]) or "cache_control" in block):
             yield f"{at}: {kind} without its {OPAQUE[kind]}, or marked"
+        if kind == "compaction" and (n, place, message["role"]) != (0, 0, "assistant"):
+            yield f"{at}: a compaction that is not the first block of the conversation"
         if kind == "tool_use" and not (
             TOOL_ID.fullmatch(block["id"]) and isinstance(block["input"], dict)
         ):

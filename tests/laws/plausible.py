@@ -43,6 +43,7 @@ CONTENTS = (
     b"[" * 100_000,
     b'[{"type":"text","text":"n","x":NaN}]',
 )
+TEXTS_OF_TOOLS = (b"", b"short", b"\xff\x00")
 ANSWERS = (b"[]", b'[{"type":"text","text":"said"}]')
 WORDS = {
     (ev.MessageReceived, "when_busy"): words.WhenBusy,
@@ -58,6 +59,8 @@ WORDS = {
     (ev.GenResumed, "strategy"): words.Recovery,
     (ev.GenChunk, "kind"): words.ChunkKind,
 }
+KINDS = ("result", "context", "resume", "memory", "nothing")
+STRATEGIES = ("full", "compacted", "sliding_window_2", "sliding_window_0", "unheard of")
 
 
 class Chooser(Protocol):
@@ -77,7 +80,7 @@ class Plausible:
     def event(self, offset: int, at: int) -> tuple[Any, str]:
         """An event of any type, and a writer: mostly one who may write it."""
         row = self.choose.pick(EVENT_TYPES)
-        others = ("producer", "sessions", "models", "tools", "consumers", "")
+        others = ("producer", "sessions", "models", "tools", "background", "consumers", "")
         writer = self.choose.pick(others if self.choose.chance(15) else row.writers)
         return self.of(row.cls, offset, at), writer
 
@@ -98,7 +101,8 @@ class Plausible:
         choose = self.choose
         if "Body" in kind:
             # What a right role writes goes into requests unseen: only people's content is checked.
-            return ev.Body(inline=choose.pick(CONTENTS if cls is ev.MessageReceived else ANSWERS))
+            made = TEXTS_OF_TOOLS if cls is ev.ResultCompacted else ANSWERS
+            return ev.Body(inline=choose.pick(CONTENTS if cls is ev.MessageReceived else made))
         if "ProposedCall" in kind:
             return ()  # calls that do not fit their content are no history of any models role
         if "Trigger" in kind:
@@ -136,8 +140,10 @@ class Plausible:
         match name:
             case "rules":
                 return choose.pick((1, 1, 2))
-            case "basis" | "epoch" | "offset" | "upto":
+            case "basis" | "epoch" | "offset" | "upto" | "checkpoint" | "compacted_upto":
                 return choose.number(-1, offset + 2)
+            case "kept_from":
+                return choose.number(-1, 20)
             case "deadline" | "retry_at" | "expires_at" | "start_by":
                 return at + choose.pick((-1000, 0, 60_000))
         return choose.number(0, 3)
@@ -162,7 +168,9 @@ class Plausible:
             case "stop_reason":
                 return choose.pick(("end_turn", "tool_use", "max_tokens", "refusal", "pause_turn"))
             case "strategy":
-                return "full"
+                return choose.pick(STRATEGIES)
+            case "kind":
+                return choose.pick(KINDS)
             case "seen_phase":
                 return choose.pick(("chatting", "building", "flying"))
         if name.endswith("_id"):

@@ -66,11 +66,11 @@ def test_law_9_what_wake_owes_is_accepted_at_that_view_and_discharges_its_row(wo
         check_law_9(world, world.steps[-1], Counter())
 
 
-def test_law_9_holds_at_every_view_of_the_long_histories_which_reach_most_rows():
+def test_law_9_holds_at_views_all_over_the_long_histories_which_reach_most_rows():
     rows: Counter = Counter()
     for seed in range(SEEDS):
         world = world_of(seed)
-        for step in world.steps:
+        for step in world.steps[seed % 3 :: 3]:
             check_law_9(world, step, rows)
     never = set(BY_ID) - set(rows)  # each row has its own history in test_wake_rows.py
     assert len(never) <= 3, sorted(never)

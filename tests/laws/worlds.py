@@ -8,14 +8,15 @@ not read of the newer owner). `forged` adds events that no right worker would wr
 import random
 from typing import Any
 
+from foldlog.local.messages_api.binding import Prefix
+from foldlog.processors.assembly.layers import Layer, Layers
+from foldlog.processors.context.build import request_bytes
 from foldlog.processors.decide import rules_of
 from foldlog.processors.wake import wake
 from foldlog.schemas import events as ev
-from foldlog.tests.laws import answers
-from foldlog.tests.laws.agents import AGENT, EDITED, MINUTE
-from foldlog.tests.laws.answers import Use
-from foldlog.tests.laws.desk import Desk
-from foldlog.tests.laws.history import NEEDS_A_WORLD, REPORTS, History, Step
+from foldlog.tests.laws.agents import MINUTE, STRATEGIES, variant
+from foldlog.tests.laws.history import NEEDS_A_WORLD, REPORTS, ROLES, Step
+from foldlog.tests.laws.outcomes import Outcomes
 from foldlog.tests.laws.plausible import (
     CALLS,
     CONTENTS,
@@ -27,29 +28,14 @@ from foldlog.tests.laws.plausible import (
 )
 
 ACTS = 80  # of a history: each is no, one or a few events
-STOPS = (
-    "end_turn",
-    "tool_use",
-    "max_tokens",
-    "pause_turn",
-    "refusal",
-    "stop_sequence",
-    "model_context_window_exceeded",
+STEPS_MAX = 400  # records of a history: what a law costs grows with them
+LAYERS = (
+    Layers(),
+    Layers((Layer("project", "FOLDLOG.md", "Write short lines."),)),
+    Layers((Layer("core", "memory", "Ana likes tea."),)),
+    Layers((Layer("core", "memory", "Ana likes coffee."), Layer("index", "memory", "- tea"))),
 )
-CALL_IDS = ("a", "b", "toolu_1", "a-1-1-2", "a-1-2-1")  # few: providers repeat them
-USES = (
-    ("look", '{"where":"there"}'),
-    ("look", "{}"),
-    ("put", '{"text":"ü \\u00fc"}'),
-    ("charge", '{"cents":3}'),
-    ("charge", '{"cents":"three"}'),
-    ("post", "{}"),
-    ("post", '{"text":"dear"}'),
-    ("wire", '{"cents":1}'),
-    ("complete", "{}"),
-    ("forbidden", "{}"),
-    ("no such tool", "{}"),
-)
+TEMPERS = ("calm", "failing", "crashing", "crashing", "racing", "long", "long", "long")
 PAUSES_MS = (0, 1, 40, 1_000, 6_000, 11_000, MINUTE, 3 * MINUTE, 61 * MINUTE)
 
 
@@ -69,21 +55,32 @@ class Rolled:
         return self._random.random() * 100 < percent
 
 
-class World(History):
+class World(Outcomes):
     """A history that grows by chance."""
 
     def __init__(self, choose: Any, forged: bool) -> None:
-        super().__init__()
+        self.shape: dict[str, Any] = {
+            "strategy": choose.pick(STRATEGIES),
+            "thinking": choose.pick(("adaptive", "adaptive", "fixed")),
+            "provider": choose.chance(25),
+            "memory": choose.chance(25),
+        }
+        super().__init__(agent=variant(**self.shape))
         self.seed: int | None = None
+        self.sent: dict[tuple[int, int], bytes] = {}  # the request of each step
+        self.asked_beside: list[bytes] = []  # requests of background work
+        self.bound: dict[tuple[int, int], Prefix] = {}
         self.choose, self.forged = choose, forged
         self.plausible = Plausible(choose)
         acts = [
             (30, self.act_work), (24, self.act_outcome), (12, self.act_say), (5, self.act_decide),
             (3, self.act_cancel), (6, self.act_pause), (4, self.act_stale), (4, self.act_again),
             (4, self.act_take), (4, self.act_chunk), (3, self.act_phase), (1, self.act_stranger),
-            (1, self.act_end), (1, self.act_edit), (2, self.act_neighbour),
+            (1, self.act_end), (2, self.act_edit), (2, self.act_neighbour), (8, self.act_beside),
         ]
-        self.temper = choose.pick(("calm", "calm", "failing", "crashing", "crashing", "racing"))
+        self.temper = choose.pick(TEMPERS)
+        if self.temper == "long":
+            acts += [(150, self.act_turn)]
         if self.temper == "crashing":
             acts += [(25, self.act_crash)]
         if self.temper == "racing":
@@ -108,7 +105,19 @@ class World(History):
             self.open()
         for _ in range(events):
             self.choose.pick(self._acts)()
+            if len(self.steps) >= STEPS_MAX:
+                break
         return self
+
+    def append_raw(self, *args: Any) -> Any:
+        """As in a history; notes what each step sends."""
+        known = len(self.steps)
+        ruling = super().append_raw(*args)
+        event = self.steps[-1].entry.event if len(self.steps) > known else None
+        if ruling.accepted and isinstance(event, ev.LlmCalled):
+            place = (event.turn, event.step)
+            self.sent[place] = request_bytes(self.views, self.blobs.read)
+        return ruling
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -139,7 +148,7 @@ class World(History):
         holder = step.holders.holder(owed.role)
         if holder is None:
             return
-        desk = Desk(holder.owner, self.blobs, lambda: step.at)
+        desk = self._desk(holder.owner)
         done = desk.discharge(step.views, step.holders, owed, self.agent, step.at)
         for event, role in done.written:
             self.append(event, role)
@@ -148,8 +157,7 @@ class World(History):
 
     def act_take(self) -> None:
         owner = self.choose.pick(OWNERS)
-        roles = ("sessions", "models", "tools")
-        self.take(owner, roles if self.choose.chance(60) else (self.choose.pick(roles),))
+        self.take(owner, ROLES if self.choose.chance(60) else (self.choose.pick(ROLES),))
 
     def act_crash(self) -> None:
         """The worker dies; the next one is the same again, or another that waits for deadlines."""
@@ -171,109 +179,50 @@ class World(History):
                 self._write_late(self.steps[-1])
 
     def act_edit(self) -> None:
-        self.agent = EDITED if self.agent is AGENT else AGENT
-
-    # -- models and tools ------------------------------------------------------------------------
-
-    def act_outcome(self) -> None:
-        """Some effect that was claimed reports: mostly one that runs."""
-        running = self._running()
-        if running and not self.choose.chance(10):
-            claim = self.choose.pick(running)
-        elif self._claimed():
-            claim = self.choose.pick(self._claimed())
-        else:
-            return
-        if isinstance(claim, ev.ToolStarted):
-            if self.temper in ("crashing", "racing") and self.choose.chance(75):
-                return  # it dies, or its claim is lost, before it can report
-            self.append(self.tool_outcome(claim), "tools")
-        else:
-            self.append(self.model_outcome(claim), "models")
-
-    def _claimed(self) -> list[Any]:
-        kinds = ev.GenStart | ev.GenResumed | ev.ToolStarted
-        return [
-            step.entry.event
-            for step in self.steps
-            if step.ruling.accepted and isinstance(step.entry.event, kinds)
-        ]
-
-    def _running(self) -> list[Any]:
-        generation, calls = self.turn.generation, [*self.turn.calls, *self.turn.doubts]
-        offsets = {c.claim.offset for c in calls if c.claim and c.status in ("started", "doubt")}
-        if generation is not None and generation.status == "running":
-            offsets.add(generation.claim.offset)
-        return [s.entry.event for s in self.steps if s.entry.offset in offsets]
-
-    def model_outcome(self, claim: Any) -> Any:
-        place = (claim.turn, claim.step, claim.attempt)
+        """A worker comes back with another agent, or finds other files."""
         choose = self.choose
-        fails = 45 if self.temper == "failing" else 8
-        if choose.chance(fails):
-            retry = choose.pick((None, self.at + 5_000))
-            return answers.failed(place, permanent=choose.chance(15), retry_at=retry)
-        stop = choose.pick(("tool_use", "tool_use", "end_turn") if choose.chance(70) else STOPS)
-        blocks = self.blocks(stop)
-        if choose.chance(fails):
-            whole = [block for block in blocks if isinstance(block, str) or choose.chance(50)]
-            return answers.stopped(place, whole, self.blobs, "the worker is ending")
-        read = choose.pick((50, 300, 5_000) if choose.chance(15) else (50, 300))
-        return answers.complete(place, blocks, stop, self.blobs, read)
+        change = choose.pick(("system", "fewer", "strategy", "thinking", "layers", "layers"))
+        match change:
+            case "system":
+                self.shape[change] = choose.pick(("Be brief.", "Be very brief.", ""))
+            case "fewer":
+                self.shape[change] = choose.chance(50)
+            case "strategy":
+                self.shape[change] = choose.pick(STRATEGIES)
+            case "thinking":
+                self.shape[change] = choose.pick(("adaptive", "fixed", ""))
+            case "layers":
+                self.layers = choose.pick(LAYERS)
+        self.agent = variant(**self.shape)
 
-    def blocks(self, stop: str) -> list[Any]:
-        choose = self.choose
-        made: list[Any] = []
-        for _ in range(choose.number(0, 3)):
-            made.append(
-                choose.pick(
-                    (
-                        answers.text("fine"),
-                        answers.text(choose.pick(TEXTS)),
-                        answers.text("long " * 60),
-                        answers.thinking("hm", choose.pick(("sig==", ""))),
-                        answers.thinking("", "only-a-signature"),
-                        answers.dumps({"type": "redacted_thinking", "data": "opaque"}),
-                        '{"type":"text","text":"\\u00fc \\/ escaped","n":1.50}',
-                        '{"type":"brand_new_block","x":[1e2]}',
-                    )
-                )
-            )
-        if stop == "pause_turn":  # it stops in the middle of the server's own tools
-            made += self._server_use()[: choose.number(1, 2)]
-        elif choose.chance(10):
-            made += self._server_use()
-        if stop in ("tool_use", "max_tokens") or choose.chance(5):
-            for _ in range(choose.number(1 if stop == "tool_use" else 0, 3)):
-                name, args = choose.pick(USES)
-                error = "the arguments are not a JSON object" if choose.chance(8) else None
-                made.append(Use(name, args, choose.pick(CALL_IDS), error))
-        return made
+    def act_turn(self) -> None:
+        """A turn goes on as it should, for some steps; what runs beside it reports in between."""
+        if not self.turn.open and self.choose.chance(80):
+            self.act_say()
+        for _ in range(self.choose.number(1, 5)):
+            self._work_all()
+            running = self._running()
+            if not running:
+                return
+            for claim in running:
+                if isinstance(claim, ev.ToolStarted):
+                    self.append(self.tool_outcome(claim), "tools")
+                else:
+                    stop = self.choose.pick(("tool_use", "tool_use", "end_turn"))
+                    self.append(self.an_answer(claim, stop), "models")
+            if self.choose.chance(70):
+                self.act_beside()
 
-    def _server_use(self) -> tuple[str, ...]:
-        id = f"srv_{self.offset}_{self.choose.number(0, 99)}"
-        begun = {"type": "server_tool_use", "id": id, "name": "web_search", "input": {}}
-        done = {"type": "web_search_tool_result", "tool_use_id": id, "content": []}
-        return answers.dumps(begun), answers.dumps(done)
-
-    def tool_outcome(self, claim: ev.ToolStarted) -> Any:
-        choose, place = self.choose, (claim.turn, claim.step, claim.index)
-        if choose.chance(15):
-            return answers.uncertain(place, claim.attempt)
-        triggers = (self.plausible._trigger(),) if choose.chance(20) else ()
-        return answers.result(
-            place,
-            claim.attempt,
-            choose.pick(TEXTS),
-            choose.pick(("ok", "ok", "ok", "error", "not_run", "cancelled")),
-            via=choose.pick(("tool", "tool", "reconciler")),
-            triggers=triggers,
-            reminders=("remember this",) if choose.chance(10) else (),
-        )
-
-    def act_chunk(self) -> None:
-        for seq in range(self.choose.number(1, 3)):
-            self.chunk("a", seq)
+    def _work_all(self) -> None:
+        for _ in range(12):
+            todo = [
+                owed
+                for owed in self.owed()
+                if owed.owed not in NEEDS_A_WORLD and self.holders.holder(owed.role)
+            ]
+            if not todo or todo[0].row in ("A2", "T6", "T6r", "T6v"):
+                return
+            self.do(todo[0])
 
     # -- people ----------------------------------------------------------------------------------
 
@@ -282,11 +231,19 @@ class World(History):
         raw = choose.pick(CONTENTS) if choose.chance(12) else None
         id = choose.pick(("m1", *ODD_IDS)) if choose.chance(12) else None
         self.say(
-            choose.pick(("hello", "long " * 60, *TEXTS)) if choose.chance(50) else "hi",
+            self._words(),
             id,
             when_busy=choose.pick(("queue", "queue", "steer", "steer", "interrupt")),
             raw=raw,
         )
+
+    def _words(self) -> str:
+        choose = self.choose
+        if choose.chance(25):
+            return "long " * choose.pick((300, 600, 600, 1_000))
+        if choose.chance(2):
+            return "long " * 12_000
+        return choose.pick(("hello", "long " * 60, *TEXTS)) if choose.chance(50) else "hi"
 
     def act_decide(self) -> None:
         choose = self.choose

@@ -77,6 +77,31 @@ def crashing(times: int) -> History:
     return s
 
 
+def large_result() -> History:
+    """A result that is worth a short form."""
+    return then(asked(LOOK), lambda s: s.result("1.1.0", "a row of it\n" * 1_000))
+
+
+def beside(*, times: int = 1) -> History:
+    """A short form is being made; before that so many workers but one died of it."""
+    s = large_result()
+    s.discharge("B1")
+    for number in range(2, times + 1):
+        s.take(f"w1/{number}").discharge("B3")
+    return s
+
+
+def over_the_cap() -> History:
+    """A step is due whose request would be too long, after many messages."""
+    s = opened()
+    for _ in range(8):
+        s.say("long " * 20)
+        s.answer("well")
+    s.say()
+    s.answer(LOOK, read=LIMITS.hard_tokens + 1)
+    return then(s, lambda s: s.result("9.1.0"))
+
+
 def then(s: History, *acts: Callable[[History], object]) -> History:
     for act in acts:
         act(s)
@@ -116,7 +141,18 @@ GIVEN: dict[str, Callable[[], History]] = {
     "N1": lambda: then(streaming(), lambda s: s.complete("done")),
     "N1s": lambda: then(asked(COMPLETE), lambda s: s.result("1.1.0")),
     "N2": lambda: then(opened(), lambda s: s.say("long " * 4_000)),
+    "N2w": lambda: over_the_cap(),
     "N3": lambda: then(opened(), lambda s: s.say()),
+    "B1": lambda: large_result(),
+    "B1s": lambda: then(
+        streaming(), lambda s: s.complete(LOOK, read=LIMITS.soft_tokens)
+    ),
+    "B2": lambda: beside(),
+    "B2a": lambda: then(beside(), lambda s: s.cancel()),
+    "B2w": lambda: beside().take(ANOTHER),
+    "B3": lambda: beside().take(SAME_AGAIN),
+    "B3u": lambda: beside(times=LIMITS.background_attempts).take("w1/9"),
+    "B3a": lambda: then(beside(), lambda s: s.cancel(), lambda s: s.take(SAME_AGAIN)),
 }
 
 
@@ -176,7 +212,10 @@ def test_S2_7_the_mapping_of_the_seed_is_complete():
 
 @pytest.mark.parametrize(
     ("row", "after"),
-    [("T2w", "T2"), ("T4w", "T5r"), ("S1w", "S1r"), ("S2w", "S3"), ("C1", "C2")],
+    [
+        ("T2w", "T2"), ("T4w", "T5r"), ("S1w", "S1r"), ("S2w", "S3"), ("C1", "C2"),
+        ("N2w", "N2"), ("B2w", "B3"),
+    ],
 )
 def test_a_wait_says_when_to_look_again_and_not_a_moment_earlier(row, after):
     s = GIVEN[row]()

@@ -1,0 +1,228 @@
+"""Effects of random histories: what models, tools and background work report, and when.
+
+An answer is signed for the request that its claim was made for, so that a request which says it
+again elsewhere is found out. Owns no view and decides nothing; worlds.py mixes it with the rest.
+"""
+
+import json
+from typing import Any
+
+from foldlog.local.messages_api.binding import Prefix
+from foldlog.local.messages_api.seal import make_id
+from foldlog.processors.projections.turn_view import TOO_LONG
+from foldlog.schemas import events as ev
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.beside import SAYINGS, ends_of, task_at
+from foldlog.tests.laws.history import History
+from foldlog.tests.laws.plausible import TEXTS
+from foldlog.tests.laws.sealed import prefix_of, signed
+
+STOPS = (
+    "end_turn",
+    "tool_use",
+    "max_tokens",
+    "pause_turn",
+    "refusal",
+    "stop_sequence",
+    "model_context_window_exceeded",
+)
+CALL_IDS = ("a", "b", "toolu_1", "a-1-1-2", "a-1-2-1")  # few: providers repeat them
+USES = (
+    ("look", '{"where":"there"}'),
+    ("look", "{}"),
+    ("read", '{"page":7}'),
+    ("leaf", "{}"),
+    ("put", '{"text":"ü \\u00fc"}'),
+    ("charge", '{"cents":3}'),
+    ("charge", '{"cents":"three"}'),
+    ("post", "{}"),
+    ("post", '{"text":"dear"}'),
+    ("wire", '{"cents":1}'),
+    ("complete", "{}"),
+    ("forbidden", "{}"),
+    ("no such tool", "{}"),
+)
+LINE = "as dull as the line before it, and "  # of what tools return: 12 tokens
+
+
+class Outcomes(History):
+    """A history whose effects end by chance."""
+
+    choose: Any
+    temper: str
+    plausible: Any
+    seed: int | None
+    sent: dict[tuple[int, int], bytes]  # the request of each step
+    asked_beside: list[bytes]  # requests of background work
+    bound: dict[tuple[int, int], Prefix]  # what an answer to each step is bound to
+
+    # -- models and tools ------------------------------------------------------------------------
+
+    def act_outcome(self) -> None:
+        """Some effect that was claimed reports: mostly one that runs."""
+        running = self._running()
+        if running and not self.choose.chance(10):
+            claim = self.choose.pick(running)
+        elif claimed := self._claimed(ev.GenStart | ev.GenResumed | ev.ToolStarted):
+            claim = self.steps[self.choose.pick(claimed)].entry.event
+        else:
+            return
+        if isinstance(claim, ev.ToolStarted):
+            if self.temper in ("crashing", "racing") and self.choose.chance(75):
+                return  # it dies, or its claim is lost, before it can report
+            self.append(self.tool_outcome(claim), "tools")
+        else:
+            self.append(self.model_outcome(claim), "models")
+
+    def _claimed(self, kinds: Any) -> list[int]:
+        """Which steps are claims that won."""
+        return [
+            number
+            for number, step in enumerate(self.steps)
+            if isinstance(step.entry.event, kinds) and step.ruling.accepted
+        ]
+
+    def _running(self) -> list[Any]:
+        generation, calls = self.turn.generation, [*self.turn.calls, *self.turn.doubts]
+        offsets = {c.claim.offset for c in calls if c.claim and c.status in ("started", "doubt")}
+        if generation is not None and generation.status == "running":
+            offsets.add(generation.claim.offset)
+        return [s.entry.event for s in self.steps if s.entry.offset in offsets]
+
+    def model_outcome(self, claim: Any) -> Any:
+        place = (claim.turn, claim.step, claim.attempt)
+        choose = self.choose
+        fails = 45 if self.temper == "failing" else 8
+        if choose.chance(fails):
+            if choose.chance(15):
+                return answers.failed(place, permanent=True, error=choose.pick(TOO_LONG))
+            retry = choose.pick((None, self.at + 5_000))
+            return answers.failed(place, permanent=choose.chance(15), retry_at=retry)
+        stop = choose.pick(("tool_use", "tool_use", "end_turn") if choose.chance(70) else STOPS)
+        if not choose.chance(fails):
+            return self.an_answer(claim, stop)
+        blocks = self.blocks(stop, claim)
+        whole = [block for block in blocks if isinstance(block, str) or choose.chance(50)]
+        whole = whole[: choose.number(0, len(whole))]
+        if choose.chance(30):
+            whole.append(answers.thinking("and n", ""))
+        return answers.stopped(place, whole, self.blobs, "the worker is ending")
+
+    def an_answer(self, claim: Any, stop: str) -> ev.GenComplete:
+        """A whole answer; what it used is about what it was asked, but for now and then."""
+        place, choose = (claim.turn, claim.step, claim.attempt), self.choose
+        blocks = self.blocks(stop, claim)
+        size = len(self.sent[place[:2]]) // 3
+        read = choose.pick((50, 7_000, 25_000)) if choose.chance(4) else size
+        written = sum(len(answers.block_text(block)) for block in blocks) // 3
+        return answers.complete(place, blocks, stop, self.blobs, read, written)
+
+    def blocks(self, stop: str, claim: Any) -> list[Any]:
+        """What the model says to the request of this claim; its thinking is signed for that."""
+        choose = self.choose
+        made: list[Any] = []
+        for _ in range(choose.number(0, 3)):
+            made.append(
+                choose.pick(
+                    (
+                        answers.text("fine"),
+                        answers.text(choose.pick(TEXTS)),
+                        answers.text("long " * 60),
+                        answers.thinking("hm"),
+                        answers.thinking(""),
+                        answers.dumps({"type": "redacted_thinking", "data": "opaque"}),
+                        '{"type":"text","text":"\\u00fc \\/ escaped","n":1.50}',
+                        '{"type":"brand_new_block","x":[1e2]}',
+                    )
+                )
+            )
+        if stop == "pause_turn":  # it stops in the middle of the server's own tools
+            made += self._server_use()[: choose.number(1, 2)]
+        elif choose.chance(10):
+            made += self._server_use()
+        if stop in ("tool_use", "max_tokens") or choose.chance(5):
+            for _ in range(choose.number(1 if stop == "tool_use" else 0, 3)):
+                name, args = choose.pick(USES)
+                error = "the arguments are not a JSON object" if choose.chance(8) else None
+                made.append(Use(name, args, self._call_id(), error))
+                if choose.chance(5):
+                    made.append(answers.thinking("and then"))
+        request = self.sent[claim.turn, claim.step]
+        body = json.loads(request)
+        fixed = (body.get("thinking") or {}).get("type") == "enabled"
+        if fixed and made and body["messages"][-1]["role"] == "user":
+            made.insert(0, answers.thinking("first"))
+        place = (claim.turn, claim.step)
+        if place not in self.bound:
+            self.bound[place] = prefix_of(request)
+        return signed(made, self.bound[place], body["model"])
+
+    def _call_id(self) -> str:
+        if self.choose.chance(60):
+            return make_id("toolu", self.seed, self.offset, self.choose.number(0, 999))
+        return self.choose.pick(CALL_IDS)
+
+    def _server_use(self) -> tuple[str, ...]:
+        id = f"srv_{self.offset}_{self.choose.number(0, 99)}"
+        begun = {"type": "server_tool_use", "id": id, "name": "web_search", "input": {}}
+        done = {"type": "web_search_tool_result", "tool_use_id": id, "content": []}
+        return answers.dumps(begun), answers.dumps(done)
+
+    def tool_outcome(self, claim: ev.ToolStarted) -> Any:
+        choose, place = self.choose, (claim.turn, claim.step, claim.index)
+        if choose.chance(15):
+            return answers.uncertain(place, claim.attempt)
+        triggers = (self.plausible._trigger(),) if choose.chance(20) else ()
+        said, whole = choose.pick(TEXTS), None
+        if choose.chance(35):
+            said = "".join(f"{n} {LINE}" for n in range(choose.pick((42, 55, 90, 150))))
+            if choose.chance(30):
+                whole = self.blobs.store(said.encode() * 2, "text/plain")
+        return answers.result(
+            place,
+            claim.attempt,
+            said,
+            choose.pick(("ok", "ok", "ok", "error", "not_run", "cancelled")),
+            via=choose.pick(("tool", "tool", "reconciler")),
+            triggers=triggers,
+            reminders=(f"remember {self.offset}",) if choose.chance(10) else (),
+            whole=whole,
+        )
+
+    def act_chunk(self) -> None:
+        for seq in range(self.choose.number(1, 3)):
+            self.chunk("a", seq)
+
+    # -- background work -------------------------------------------------------------------------
+
+    def act_beside(self) -> None:
+        """Background work that was claimed reports, or dies in the middle of it."""
+        choose = self.choose
+        claims = self._claimed(ev.BackgroundStarted)
+        runs = {(w.kind, w.upto, w.attempt) for w in self.views.background.works}
+        live = [n for n in claims if self._place_beside(n) in runs]
+        if not claims:
+            return
+        number = choose.pick(live) if live and not choose.chance(10) else choose.pick(claims)
+        claim = self.steps[number].entry.event
+        if choose.chance(8):
+            event = answers.done(claim.kind, claim.upto, claim.attempt, why="it was stopped")
+            self.append(event, "background")
+            return
+        began = self.steps[min(len(self.steps) - 1, number + choose.pick((0, 0, 0, 3, 20)))]
+        work, task = task_at(began.views, claim, self.agent, self.blobs)
+        if work is None:
+            work, task = task_at(self.steps[number].views, claim, self.agent, self.blobs)
+        if task is not None:
+            self.asked_beside.append(task.request)
+        said = choose.pick(SAYINGS[:2] if choose.chance(50) else SAYINGS)
+        ends = ends_of(claim, task, self.agent, said, self.blobs)
+        for event in ends if choose.chance(85) else ends[:1]:
+            self.append(event, "background")
+            if choose.chance(20):
+                choose.pick((self.act_work, self.act_say, self.act_outcome))()
+
+    def _place_beside(self, number: int) -> tuple[str, int, int]:
+        claim = self.steps[number].entry.event
+        return claim.kind, claim.upto, claim.attempt

@@ -1,0 +1,391 @@
+"""The laws of compaction: what may be left out, when, and that nothing else is."""
+
+import json
+import re
+from collections import Counter
+from typing import Any
+
+from foldlog.processors.budget import needs_room
+from foldlog.processors.context.build import context_of
+from foldlog.processors.context.summary import FRAME
+from foldlog.processors.cuts import is_fixed
+from foldlog.processors.decide import rules_of
+from foldlog.processors.projections.background import RESULTS_MAX, SUMMARIES
+from foldlog.processors.projections.turn_view import REMINDERS_MAX
+from foldlog.schemas import events as ev
+from foldlog.schemas.ids import call_key
+from foldlog.schemas.value import replace
+from foldlog.tests.laws.agents import SMALL
+from foldlog.tests.laws.history import Step
+from foldlog.tests.laws.law import law
+from foldlog.tests.laws.test_request_laws import SIGNED, Made, requests
+from foldlog.tests.laws.worlds import World
+
+KEPT = 12  # S3.4
+FRAME_CHARS = 700  # what a summary stands in: no part of its tokens
+SPOKEN = ("assistant", "partial")
+
+
+def accepted(world: World, kind: type) -> list[Step]:
+    """The steps of an event type that counted."""
+    return [s for s in world.steps if s.ruling.accepted and isinstance(s.entry.event, kind)]
+
+
+def messages(fragments: list[Any]) -> int:
+    """Messages that fragments make, as the roles alternate."""
+    roles = [fragment.kind in SPOKEN for fragment in fragments]
+    return sum(n == 0 or role != roles[n - 1] for n, role in enumerate(roles))
+
+
+def text_of(world: World, body: ev.Body | None) -> str:
+    return (body.inline or b"").decode("utf-8", "replace") if body is not None else ""
+
+
+# -- where it may be cut ---------------------------------------------------------------------------
+
+
+@law(forged=True)
+def test_constraint_1_the_boundary_lies_within_the_conversation(world):
+    for made in requests(world):
+        row, held = made.row, len(made.step.views.context.fragments)
+        assert 0 <= row.start <= row.fragments <= held
+        assert row.start < row.fragments or row.start == 0
+        assert 0 <= row.bound_from <= row.fragments
+    for step in world.steps:
+        view, held = step.views.compaction, len(step.views.context.fragments)
+        for summary in (view.candidate, view.checkpoint):
+            assert summary is None or 0 < summary.kept_from < held
+
+
+@law()
+def test_S3_4_a_summary_leaves_the_newest_12_messages_as_they_are(world):
+    """But where nothing could ever be said again if it did: over the hard cap."""
+    tight = -1
+    rules = rules_of(world.agent)
+    for step in world.steps:
+        if needs_room(step.views, rules):
+            tight = step.entry.offset
+        if isinstance(step.entry.event, ev.ContextCompacted) and step.ruling.accepted:
+            event, fragments = step.entry.event, list(step.views.context.fragments)
+            enough = messages(fragments[event.kept_from :]) >= KEPT
+            assert enough or tight >= event.upto
+
+
+@law(forged=True)
+def test_S3_4_no_cut_splits_a_call_from_its_result_nor_a_parallel_group(world):
+    for made in requests(world):
+        fragments = list(made.step.views.context.fragments)
+        kept = fragments[made.row.start : made.row.fragments]
+        asked = {(f.turn, f.step) for f in kept if f.kind == "assistant"}
+        for fragment in kept:
+            assert fragment.kind != "result" or (fragment.turn, fragment.step) in asked
+
+
+@law()
+def test_S1_B_what_is_kept_is_what_the_whole_conversation_ends_with(world):
+    for made in requests(world):
+        row, views = made.row, made.step.views
+        if not row.start:
+            continue
+        whole = replace(row, start=0, checkpoint=None)
+        shown, all_of_it = (
+            blocks(context_of(views.context, views.compaction, request, world.blobs.read))
+            for request in (row, whole)
+        )
+        kept = shown[1:]  # after what stands for the rest
+        assert all_of_it[len(all_of_it) - len(kept) :] == kept
+
+
+def blocks(context: Any) -> list[Any]:
+    """Every block of the messages but thinking; ids of calls may be others where an earlier one is
+    gone, and so may the thinking that was signed for such an id."""
+    found = []
+    for message in context.messages:
+        for text in message.blocks:
+            block = json.loads(text)
+            if block["type"] not in SIGNED:
+                found.append((message.role, {k: v for k, v in block.items() if "id" not in k}))
+    return found
+
+
+@law()
+def test_S2_5_a_sliding_window_holds_few_messages_and_its_newest(world):
+    """One more than its size where a cut must not split a call from its result."""
+    for made in requests(world):
+        name, fragments = made.row.strategy, list(made.step.views.context.fragments)
+        if name.startswith("sliding_window_") and not is_fixed(made.row.params):
+            size = int(name.removeprefix("sliding_window_"))
+            assert messages(fragments[made.row.start : made.row.fragments]) <= size + 1
+
+
+@law()
+def test_S1_C_fixed_thinking_moves_nothing_while_calls_are_answered(world):
+    made = requests(world)
+    for one, other in zip(made, made[1:], strict=False):
+        if is_fixed(other.row.params) and other.row.step > 1:
+            assert (other.shape, other.row.prefixes) == (one.shape, one.row.prefixes)
+            assert (other.row.params, other.row.strategy) == (one.row.params, one.row.strategy)
+
+
+# -- what is in force ------------------------------------------------------------------------------
+
+
+@law(forged=True)
+def test_S1_B_a_checkpoint_never_steps_back_and_a_candidate_is_adopted_once(world):
+    adopted = Counter()
+    for step in world.steps:
+        before, after = step.before.compaction, step.views.compaction
+        assert after.compacted_upto >= before.compacted_upto
+        if after.checkpoint != before.checkpoint:
+            assert isinstance(step.entry.event, ev.LlmCalled) and after.checkpoint is not None
+            assert after.checkpoint == before.candidate and after.candidate is None
+            adopted[after.checkpoint.offset] += 1
+            if before.checkpoint is not None:
+                assert after.checkpoint.kept_from > before.checkpoint.kept_from
+                assert after.checkpoint.upto >= before.checkpoint.upto
+        elif after.candidate != before.candidate:
+            assert isinstance(step.entry.event, ev.ContextCompacted)
+    assert all(times == 1 for times in adopted.values())
+
+
+@law(forged=True)
+def test_S1_B_an_adopting_step_is_the_only_thing_that_moves_what_is_in_force(world):
+    for step in world.steps:
+        if isinstance(step.entry.event, ev.LlmCalled) and step.ruling.accepted:
+            event, view = step.entry.event, step.views.compaction
+            assert view.compacted_upto >= event.compacted_upto
+            if event.strategy == "compacted":
+                standing = view.checkpoint.offset if view.checkpoint is not None else None
+                assert event.checkpoint == standing
+            else:
+                assert event.checkpoint is None
+        else:
+            before, after = step.before.compaction, step.views.compaction
+            assert (after.checkpoint, after.compacted_upto) == (
+                before.checkpoint, before.compacted_upto
+            )
+
+
+@law()
+def test_constraint_2_a_short_form_is_shown_iff_it_was_early_or_adopted(world):
+    said_at: dict[int, int] = {}  # the ordinal of a result -> offset of what first said it
+    shorts = {s.entry.event.call: s.entry for s in accepted(world, ev.ResultCompacted)}
+    for made in requests(world):
+        row = made.row
+        for place in range(row.fragments):
+            said_at.setdefault(place, row.offset)
+        shown = results_of(made.request)
+        for place in range(row.start, row.fragments):
+            fragment = made.step.views.context.fragments[place]
+            if fragment.kind != "result":
+                continue
+            entry = shorts.get(call_key(fragment.turn, fragment.step, fragment.index))
+            if entry is not None and entry.offset > row.offset:
+                entry = None  # not there yet
+            early = entry is not None and entry.offset < said_at[place]
+            in_force = early or (entry is not None and entry.offset <= row.compacted_upto)
+            body = entry.event.short if in_force else fragment.body
+            text = text_of(world, body) + fragment.text
+            assert shown[text or "(empty)"] > 0
+            shown[text or "(empty)"] -= 1
+        assert not +shown, "every result that is shown is one of the conversation"
+
+
+def results_of(request: bytes) -> Counter:
+    return Counter(
+        block["content"]
+        for message in json.loads(request)["messages"]
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    )
+
+
+@law(forged=True)
+def test_constraint_2_a_call_has_one_short_form_and_keeps_it(world):
+    shorts = accepted(world, ev.ResultCompacted)
+    calls = [step.entry.event.call for step in shorts]
+    assert len(calls) == len(set(calls))
+    kept = {short.call: short for short in world.views.compaction.shorts}
+    for step in shorts:
+        short = kept[step.entry.event.call]
+        assert (short.offset, short.body) == (step.entry.offset, step.entry.event.short)
+
+
+@law(forged=True)
+def test_S1_E_what_waits_to_be_adopted_is_counted(world):
+    for step in world.steps:
+        view = step.views.compaction
+        begin = view.checkpoint.kept_from if view.checkpoint is not None else 0
+        waits = [
+            short.saved
+            for short in view.shorts
+            if not short.early and short.offset > view.compacted_upto and short.place >= begin
+        ]
+        assert view.waiting == sum(waits)
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+@law(forged=True)
+def test_constraint_6_a_reminder_is_said_once_and_then_stays(world):
+    told: Counter = Counter()
+    for step in accepted(world, ev.LlmCalled):
+        waiting = {reminder.reminder_id for reminder in step.before.turn.reminders}
+        assert waiting.issuperset(step.entry.event.reminders)
+        told.update(step.entry.event.reminders)
+        left = {reminder.reminder_id for reminder in step.views.turn.reminders}
+        assert left == waiting.difference(step.entry.event.reminders)
+    assert all(times == 1 for times in told.values())
+    said = [f for f in world.views.context.fragments if f.kind == "reminder"]
+    assert len(said) == sum(told.values())
+    assert len(world.turn.reminders) <= REMINDERS_MAX
+
+
+@law()
+def test_constraint_6_a_request_says_each_reminder_once_and_all_that_wait(world):
+    for made in requests(world):
+        assert not made.step.views.turn.reminders, "none is left for later"
+        row = made.row
+        wanted = Counter(
+            f"Reminder: {f.text}"
+            for f in list(made.step.views.context.fragments)[row.start : row.fragments]
+            if f.kind == "reminder"
+        )
+        texts = Counter(
+            block["text"]
+            for message in json.loads(made.request)["messages"]
+            for block in message["content"]
+            if message["role"] == "user" and block.get("text", "").startswith("Reminder: ")
+        )
+        assert texts == wanted
+
+
+@law()
+def test_S3_4_a_summary_can_not_close_its_frame(world):
+    closing = re.compile(rf"<\s*/\s*{FRAME}", re.IGNORECASE)
+    for made in requests(world):
+        if made.row.checkpoint is None:
+            continue
+        first = json.loads(made.request)["messages"][0]
+        if first["role"] == "assistant":
+            assert first["content"][0]["type"] == "compaction", "as the provider signed it"
+            continue
+        text = first["content"][0]["text"]
+        assert len(closing.findall(text)) == 1 and text.endswith(f"</{FRAME}>")
+
+
+# -- the budget ------------------------------------------------------------------------------------
+
+
+@law(forged=True)
+def test_constraint_5_the_last_step_is_all_input_and_output_of_the_last_answer(world):
+    for step in world.steps:
+        event, view = step.entry.event, step.views.context
+        if step.ruling.accepted and isinstance(event, ev.GenComplete):
+            used = event.usage
+            read = used.cache_read_tokens + used.cache_write_5m_tokens + used.cache_write_1h_tokens
+            assert view.last_step_tokens == used.input_tokens + read + used.output_tokens
+        else:
+            assert view.last_step_tokens == step.before.context.last_step_tokens
+
+
+@law()
+def test_S3_6_no_request_is_decided_that_would_pass_the_hard_cap(world):
+    for step in accepted(world, ev.LlmCalled):
+        assert 0 <= step.entry.event.prompt_tokens <= SMALL.hard_tokens
+
+
+@law()
+def test_S3_6_an_adopted_summary_makes_the_request_shorter(world):
+    made = requests(world)
+    for one, other in zip(made, made[1:], strict=False):
+        fresh = other.row.checkpoint is not None and other.row.checkpoint != one.row.checkpoint
+        if fresh and one.step.entry.event.strategy == "compacted":
+            row, views = other.row, other.step.views
+            kept = replace(row, start=one.row.start, checkpoint=one.row.checkpoint)
+            sizes = [
+                sum(len(text) for message in shown.messages for text in message.blocks)
+                for shown in (
+                    context_of(views.context, views.compaction, request, world.blobs.read)
+                    for request in (row, kept)
+                )
+            ]
+            assert sizes[0] < sizes[1] + FRAME_CHARS
+
+
+# -- work beside the conversation ------------------------------------------------------------------
+
+
+@law(forged=True)
+def test_S1_H_what_runs_beside_is_bounded_and_one_summary_at_a_time(world):
+    for step in world.steps:
+        view = step.views.background
+        assert len(view.results) <= RESULTS_MAX
+        assert sum(work.kind in SUMMARIES for work in view.works) <= 1
+        names = [(work.kind, work.upto) for work in view.works]
+        assert len(names) == len(set(names))
+
+
+@law(forged=True)
+def test_law_5_work_is_claimed_until_it_is_done_and_each_claim_is_one_more(world):
+    attempts: dict[tuple[str, int], int] = {}
+    for step in world.steps:
+        event = step.entry.event
+        if not step.ruling.accepted:
+            continue
+        if isinstance(event, ev.BackgroundStarted):
+            name = (event.kind, event.upto)
+            assert event.attempt == attempts.get(name, 0) + 1
+            attempts[name] = event.attempt
+        elif isinstance(event, ev.BackgroundDone):
+            assert event.attempt <= attempts.pop((event.kind, event.upto))
+        running = {(w.kind, w.upto): w.attempt for w in step.views.background.works}
+        assert running == attempts
+
+
+@law()
+def test_constraint_3_an_abort_stops_what_runs_beside(world):
+    for step in world.steps:
+        closing = step.views.turn.closing
+        if closing is None or closing.reason not in ("cancelled", "terminated"):
+            continue
+        before = {(w.kind, w.upto) for w in step.before.background.works}
+        for work in step.views.background.works:
+            assert work.stop or (work.kind, work.upto) not in before
+        started = isinstance(step.entry.event, ev.BackgroundStarted) and step.ruling.accepted
+        assert not started or step.before.turn.closing is None
+
+
+@law(forged=True)
+def test_S1_H_what_runs_beside_changes_nothing_that_is_said(world):
+    """Candidates and claims leave the context as it is: only an LLM_CALLED adopts."""
+    beside = (
+        ev.BackgroundStarted, ev.BackgroundDone, ev.ResultCompacted, ev.ContextCompacted,
+        ev.CompactionSkipped,
+    )
+    for step in world.steps:
+        if isinstance(step.entry.event, beside):
+            before, after = step.before.context, step.views.context
+            assert (after.fragments, after.request) == (before.fragments, before.request)
+            assert step.views.state == step.before.state
+            assert step.views.transcript == step.before.transcript
+
+
+@law()
+def test_a_resumed_session_needs_no_model_call_before_its_first_step(world):
+    """A step is never put off by background work but where its request would not fit (N2w)."""
+    from foldlog.processors.wake import wake
+
+    for step in world.steps[-20:]:
+        rules = rules_of(world.agent)
+        owed = {o.row for o in wake(step.views, step.holders, step.at, rules)}
+        alone = replace(step.views, background=type(step.views.background)())
+        without = {o.row for o in wake(alone, step.holders, step.at, rules)}
+        if "N3" in without:
+            assert "N3" in owed
+        if "N2w" in owed:
+            assert "N3" not in without
+
+
+__all__ = ["Made"]
