@@ -22,7 +22,6 @@ from foldlog.local.messages_api import Reply, Request, Script, ScriptedServer, t
 from foldlog.processors.effects import background
 from foldlog.processors.effects.models import GenClaim, generate, make_client
 from foldlog.processors.effects.sink import Stop
-from foldlog.processors.effects.slots import Slots
 from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.prices import PICO_PER_USD, PriceTable, list_prices, total
 from foldlog.processors.projections.ledger import ANSWER, Spent
@@ -70,7 +69,7 @@ def script(job: list[Turn]) -> Script:
 def asked(server: ScriptedServer) -> Iterator[Models]:
     """Answers from a server, through the effects of the product and their client."""
     with asyncio.Runner() as runner, tempfile.TemporaryDirectory() as directory:
-        blobs, pace = BlobStore(Path(directory)), Slots(1)
+        blobs = BlobStore(Path(directory))
 
         async def connect() -> Any:
             return make_client("bench", server.base_url)
@@ -101,7 +100,7 @@ def asked(server: ScriptedServer) -> Iterator[Models]:
 
             heard, stop = Heard(), Stop()
             run = background.work(
-                claim, begin.task, begin.agent, heard, stop, get_client, pace=pace, blobs=blobs
+                claim, begin.task, begin.agent, heard, stop, get_client, blobs=blobs
             )
             runner.run(run)
             return Outcome("background", tuple(heard.events))

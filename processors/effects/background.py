@@ -20,7 +20,6 @@ from ..limits import Limits
 from ..memory.extraction import judged
 from . import models
 from .sink import Sink, Stop
-from .slots import Slots
 
 TRIES = 3  # of the model for one work: it is not urgent, and a later one covers what this misses
 WAIT_S_MAX = 20.0  # between two tries
@@ -92,7 +91,6 @@ async def work(
     stop: Stop,
     get_client: Callable[[], Awaitable[Any]],
     *,
-    pace: Slots,
     blobs: BlobStore,
     remember: Remember | None = None,
 ) -> None:
@@ -104,7 +102,7 @@ async def work(
     paid, why, made, limit_ms = Paid(), "", None, agent.limits.background_timeout_ms
     try:
         async with asyncio.timeout(limit_ms / 1000):  # or its slot would be taken for ever
-            made = await _made(claim, task, agent, stop, get_client, pace, blobs, paid)
+            made = await _made(claim, task, agent, stop, get_client, blobs, paid)
             if isinstance(made, list):
                 await _remembered(made, task.scope, remember)
     except Useless as useless:
@@ -127,7 +125,7 @@ async def work(
 
 
 async def _made(
-    claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, pace, blobs, paid: Paid
+    claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, blobs, paid: Paid
 ) -> ev.ResultCompacted | ev.ContextCompacted | list[Any]:
     """The event that the work makes, or events of the memory. Raises Useless."""
     if stop.requested:
@@ -136,7 +134,7 @@ async def _made(
     if tool is not None and tool.compactor is not None:
         text = await _by_tool(tool.compactor, task.text)
         return await asyncio.to_thread(_short, task, text, blobs)
-    answer = await _asked(claim, task, agent.limits, stop, await get_client(), pace, paid)
+    answer = await _asked(claim, task, agent.limits, stop, await get_client(), paid)
     if answer.stop_reason == "refusal":
         raise Useless(f"{task.model} refused")
     blocks = json.loads(answer.content.inline or b"[]")
@@ -169,7 +167,7 @@ async def _by_tool(compactor: Callable[[str], str], text: str) -> str:
 
 
 async def _asked(
-    claim: WorkClaim, task: Task, limits: Limits, stop: Stop, client: Any, pace: Slots, paid: Paid
+    claim: WorkClaim, task: Task, limits: Limits, stop: Stop, client: Any, paid: Paid
 ) -> ev.GenComplete:
     """The model's whole answer; tried again while its failures may pass. Raises Useless."""
     for attempt in range(1, TRIES + 1):
@@ -181,7 +179,8 @@ async def _asked(
             attempt=attempt,
             claimed_at=claim.claimed_at,
         )
-        await models.generate(call, task.request, kept, stop, client, limits=limits, pace=pace)
+        # Without the pace of the key: answers don't wait because a cheap model is busy (S1.H).
+        await models.generate(call, task.request, kept, stop, client, limits=limits)
         outcome = kept.outcomes[0]
         paid.add(outcome.usage, getattr(outcome, "model", task.model))
         if isinstance(outcome, ev.GenComplete):

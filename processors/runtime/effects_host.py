@@ -294,7 +294,6 @@ class EffectsHost:
             told,
             stop,
             self._get_client,
-            pace=self._slots,
             blobs=self._blobs,
             remember=self._remember(begin),
         )

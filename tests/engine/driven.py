@@ -237,7 +237,6 @@ class Driven:
             self,
             Stop(),
             self._get_client,
-            pace=Slots(4),
             blobs=self.blobs,
         )
 
