@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.cli.run import load_agents
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 WAIT_S = 90
@@ -62,6 +64,11 @@ def test_the_quickstart_of_readme_works_as_written(foldlog):
         assert "s1" in foldlog(_line(lines, "sessions"))
         assert "hello" in foldlog(_line(lines, "show"))
         assert '{"model"' in foldlog(_line(lines, "request"))
+        assert "strategy compacted" in foldlog(_line(lines, "context show"))
+        assert "nothing was ever left out" in foldlog(_line(lines, "context diff"))
+        assert "s1" in foldlog(_line(lines, "search"))
+        assert "ana" in foldlog(_line(lines, "memory"))
+        assert "no problem found" in foldlog(_line(lines, "doctor"))
         assert "is what the log says" in foldlog(_line(lines, "replay"))
     finally:
         dev.send_signal(2)
@@ -69,7 +76,7 @@ def test_the_quickstart_of_readme_works_as_written(foldlog):
 
 
 def _line(lines: list[str], command: str) -> str:
-    found = next(line for line in lines if line.split()[1] == command)
+    found = next(line for line in lines if line.startswith(f"foldlog {command}"))
     return found.replace("SESSION", "s1")
 
 
@@ -84,11 +91,25 @@ def test_every_command_of_readme_has_a_help(foldlog):
         assert "Usage:" in foldlog(" ".join([*line.split()[:2], "--help"]))
 
 
-def test_the_agent_of_readme_is_one():
+def test_the_agent_of_readme_is_the_one_that_its_commands_name(tmp_path, monkeypatch):
     code = next(block for block in BLOCKS.values() if "@tool" in block)
-    made: dict = {}
-    exec(compile(code, "README.md", "exec"), made)
-    assert made["agent"].tool("charge").effect == "once"
+    (worker,) = (line for line in commands() if line.startswith("foldlog worker"))
+    name = re.search(r"--agent (\w+):agent", worker)[1]
+    (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    (agent,) = load_agents([f"{name}:agent"])
+    monkeypatch.delitem(sys.modules, name)
+    assert agent.tool("charge").effect == "once"
+    assert f"foldlog chat --agent {agent.name}" in commands()
+
+
+def test_every_page_is_linked_from_readme_and_every_link_leads_somewhere():
+    linked = re.findall(r"\]\(([^)#]+)\)", README)
+    assert [link for link in linked if not (ROOT / link).exists()] == []
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+    assert pages - set(linked) == set()
 
 
 @pytest.mark.broker
