@@ -9,8 +9,10 @@ If you are here to read the code, read the rooms in this order:
 2. `log/`          the only door to Kafka, and its in-memory twin
 3. `producers/`    the write side: open, say, cancel, decide
 4. `processors/`   the interpreter; in it `transitions.py`, `writers.py`, `projections/` (the
-                   folds), `wake.py` (what the log owes), then `context/`, `effects/`, `runtime/`
-5. `consumers/`    the read side: transcripts, replay
+                   folds), `wake.py` (what the log owes), then `assembly/` and `context/` (what a
+                   model is shown), `effects/`, `runtime/`; beside them `memory/`, `search/`,
+                   `outside/`
+5. `consumers/`    the read side: transcripts, search, replay
 6. `cli/`          the `foldlog` command
 7. `local/`        stand-ins on a laptop: a real Kafka from pinned jars, a scripted Messages API
 
