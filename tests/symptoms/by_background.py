@@ -9,7 +9,6 @@ from foldlog.processors.context.tasks import task_of
 from foldlog.processors.effects.background import WorkClaim, work
 from foldlog.processors.effects.models import make_client
 from foldlog.processors.effects.sink import Stop
-from foldlog.processors.effects.slots import Slots
 from foldlog.processors.limits import Limits
 from foldlog.producers.blobs import BlobStore
 from foldlog.tests.laws.agents import TOOLS
@@ -60,7 +59,7 @@ def worked(history: History, server: ScriptedServer, directory: Path, remember=N
             async def get_client():
                 return client
 
-            more = {"pace": Slots(1), "blobs": blobs, "remember": remember}
+            more = {"blobs": blobs, "remember": remember}
             await work(claim, task, history.agent, sink, Stop(), get_client, **more)
 
     asyncio.run(main())
