@@ -20,6 +20,7 @@ from ..limits import Limits
 from ..memory.extraction import judged
 from . import models
 from .sink import Sink, Stop
+from .tool_run import READER
 
 TRIES = 3  # of the model for one work: it is not urgent, and a later one covers what this misses
 WAIT_S_MAX = 20.0  # between two tries
@@ -131,15 +132,16 @@ async def _made(
     if stop.requested:
         raise Useless("the turn was aborted")
     tool = agent.tool(task.tool) if task.tool else None
+    readable = agent.tool(READER) is not None
     if tool is not None and tool.compactor is not None:
         text = await _by_tool(tool.compactor, task.text)
-        return await asyncio.to_thread(_short, task, text, blobs)
+        return await asyncio.to_thread(_short, task, text, blobs, readable)
     answer = await _asked(claim, task, agent.limits, stop, await get_client(), paid)
     if answer.stop_reason == "refusal":
         raise Useless(f"{task.model} refused")
     blocks = json.loads(answer.content.inline or b"[]")
     if claim.kind == "result":
-        return await asyncio.to_thread(_short, task, _text(blocks), blobs)
+        return await asyncio.to_thread(_short, task, _text(blocks), blobs, readable)
     if claim.kind == "memory":
         found = judged(_text(blocks), claim.session_id, claim.upto, task.scope)
         if found.why and not found.events:
@@ -206,12 +208,16 @@ def _text(blocks: list[dict[str, Any]]) -> str:
     return "\n".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text").strip()
 
 
-def _short(task: Task, text: str, blobs: BlobStore) -> ev.ResultCompacted:
-    """A short form, with the whole result beside it in the blob store."""
+def _short(
+    task: Task, text: str, blobs: BlobStore, readable: bool = True
+) -> ev.ResultCompacted:
+    """A short form, with the whole result beside it in the blob store. readable: the model has the
+    tool that reads it; what it has not got, it is not told to call."""
     if not text.strip():
         raise Useless("the short form is empty")
     whole = task.whole or blobs.store(task.text.encode(), "text/plain")
-    how = f'The whole: read_result, ref "{whole.sha256}".'
+    how = f'The whole: {READER}, ref "{whole.sha256}".'
+    how = how if readable else "The whole is kept; ask for a part of it."
     said = f"{text.strip()}\n[Shortened from about {task.covers} tokens. {how}]"
     tokens = estimate(said)
     if tokens >= task.covers:

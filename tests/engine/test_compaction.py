@@ -14,6 +14,7 @@ from foldlog.local.messages_api import (
     tool_use,
 )
 from foldlog.processors.agent import Agent, Compaction
+from foldlog.processors.builtin_tools import read_result
 from foldlog.processors.context.build import request_bytes
 from foldlog.processors.context.summary import FRAME
 from foldlog.processors.limits import Limits
@@ -40,8 +41,8 @@ def leaf(ctx, pages: int = 1) -> str:
 
 
 def agent(**more) -> Agent:
-    fields = {"limits": SMALL, "compaction": Compaction(model=CHEAP), **more}
-    return Agent(name="helper", model=MODEL, system="Be brief.", tools=(read, leaf), **fields)
+    fields = {"limits": SMALL, "compaction": Compaction(model=CHEAP), "tools": (read, leaf), **more}
+    return Agent(name="helper", model=MODEL, system="Be brief.", **fields)
 
 
 def answers(request):
@@ -148,6 +149,15 @@ def test_S1_E_a_tool_with_a_compactor_needs_no_model(drive):
     (short,) = session.events(ev.ResultCompacted)
     assert short.short.inline.decode().startswith((PAGE * 60)[:100])
     assert not [body for body in bodies(session) if body["model"] == CHEAP]
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_S1_E_a_short_form_names_the_tool_that_reads_the_whole_to_who_has_it(drive, readable):
+    """Agents without `read_result` were told to call it."""
+    session = drive(tools=(read, leaf, *([read_result] if readable else [])))
+    session.say("leaf 1 ").run()
+    (short,) = session.events(ev.ResultCompacted)
+    assert ("read_result" in short.short.inline.decode()) is readable
 
 
 def test_S3_6_over_the_hard_cap_a_step_waits_for_the_summary_and_goes_on_with_it(drive):
