@@ -18,6 +18,12 @@ def look(n: int) -> str:
     raise AssertionError("played by effects.py")
 
 
+@tool(effect="pure")
+def page(n: int) -> str:
+    """Reads a lot."""
+    raise AssertionError("played by effects.py")
+
+
 @tool(effect="idempotent")
 def put(n: int) -> str:
     """Writes something; twice is as once."""
@@ -70,7 +76,7 @@ def complete(n: int) -> str:
     raise AssertionError("played by effects.py")
 
 
-TOOLS = (look, put, charge, order, wire, peek, erase, build, complete)
+TOOLS = (look, page, put, charge, order, wire, peek, erase, build, complete)
 AGENT = Agent(name="sim", model="sim-1", system="You are simulated.", tools=TOOLS)
 
 
@@ -78,6 +84,31 @@ def newer(agent: Agent) -> Agent:
     """The agent after an upgrade: another prompt, and two tools less."""
     kept = tuple(tool for tool in agent.tools if tool not in (charge, look))
     return replace(agent, system="You are newer.", tools=kept)
+
+
+STRATEGIES = ("compacted",) * 6 + ("sliding_window_2", "sliding_window_20", "full")
+SYSTEMS = ("", "You are simulated.")
+
+
+def a_compacting_agent(rng: Random) -> Agent:
+    """The agent with budgets that a long session passes: its requests begin with 800 tokens."""
+    limits = Limits(
+        model_attempts=rng.choice((2, 5)),
+        tool_attempts=rng.choice((1, 3)),
+        steps=50,
+        stall_timeout_ms=20_000,
+        tool_timeout_ms=20_000,
+        background_attempts=rng.choice((1, 2, 3)),
+        background_timeout_ms=rng.choice((5_000, 40_000, 120_000)),
+        candidate_wait_ms=rng.choice((5_000, 60_000)),
+        soft_tokens=4_500,
+        resume_tokens=rng.choice((4_000, 20_000)),
+        short_tokens=500,
+        hard_tokens=rng.choice((8_000, 12_000, 180_000)),
+    )
+    strategy, memory = rng.choice(STRATEGIES), rng.random() < 0.3
+    agent = replace(AGENT, limits=limits, system=rng.choice(SYSTEMS), strategy=strategy)
+    return replace(agent, memory=True) if memory else agent
 
 
 def an_agent(rng: Random) -> Agent:
@@ -92,4 +123,4 @@ def an_agent(rng: Random) -> Agent:
         soft_tokens=200,
         hard_tokens=rng.choice((900, 180_000, 180_000, 180_000)),
     )
-    return replace(AGENT, limits=limits, system=rng.choice(("", "You are simulated.")))
+    return replace(AGENT, limits=limits, system=rng.choice(SYSTEMS))

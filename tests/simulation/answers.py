@@ -21,6 +21,19 @@ USAGE = ev.Usage(
 )
 
 
+def usage_of(request: bytes, answer: "Answer") -> ev.Usage:
+    """About what a request and its answer weigh."""
+    read, written = len(request) // 3, len(answer.content()) // 3
+    return ev.Usage(
+        input_tokens=read,
+        cache_read_tokens=0,
+        cache_write_5m_tokens=0,
+        cache_write_1h_tokens=0,
+        output_tokens=written,
+        raw=b"{}",
+    )
+
+
 class Wanted(NamedTuple):
     """One tool call of an answer: the raw arguments, and why they are no JSON object, or None."""
 

@@ -6,9 +6,11 @@ from typing import Any
 from foldlog.processors.projections.ledger import OUTCOMES
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode
+from foldlog.schemas.ids import parse_call_key
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.simulation.invariant import Invariant, calls_of
 
+PAID = ("superseded", "late", "duplicate")  # whoever won
 DECISIONS = (ev.LlmCalled, ev.ToolInvoked, ev.TurnEnded)
 STARTS = (ev.LlmCalled, ev.GenStart, ev.GenResumed, ev.ToolStarted)
 INPUTS = tuple(row.cls for row in ev.EVENT_TYPES if row.is_input)
@@ -27,8 +29,17 @@ class DecisionsNameTheirBasis(Invariant):
         session, event = seen.entry.session_id, seen.entry.event
         if isinstance(event, DECISIONS) and event.basis != self.newest.get(session):
             self.fail(f"{session}: {event} counts, the newest input is {self.newest.get(session)}")
-        if isinstance(event, INPUTS):
+        if isinstance(event, INPUTS) or self._shortens(seen):
             self.newest[session] = seen.entry.offset
+
+    def _shortens(self, seen: Any) -> bool:
+        """A short form of a result that no request has said is in the next one."""
+        if not isinstance(seen.entry.event, ev.ResultCompacted):
+            return False
+        said = seen.before.context.request.fragments
+        place = parse_call_key(seen.entry.event.call)
+        rows = seen.before.context.fragments.since(said)
+        return any((f.turn, f.step, f.index) == place for f in rows if f.kind == "result")
 
 
 class NothingStartsWhileClosing(Invariant):
@@ -93,9 +104,11 @@ class LedgerCountsOnce(Invariant):
         paid: dict[str, dict[tuple, Any]] = defaultdict(dict)
         for seen in self.world.witness.seen.values():
             event = seen.entry.event
-            counts = seen.ruling.accepted or seen.ruling.code in ("superseded", "late")
+            counts = seen.ruling.accepted or seen.ruling.code in PAID
             if type(event) in OUTCOMES and event.usage is not None and counts:
-                place = (event.turn, event.step, event.attempt)
+                beside = isinstance(event, ev.BackgroundDone)
+                place = (event.kind, event.upto) if beside else (event.turn, event.step)
+                place = (*place, event.attempt)
                 paid[seen.entry.session_id].setdefault(place, event.usage.output_tokens)
         for session, views in self.world.witness.views.items():
             want = sum(paid[session].values())

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from foldlog.processors.projections.background import find_work
 from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
@@ -196,9 +197,15 @@ class TakeoversAreLawful(Invariant):
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
     ) -> None:
-        if kind not in (b"TOOL_STARTED", b"GEN_RESUMED"):
+        if kind not in (b"TOOL_STARTED", b"GEN_RESUMED", b"BACKGROUND_STARTED"):
             return
-        event, turn = decode(value), process.worker.owned[partition].views(key).turn
+        event, views = decode(value), process.worker.owned[partition].views(key)
+        turn = views.turn
+        if kind == b"BACKGROUND_STARTED":
+            work = find_work(views.background, event.kind, event.upto)
+            if work is not None and not work.released:
+                self._check(process, partition, key, "background", work.claim)
+            return
         if kind == b"GEN_RESUMED":
             self._check(process, partition, key, "models", turn.generation.claim)
             return

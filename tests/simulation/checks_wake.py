@@ -3,6 +3,7 @@
 from typing import Any
 
 from foldlog.processors.decide import rules_of
+from foldlog.processors.runtime.actions import BACKGROUND_SLOTS
 from foldlog.processors.session import fold
 from foldlog.processors.wake import wake
 from foldlog.schemas.codec import Entry
@@ -115,7 +116,8 @@ class SlotsAreKept(Invariant):
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
         if self.world.scenario.delays:
             return
-        slots = self.world.model_slots if role == "models" else self.world.tool_slots
+        own = {"models": self.world.model_slots, "tools": self.world.tool_slots}
+        slots = own.get(role, BACKGROUND_SLOTS)
         tasks = process.effects.tasks  # what is asked or recovered afterwards takes no slot
         running = sum(1 for task in tasks if task.role == role and task.key[1] >= 0)
         self.demand(running < slots, f"{running} {role} run already, of {slots}")

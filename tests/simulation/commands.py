@@ -31,12 +31,16 @@ def a_message(person: Any, when_busy: str, message_id: str | None = None) -> ev.
     """A new message; its text names it, so that a request shows which it holds."""
     person.messages += 1
     message_id = message_id or f"m{person.messages}"
-    body = _content(person, message_id)
+    more, tokens = "", person.rng.choice((5, 5, 5, 300))
+    if person.world.scenario.compacts:
+        more = " as said" * person.rng.choice((0, 10, 100, 100, 300))
+        tokens = 15 + len(more) // 3
+    body = _content(person, message_id, more)
     event = ev.MessageReceived(
         message_id=message_id,
         role="user",
         content=body,
-        tokens=person.rng.choice((5, 5, 5, 300)),
+        tokens=tokens,
         channel="simulation",
         when_busy=when_busy,
         by_user=person.user_id,

@@ -6,18 +6,21 @@ outcome: outbox first, then the log, again until acknowledged. It must not know 
 """
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 from foldlog.log.door import Delivered
 from foldlog.processors.effects.sink import Stop
-from foldlog.processors.runtime.actions import BeginGeneration, BeginTool
+from foldlog.processors.runtime.actions import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.runtime.chunks_reader import chunks_reader, said_so_far
 from foldlog.processors.runtime.effects_host import _failed, _no_tool, place_of
 from foldlog.processors.runtime.reports import AGAIN_S, ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.simulation.answers import END_TURN, USAGE, an_answer, calls_of
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.beside import SAYINGS, ends_of
+from foldlog.tests.simulation.answers import END_TURN, USAGE, an_answer, calls_of, usage_of
 from foldlog.tests.simulation.tool_plans import ToolRun
 
 Steps = Generator[int | None, Any, Any]
@@ -80,6 +83,14 @@ class SimEffects:
                         task.due = self.world.now
                 return True
         return False
+
+    def leave(self) -> None:
+        """The worker ends in peace: as EffectsHost.close."""
+        for task in self.tasks:
+            if task.role in ("models", "background") and not task.stop.requested:
+                task.stop.request("the worker is ending", leaves=True)
+                if task.due is not None:
+                    task.due = self.world.now
 
     # -- outcomes --------------------------------------------------------------------------------
 
@@ -159,7 +170,7 @@ class SimEffects:
                 stop_reason=answer.stop_reason,
                 response_id=f"msg_{world.answers}",
                 model=begin.agent.model,
-                usage=USAGE,
+                usage=usage_of(begin.request, answer) if world.scenario.compacts else USAGE,
             )
         yield from self.outcome(task, session_id, event)
 
@@ -205,6 +216,32 @@ class SimEffects:
             content=self.world.store_body(content, "application/json"),
         )
         yield from self.outcome(task, session_id, event)
+
+    # -- background work -------------------------------------------------------------------------
+
+    def work(self, session_id: str, begin: BeginWork) -> None:
+        """Begin background work."""
+        self.process.crash_point("claim read back, before background work begins")
+        self.world.begun("background", self.process, session_id, begin)
+        key = (session_id, begin.claim.offset)
+        self._spawn("background", key, lambda task: self._work(task, session_id, begin))
+
+    def _work(self, task: Task, session_id: str, begin: BeginWork) -> Steps:
+        world, rng, place = self.world, self.world.rng, (begin.kind, begin.upto, begin.attempt)
+        slow = begin.agent.limits.background_timeout_ms
+        yield 5 if world.calm else rng.choice((0, 20, 500, 500, 5_000, slow))
+        if task.stop.requested:
+            done = answers.done(*place, why="it was stopped")
+            ends = [replace(done, released=task.stop.leaves)]
+        elif not world.calm and rng.random() < 0.1:
+            ends = [answers.done(*place, why="its task died")]
+        else:
+            said = SAYINGS[1] if world.calm else rng.choice(SAYINGS)
+            ends = ends_of(begin, begin.task, begin.agent, said, world)
+        for number, event in enumerate(ends):
+            if number:
+                self.process.crash_point("what was made is written, before it is said to be done")
+            yield from self.outcome(task, session_id, event)
 
     # -- tools -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from foldlog.processors.runtime.views_codec import encode_row
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 
-CLAIMS = (b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED")
+CLAIMS = (b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED", b"BACKGROUND_STARTED")
 WORK = (ev.LlmCalled, ev.GenComplete, ev.ToolInvoked, ev.ToolStarted)
 AT_WORK = 0.15  # the chance of a fault at each of these
 FAREWELL_MS = 5_000
@@ -20,8 +20,13 @@ TOOL_POINTS = (
     "inside a tool, before its act",
     "inside a tool, after its act",
 )
+BESIDE_POINTS = (
+    "claim read back, before background work begins",
+    "what was made is written, before it is said to be done",
+)
 EFFECT_POINTS = (
     *TOOL_POINTS,
+    *BESIDE_POINTS,
     "claim read back, before a generation begins",
     "before a completion",
     "before the outbox",
@@ -223,6 +228,10 @@ class Faults:
         at_tools = self.world.rng.random() < self.world.scenario.at_tools
         node.kill_at = self.world.rng.choice(TOOL_POINTS if at_tools else EFFECT_POINTS)
 
+    def kill_beside(self, node: Any) -> None:
+        """Around the next background work."""
+        node.kill_at = self.world.rng.choice(BESIDE_POINTS)
+
     def shut_down(self, node: Any) -> None:
         """As host.py ends: no partition any more, model calls stop, tools get a few seconds."""
         process = node.process
@@ -231,9 +240,7 @@ class Faults:
         process.reader.drop(list(process.worker.owned))
         process.worker.close()
         node.want = set()
-        for task in process.effects.tasks:
-            if task.role == "models":
-                process.effects.stop(*task.key, "the worker is ending")
+        process.effects.leave()
 
         def end() -> None:
             if node.process is process:

@@ -1,5 +1,6 @@
 """Every invariant, in the order in which they are asked."""
 
+from foldlog.tests.simulation.checks_beside import BESIDE
 from foldlog.tests.simulation.checks_decisions import DECIDED
 from foldlog.tests.simulation.checks_effects import EFFECTS
 from foldlog.tests.simulation.checks_limits import LIMITS
@@ -8,5 +9,5 @@ from foldlog.tests.simulation.checks_state import STATE
 from foldlog.tests.simulation.checks_stores import STORES
 from foldlog.tests.simulation.checks_wake import WAKE
 
-ALL = (*STATE, *EFFECTS, *DECIDED, *LIMITS, *REQUESTS, *WAKE, *STORES)
+ALL = (*STATE, *EFFECTS, *DECIDED, *LIMITS, *REQUESTS, *WAKE, *BESIDE, *STORES)
 BY_NAME = {invariant.__name__: invariant for invariant in ALL}

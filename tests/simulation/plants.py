@@ -18,7 +18,8 @@ from foldlog.tests.simulation import wrong_rules as wrong
 
 
 class Plant(NamedTuple):
-    """A wrong rule. `where[name]` (or the attribute) becomes `wrong(right)`."""
+    """A wrong rule. `where[name]` (or the attribute) becomes `wrong(right)`; `also`: more of such
+    (where, attribute, wrong), where one rule stands behind another."""
 
     name: str
     caught_by: str
@@ -26,6 +27,7 @@ class Plant(NamedTuple):
     where: Any
     attribute: Any
     wrong: Callable[[Any], Any]
+    also: tuple[tuple[Any, Any, Callable[[Any], Any]], ...] = ()
 
 
 JUDGES, ASKED, FOLDS = rulings_work.JUDGES, rulings_asked.JUDGES, turn.FOLDS

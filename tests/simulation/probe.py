@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.projections.partition import Holder, PartitionView
 from foldlog.processors.runtime.actions import Actions
+from foldlog.processors.runtime.reports import ROLE_OF
 from foldlog.schemas import events as ev
+from foldlog.tests.laws import answers
 
-ROLES = ("models", "sessions", "tools")
+ROLES = ("background", "models", "sessions", "tools")
 
 
 class Place(NamedTuple):
@@ -70,8 +72,11 @@ class Probe:
         self.events.append((event, "tools"))
 
     def report(self, session_id: str, event: Any) -> None:
-        role = "models" if isinstance(event, ev.GenStopped) else "tools"
-        self.events.append((event, role))
+        self.events.append((event, ROLE_OF[type(event)]))
+
+    def work(self, session_id: str, begin: Any) -> None:
+        event = answers.done(begin.kind, begin.upto, begin.attempt, why="x")
+        self.events.append((event, "background"))
 
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
         return False

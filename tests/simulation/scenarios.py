@@ -17,7 +17,8 @@ class Scenario(NamedTuple):
     that a person acts at once on what he sees. fates: the chance of each fate of a record.
     fault_every_ms: the mean time between faults. at_tools: the share of faults at work that wait
     for a tool. overlap: all workers believe they own everything.
-    probes: the chance that law 9 is also asked at made-up views.
+    probes: the chance that law 9 is also asked at made-up views. compacts: messages, results and
+    budgets are such that summaries and short forms are made and adopted.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Scenario(NamedTuple):
     at_tools: float = 0.5
     overlap: bool = False
     upgrades: bool = False
+    compacts: bool = False
     probes: float = 0.3
 
     @property
@@ -68,6 +70,7 @@ HABITS = {
 }
 TALK = {"say": 8, "queue": 1, "cancel": 1, "steer": 1}
 RACES = {"say": 8, "steer": 3, "interrupt": 3, "cancel": 6, "terminate": 0.5, "decide": 1}
+LONG = {"queue": 12, "steer": 1, "interrupt": 0.3, "cancel": 0.7, "terminate": 0.05}
 KILLS = {"kill": 2, "kill_soon": 4, "kill_at": 3, "kill_effect": 5, "shut_down": 1}
 PAUSES = {
     "freeze_at_work": 5,
@@ -217,7 +220,11 @@ SCENARIOS = (
         10,
         "one process decides, others run the effects",
         nodes=("w1", "w2", "w3"),
-        roles={"w1": ("sessions",), "w2": ("models", "tools"), "w3": ("models", "tools")},
+        roles={
+            "w1": ("sessions",),
+            "w2": ("models", "tools", "background"),
+            "w3": ("models", "tools", "background"),
+        },
         habits=HABITS,
         tastes={"calls": 0.8},
         faults={**KILLS, **PAUSES, **MOVES, "store_behind": 0.5},
@@ -250,6 +257,37 @@ SCENARIOS = (
         fault_every_ms=5_000,
         faults_max=12,
         fates=SLOW,
+    ),
+    Scenario(
+        "compaction",
+        20,
+        "long sessions: work beside them, killed anywhere, aborted, taken over, waited for",
+        sessions=(1, 1, 2),
+        commands=(14, 20),
+        habits=LONG,
+        tastes={"calls": 0.75, "odd": 0.02, "ends": 0.05, "fails": 0.05, "hangs": 0.02},
+        tools=("page", "page", "look", "put", "complete"),
+        faults={**KILLS, **PAUSES, **MOVES, "kill_beside": 6, "store_behind": 0.5},
+        at_tools=0.2,
+        fault_every_ms=20_000,
+        faults_max=8,
+        fates=SLOW,
+        reacts=0.05,
+        compacts=True,
+    ),
+    Scenario(
+        "compaction_alone",
+        10,
+        "long sessions without a fault: nothing waits for what runs beside",
+        nodes=("w1",),
+        sessions=(1, 2),
+        commands=(16, 22),
+        habits=LONG,
+        tastes={"calls": 0.75, "odd": 0.02, "ends": 0.05},
+        tools=("page", "page", "look", "complete"),
+        skew=False,
+        reacts=0.05,
+        compacts=True,
     ),
     Scenario(
         "chaos",

@@ -5,6 +5,7 @@ import pytest
 from foldlog.tests.simulation import invariants, scenarios
 from foldlog.tests.simulation.checks_requests import REQUESTS, RequestsAreLegal
 from foldlog.tests.simulation.plants import PLANTS
+from foldlog.tests.simulation.plants_beside import BESIDE
 from foldlog.tests.simulation.runner import run
 
 SEEDS_MAX = 100  # each plant is caught within so many schedules
@@ -16,14 +17,13 @@ def watching(name: str) -> list:
     return [RequestsAreLegal, watched] if watched in REQUESTS[1:] else [watched]
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+@pytest.mark.parametrize("plant", (*PLANTS, *BESIDE), ids=lambda plant: plant.name)
 def test_a_planted_fault_is_caught(plant, monkeypatch):
-    if isinstance(plant.where, dict):
-        right = plant.where[plant.attribute]
-        monkeypatch.setitem(plant.where, plant.attribute, plant.wrong(right))
-    else:
-        right = getattr(plant.where, plant.attribute)
-        monkeypatch.setattr(plant.where, plant.attribute, plant.wrong(right))
+    for where, attribute, wrong in ((plant.where, plant.attribute, plant.wrong), *plant.also):
+        if isinstance(where, dict):
+            monkeypatch.setitem(where, attribute, wrong(where[attribute]))
+        else:
+            monkeypatch.setattr(where, attribute, wrong(getattr(where, attribute)))
     scenario = scenarios.BY_NAME[plant.scenario]
     for seed in range(SEEDS_MAX):
         outcome = run(seed, scenario, watching(plant.caught_by))

@@ -14,6 +14,7 @@ from foldlog.processors.effects.tool_run import ASK_SHARE, END_SHARE
 from foldlog.processors.runtime.actions import BeginTool
 from foldlog.processors.tool import Tool
 from foldlog.schemas import events as ev
+from foldlog.schemas.tokens import estimate
 from foldlog.schemas.words import Outcome, Via
 
 ENDING = ASK_SHARE + END_SHARE  # of the grace: between being told to end and being ended
@@ -113,10 +114,13 @@ class ToolRun:
             triggers = (ev.Trigger(trigger=word, project_id=project),)
             reminders = self.rng.choice(((), ("remember this",)))
         text = f"{name} {self.claim.call_key} by attempt {self.claim.attempt}"
-        shaped = short(text)
+        if name == "page":
+            text += " as dull as the page before it" * self.rng.choice((5, 60, 120))
+        shaped = short(text)._replace(tokens=estimate(text))
         content = self.world.store_body(text.encode(), "text/plain")
         if content.ref is not None:  # what the model sees stays inline
-            content = ev.Body(inline=text[:20].encode(), ref=content.ref)
+            shown = text if name == "page" else text[:20]
+            content = ev.Body(inline=shown.encode(), ref=content.ref)
         shaped = shaped._replace(content=content)
         asked = {"triggers": triggers, "reminders": reminders}
         return result(self.claim, Outcome.OK, shaped, via=via, **asked)

@@ -14,7 +14,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.processors.runtime.actions import BeginTool
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import topics
-from foldlog.tests.simulation.agents import TOOLS, an_agent, newer
+from foldlog.tests.simulation.agents import TOOLS, a_compacting_agent, an_agent, newer
 from foldlog.tests.simulation.answers import Tastes
 from foldlog.tests.simulation.fates import Group, LogFaults
 from foldlog.tests.simulation.faults import Faults
@@ -56,7 +56,7 @@ class World:
         self.calm = self.brink = self._late_answers = False
         self.blobs: dict[str, bytes] = {}
         self.inline_max = self.rng.choice((64, 64 * 1024, 64 * 1024))
-        self.agent = an_agent(self.rng)
+        self.agent = (a_compacting_agent if scenario.compacts else an_agent)(self.rng)
         self.newer_agent = newer(self.agent)
         self.model_slots = self.rng.choice((1, 16, 16))
         self.tool_slots = self.rng.choice((2, 32, 32))
@@ -100,9 +100,15 @@ class World:
         """As BlobStore.body, with a limit that a seed chooses."""
         if len(data) <= self.inline_max:
             return ev.Body(inline=data)
+        return ev.Body(ref=self.store(data, media_type))
+
+    body = store_body  # as its own name is
+
+    def store(self, data: bytes, media_type: str) -> ev.BlobRef:
+        """As BlobStore.store."""
         name = sha256(data).hexdigest()
         self.blobs[name] = data
-        return ev.Body(ref=ev.BlobRef(sha256=name, bytes=len(data), media_type=media_type))
+        return ev.BlobRef(sha256=name, bytes=len(data), media_type=media_type)
 
     def read_blob(self, ref: ev.BlobRef) -> bytes:
         """As BlobStore.get."""

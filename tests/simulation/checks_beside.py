@@ -1,0 +1,173 @@
+"""Invariants of what runs beside the conversation: it delays nothing, ends, and is adopted once."""
+
+from collections import Counter
+from typing import Any
+
+from foldlog.processors.budget import plan
+from foldlog.processors.decide import rules_of
+from foldlog.processors.projections.background import SUMMARIES
+from foldlog.processors.wake import wake
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import decode
+from foldlog.schemas.value import replace
+from foldlog.tests.simulation.invariant import Invariant
+
+ABORTS = ("cancelled", "terminated")
+
+
+class CandidatesAreAdoptedOnce(Invariant):
+    """S1.B: a summary is in force from the LLM_CALLED that names it first, each once, and each
+    one further on than the last; it cuts where nothing is split."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.in_force: dict[str, tuple[int, int]] = {}  # (offset, kept_from)
+        self.adopted: set[tuple[str, int]] = set()
+
+    def on_seen(self, seen: Any) -> None:
+        event, session = seen.entry.event, seen.entry.session_id
+        if not isinstance(event, ev.LlmCalled) or not seen.ruling.accepted:
+            return
+        before = self.in_force.get(session, (None, 0))
+        if event.checkpoint is None or event.checkpoint == before[0]:
+            return
+        named = self.world.witness.seen.get((seen.entry.partition, event.checkpoint))
+        made = named and isinstance(named.entry.event, ev.ContextCompacted)
+        if not made or not named.ruling.accepted or named.entry.session_id != session:
+            self.fail(f"{session}: {event} names no summary that counts: {named}")
+        kept_from = named.entry.event.kept_from
+        self.demand(kept_from > before[1], f"{session} steps back from {before} to {kept_from}")
+        self.demand((session, event.checkpoint) not in self.adopted, f"{event} adopts again")
+        self.adopted.add((session, event.checkpoint))
+        self.in_force[session] = event.checkpoint, kept_from
+
+
+class WorkBesideDelaysNothing(Invariant):
+    """S1.H: a step that is due is not put off by what runs beside, unless it would not fit (N2w).
+
+    And whoever waits in N2w is over the hard cap, and something runs or is due that may help.
+    """
+
+    def on_seen(self, seen: Any) -> None:
+        views = seen.views
+        if not views.background.works or not views.turn.open:
+            return
+        if views.turn.agent != self.world.agent.name:
+            return
+        rules, now = rules_of(self.world.agent), self.world.now
+        owed = {o.row for o in wake(views, seen.holders, now, rules)}
+        quiet = replace(views, background=replace(views.background, works=()))
+        alone = {o.row for o in wake(quiet, seen.holders, now, rules)}
+        self.demand("N3" not in alone or "N3" in owed, f"{views.turn} waits for {views.background}")
+
+
+class WorkBesideEnds(Invariant):
+    """Law 4: claimed work ends once, after so many attempts as the agent allows, and is not tried
+    again for the same offset."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.done: set[tuple[str, str, int]] = set()
+        self.released: Counter[tuple[str, str, int]] = Counter()
+
+    def on_seen(self, seen: Any) -> None:
+        event, session = seen.entry.event, seen.entry.session_id
+        if not seen.ruling.accepted:
+            return
+        if isinstance(event, ev.BackgroundStarted):
+            place = (session, event.kind, event.upto)
+            self.demand(place not in self.done, f"{event} begins again what was done")
+            most = self.world.agent.limits.background_attempts + self.released[place]
+            self.demand(event.attempt <= most, f"{event} is one attempt too many, of {most}")
+        elif isinstance(event, ev.BackgroundDone):
+            place = (session, event.kind, event.upto)
+            self.demand(place not in self.done, f"{event} ends twice")
+            if event.released:
+                self.released[place] += 1
+            else:
+                self.done.add(place)
+
+    def when_calm(self) -> None:
+        for session, views in self.world.witness.views.items():
+            known = views.turn.agent == self.world.agent.name and views.frozen is None
+            if known and not (views.turn.terminated and not views.turn.open):
+                works = views.background.works
+                self.demand(not works, f"{session} still has {works}")
+
+
+class AbortedWorkStops(Invariant):
+    """Constraint 3: an abort ends what ran beside: what it had made counts no more, nobody takes
+    it over, and without faults it has ended within the grace."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.aborted: dict[tuple[str, str, int], int] = {}
+
+    def on_seen(self, seen: Any) -> None:
+        event, session = seen.entry.event, seen.entry.session_id
+        if not seen.ruling.accepted:
+            return
+        closing = seen.views.turn.closing
+        if isinstance(event, ev.CancelRequested | ev.SessionTerminated):
+            if closing is not None and closing.reason in ABORTS:
+                for work in seen.before.background.works:
+                    place = (session, work.kind, work.upto)
+                    self.aborted.setdefault(place, seen.entry.at)
+        elif isinstance(event, ev.BackgroundStarted):
+            place = (session, event.kind, event.upto)
+            self.demand(place not in self.aborted, f"{event} takes over what was aborted")
+        elif isinstance(event, ev.ContextCompacted):
+            stopped = [(session, kind, event.upto) in self.aborted for kind in SUMMARIES]
+            self.demand(not any(stopped), f"{event} counts, and was aborted")
+        elif isinstance(event, ev.BackgroundDone) and not self.world.scenario.faults:
+            since = self.aborted.get((session, event.kind, event.upto))
+            if since is not None:
+                took = seen.entry.at - since
+                most = self.world.agent.limits.grace_ms
+                self.demand(took <= most, f"{event} took {took} ms to end")
+
+
+class BudgetIsExceededOnlyInVain(Invariant):
+    """N2: a turn ends for its budget only when nothing may come that would make it fit: no work
+    runs that its agent still waits for, and no candidate would do."""
+
+    def on_produced(
+        self, process: Any, partition: int, key: str, value: bytes, kind: bytes
+    ) -> None:
+        if kind != b"TURN_ENDED":
+            return
+        event = decode(value)
+        if event.reason != "budget_exceeded" or event.limit is None:
+            return
+        owned = process.worker.owned[partition]
+        views, agent = owned.views(key), process.worker.agents[self.world.agent.name]
+        if agent.strategy != "compacted":
+            return
+        now, rules = process.worker.now(owned), rules_of(agent)
+        works = [work for work in views.background.works if work.kind != "memory"]
+        late = now >= views.turn.due_at + agent.limits.candidate_wait_ms
+        self.demand(late or not works, f"{key} gives up while {works} may help")
+        candidate = views.compaction.candidate
+        if candidate is not None and plan(views, rules).checkpoint != candidate.offset:
+            fragments, begin = views.context.fragments, 0
+            if views.compaction.checkpoint is not None:
+                begin = views.compaction.checkpoint.kept_from
+            shown = sum(weight(views, n) for n in range(begin, candidate.kept_from))
+            fits = event.used - shown + candidate.tokens <= event.limit
+            self.demand(not fits, f"{key} gives up with {candidate} at hand of {len(fragments)}")
+
+
+def weight(views: Any, place: int) -> int:
+    """Tokens of a fragment as a request shows it, at least."""
+    fragments, view = views.context.fragments, views.compaction
+    total = fragments[place].total - (fragments[place - 1].total if place else 0)
+    return total - sum(short.saved for short in view.shorts if short.place == place)
+
+
+BESIDE = (
+    CandidatesAreAdoptedOnce,
+    WorkBesideDelaysNothing,
+    WorkBesideEnds,
+    AbortedWorkStops,
+    BudgetIsExceededOnlyInVain,
+)

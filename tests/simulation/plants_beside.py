@@ -1,0 +1,185 @@
+"""Planted faults of what runs beside the conversation, and the wrong rules they are made of."""
+
+from typing import Any
+
+from foldlog.processors import budget, rulings_background, wake
+from foldlog.processors.context import blocks
+from foldlog.processors.projections import background, compaction
+from foldlog.processors.runtime import actions
+from foldlog.schemas import events as ev
+from foldlog.schemas.value import replace
+from foldlog.tests.simulation.plants import Plant
+
+
+def always(value: Any) -> Any:
+    """A rule that says the same of everything."""
+    return lambda right: lambda *args, **more: value
+
+
+def waits_for_work(right: Any) -> Any:
+    def wrong(common: Any, views: Any, now: int, rules: Any) -> Any:
+        return None if views.background.works else right(common, views, now, rules)
+
+    return wrong
+
+
+def aborts_nothing(right: Any) -> Any:
+    def wrong(view: Any, entry: Any, *rest: Any) -> Any:
+        aborts = isinstance(entry.event, ev.CancelRequested | ev.SessionTerminated)
+        return view if aborts else right(view, entry, *rest)
+
+    return wrong
+
+
+def one_attempt_more(right: Any) -> Any:
+    def wrong(lane: str, facts: dict) -> Any:
+        return right(lane, {**facts, "left": True} if lane == "B" else facts)
+
+    return wrong
+
+
+def never_done(right: Any) -> Any:
+    def wrong(view: Any, entry: Any, *rest: Any) -> Any:
+        ends = isinstance(entry.event, ev.BackgroundDone)
+        return view if ends else right(view, entry, *rest)
+
+    return wrong
+
+
+def forgets_what_was_tried(right: Any) -> Any:
+    def wrong(view: Any, *rest: Any) -> Any:
+        return replace(right(view, *rest), tried_upto=-1, tried_tokens=0)
+
+    return wrong
+
+
+def cuts_one_later(right: Any) -> Any:
+    def wrong(fragments: Any, *rest: Any) -> Any:
+        cut = right(fragments, *rest)
+        return None if cut is None or cut + 1 >= len(fragments) else cut + 1
+
+    return wrong
+
+
+def shows_every_short_form(right: Any) -> Any:
+    return lambda view, call, compacted_upto: view.shorts.last(call)
+
+
+def forgets_the_newer(right: Any) -> Any:
+    """The request that adopts says it, the next one begins with the summary before it."""
+
+    def wrong(view: Any, entry: Any, *rest: Any) -> Any:
+        after = right(view, entry, *rest)
+        moved = after.checkpoint_at != view.checkpoint_at and view.checkpoint_at is not None
+        return replace(after, checkpoint_at=view.checkpoint_at) if moved else after
+
+    return wrong
+
+
+def takes_over_at_once(right: Any) -> Any:
+    def wrong(claim: Any, role: str, *rest: Any) -> str:
+        standing = right(claim, role, *rest)
+        return "gone" if role == "background" and standing == "other" else standing
+
+    return wrong
+
+
+BESIDE = (
+    Plant(
+        "a step that waits for what runs beside it",
+        "WorkBesideDelaysNothing",
+        "compaction_alone",
+        wake,
+        "_next",
+        waits_for_work,
+    ),
+    Plant(
+        "an abort that stops nothing beside",
+        "AbortedWorkStops",
+        "compaction_alone",
+        background,
+        "apply",
+        aborts_nothing,
+    ),
+    Plant(
+        "a summary made for ever",
+        "WorkBesideEnds",
+        "compaction",
+        wake,
+        "match",
+        one_attempt_more,
+    ),
+    Plant(
+        "work that never ends",
+        "WorkBesideEnds",
+        "compaction_alone",
+        background,
+        "apply",
+        never_done,
+    ),
+    Plant(
+        "a useless summary tried again",
+        "WorkBesideEnds",
+        "compaction_alone",
+        background,
+        "_done",
+        forgets_what_was_tried,
+    ),
+    Plant(
+        "giving up while a summary is made",
+        "BudgetIsExceededOnlyInVain",
+        "compaction_alone",
+        wake,
+        "may_still_come",
+        always(False),
+    ),
+    Plant(
+        "a candidate that nobody adopts",
+        "BudgetIsExceededOnlyInVain",
+        "compaction_alone",
+        budget,
+        "saving",
+        always(0),
+    ),
+    Plant(
+        "a summary that is forgotten again",
+        "CandidatesAreAdoptedOnce",
+        "compaction_alone",
+        compaction,
+        "apply",
+        forgets_the_newer,
+    ),
+    Plant(
+        "a cut between a call and its result",
+        "NobodyIsStuck",
+        "compaction_alone",
+        budget,
+        "cut_keeping",
+        cuts_one_later,
+        ((rulings_background, "is_cut", always(True)),),
+    ),
+    Plant(
+        "a short form that nobody adopted",
+        "RequestsExtend",
+        "compaction_alone",
+        blocks,
+        "in_force",
+        shows_every_short_form,
+    ),
+    Plant(
+        "work taken over before its deadline",
+        "TakeoversAreLawful",
+        "compaction",
+        wake,
+        "_standing",
+        takes_over_at_once,
+    ),
+    Plant(
+        "more work beside than there are slots",
+        "SlotsAreKept",
+        "compaction_alone",
+        actions.Actions,
+        "_has_slot",
+        always(True),
+    ),
+)
