@@ -103,6 +103,7 @@ class Hand:
         self.directory, self.flags, self.worker_id = directory, flags, worker_id
         self.log = directory / f"{worker_id}.log"
         self.active: int | None = None
+        self.ends: list[Ended] = []
 
     @property
     def arguments(self) -> list[str]:
@@ -152,7 +153,8 @@ class Hand:
         if code is None:
             return None
         pid, self.active = self.active, None
-        return Ended(pid, code, time.time())
+        self.ends.append(Ended(pid, code, time.time()))
+        return self.ends[-1]
 
     def kill(self) -> Ended:
         """kill -9, now."""

@@ -139,7 +139,7 @@ class Person:
 
     def react(self) -> None:
         """Do what the log now asks a person to do."""
-        while self._acts and self.said and self._acts[0].when(self.watched):
+        while self._acts and self.said and self._moment_has_come():
             self._do(self._acts.pop(0))
         turn = self.watched.views.turn
         for call in (*turn.calls, *turn.doubts):
@@ -147,6 +147,21 @@ class Person:
                 self._once(call, lambda c=call: self._decide(c))
             elif call.status in ("doubt", "contradicted") and call.told:
                 self._once(call, lambda c=call: self._resolve(c))
+
+    def _moment_has_come(self) -> bool:
+        """Whether to go on: nobody waits for what can no longer come.
+
+        A tool that could not begin in time after a kill was not run, and its page is not there;
+        then nothing is long enough for a summary.
+        """
+        if self._acts[0].when(self.watched):
+            return True
+        turn = self.watched.views.turn
+        heard = len(self.watched.counted(ev.MessageReceived)) == len(self.said)
+        return heard and ended(1)(self.watched) and not turn.open and not self._owes()
+
+    def _owes(self) -> bool:
+        return bool(self.stage.owed(self.session_id))
 
     def _do(self, act: Act) -> None:
         match act.do:
@@ -188,4 +203,4 @@ class Person:
         over = all(row is not None and row.reason for row in progress)
         quiet = not views.turn.open and not views.turn.queue and not views.turn.refusals
         doubtful = any(call.status in ("doubt", "contradicted") for call in views.turn.doubts)
-        return over and quiet and not doubtful and not self.stage.owed(self.session_id)
+        return over and quiet and not doubtful and not self._owes()

@@ -127,6 +127,11 @@ class Stage:
         self.hands.append(made)
         return made
 
+    @property
+    def deaths(self) -> list[float]:
+        """When workers ended, Unix ms."""
+        return [ended.at * 1000 for hand in self.hands for ended in hand.ends]
+
     # -- following -------------------------------------------------------------------------------
 
     def pump(self, timeout_s: float = POLL_S) -> list[Entry]:
