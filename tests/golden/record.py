@@ -19,12 +19,14 @@ from foldlog.tests.golden.golden import (
     write,
     write_expected,
 )
-from foldlog.tests.laws.agents import LIMITS, MINUTE
+from foldlog.tests.laws.agents import LIMITS, MINUTE, variant
 from foldlog.tests.laws.answers import Use, complete, dumps, text, thinking
+from foldlog.tests.laws.beside import ends_of
 from foldlog.tests.laws.history import History, opened
 
 LOOK, POST = Use("look", '{"where":"there"}', "a"), Use("post", '{"text":"dear"}', "b")
 CHARGE = Use("charge", '{"cents":3}', "c")
+READ = Use("read", "{}", "d")
 
 
 def conversation() -> History:
@@ -153,6 +155,44 @@ def terminate() -> History:
     return s
 
 
+def compaction() -> History:
+    """A long session: a short form before its result is said and one adopted later, a summary
+    that is adopted, one of it made while idle, one that is aborted, a skip, what is remembered."""
+    s = opened(SESSION_ID, agent=variant(memory=True))
+    for number in range(7):
+        s.say(f"{number}: " + "tell me more. " * 150, f"m{number}")
+        s.answer(thinking(f"hm {number}"), "more it is", read=600 * (number + 1))
+        beside(s)
+    s.say("read it", "m7")
+    s.answer(READ, read=5_000)
+    s.result("8.1.0", "a row like the one before it\n" * 80)
+    s.discharge("B1")
+    beside(s, "80 equal rows")
+    s.answer(thinking("then"), READ, read=6_000)
+    s.result("8.2.0", "a line like the one before it\n" * 90)
+    s.work()
+    beside(s, "The person wants more. A tool said that all rows are equal.")
+    s.answer("all equal", read=7_000)
+    beside(s)
+    s.later(10 * MINUTE).say("and now?", "m8")
+    s.answer("now as well", read=4_500)
+    s.say("again", "m9")
+    s.answer(READ, read=8_000)
+    s.cancel("c1")
+    s.work()
+    s.later(LIMITS.grace_ms).work()
+    return s
+
+
+def beside(s: History, said: str = "So far nothing but more of it.") -> None:
+    """What runs beside the session ends as it should."""
+    while any(owed.row == "B2" for owed in s.owed()):
+        done = s.discharge("B2")
+        for _, begin in done.begun:
+            for event in ends_of(begin, begin.task, s.agent, said, s.blobs):
+                s.append(event, "background")
+
+
 PLAYS: dict[str, Callable[[], History]] = {
     play.__name__: play
     for play in (
@@ -162,6 +202,7 @@ PLAYS: dict[str, Callable[[], History]] = {
         cancel_with_partial,
         steer_and_interrupt,
         terminate,
+        compaction,
     )
 }
 

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from foldlog.processors.agent import Agent
+from foldlog.processors.context.summary import FRAME
 from foldlog.processors.context.tasks import Task, task_of
 from foldlog.processors.effects import background
 from foldlog.processors.projections.background import Work, find_work
@@ -16,7 +17,7 @@ from foldlog.tests.laws import answers
 from foldlog.tests.laws.desk import Blobs
 from foldlog.tests.laws.sealed import summarized
 
-CLOSING_TAG = "</record_of_earlier_conversation>"
+CLOSING_TAG = f"</{FRAME}>"
 SAYINGS = (
     "In short: it is all there.",
     "The person wants two; look said there is one. Open: the second.",
