@@ -60,12 +60,15 @@ def request_bytes(views, read_blob: ReadBlob) -> bytes:
     return marked_request(parts, shown.system, shown.tools, shown.messages)
 
 
-def compaction_request(views, cut: int, read_blob: ReadBlob) -> bytes:
-    """The request for the provider's own summary of everything before a cut, as it was sent."""
+def compaction_request(views, cut: int, read_blob: ReadBlob) -> bytes | None:
+    """The request for the provider's own summary of everything before a cut, as it was sent; None
+    where it would refuse, because there is only one block."""
     request = views.context.request
     assert request is not None
     covered = replace(request, fragments=cut)
     shown = context_of(views.context, views.compaction, covered, read_blob)
+    if sum(len(message.blocks) for message in shown.messages) < 2:
+        return None
     parts = [f'"model":{json.dumps(request.model)}', request.params.decode().strip()[1:-1]]
     parts.append('"compaction":{"type":"summarize"}')
     return marked_request(parts, shown.system, shown.tools, shown.messages)

@@ -126,7 +126,9 @@ def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
     covers = fragment_tokens(views.context.fragments, begin, cut)
     last = views.context.request
     if agent.compaction.provider and last is not None and last.start <= begin:
-        return Task(compaction_request(views, cut, read_blob), last.model, covers, kept_from=cut)
+        request = compaction_request(views, cut, read_blob)
+        if request is not None:
+            return Task(request, last.model, covers, kept_from=cut)
     lines = []
     if views.compaction.checkpoint is not None:
         lines.append({"earlier record": summary_text(views.compaction.checkpoint.body, read_blob)})

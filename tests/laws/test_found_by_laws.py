@@ -113,3 +113,15 @@ def test_law_2_a_claim_of_a_summary_that_is_made_claims_nothing_when_it_comes_ag
     for event in ends_of(entry_of(s.records[claim]).event, begin.task, s.agent, "So.", s.blobs):
         assert s.append(event, "background").accepted
     assert s.again(claim).code == "late" and not s.views.background.works
+
+
+def test_S3_4_of_a_single_block_the_cheap_model_makes_the_summary():
+    """The provider finds nothing to summarize there, and the step waited for it in vain."""
+    s = opened(agent=variant(provider=True))
+    s.say("tell me all of it. " * 1_500)
+    s.answer(LOOK, read=25_000)
+    s.result("1.1.0", "a row\n" * 8_000)
+    s.work()
+    begun = [begin for owed in s.owed() if owed.row == "B2" for _, begin in s.do(owed).begun]
+    (summary,) = (begin for begin in begun if begin.kind == "context")
+    assert summary.task.kept_from == 1 and b'"summarize"' not in summary.task.request
