@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from foldlog.tests.laws.worlds import ACTS, Rolled, World
 
 SEEDS = 120  # of the shared long histories; `python -m foldlog.tests.laws` takes more
+DRAWN_ACTS = 25  # of a drawn one: a draw costs much, and shrinking takes hundreds of histories
 LAW = settings(max_examples=40)  # of each law: the seeded histories are made once for all of them
 
 
@@ -48,7 +49,7 @@ def world_of(seed: int, forged: bool = False) -> World:
 
 @st.composite
 def _drawn(draw: Any, forged: bool) -> World:
-    return World(Drawn(draw), forged).grow(draw(_numbers(0, ACTS)))
+    return World(Drawn(draw), forged).grow(draw(_numbers(0, DRAWN_ACTS)))
 
 
 def histories(*, forged: bool = False) -> st.SearchStrategy[World]:
