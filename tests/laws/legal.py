@@ -12,7 +12,7 @@ from typing import Any
 CACHE_MARKS_MAX = 4
 TOOL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 OPAQUE = {"thinking": "signature", "redacted_thinking": "data"}
-USER_BLOCKS = ("text", "tool_result")
+USER_BLOCKS = ("text", "tool_result", "image", "document")
 
 
 def findings(request: bytes) -> list[str]:

@@ -14,6 +14,8 @@ from foldlog.processors.context.build import request_bytes
 from foldlog.processors.decide import rules_of
 from foldlog.processors.wake import wake
 from foldlog.schemas import events as ev
+from foldlog.schemas.attachments import reference
+from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import MINUTE, STRATEGIES, variant
 from foldlog.tests.laws.history import NEEDS_A_WORLD, REPORTS, ROLES, Step
 from foldlog.tests.laws.outcomes import Outcomes
@@ -35,6 +37,7 @@ LAYERS = (
     Layers((Layer("core", "memory", "Ana likes tea."),)),
     Layers((Layer("core", "memory", "Ana likes coffee."), Layer("index", "memory", "- tea"))),
 )
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x09\0\0\0\x09\x08\x02\0\0\0"  # of 9 x 9 pixels
 TEMPERS = ("calm", "failing", "crashing", "crashing", "racing", "long", "long", "long")
 PAUSES_MS = (0, 1, 40, 1_000, 6_000, 11_000, MINUTE, 3 * MINUTE, 61 * MINUTE)
 
@@ -229,6 +232,10 @@ class World(Outcomes):
     def act_say(self) -> None:
         choose = self.choose
         raw = choose.pick(CONTENTS) if choose.chance(12) else None
+        if choose.chance(4):
+            picture = self.blobs.store(PNG, "image/png")
+            seen = answers.dumps(reference(picture, choose.pick((1, 900))))
+            raw = f"[{seen},{answers.text('look at it')}]".encode()
         id = choose.pick(("m1", *ODD_IDS)) if choose.chance(12) else None
         self.say(
             self._words(),
