@@ -53,7 +53,8 @@ def test_S1_E_symptom_1_the_next_request_shows_the_short_form(server, tmp_path):
     assert short.call == "1.1.0" and done.ok
     history.work()
     shown = results(history)["a"]
-    assert shown.startswith(SHORT) and "line 7 of" not in shown and "read_result" in shown
+    assert shown.startswith(SHORT) and "line 7 of" not in shown
+    assert "The whole is kept" in shown, "this agent has no tool to read on with"
     assert len(history.request_bytes()) < len(whole) / 4
 
 
