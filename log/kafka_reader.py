@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from ..schemas.record import Record
 from .client import LOGGER, MISSING, is_fatal, meaning, open_client
 from .door import Offsets, OnAssigned, OnRevoked
-from .errors import FoldlogError, OffsetGone, TopicMissing
+from .errors import Fenced, FoldlogError, LogFatal, OffsetGone, TopicMissing
 
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 _FORBIDDEN = frozenset(
@@ -173,18 +173,33 @@ class KafkaGroupReader(KafkaReader):
     ) -> None:
         super().__init__(properties, prefix, topic)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
-        self._joined = self._closing = False
+        self._joined = self._closing = self._out = False
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
         if not self._joined:
             # Not earlier: a member that does not poll yet would hold partitions that nobody reads.
             self._joined = True
             self._client.subscribe(
-                [self._full], on_assign=self._given, on_revoke=self._taken, on_lost=self._taken
+                [self._full], on_assign=self._given, on_revoke=self._taken, on_lost=self._lost
             )
-        return super().poll(timeout_s, max_records)
+        try:
+            return super().poll(timeout_s, max_records)
+        except Fenced as fenced:
+            if not self._out:
+                raise
+            # No broker answered for a session timeout. The client joined anew, under the same
+            # instance id, while its old heartbeat was on the way: it fenced itself, 1 time in 20.
+            raise LogFatal(
+                "the group put this member out while no broker answered, and its client can not "
+                "join again. Nothing is lost. End this process and start it again."
+            ) from fenced
+
+    def _lost(self, client: Consumer, lost: list[TopicPartition]) -> None:
+        self._out = True
+        self._taken(client, lost)
 
     def _given(self, client: Consumer, given: list[TopicPartition]) -> None:
+        self._out = False
         partitions = sorted(at.partition for at in given)
         if not partitions or self._closing:
             return

@@ -11,11 +11,13 @@ from .turn_view import Claim
 
 
 class Holder(NamedTuple):
-    """The newest owner of a partition for a role."""
+    """The newest owner of a partition for a role. `earlier`: the epochs, oldest first, that it had
+    before without another owner between."""
 
     role: str
     owner: str
     epoch: int
+    earlier: tuple[int, ...] = ()
 
 
 class PartitionView(NamedTuple):
@@ -32,6 +34,7 @@ class PartitionView(NamedTuple):
 
 
 INITIAL = PartitionView()
+EARLIER_MAX = 8  # outages within one claim's deadline; a claim of an older one waits for that
 ROLES = ("sessions", "models", "tools", "background", "delivery")
 
 
@@ -43,7 +46,10 @@ def apply(view: PartitionView, entry) -> PartitionView:
     if entry.writer != event.role:
         return view
     others = tuple(holder for holder in view.holders if holder.role != event.role)
-    taken = (*others, Holder(event.role, event.owner, entry.offset))
+    before = view.holder(event.role)
+    again = before is not None and before.owner == event.owner
+    earlier = (*before.earlier, before.epoch)[-EARLIER_MAX:] if again else ()
+    taken = (*others, Holder(event.role, event.owner, entry.offset, earlier))
     return PartitionView(tuple(sorted(taken)))
 
 
@@ -55,8 +61,10 @@ def worker_id(owner: str) -> str:
 def claim_status(claim: Claim, holder: Holder | None, now: int, deadline: int, margin: int) -> str:
     """mine, void, gone or other: how the current holder stands to a claim.
 
-    mine: made under the current epoch. void: made under an older one, after the newer began, so it
-    never began. gone: its owner is surely dead, or had until deadline + margin. other: wait.
+    mine: made under the current epoch, or won under an earlier one by the same process with no
+    other owner between: only that process knows whether it began. void: made under an older one,
+    after the newer began, so it never began. gone: its owner is surely dead, or had until deadline
+    + margin. other: wait.
     """
     if holder is None:
         return "other"
@@ -66,8 +74,18 @@ def claim_status(claim: Claim, holder: Holder | None, now: int, deadline: int, m
         return "other"  # can not be: an epoch is an offset that this partition has folded
     if claim.offset > holder.epoch:
         return "void"
+    if _was_won(claim, holder):
+        return "mine"
     if worker_id(claim.owner) == worker_id(holder.owner) and claim.owner != holder.owner:
         return "gone"
     if now >= deadline + margin:
         return "gone"
     return "other"
+
+
+def _was_won(claim: Claim, holder: Holder) -> bool:
+    """Whether the holder made a claim under an earlier epoch of its own, before the next one."""
+    if claim.epoch not in holder.earlier:
+        return False
+    later = (*holder.earlier, holder.epoch)[holder.earlier.index(claim.epoch) + 1]
+    return claim.offset < later

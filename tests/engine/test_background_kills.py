@@ -113,3 +113,16 @@ def test_B3_work_that_a_worker_leaves_when_it_ends_is_taken_over_at_once(session
     session.held, session.kills = session.held[1:], False
     session.release().run()
     assert session.events(ev.BackgroundDone)[-1].ok and session.views.background.works == ()
+
+
+def test_law_6_a_worker_that_lost_a_partition_and_has_it_again_begins_what_it_had_claimed(session):
+    """Found by the soak: an outage of a session timeout cost 70 s, for nobody else may begin it."""
+    session.say("hello")
+    session.worker.consume(session.reader.poll(0, 1000))
+    while not session.events(ev.GenStart):
+        session.worker.consume(session.reader.poll(0, 1000))
+    session.worker.revoked([0])
+    session.reader.seek(0, session.worker.assigned([0])[0])
+    session.run()
+    assert [turn.reason for turn in session.events(ev.TurnEnded)] == ["end_turn"]
+    assert len(session.events(ev.GenStart)) == 1 and session.events(ev.GenResumed) == []
