@@ -82,6 +82,8 @@ class Play:
             Person(stage, f"s{number + i}-{name}", SCENES[name]) for i, name in enumerate(names)
         ]
         self.ends: list[tuple[str, Ended]] = []
+        self.supervised = False  # whether a worker that must be started again is, once it has ended
+        self.restarts = 0
         self._owner = ""
         self._revive = False
 
@@ -230,6 +232,10 @@ class Play:
     def _notice_death(self) -> None:
         gone = self.hand.ended()
         if gone is None:
+            return
+        if gone.code == 1 and self.supervised:
+            self.restarts += 1
+            self.hand.start()
             return
         at = str(self.then) if self._revive else self.at
         self.ends.append((at.partition(":")[0], gone))

@@ -62,7 +62,9 @@ def test_constraint_3_a_cancel_ends_a_summary_that_would_never_end_by_itself(rig
         gone = lambda: stage.server.journal.count("client_gone", n=waits()[0]["n"])  # noqa: E731
         play.until("its call is over too", gone)
         stage.server.open(gate_of(person.session_id))
-        assert play.rest() == [] and person.watched.counted(ev.ContextCompacted) == []
+        assert play.rest() == []
+        made = {event.upto for event in person.watched.counted(ev.ContextCompacted)}
+        assert done.upto not in made, "what may come is a later one, of an idle session"
         assert [turn.reason for turn in person.watched.counted(ev.TurnEnded)] == ["cancelled"]
 
 
