@@ -18,12 +18,11 @@ from foldlog.schemas.value import replace
 from foldlog.tests.laws.agents import SMALL
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import law
-from foldlog.tests.laws.test_request_laws import SIGNED, Made, requests
+from foldlog.tests.laws.test_request_laws import SIGNED, SPOKEN, Made, requests
 from foldlog.tests.laws.worlds import World
 
 KEPT = 12  # S3.4
 FRAME_CHARS = 700  # what a summary stands in: no part of its tokens
-SPOKEN = ("assistant", "partial")
 
 
 def accepted(world: World, kind: type) -> list[Step]:

@@ -18,6 +18,7 @@ from foldlog.tests.laws.test_fold_laws import through_the_store
 from foldlog.tests.laws.worlds import World
 
 SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
+SPOKEN = ("assistant", "partial")
 
 
 class Made(NamedTuple):
@@ -134,19 +135,22 @@ def test_S2_11_the_prefix_moves_by_what_the_log_says_and_by_nothing_else(world):
 @law()
 def test_S1_C_constraint_7_what_was_thought_is_said_again_byte_for_byte_where_it_was_signed(world):
     """It was signed for the prefix in force: since that moved last, all of it is said again that
-    something visible follows, and nothing from before."""
+    something visible follows, and nothing from before. What went on after a pause may have been
+    signed for a call that the pause left open, and that is gone."""
     for made in requests(world):
         request, row = made.request.decode(), made.row
+        fragments = list(made.step.views.context.fragments)
         bound: set[str] = set()
         elsewhere: set[str] = set()
-        for place, fragment in enumerate(made.step.views.context.fragments):
-            if fragment.kind not in ("assistant", "partial") or place >= row.fragments:
+        for place, fragment in enumerate(fragments[: row.fragments]):
+            if fragment.kind not in SPOKEN:
                 continue
             body = fragment.body
             whole = (world.blobs.read(body.ref) if body.ref else body.inline or b"").decode()
             kept = place >= row.start and place >= row.bound_from
             (bound if kept else elsewhere).update(thoughts(whole))
-            if kept and fragment.stop_reason in ("end_turn", "tool_use"):
+            paused = place and fragments[place - 1].kind in SPOKEN
+            if kept and not paused and fragment.stop_reason in ("end_turn", "tool_use"):
                 for text in must_be_said_again(whole, fragment.stop_reason):
                     assert text in request
         assert not any(text in request for text in elsewhere - bound)
