@@ -133,7 +133,8 @@ def nothing_is_forgotten(case: Any) -> Iterator[str]:
         if tuple(map(int, entry["attempt"].rpartition(" ")[2].split("."))) in completed:
             wanted.add(case.stage.said.texts[entry["n"]])
     for event in case.watched.counted(ev.ToolResult):
-        wanted.add((event.content.inline or b"").decode())
+        if (event.turn, event.step) < (turn, step):
+            wanted.add((event.content.inline or b"").decode())
     for name in NAMED.findall("\n".join(wanted)):
         if name not in names:
             yield f"{name!r} is neither said nor in the record of the last request"
