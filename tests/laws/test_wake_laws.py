@@ -73,7 +73,7 @@ def test_law_9_holds_at_views_all_over_the_long_histories_which_reach_most_rows(
         for step in world.steps[seed % 5 :: 5]:
             check_law_9(world, step, rows)
     never = set(BY_ID) - set(rows)  # each row has its own history in test_wake_rows.py
-    assert len(never) <= 3, sorted(never)
+    assert len(never) <= 6, sorted(never)
 
 
 # -- waking is looking -----------------------------------------------------------------------------
