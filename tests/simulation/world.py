@@ -206,6 +206,9 @@ class World:
         self.witness.advance()
 
     def _jump(self) -> bool:
+        if any(at <= self.now for at in self.log_faults.next_at()):
+            self.settle()  # a record that is due since the clock moved on after the last action
+            return True
         times = [at for node in self.nodes for at in node.next_at()]
         for actor in (self.group, self.users, self.faults, self.log_faults):
             times += actor.next_at()
