@@ -59,7 +59,7 @@ PLANTS = (
     Plant(
         "TOOL_STARTED in a turn that closes",
         "NothingStartsWhileClosing",
-        "zombies",
+        "once",
         JUDGES,
         ev.ToolStarted,
         wrong.not_closing,
