@@ -1,0 +1,1 @@
+"""What leaves the log for other tools: rows, tables, bundles, reports. Each is a fold of it."""

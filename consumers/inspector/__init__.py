@@ -1,0 +1,1 @@
+"""The pages that show a session at any offset, and the views they are made of."""

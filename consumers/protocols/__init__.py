@@ -1,0 +1,1 @@
+"""What is shown, in the words of the clients of others: one pure projection per protocol."""
