@@ -11,7 +11,7 @@ as if it had never been away (beyond-the-seeds 1). This file must not know how t
     Told      a line of the transcript: messages, calls, results, approvals, ends
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..processors.projections.transcript import Line
@@ -141,30 +141,31 @@ def _settled(
     content = event.content
     if content.ref is not None and read is None:
         return [Settled(attempt, line)]
-    final = [Token(attempt, *spoken) for spoken in _spoken(blocks_of(whole(content, read)))]
+    final = [Token(attempt, *piece) for piece in spoken(blocks_of(whole(content, read)))]
     # What was stopped is kept as text alone, and its blocks may count otherwise.
     kinds = set(SPOKEN.values()) if isinstance(event, ev.GenComplete) else {ChunkKind.TEXT}
     agrees = all(_said(final, kind).startswith(_said(viewer.tokens, kind)) for kind in kinds)
     if not agrees:
         return [*_dropped(viewer, "its chunks are not its words"), *final, Settled(attempt, line)]
     shown = {kind: len(_said(viewer.tokens, kind)) for kind in SPOKEN.values()}
-    return [*_rest(final, shown), Settled(attempt, line)]
+    return [*rest(final, shown), Settled(attempt, line)]
 
 
 def _said(tokens: Iterable[Token], kind: str) -> str:
     return "".join(token.text for token in tokens if token.kind == kind)
 
 
-def _rest(final: list[Token], shown: dict[ChunkKind, int]) -> Iterator[Token]:
-    """The final tokens without the first characters of each kind, which were shown."""
+def rest(final: Iterable[Token], shown: Mapping[str, int]) -> Iterator[Token]:
+    """The tokens without the first so many characters of each kind, which were shown."""
+    left = dict(shown)
     for token in final:
-        before = shown.get(ChunkKind(token.kind), 0)
-        shown[ChunkKind(token.kind)] = max(0, before - len(token.text))
+        before = left.get(token.kind, 0)
+        left[token.kind] = max(0, before - len(token.text))
         if token.text[before:]:
             yield token._replace(text=token.text[before:])
 
 
-def _spoken(blocks: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
+def spoken(blocks: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
     """(block, kind, text) of what the model said or thought."""
     for number, block in enumerate(blocks):
         kind = SPOKEN.get(block.get("type", ""))

@@ -1,0 +1,135 @@
+"""What a viewer is shown that comes late, or comes back: from the views, without reading the log.
+
+The transcript's lines as things shown, and behind them what the open attempt has said. Whoever was
+away is shown what is missing and nothing twice: a `Place` says how far it had seen, so nobody has
+to remember it. This file must not know how a place travels, nor how anything is drawn.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ..processors.projections.transcript import Line
+from ..processors.session import SessionViews
+from ..schemas.words import ChunkKind
+from .contents import ReadBlob, blocks_of, whole
+from .transcript_stream import (
+    Attempt,
+    Dropped,
+    Settled,
+    Shown,
+    Token,
+    Told,
+    Viewer,
+    rest,
+    snapshot,
+    spoken,
+)
+
+KINDS = tuple(ChunkKind)
+"""What tokens are counted by, in the order in which a place names the counts."""
+
+SAID = ("answer", "partial")
+"""Line kinds that settle an attempt."""
+
+
+class Place(NamedTuple):
+    """How far a viewer has seen. `offset`: the next one; `open`: the attempt that it was being
+    shown, and of it so many characters of each kind."""
+
+    offset: int = 0
+    open: Attempt | None = None
+    shown: tuple[int, ...] = (0,) * len(KINDS)
+
+
+class Frame(NamedTuple):
+    """One thing for a viewer. cursor: where to go on behind it, None within an event.
+
+    live: False where it is history, which may be drawn at once.
+    """
+
+    cursor: str | None
+    shown: Shown
+    live: bool
+
+
+def count(place: Place, thing: Shown) -> Place:
+    """The place of a viewer after it was shown one thing more; its offset is the caller's."""
+    match thing:
+        case Token():
+            before = place.shown if place.open == thing.of else Place().shown
+            at = KINDS.index(ChunkKind(thing.kind))
+            shown = (*before[:at], before[at] + len(thing.text), *before[at + 1 :])
+            return Place(place.offset, thing.of, shown)
+        case Dropped() | Settled():
+            return Place(place.offset)
+    return place
+
+
+def history(views: SessionViews, read: ReadBlob, since: int = 0) -> Iterator[tuple[int, Shown]]:
+    """(offset, thing) of the transcript from an offset on; not of the open attempt's tokens."""
+    return missed(Place(since), views, Viewer(), read)
+
+
+def missed(
+    place: Place, views: SessionViews, viewer: Viewer, read: ReadBlob
+) -> Iterator[tuple[int, Shown]]:
+    """(offset, thing) of what a viewer at `place` lacks, as of these views and what streams."""
+    left = place
+    for line in _since(views, place.offset):
+        if line.kind in SAID:
+            settled = _settled(left, views, line, read)
+            left = Place() if left.open and _is_of(line, left.open) else left
+            yield from ((line.offset, thing) for thing in settled)
+            continue
+        if left.open and line.kind in ("attempt", "ended") and left.open.turn == line.turn:
+            yield line.offset, Dropped(left.open, line.text or f"the turn ended: {line.name}")
+            left = Place()
+        yield line.offset, Told(line)
+    yield from ((place.offset, thing) for thing in _streaming(left, viewer))
+
+
+def _since(views: SessionViews, offset: int) -> list[Line]:
+    """The lines from an offset on. Lines are in offset order."""
+    lines = views.transcript.lines
+    low, high = 0, len(lines)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if lines[middle].offset < offset else (low, middle)
+    return lines.since(low)
+
+
+def _is_of(line: Line, attempt: Attempt) -> bool:
+    return (line.turn, line.step) == (attempt.turn, attempt.step)
+
+
+def _settled(place: Place, views: SessionViews, line: Line, read: ReadBlob) -> list[Shown]:
+    """What is missing of settled words, and their line."""
+    attempt = Attempt(line.turn, line.step, _attempt_of(views, line))
+    final = [Token(attempt, *piece) for piece in spoken(blocks_of(whole(line.body, read)))]
+    if place.open is None or not _is_of(line, place.open):
+        return [*final, Settled(attempt, line)]
+    if place.open != attempt:
+        why = f"attempt {attempt.attempt} takes its place"
+        return [Dropped(place.open, why), *final, Settled(attempt, line)]
+    return [*rest(final, _counts(place)), Settled(attempt, line)]
+
+
+def _attempt_of(views: SessionViews, line: Line) -> int:
+    """Which attempt settled: what was paid for by the event of that line; 0 if it is not known."""
+    for spent in reversed(views.ledger.spent.since(0)):
+        if spent.offset == line.offset:
+            return spent.attempt
+        if spent.offset < line.offset:
+            break
+    return 0
+
+
+def _streaming(place: Place, viewer: Viewer) -> Iterator[Shown]:
+    if place.open is not None and place.open != viewer.open:
+        yield Dropped(place.open, "the attempt was lost")
+        place = Place()
+    yield from rest(snapshot(viewer), _counts(place))
+
+
+def _counts(place: Place) -> Mapping[str, int]:
+    return dict(zip(KINDS, place.shown, strict=True))
