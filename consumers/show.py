@@ -165,17 +165,22 @@ def summaries(
     """A line per known session, last changed first."""
     known_ones = [v for v in everything.sessions.values() if v.turn.known and wanted(v)]
     for views in sorted(known_ones, key=lambda v: (-v.state.updated_at, v.session_id)):
-        yield {
-            "session_id": views.session_id,
-            "user_id": views.state.user_id,
-            "agent": views.turn.agent,
-            "phase": views.state.phase,
-            "project_id": views.state.project_id,
-            "turn": views.turn.number,
-            "status": status_of(views),
-            "updated_at": views.state.updated_at,
-            "partition": everything.places[views.session_id],
-        }
+        yield summary(views, everything.places[views.session_id])
+
+
+def summary(views: SessionViews, partition: int) -> dict[str, Any]:
+    """What a list of sessions says of one."""
+    return {
+        "session_id": views.session_id,
+        "user_id": views.state.user_id,
+        "agent": views.turn.agent,
+        "phase": views.state.phase,
+        "project_id": views.state.project_id,
+        "turn": views.turn.number,
+        "status": status_of(views),
+        "updated_at": views.state.updated_at,
+        "partition": partition,
+    }
 
 
 def status_of(views: SessionViews) -> str:

@@ -86,7 +86,7 @@ def see(viewer: Viewer, seen: Seen, read: ReadBlob | None = None) -> tuple[Viewe
     event = seen.entry.event
     match event:
         case ev.GenChunk():
-            return _chunk(viewer, event)
+            return streamed(viewer, event)
         case ev.GenStart() | ev.GenResumed():
             lost = f"attempt {event.attempt} takes its place"
             dropped = _dropped(viewer, lost)
@@ -106,7 +106,7 @@ def see(viewer: Viewer, seen: Seen, read: ReadBlob | None = None) -> tuple[Viewe
     return viewer, _told(seen)
 
 
-def _chunk(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
+def streamed(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
     attempt = Attempt(event.turn, event.step, event.attempt)
     if attempt != viewer.open or event.seq < viewer.seq:
         return viewer, []  # written twice by a producer that lost an acknowledgement

@@ -1,0 +1,65 @@
+"""Cursors: a viewer's place in one session, as an opaque text that travels.
+
+It comes from offsets and from nothing else, so it is good at any gateway, after any restart, and
+names its session so that a foreign one is told. It opens no door: whoever brings one is asked who
+they are as ever. This file must not know what is done with a place.
+"""
+
+import base64
+import binascii
+from zlib import crc32
+
+from ...log.errors import Refused
+from ..history import KINDS, Place
+from ..transcript_stream import Attempt
+
+VERSION = "1"
+CHARS_MAX = 256
+"""Of a cursor that we made; longer ones are somebody's mistake."""
+NUMBER_MAX = 2**63 - 1
+
+
+class BadCursor(Refused):
+    """A cursor that is malformed, or of another session."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"this cursor {why}: nothing was sent. Begin without a cursor; what you have shown so "
+            "far can be replaced by what comes then."
+        )
+
+
+def cursor_of(session_id: str, place: Place) -> str:
+    """The text of a place."""
+    numbers: list[int] = [place.offset]
+    if place.open is not None:
+        numbers += [*place.open, *place.shown]
+    text = ".".join([VERSION, f"{crc32(session_id.encode()):x}", *map(str, numbers)])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def place_of(session_id: str, cursor: str) -> Place:
+    """The place that a cursor names. Raises BadCursor."""
+    if len(cursor) > CHARS_MAX:
+        raise BadCursor("is too long to be one of ours")
+    try:
+        raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+        version, session, *numbers = raw.split(".")
+        counts = [_number(text) for text in numbers]
+    except (binascii.Error, ValueError):
+        raise BadCursor("can not be read") from None
+    if version != VERSION:
+        raise BadCursor("is of another version of foldlog")
+    if session != f"{crc32(session_id.encode()):x}":
+        raise BadCursor("is of another session")
+    if len(counts) == 1:
+        return Place(counts[0])
+    if len(counts) != 4 + len(KINDS):
+        raise BadCursor("can not be read")
+    return Place(counts[0], Attempt(*counts[1:4]), tuple(counts[4:]))
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= NUMBER_MAX):
+        raise ValueError(text)
+    return int(text)

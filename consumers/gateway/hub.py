@@ -1,0 +1,320 @@
+"""The viewers of a gateway: each session that is looked at is seen once, and shown to all who look.
+
+Lives in one event loop; the tail's batches are brought here. A viewer has a bounded queue: one that
+does not keep up is let go, and comes back with its cursor without losing anything. This file must
+not know a protocol, nor HTTP.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ...log.errors import Refused, Retry
+from ...processors.session import SessionViews
+from ...schemas import events as ev
+from ..contents import ReadBlob
+from ..history import Frame, Place, count, missed
+from ..outcomes import Decision
+from ..session_fold import Seen
+from ..transcript_stream import Attempt, Viewer, see, streamed
+from .cursors import BadCursor, cursor_of, place_of
+from .tail import Batch, Tail
+
+QUEUE_MAX = 2_000
+"""Frames that may wait for one viewer: some minutes of a fast model, a few hundred KB."""
+
+HEARTBEAT_S = 10.0
+"""Silence after which a viewer is told that all is well: proxies cut at about 16 s."""
+
+IDLE_WATCHES_MAX = 64
+"""Sessions kept ready after their last viewer left: most come back at once."""
+
+DECISIONS_MAX = 4_096
+"""Decisions kept for who asks a moment late."""
+
+DECIDE_S = 10.0
+"""How long an answer to a command waits for the fold; it takes milliseconds."""
+
+VIEWERS_MAX = 5_000
+"""Viewers of one gateway."""
+
+VIEWERS_PER_USER_MAX = 1_000
+SINCE = ("start", "turn", "now")
+
+
+class TooManyViewers(Retry):
+    """The gateway, or this user, has as many viewers as it serves."""
+
+
+class NotDecidedYet(Retry):
+    """The log has the event; the gateway has not folded it in time."""
+
+
+class Watching:
+    """One session that is looked at: its views, what its open attempt has said, who looks."""
+
+    def __init__(self, session_id: str, views: SessionViews, offset: int) -> None:
+        self.session_id, self.views, self.offset = session_id, views, offset
+        self.viewer = Viewer()
+        self.seats: set[Seat] = set()
+
+    def open_attempt(self) -> tuple[Attempt, int] | None:
+        """The attempt that runs and has chunks, and the offset of its claim."""
+        turn = self.views.turn
+        generation = turn.generation
+        if generation is None or generation.status != "running" or generation.claim is None:
+            return None
+        return Attempt(turn.number, turn.step, generation.attempt), generation.claim.offset
+
+    def take(self, seen: Seen, read: ReadBlob) -> None:
+        """See one event, and hand what it shows to everybody who looks."""
+        if seen.entry.offset < self.offset:
+            return  # was folded before anybody watched
+        self.views, self.offset = seen.views, seen.entry.offset + 1
+        self.viewer, shown = see(self.viewer, seen, read)
+        for seat in list(self.seats):
+            seat.put(self.offset, shown)
+
+
+class Seat:
+    """One viewer of a session. Iterate it: frames as they come, None after a silence.
+
+    It ends when the viewer is too slow (`slow` is True then) or the gateway closes.
+    """
+
+    def __init__(self, session_id: str, place: Place) -> None:
+        self.session_id, self.place, self.slow = session_id, place, False
+        self._queue: deque[Frame] = deque()
+        self._ready = asyncio.Event()
+        self._ended = False
+
+    def put(self, offset: int, shown: list[Any], *, live: bool = True) -> None:
+        """Queue what one event shows; the last of it tells where to go on."""
+        if offset <= self.place.offset and live:
+            return  # its cursor is ahead of this gateway
+        last = len(shown) - 1
+        for number, thing in enumerate(shown):
+            self.place = count(self.place, thing)
+            cursor = None
+            if number == last:
+                self.place = self.place._replace(offset=offset)
+                cursor = cursor_of(self.session_id, self.place)
+            self._queue.append(Frame(cursor, thing, live))
+        if live and len(self._queue) > QUEUE_MAX:
+            self.slow = True
+            self.end()
+        self._ready.set()
+
+    def end(self) -> None:
+        """Let the viewer go; what is queued is not shown any more."""
+        self._ended = True
+        self._queue.clear()
+        self._ready.set()
+
+    def __aiter__(self) -> "Seat":
+        return self
+
+    async def __anext__(self) -> Frame | None:
+        while not self._queue:
+            if self._ended:
+                raise StopAsyncIteration
+            self._ready.clear()
+            try:
+                async with asyncio.timeout(HEARTBEAT_S):
+                    await self._ready.wait()
+            except TimeoutError:
+                return None
+        return self._queue.popleft()
+
+
+class Hub:
+    """All viewers, and the decisions that others wait for. Use from one event loop."""
+
+    def __init__(self, tail: Tail, read: ReadBlob, chunks: Callable[..., list[ev.GenChunk]]) -> None:
+        self._tail, self._read, self._chunks = tail, read, chunks
+        self._watchings: OrderedDict[str, asyncio.Task[Watching]] = OrderedDict()
+        self._pending: dict[str, list[Seen]] = {}
+        self._decisions: OrderedDict[tuple[str, int], Decision] = OrderedDict()
+        self._waiting: dict[tuple[str, int], asyncio.Future[Decision]] = {}
+        self._viewers: dict[str, int] = {}
+        self._lists: set[asyncio.Queue[dict[str, Any]]] = set()
+
+    def start(self) -> None:
+        """Begin to receive what the tail reads."""
+        loop = asyncio.get_running_loop()
+        self._tail.listen = lambda batch: loop.call_soon_threadsafe(self._take, batch)
+
+    def close(self) -> None:
+        """Let every viewer go."""
+        for task in self._watchings.values():
+            if task.done() and not task.cancelled() and task.exception() is None:
+                for seat in list(task.result().seats):
+                    seat.end()
+            else:
+                task.cancel()
+
+    @property
+    def viewers(self) -> int:
+        """How many look now."""
+        return sum(self._viewers.values())
+
+    # -- batches -----------------------------------------------------------------------------------
+
+    def _take(self, batch: Batch) -> None:
+        for decision in batch.decided:
+            key = (decision.session_id, decision.offset)
+            waiting = self._waiting.pop(key, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(decision)
+            self._decisions[key] = decision
+            if len(self._decisions) > DECISIONS_MAX:
+                self._decisions.popitem(last=False)
+        for seen in batch.seen:
+            task = self._watchings.get(seen.entry.session_id)
+            if task is not None and task.done() and not task.cancelled():
+                task.result().take(seen, self._read)
+            elif seen.entry.session_id in self._pending:
+                self._pending[seen.entry.session_id].append(seen)
+        for line in batch.moved.values():
+            for queue in self._lists:
+                if queue.full():
+                    queue.get_nowait()  # a list is as good with the newest lines only
+                queue.put_nowait(line)
+
+    async def decided(self, session_id: str, offset: int) -> Decision:
+        """The fold's word on an event that a producer wrote. Raises NotDecidedYet."""
+        key = (session_id, offset)
+        if key in self._decisions:
+            return self._decisions[key]
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(DECIDE_S):
+                return await asyncio.shield(waiting)
+        except TimeoutError:
+            self._waiting.pop(key, None)
+            raise NotDecidedYet(
+                f"the log has what you asked for (offset {offset}), and this gateway has not "
+                f"folded it within {DECIDE_S:.0f} s. Look at the session in a moment; asking again "
+                "with the same id is harmless."
+            ) from None
+
+    # -- viewers -----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def attach(
+        self, session_id: str, cursor: str | None = None, since: str = "start", user: str = ""
+    ) -> AsyncIterator[Seat]:
+        """A viewer of a session that is known: behind a cursor, or since the session's start, the
+        open or last turn's start, or now. Raises BadCursor, TooManyViewers."""
+        assert since in SINCE, since
+        place = None if cursor is None else place_of(session_id, cursor)
+        if self.viewers >= VIEWERS_MAX or self._viewers.get(user, 0) >= VIEWERS_PER_USER_MAX:
+            raise TooManyViewers("this gateway serves no more viewers now: close one, try again")
+        self._viewers[user] = self._viewers.get(user, 0) + 1
+        seat = None
+        try:
+            watching = await self._watch(session_id)
+            seat = Seat(session_id, self._begin(watching, place, since))
+            for offset, shown in self._missed(watching, seat.place):
+                seat.put(offset, shown, live=False)
+            watching.seats.add(seat)
+            yield seat
+        finally:
+            self._viewers[user] -= 1
+            if not self._viewers[user]:
+                del self._viewers[user]
+            if seat is not None:
+                watching.seats.discard(seat)
+            self._let_go()
+
+    def _begin(self, watching: Watching, place: Place | None, since: str) -> Place:
+        if place is None:
+            turn = watching.views.turn
+            starts = {"start": 0, "turn": turn.opened_offset, "now": watching.offset}
+            return Place(max(0, starts[since]))
+        ahead = place.offset > watching.offset
+        if ahead and place.offset > self._tail.end(watching.session_id):
+            raise BadCursor("lies beyond the end of the log")
+        return place
+
+    def _missed(self, watching: Watching, place: Place) -> Iterator[tuple[int, list[Any]]]:
+        """(next offset, things) of what a viewer at a place lacks, by the event it came from.
+
+        What it was shown of the open attempt is counted, so the place may stay where it is.
+        """
+        together: list[Any] = []
+        at = -1
+        for offset, thing in missed(place, watching.views, watching.viewer, self._read):
+            if together and offset != at:
+                yield at + 1, together
+                together = []
+            at = offset
+            together.append(thing)
+        if together:
+            yield max(at + 1, watching.offset), together
+
+    async def _watch(self, session_id: str) -> Watching:
+        task = self._watchings.get(session_id)
+        if task is None or task.cancelled() or (task.done() and task.exception() is not None):
+            task = asyncio.ensure_future(self._look(session_id))
+            self._watchings[session_id] = task
+        self._watchings.move_to_end(session_id)
+        return await asyncio.shield(task)
+
+    async def _look(self, session_id: str) -> Watching:
+        """Begin to watch: the views as of now, the open attempt's chunks, then what came since."""
+        pending = self._pending[session_id] = []
+        try:
+            views, offset = await asyncio.to_thread(self._tail.watch, session_id)
+            if views is None:
+                raise Refused(f"there is no session {session_id}")
+            watching = Watching(session_id, views, offset)
+            running = watching.open_attempt()
+            if running is not None and views.stream.chunks:
+                attempt, claim = running
+                partition, _ = self._tail.cursor(session_id)
+                chunks = await asyncio.to_thread(self._chunks, session_id, partition, claim)
+                watching.viewer = _viewer_of(attempt, chunks)
+            elif running is not None:
+                watching.viewer = Viewer(running[0])
+            for seen in pending:
+                watching.take(seen, self._read)
+            return watching
+        finally:
+            del self._pending[session_id]
+
+    def _let_go(self) -> None:
+        """Leave alone the sessions that nobody looks at any more, but for the newest of them."""
+        idle = [
+            session_id
+            for session_id, task in self._watchings.items()
+            if task.done() and (task.cancelled() or task.exception() or not task.result().seats)
+        ]
+        for session_id in idle[: max(0, len(idle) - IDLE_WATCHES_MAX)]:
+            del self._watchings[session_id]
+            self._tail.unwatch(session_id)
+
+    # -- lists -------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def changes(self) -> AsyncIterator[asyncio.Queue[dict[str, Any]]]:
+        """New summaries of every session, as they come; the oldest are dropped where too many."""
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
+        self._lists.add(queue)
+        try:
+            yield queue
+        finally:
+            self._lists.discard(queue)
+
+
+def _viewer_of(attempt: Attempt, chunks: list[ev.GenChunk]) -> Viewer:
+    """The viewer after the chunks of an attempt, read from its claim on."""
+    viewer = Viewer(attempt)
+    for chunk in chunks:
+        if (chunk.turn, chunk.step, chunk.attempt) == attempt:
+            viewer, _ = streamed(viewer, chunk)
+    return viewer

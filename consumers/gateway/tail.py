@@ -1,0 +1,253 @@
+"""The one reader of the log that all viewers of a gateway share: it folds, and hands on.
+
+A thread polls every partition from the place of its store on, folds as a worker folds, and gives
+each batch to a listener. Sessions that are watched have their chunks decoded. It claims nothing and
+owes nothing: what it keeps is a cache of the log. This file must not know a viewer, nor HTTP.
+"""
+
+import threading
+from collections.abc import Callable
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from ...log.door import Log, Reader
+from ...log.errors import Corrupt, LogCut, OffsetGone
+from ...log.partition import partition_for
+from ...processors.projections import partition as partition_fold
+from ...processors.projections.partition import PartitionView
+from ...processors.runtime.owned import Owned, is_foldable
+from ...processors.runtime.store import (
+    Belongs,
+    Cursor,
+    Store,
+    fold_version,
+    new_store,
+    open_store,
+)
+from ...processors.session import SessionViews, fold, initial
+from ...schemas.codec import ChunkSeen, Entry, entry_of
+from ...schemas.ids import PARTITION_KEY
+from ...schemas.record import Record
+from ...schemas.topics import SESSION_EVENTS
+from ..outcomes import Decision, decision_of
+from ..session_fold import Seen
+from ..show import summary
+
+POLL_S = 0.2
+"""How long a look waits for records; the end of the process is felt this late at most."""
+
+ASKED = "producer"
+"""The writer whose events somebody waits for a decision on."""
+
+
+class Batch(NamedTuple):
+    """What one look at the log came to.
+
+    seen: events of watched sessions, in log order of each. decided: rulings on what producers
+    asked for. moved: the new summary of every session that changed by more than its stream.
+    """
+
+    seen: list[Seen]
+    decided: list[Decision]
+    moved: dict[str, dict[str, Any]]
+
+
+class Tail:
+    """Folds every partition, in a thread of its own, until it is closed.
+
+    `directory`: where its stores lie, one gateway at a time. `listen` gets every batch that is not
+    empty, in the thread. Raises LogUnreachable, TopicMissing when it is made.
+    """
+
+    def __init__(self, log: Log, directory: Path, say: Callable[[str], None]) -> None:
+        self._log, self._directory, self._say = log, directory, say
+        self._lock = threading.RLock()
+        self._halt = threading.Event()
+        self._watched: frozenset[bytes] = frozenset()
+        self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
+        self.listen: Callable[[Batch], None] = lambda _batch: None
+        self.failed: BaseException | None = None
+        ends = log.end_offsets(SESSION_EVENTS)
+        self._owned = {p: Owned(p, self._open(p, end)) for p, end in ends.items()}
+        self._goal = dict(ends)
+        self._summaries: dict[str, dict[str, Any]] = {}
+        for owned in self._owned.values():
+            self._summarise(owned)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End reading, and close the stores."""
+        self._halt.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with self._lock:
+            for owned in self._owned.values():
+                owned.store.close()
+            self._owned = {}
+
+    # -- what others ask, from any thread ----------------------------------------------------------
+
+    def views(self, session_id: str) -> SessionViews | None:
+        """The views of a session as of now; None if it is not known."""
+        with self._lock:
+            found = self._place(session_id).views(session_id)
+        return found if found is not None and found.turn.known else None
+
+    def cursor(self, session_id: str) -> tuple[int, int]:
+        """The session's partition, and the next offset of it that is not folded."""
+        owned = self._place(session_id)
+        return owned.number, owned.next_offset
+
+    def holders(self, session_id: str) -> PartitionView:
+        """Who holds the partition of a session."""
+        return self._place(session_id).partition
+
+    def watch(self, session_id: str) -> tuple[SessionViews | None, int]:
+        """Have a session's chunks decoded from now on; its views, and the next offset."""
+        with self._lock:
+            self._watched |= {session_id.encode()}
+            return self.views(session_id), self.cursor(session_id)[1]
+
+    def unwatch(self, session_id: str) -> None:
+        """Leave a session's chunks alone again."""
+        with self._lock:
+            self._watched -= {session_id.encode()}
+
+    def summaries(self, user: str | None = None) -> list[dict[str, Any]]:
+        """A line per session, of one user or of all, last changed first."""
+        with self._lock:
+            found = [s for s in self._summaries.values() if user in (None, s["user_id"])]
+        return sorted(found, key=lambda s: (-s["updated_at"], s["session_id"]))
+
+    def end(self, session_id: str) -> int:
+        """The present end of the session's partition. Raises LogUnreachable."""
+        return self._log.end_offsets(SESSION_EVENTS)[self._place(session_id).number]
+
+    def lag(self) -> int:
+        """How many records lie before the end of the log. Raises LogUnreachable."""
+        ends = self._log.end_offsets(SESSION_EVENTS)
+        return sum(max(0, ends[p] - owned.next_offset) for p, owned in self._owned.items())
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it has come to where the log ended when it began."""
+        return all(owned.next_offset >= self._goal[p] for p, owned in self._owned.items())
+
+    def _place(self, session_id: str) -> Owned:
+        return self._owned[partition_for(session_id, len(self._owned))]
+
+    # -- the thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            start = {p: owned.next_offset for p, owned in self._owned.items()}
+            reader = self._log.reader(SESSION_EVENTS, start)
+            try:
+                while not self._halt.is_set():
+                    for partition, offset in self._look(reader).items():
+                        reader.seek(partition, offset)
+            finally:
+                reader.close()
+        except BaseException as error:
+            self.failed = error
+            self._say(f"the gateway no longer follows the log: {type(error).__name__}: {error}")
+
+    def _look(self, reader: Reader) -> dict[int, int]:
+        """Fold what has come; where to read on, of partitions whose store was made anew."""
+        try:
+            records = reader.poll(POLL_S)
+        except OffsetGone as gone:
+            return {gone.partition: self._anew(gone.partition, str(gone))}
+        batch, sought = Batch([], [], {}), {}
+        for number, run in groupby(records, attrgetter("partition")):
+            if number in sought:
+                continue
+            try:
+                with self._lock:
+                    owned = self._owned[number]
+                    for record in run:
+                        self._fold(owned, record, batch)
+                    self._write(owned)
+            except LogCut:
+                raise
+            except Corrupt as damage:
+                sought[number] = self._anew(number, f"its store is damaged ({damage})")
+        if any(batch):
+            self.listen(batch)
+        return sought
+
+    def _fold(self, owned: Owned, record: Record, batch: Batch) -> None:
+        watched = record.key in self._watched
+        entry = entry_of(record, chunks=watched)
+        session_id = entry.session_id
+        owned.folded(record)
+        if session_id == PARTITION_KEY:
+            owned.partition = partition_fold.apply(owned.partition, entry)
+            return
+        if not is_foldable(record.key):
+            return
+        before = owned.views(session_id) or initial(session_id)
+        views, ruling = fold(before, entry)
+        if views is not before:
+            owned.changed(session_id, before, views)
+        owned.touched.add(session_id)
+        seen = Seen(entry, ruling, before, views)
+        if watched:
+            batch.seen.append(seen)
+        if type(entry.event) is not ChunkSeen:
+            self._tell(owned, seen, batch)
+
+    def _tell(self, owned: Owned, seen: Seen, batch: Batch) -> None:
+        entry: Entry = seen.entry
+        if entry.writer == ASKED:
+            batch.decided.append(decision_of(seen))
+        if seen.views.turn.known and seen.views is not seen.before:
+            line = summary(seen.views, owned.number)
+            if self._summaries.get(entry.session_id) != line:
+                self._summaries[entry.session_id] = batch.moved[entry.session_id] = line
+
+    def _write(self, owned: Owned) -> None:
+        assert owned.last is not None, "a partition moves by a record"
+        cursor = Cursor(owned.next_offset, crc32(owned.last.value or b""))
+        owned.store.write(owned.dirty, owned.streamed, _owes_nothing, owned.partition, cursor)
+        owned.written()
+        used, owned.touched = owned.touched, set()
+        owned.trim(used)
+
+    # -- stores ------------------------------------------------------------------------------------
+
+    def _open(self, partition: int, end: int, *, fresh: bool = False) -> Store:
+        first = self._log.first_offsets(SESSION_EVENTS)[partition]
+        identity = self._log.identity(), self._log.topic_id(SESSION_EVENTS)
+        belongs = Belongs(*identity, fold_version())
+        directory = self._directory / str(partition)
+        if fresh:
+            return new_store(directory, belongs, end, first_offset=first)
+        return open_store(directory, belongs, end, self._say, first)
+
+    def _anew(self, partition: int, why: str) -> int:
+        """Where to read on from with a new store of a partition. Raises LogCut."""
+        with self._lock:
+            owned = self._owned[partition]
+            self._say(f"the gateway's store {partition} is made anew from the log: {why}")
+            owned.store.close()
+            end = self._log.end_offsets(SESSION_EVENTS)[partition]
+            owned.reset(self._open(partition, end, fresh=True))
+            return owned.next_offset
+
+    def _summarise(self, owned: Owned) -> None:
+        for session_id in owned.store.sessions():
+            views = owned.store.load(session_id)
+            owned.store.forget(session_id)
+            if views is not None and views.turn.known:
+                self._summaries[session_id] = summary(views, owned.number)
+
+
+def _owes_nothing(_views: SessionViews) -> bool:
+    return False
