@@ -26,8 +26,8 @@ settings.register_profile(
 )
 settings.load_profile("foldlog")
 
-_BROKER_FIXTURE = "foldlog.tests.broker_fixture"
-pytest_plugins = [_BROKER_FIXTURE] if find_spec(_BROKER_FIXTURE) else []
+_FIXTURES = ("foldlog.tests.broker_fixture", "foldlog.tests.node_fixture")
+pytest_plugins = [name for name in _FIXTURES if find_spec(name)]
 
 
 class RootIsNoTestPackage:
