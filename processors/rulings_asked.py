@@ -7,6 +7,7 @@ changes a view; the projections do, and only for what is accepted here.
 from ..schemas import events as ev
 from ..schemas.ids import is_id, parse_call_key, why_not_an_id
 from ..schemas.said import texts_of
+from . import rulings_items
 from .messages_sha import message_sha
 from .projections.turn_view import QUEUE_MAX, Call, find_call
 from .ruling import ACCEPTED, DUPLICATE, Ruling, refused
@@ -176,11 +177,6 @@ def session_terminated(views, event: ev.SessionTerminated) -> Ruling:
     return ACCEPTED
 
 
-def adapter_item(views, event: ev.ItemAdded | ev.ItemRetracted) -> Ruling:
-    """No adapter is part of this version; its items are not silently dropped."""
-    return refused("unsupported", "this version keeps no adapter items")
-
-
 JUDGES = {
     ev.SessionOpened: session_opened,
     ev.MessageReceived: message_received,
@@ -189,7 +185,6 @@ JUDGES = {
     ev.CancelRequested: cancel_requested,
     ev.ApprovalDecided: approval_decided,
     ev.HumanResolved: human_resolved,
-    ev.ItemAdded: adapter_item,
-    ev.ItemRetracted: adapter_item,
+    **rulings_items.JUDGES,
     ev.SessionTerminated: session_terminated,
 }

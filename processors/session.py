@@ -15,6 +15,7 @@ from .projections import (
     background,
     compaction,
     context,
+    items,
     ledger,
     messages,
     session_state,
@@ -45,6 +46,7 @@ class SessionViews(Value):
     messages: messages.MessagesView
     compaction: compaction.CompactionView
     background: background.BackgroundView
+    items: items.ItemsView
     frozen: Frozen | None = None
 
 
@@ -61,6 +63,7 @@ def initial(session_id: str) -> SessionViews:
         messages.initial(),
         compaction.initial(),
         background.INITIAL,
+        items.initial(),
     )
 
 
@@ -140,7 +143,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     kind = type(entry.event)
     if kind in _CHUNKS:  # most of a log: nothing else may happen here
         return replace(views, stream=turn.stream(views.stream, entry))
-    state, before = views.state, views.turn
+    state, before, kept = views.state, views.turn, views.items
     seen, lines, spent, said = views.context, views.transcript, views.ledger, views.messages
     after: TurnView = turn.apply(before, entry)
     now = session_state.apply(state, entry, after) if kind in session_state.READS else state
@@ -162,6 +165,8 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         spent = ledger.apply(spent, entry)
     if kind in messages.READS:
         said = messages.apply(said, entry, before, after)
+    if kind in items.READS:
+        kept = items.apply(kept, entry)
     return replace(
         views,
         state=now,
@@ -172,6 +177,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         messages=said,
         compaction=short,
         background=aside,
+        items=kept,
     )
 
 

@@ -85,17 +85,23 @@ class HumanResolved:
 
 @event
 class ItemAdded:
-    """History written by another framework through an adapter."""
+    """A batch of items: history written by another framework through an adapter."""
 
     item_id: str
     content: Body
+    items: int = 0
+    by_user: str = ""
 
 
 @event
 class ItemRetracted:
-    """An adapter took an item back."""
+    """An adapter took its last item back, or all of them."""
 
     item_id: str
+    index: int = 0
+    all: bool = False
+    command_id: str = ""
+    by_user: str = ""
 
 
 @event

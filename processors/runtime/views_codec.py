@@ -15,6 +15,7 @@ import msgspec
 from ...schemas.value import replace
 from ..projections.compaction import Short, Summary
 from ..projections.context import Fragment, Prefix
+from ..projections.items import Batch, Retraction
 from ..projections.ledger import Spent
 from ..projections.messages import Progress, Received
 from ..projections.transcript import Line, Sent
@@ -33,6 +34,8 @@ SERIES: dict[type, str] = {
     Progress: "messages.progress",
     Short: "compaction.shorts",
     Summary: "compaction.summaries",
+    Batch: "items.batches",
+    Retraction: "items.retractions",
 }
 Lengths = tuple[int, ...]  # of every series, in that order
 NO_ROWS: Lengths = (0,) * len(SERIES)
@@ -93,14 +96,14 @@ VIEW_NAMES = (
     "messages",
     "compaction",
     "background",
+    "items",
 )
 
 
 def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     """(view name, bytes) of every view: what a replay compares, byte for byte."""
-    fragments, prefixes, lines, sent, spent, received, progress, *compacted = (
-        rows.since(0) for rows in series_of(views)
-    )
+    rows = [series.since(0) for series in series_of(views)]
+    fragments, prefixes, lines, sent, spent, received, progress, *compacted = rows[:-2]
     encode = _ENCODER.encode
     yield "session_state", encode(views.state)
     yield "turn", encode((views.turn, views.stream, views.frozen))
@@ -110,6 +113,7 @@ def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     yield "messages", encode((received, progress))
     yield "compaction", encode((views.compaction, *compacted))
     yield "background", encode(views.background)
+    yield "items", encode((views.items, *rows[-2:]))
 
 
 def view_hashes(views: SessionViews) -> dict[str, str]:

@@ -46,15 +46,12 @@ def test_rules_of_a_newer_version_are_refused():
     assert not s.turn.known
 
 
-def test_a_fork_and_adapter_items_are_refused_by_this_version():
+def test_a_fork_is_refused_by_this_version():
     s = History()
     fork = ev.SessionOpened(
         user_id="ana", agent="helper", rules=1, parent_session="s0", parent_offset=3
     )
     assert word(s.append(fork, "producer")) == "unsupported"
-    s = opened()
-    item = ev.ItemAdded(item_id="i1", content=ev.Body(inline=b"[]"))
-    assert word(s.append(item, "producer")) == "unsupported"
 
 
 # -- messages --------------------------------------------------------------------------------------
