@@ -1,0 +1,286 @@
+"""What the inspector's page asks for, as JSON: lists, one moment, its request, a comparison.
+
+Everything is computed from a timeline by the folds and the functions that the command line uses.
+This file must not know HTTP, nor whose the session is: the gateway asks before it calls.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...processors.budget import Rules, plan
+from ...processors.context.build import BUILDER, request_bytes, request_sha256
+from ...processors.prices import PriceTable
+from ...processors.projections.context import estimated_tokens
+from ...processors.projections.turn_view import Call
+from ...processors.ruling import Ruling
+from ...producers.blobs import BlobError
+from ...schemas import events as ev
+from ..contents import ReadBlob, event_json, plain, type_of
+from ..context_view import short_forms
+from ..show import owed_json, status_of
+from ..spending import cost_json, ledger_json, session_cost
+from ..waiting import asking, doubtful, what_it_waits_for
+from .compare import differences
+from .lines import body_text, line_json, open_json
+from .summary import summary
+from .timeline import Moment, Timeline
+
+PAGE_EVENTS = 5_000
+PAGE_LINES = 1_000
+
+RulesOf = Callable[[str], Rules]
+"""The limits of an agent by its name."""
+
+
+def default_rules(_agent: str) -> Rules:
+    """The default limits: a gateway loads no agents."""
+    return Rules()
+
+
+def events_json(timeline: Timeline, since: int = 0, limit: int = PAGE_EVENTS) -> dict[str, Any]:
+    """The events from a place on: rows of EVENT_FIELDS. `next`: the place to go on from."""
+    moments = timeline.moments[since : since + min(limit, PAGE_EVENTS)]
+    return {
+        "session_id": timeline.session_id,
+        "partition": timeline.partition,
+        "fields": EVENT_FIELDS,
+        "events": [_event_row(moment) for moment in moments],
+        "next": since + len(moments),
+        "count": len(timeline.moments),
+    }
+
+
+EVENT_FIELDS = "offset at type writer verdict code lines summary".split()
+
+
+def _event_row(moment: Moment) -> list[Any]:
+    entry, ruling = moment.entry, moment.ruling
+    place = (entry.offset, entry.at, type_of(entry), entry.writer)
+    lines = len(moment.views.transcript.lines)
+    return [*place, ruling.verdict, ruling.code, lines, summary(entry)]
+
+
+def lines_json(
+    timeline: Timeline, read: ReadBlob, since: int = 0, limit: int = PAGE_LINES
+) -> dict[str, Any]:
+    """The lines of the transcript from a place on. Of any moment it is the first so many."""
+    if not timeline.moments:
+        return {"lines": [], "next": 0, "count": 0}
+    rows = timeline.moments[-1].views.transcript.lines
+    taken = rows.since(since)[: min(limit, PAGE_LINES)]
+    lines = [line_json(line, read) for line in taken]
+    return {"lines": lines, "next": since + len(lines), "count": len(rows)}
+
+
+def moment_json(
+    timeline: Timeline,
+    moment: Moment,
+    read: ReadBlob,
+    prices: PriceTable,
+    rules_of: RulesOf = default_rules,
+) -> dict[str, Any]:
+    """All that was so right after one event; what is large has an answer of its own."""
+    views = moment.views
+    rules = rules_of(views.turn.agent)
+    called = timeline.called(moment)
+    newest = moment.place == len(timeline.moments) - 1
+    # What says who holds the partition lies between the session's events.
+    holders = timeline.holders if newest else moment.holders
+    return {
+        "session_id": timeline.session_id,
+        "partition": timeline.partition,
+        "place": moment.place,
+        "count": len(timeline.moments),
+        "offset": moment.entry.offset,
+        "at": moment.entry.at,
+        "event": _event(moment, read),
+        "ruling": _ruling(moment.ruling),
+        "status": status_of(views),
+        "waits": what_it_waits_for(views).text,
+        "state": plain(views.state),
+        "turn": plain(views.turn, None) | {"frozen": plain(views.frozen)},
+        "holders": plain(holders),
+        "asks": [_call(call) for call in asking(views.turn)],
+        "doubts": [_call(call) for call in doubtful(views.turn)],
+        "wake": owed_json(views, holders, moment.now_ms, rules),
+        "budget": budget_json(moment, called, rules),
+        "cost": cost_json(session_cost(views.ledger, prices)),
+        "cost_text": str(session_cost(views.ledger, prices)),
+        "lines": len(views.transcript.lines),
+        "open": open_json(moment.viewer),
+        "request": None if called is None else _named(called),
+    }
+
+
+def _event(moment: Moment, read: ReadBlob) -> dict[str, Any]:
+    try:
+        return event_json(moment.entry, read)
+    except BlobError as error:
+        return event_json(moment.entry) | {"not_resolved": str(error)}
+
+
+def _ruling(ruling: Ruling) -> dict[str, str]:
+    return {"verdict": ruling.verdict, "code": ruling.code, "detail": ruling.detail}
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return {
+        "call": call.key,
+        "name": call.name,
+        "status": call.status,
+        "effect": call.effect,
+        "args": body_text(call.args),
+        "args_sha256": call.args_sha256,
+        "expires_at": call.expires_at,
+    }
+
+
+def _named(called: Moment) -> dict[str, Any]:
+    event = called.entry.event
+    return {"step": f"{event.turn}.{event.step}", "offset": called.entry.offset}
+
+
+def budget_json(moment: Moment, called: Moment | None, rules: Rules) -> dict[str, Any]:
+    """How full the window was, in tokens. `soft`, `hard`: those of the newest request, else of the
+    rules; `planned`: the next request as the rules would have it."""
+    views = moment.views
+    large, short = short_forms(views)
+    limits = rules.limits
+    soft, hard = limits.soft_tokens, limits.hard_tokens
+    if called is not None:
+        soft, hard = called.entry.event.budget.soft_tokens, called.entry.event.budget.hard_tokens
+    request = views.context.request
+    return {
+        "soft": soft,
+        "hard": hard,
+        "estimated": estimated_tokens(views.context),
+        "prefix": views.context.prefix_tokens,
+        "last_step": views.context.last_step_tokens,
+        "last_request": None if called is None else called.entry.event.prompt_tokens,
+        "planned": plan(views, rules).tokens,
+        "strategy": rules.strategy if request is None else request.strategy,
+        "fragments": len(views.context.fragments),
+        "left_out": 0 if request is None else request.start,
+        "large_results": large,
+        "shown_short": short,
+        "candidate": views.compaction.candidate_at is not None,
+    }
+
+
+def request_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, Any] | None:
+    """The newest request that was decided by then, byte for byte, and the claims of it by then.
+
+    `agrees`: whether every claim of this version's builder has its sha256; None without any.
+    """
+    called = timeline.called(moment)
+    if called is None:
+        return None
+    body = request_bytes(called.views, read)
+    sha = request_sha256(body)
+    claims = [_claim(claim, sha) for claim in _claims(timeline, called, moment)]
+    checked = [claim["agrees"] for claim in claims if claim["agrees"] is not None]
+    return {
+        **_named(called),
+        "bytes": len(body),
+        "sha256": sha,
+        "claims": claims,
+        "agrees": all(checked) if checked else None,
+        "body": body.decode(),
+    }
+
+
+def _claims(timeline: Timeline, called: Moment, moment: Moment) -> list[Moment]:
+    """The claims of that request that counted, up to the moment."""
+    wanted = (called.entry.event.turn, called.entry.event.step)
+    return [
+        found
+        for found in timeline.moments[called.place + 1 : moment.place + 1]
+        if found.ruling.accepted
+        and isinstance(found.entry.event, ev.GenStart | ev.GenResumed)
+        and (found.entry.event.turn, found.entry.event.step) == wanted
+    ]
+
+
+def _claim(moment: Moment, sha: str) -> dict[str, Any]:
+    event = moment.entry.event
+    return {
+        "attempt": event.attempt,
+        "owner": event.owner,
+        "offset": moment.entry.offset,
+        "request_sha256": event.request_sha256,
+        "builder": event.builder,
+        "agrees": event.request_sha256 == sha if event.builder == BUILDER else None,
+    }
+
+
+def compare_json(
+    timeline: Timeline, before: Moment, after: Moment, read: ReadBlob
+) -> dict[str, Any]:
+    """What differs between two moments: the views, and the requests byte for byte."""
+    found = differences(before.views, after.views)
+    requests = [request_json(timeline, moment, read) for moment in (before, after)]
+    return {
+        "before": before.entry.offset,
+        "after": after.entry.offset,
+        "events": after.place - before.place,
+        "differences": [plain(difference) for difference in found],
+        "requests": _parted(*requests),
+    }
+
+
+def _parted(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Two requests side by side: how far they are the same, which is what a cache can keep."""
+    if before is None or after is None:
+        return None
+    one, other = before["body"].encode(), after["body"].encode()
+    same = shared_bytes(one, other)
+    return {
+        "steps": [before["step"], after["step"]],
+        "bytes": [len(one), len(other)],
+        "sha256": [before["sha256"], after["sha256"]],
+        "same_bytes": same,
+        "then": [_start(one, same), _start(other, same)],
+    }
+
+
+def shared_bytes(one: bytes, other: bytes) -> int:
+    """How many first bytes are the same: halved like a search, for a request has megabytes."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _start(body: bytes, place: int) -> str:
+    return body[max(0, place - 40) : place + 160].decode("utf-8", "replace")
+
+
+def cost_of(moment: Moment, prices: PriceTable) -> dict[str, Any]:
+    """What each attempt and each turn had cost by then."""
+    return ledger_json(moment.views.ledger, prices)
+
+
+def series_json(timeline: Timeline, prices: PriceTable) -> dict[str, Any]:
+    """For the charts, a row per model request: SERIES_FIELDS. Costs are USD, null if unknown."""
+    rows = []
+    told = [*timeline.steps[1:], len(timeline.moments)]
+    for place, until in zip(timeline.steps, told, strict=False):
+        called, last = timeline.moments[place], timeline.moments[until - 1]
+        event, cost = called.entry.event, session_cost(last.views.ledger, prices)
+        usd = cost_json(cost)["usd"]
+        rows.append([
+            called.entry.offset,
+            event.prompt_tokens,
+            last.views.context.last_step_tokens,
+            event.budget.soft_tokens,
+            event.budget.hard_tokens,
+            None if usd is None else float(usd),
+        ])
+    return {"fields": SERIES_FIELDS, "rows": rows}
+
+
+SERIES_FIELDS = "offset estimated counted soft hard usd".split()

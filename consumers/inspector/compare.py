@@ -1,0 +1,94 @@
+"""What differs between two values of a session's views: the path, and what each has there.
+
+Rows that both share are skipped at once, so comparing two moments of a long session costs what
+lies between them. This file must not know how differences are shown.
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ...processors.rows import Rows
+from ...processors.session import SessionViews
+from ...schemas.value import field_names
+from ..contents import DIGESTS, plain
+
+VALUE_CHARS = 400  # of a value that is shown: its beginning says which it is
+DIFFERENCES_MAX = 500
+
+
+class Difference(NamedTuple):
+    """kind: changed, added, removed. Values as JSON texts, '' where there is none."""
+
+    path: str
+    kind: str
+    before: str
+    after: str
+
+
+def differences(before: SessionViews, after: SessionViews) -> list[Difference]:
+    """Of the views of two moments, in the order of their fields; the first 500."""
+    return list(islice(_walk("", before, after), DIFFERENCES_MAX))
+
+
+def _walk(path: str, before: Any, after: Any) -> Iterator[Difference]:
+    if before is after:
+        return
+    if isinstance(before, Rows) and isinstance(after, Rows):
+        yield from _rows(path, before, after)
+        return
+    names = field_names(before)
+    if names and type(before) is type(after):
+        for name in names:
+            one, other = getattr(before, name), getattr(after, name)
+            yield from _walk(f"{path}.{name}" if path else name, one, other)
+    elif before != after:
+        yield from _parted(path, _plain(path, before), _plain(path, after))
+
+
+def _rows(path: str, before: Rows[Any], after: Rows[Any]) -> Iterator[Difference]:
+    shared = min(len(before), len(after))
+    if not (after.extends(before) or before.extends(after)):
+        for place in range(shared):
+            yield from _walk(f"{path}[{place}]", before[place], after[place])
+    for place in range(shared, len(after)):
+        yield Difference(f"{path}[{place}]", "added", "", _text(plain(after[place])))
+    for place in range(shared, len(before)):
+        yield Difference(f"{path}[{place}]", "removed", _text(plain(before[place])), "")
+
+
+def _plain(path: str, value: Any) -> Any:
+    is_digest = isinstance(value, bytes) and path.rpartition(".")[2] in DIGESTS
+    return value.hex() if is_digest else plain(value)
+
+
+def _parted(path: str, before: Any, after: Any) -> Iterator[Difference]:
+    """Where two JSON values part."""
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in {**before, **after}:
+            at = f"{path}.{name}"
+            if name not in before:
+                yield Difference(at, "added", "", _text(after[name]))
+            elif name not in after:
+                yield Difference(at, "removed", _text(before[name]), "")
+            else:
+                yield from _parted(at, before[name], after[name])
+    elif isinstance(before, list) and isinstance(after, list):
+        for place in range(max(len(before), len(after))):
+            at = f"{path}[{place}]"
+            if place >= len(before):
+                yield Difference(at, "added", "", _text(after[place]))
+            elif place >= len(after):
+                yield Difference(at, "removed", _text(before[place]), "")
+            else:
+                yield from _parted(at, before[place], after[place])
+    else:
+        yield Difference(path, "changed", _text(before), _text(after))
+
+
+def _text(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}…"

@@ -1,0 +1,174 @@
+"""A session with its views after each event: the time scrubber's ground.
+
+The session is folded from its first offset, as its worker folds it, and every value is kept: views
+are immutable and share their rows, so ten thousand of them cost little more than the last. A
+timeline reads on when the log has grown and holds nothing open in between.
+This file must not know what is asked of a moment, nor HTTP.
+"""
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from typing import NamedTuple
+
+from ...log.door import Log
+from ...log.errors import Refused
+from ...log.partition import partition_for
+from ...processors.projections import partition as partition_fold
+from ...processors.projections.partition import PartitionView
+from ...processors.ruling import Ruling
+from ...processors.session import SessionViews, fold, initial
+from ...producers.blobs import BlobError
+from ...schemas import events as ev
+from ...schemas.codec import Entry
+from ...schemas.topics import SESSION_EVENTS
+from ..contents import ReadBlob
+from ..follow import Follow
+from ..session_fold import Seen
+from ..transcript_stream import INITIAL, Viewer, see
+
+SESSIONS_MAX = 6
+"""Timelines kept, the last used ones: somebody looks at one session, and compares with another."""
+
+EVENTS_MAX = 200_000
+"""Events kept in all of them, about 1 KB each; the one that is asked for is always kept."""
+
+
+class UnknownOffset(Refused):
+    """The session has no event at or before that offset."""
+
+
+class Moment(NamedTuple):
+    """One event, the fold's word on it, and all that was so right after it.
+
+    `viewer`: what the open attempt had said. `now_ms`: the newest broker time, for wake.
+    """
+
+    place: int
+    entry: Entry
+    ruling: Ruling
+    views: SessionViews
+    holders: PartitionView
+    viewer: Viewer
+    now_ms: int
+
+
+class Timeline:
+    """The moments of one session, in log order. Raises from the log; may be used by many threads."""
+
+    def __init__(self, log: Log, session_id: str, read: ReadBlob | None = None) -> None:
+        self.session_id = session_id
+        first = log.first_offsets(SESSION_EVENTS)
+        self.partition = partition_for(session_id, len(first))
+        self.next_offset = first[self.partition]
+        self.moments: list[Moment] = []
+        self.steps: list[int] = []
+        """Places of the LLM_CALLED events that counted."""
+        self.holders: PartitionView = partition_fold.INITIAL
+        self._log, self._read = log, read
+        self._offsets: list[int] = []
+        self._now_ms = 0
+        self._lock = threading.Lock()
+
+    def extend(self) -> "Timeline":
+        """Fold what the log has by now."""
+        with self._lock:
+            end = self._log.end_offsets(SESSION_EVENTS)[self.partition]
+            if end <= self.next_offset:
+                return self
+            start = {self.partition: self.next_offset}
+            with Follow(self._log, (self.session_id,), start, holders=True) as follow:
+                for batch in follow.to({self.partition: end}):
+                    for entry in batch:
+                        self._fold(entry)
+                    self.next_offset = follow.cursor[self.partition]
+        return self
+
+    def _fold(self, entry: Entry) -> None:
+        self._now_ms = max(self._now_ms, entry.at)
+        if entry.session_id != self.session_id:
+            self.holders = partition_fold.apply(self.holders, entry)
+            return
+        last = self.moments[-1] if self.moments else None
+        before = initial(self.session_id) if last is None else last.views
+        viewer = INITIAL if last is None else last.viewer
+        views, ruling = fold(before, entry)
+        seen = Seen(entry, ruling, before, views)
+        try:
+            viewer, _ = see(viewer, seen, self._read)
+        except BlobError:  # it is said where the blob is shown
+            viewer, _ = see(viewer, seen)
+        place = len(self.moments)
+        if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
+            self.steps.append(place)
+        moment = Moment(place, entry, ruling, views, self.holders, viewer, self._now_ms)
+        self.moments.append(moment)
+        self._offsets.append(entry.offset)  # last: whoever finds the offset finds the moment
+
+    @property
+    def known(self) -> bool:
+        """Whether somebody opened the session."""
+        return bool(self.moments) and self.moments[-1].views.turn.known
+
+    def place_at(self, offset: int) -> int:
+        """The place of the last event at or before an offset, -1 if there is none."""
+        return bisect_right(self._offsets, offset) - 1
+
+    def at(self, offset: int | None = None) -> Moment:
+        """The moment right after an offset of the partition, or the newest. Raises UnknownOffset."""
+        moments = self.moments
+        place = len(self._offsets) - 1 if offset is None else self.place_at(offset)
+        if place < 0:
+            where = f"begins at offset {self._offsets[0]}" if self._offsets else "has no events"
+            raise UnknownOffset(
+                f"session {self.session_id} {where} of partition {self.partition}: "
+                f"nothing is known of it at offset {offset}"
+            )
+        return moments[place]
+
+    def called(self, moment: Moment) -> Moment | None:
+        """The moment of the newest model request that was decided by then."""
+        before = bisect_right(self.steps, moment.place) - 1
+        return self.moments[self.steps[before]] if before >= 0 else None
+
+
+class Timelines:
+    """The timelines that were looked at last."""
+
+    def __init__(
+        self,
+        log: Log,
+        read: ReadBlob | None = None,
+        *,
+        sessions_max: int = SESSIONS_MAX,
+        events_max: int = EVENTS_MAX,
+    ) -> None:
+        self._log, self._read = log, read
+        self._sessions_max, self._events_max = sessions_max, events_max
+        self._kept: OrderedDict[str, Timeline] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, session_id: str) -> Timeline:
+        """The session's timeline, folded to the end of the log as of now."""
+        with self._lock:
+            timeline = self._kept.get(session_id)
+            if timeline is None:
+                timeline = self._kept[session_id] = Timeline(self._log, session_id, self._read)
+            self._kept.move_to_end(session_id)
+        try:
+            timeline.extend()
+        except Exception:  # what was folded so far may end amid a batch: begin anew next time
+            with self._lock:
+                self._kept.pop(session_id, None)
+            raise
+        with self._lock:
+            self._forget(session_id)
+        return timeline
+
+    def _forget(self, wanted: str) -> None:
+        for name in [*self._kept]:
+            events = sum(len(kept.moments) for kept in self._kept.values())
+            if len(self._kept) <= self._sessions_max and events <= self._events_max:
+                return
+            if name != wanted:
+                del self._kept[name]
