@@ -98,10 +98,10 @@ class Sessions:
 
     def open(self, session_id: str, *, agent: str, user: str | None = None) -> Receipt:
         """Begin a session. The same again is harmless; another user or agent is refused."""
-        return self._append(
+        return self.append(
             session_id,
             ev.SessionOpened(
-                user_id=self._user(user), agent=checks.an_id("agent", agent), rules=RULES
+                user_id=self.user(user), agent=checks.an_id("agent", agent), rules=RULES
             ),
         )
 
@@ -124,18 +124,18 @@ class Sessions:
         message_id = self._id("message_id", message_id)
         word = checks.a_word("when_busy", when_busy, WhenBusy)
         checks.an_id("channel", channel)
-        by_user = self._user(user)
+        by_user = self.user(user)
         if attach:
             is_text = isinstance(content, str)
             said = [] if is_text and not content.strip() else checks.blocks_of(content)
             content = [*attachments.attach(attach, self._store()), *said]
         data = checks.content_json(content)
-        return self._append(
+        return self.append(
             session_id,
             ev.MessageReceived(
                 message_id=message_id,
                 role="user",
-                content=self._body(data),
+                content=self.body(data),
                 tokens=estimate(data) + sum(map(tokens_of, checks.blocks_of(content))),
                 channel=channel,
                 when_busy=word.value,
@@ -154,12 +154,12 @@ class Sessions:
     ) -> Receipt:
         """Ask for a phase transition; the fold knows which are legal."""
         command_id = self._id("command_id", command_id)
-        return self._append(
+        return self.append(
             session_id,
             ev.PhaseTriggered(
                 command_id=command_id,
                 trigger=checks.an_id("trigger", trigger),
-                by_user=self._user(user),
+                by_user=self.user(user),
             ),
             command_id,
         )
@@ -174,12 +174,12 @@ class Sessions:
     ) -> Receipt:
         """Lock the session to a project, once in its life."""
         command_id = self._id("command_id", command_id)
-        return self._append(
+        return self.append(
             session_id,
             ev.ProjectLocked(
                 command_id=command_id,
                 project_id=checks.an_id("project_id", project_id),
-                by_user=self._user(user),
+                by_user=self.user(user),
             ),
             command_id,
         )
@@ -201,7 +201,7 @@ class Sessions:
             raise checks.Invalid("invalid_turn", f"turns count from 1, there is no turn {turn}")
         if seen_phase is not None:
             checks.an_id("seen_phase", seen_phase)
-        return self._append(
+        return self.append(
             session_id,
             ev.CancelRequested(
                 cancel_id=cancel_id,
@@ -209,7 +209,7 @@ class Sessions:
                 turn=turn,
                 seen_phase=seen_phase,
                 reason=checks.a_reason(reason),
-                by_user=self._user(user),
+                by_user=self.user(user),
             ),
             cancel_id,
         )
@@ -225,14 +225,14 @@ class Sessions:
         user: str | None = None,
     ) -> Receipt:
         """Allow or deny a call that asks, bound to the arguments that were shown (their sha256)."""
-        return self._append(
+        return self.append(
             session_id,
             ev.ApprovalDecided(
                 call=checks.a_call(call),
                 args_sha256=checks.an_id("args_sha256", args_sha256),
                 decision=checks.a_word("decision", decision, Decision).value,
                 remember=remember,
-                by_user=self._user(user),
+                by_user=self.user(user),
             ),
         )
 
@@ -246,21 +246,21 @@ class Sessions:
         user: str | None = None,
     ) -> Receipt:
         """Say what happened to a call in doubt; `report` is what the model is told of it."""
-        return self._append(
+        return self.append(
             session_id,
             ev.HumanResolved(
                 call=checks.a_call(call),
                 outcome=checks.a_word("outcome", outcome, Resolution).value,
                 content=Body(inline=checks.a_report(report)),
-                by_user=self._user(user),
+                by_user=self.user(user),
             ),
         )
 
     def terminate(self, session_id: str, *, reason: str = "", user: str | None = None) -> Receipt:
         """End the session for good; what waits in its queue is dropped."""
-        return self._append(
+        return self.append(
             session_id,
-            ev.SessionTerminated(reason=checks.a_reason(reason), by_user=self._user(user)),
+            ev.SessionTerminated(reason=checks.a_reason(reason), by_user=self.user(user)),
         )
 
     def close(self) -> None:
@@ -269,13 +269,14 @@ class Sessions:
             self._producer.close()
             self._producer = None
 
-    def _user(self, user: str | None) -> str:
+    def user(self, user: str | None) -> str:
+        """Who acts: the one given, else the settings'. Raises Invalid."""
         return checks.an_id("user", self._settings.user if user is None else user)
 
     def _id(self, what: str, given: str | None) -> str:
         return uuid4().hex if given is None else checks.an_id(what, given)
 
-    def _body(self, data: bytes) -> Body:
+    def body(self, data: bytes) -> Body:
         """Content inline up to the limit; beyond it the bytes are on disk before the event is."""
         if len(data) <= self._settings.inline_limit_bytes:
             return Body(inline=data)
@@ -286,7 +287,8 @@ class Sessions:
             self._blobs = BlobStore(self._settings.blobs_dir)
         return self._blobs
 
-    def _append(self, session_id: str, event: object, id: str = "") -> Receipt:
+    def append(self, session_id: str, event: object, id: str = "") -> Receipt:
+        """Have one event in the log; `id` is the one that it carries."""
         checks.an_id("session_id", session_id)
         answers: queue.SimpleQueue[Delivered | AppendError] = queue.SimpleQueue()
         self.producer.append(

@@ -1,0 +1,98 @@
+"""Items: history that another framework keeps in a session, added in batches, taken back.
+
+As in `sessions.py` each method turns what somebody asks into one event and returns where it lies;
+with the same id it counts once. A batch is one event, so it is in the log as a whole or not at all.
+This file must not know what an item means: each is kept as the JSON that it came as.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..schemas import events as ev
+from . import checks
+from .sessions import Receipt, Sessions
+
+ITEMS_BYTES_MAX = 64 * 1024 * 1024
+"""Of one batch, which lies in the blob store when it is large: a few dozen images."""
+
+
+class Items:
+    """The write side of the items of all sessions. May be used from several threads."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def add(
+        self, session_id: str, items: Sequence[Any], *, item_id: str, user: str | None = None
+    ) -> Receipt:
+        """Add a batch behind what is there, in its order."""
+        content = self._sessions.body(items_json(items))
+        return self._sessions.append(
+            session_id,
+            ev.ItemAdded(
+                item_id=checks.an_id("item_id", item_id),
+                content=content,
+                items=len(items),
+                by_user=self._sessions.user(user),
+            ),
+            item_id,
+        )
+
+    def retract(
+        self,
+        session_id: str,
+        item_id: str,
+        index: int,
+        *,
+        command_id: str,
+        user: str | None = None,
+    ) -> Receipt:
+        """Take one item back: it counts only while that item is the last one."""
+        return self._sessions.append(
+            session_id,
+            ev.ItemRetracted(
+                item_id=checks.an_id("item_id", item_id),
+                index=index,
+                command_id=checks.an_id("command_id", command_id),
+                by_user=self._sessions.user(user),
+            ),
+            command_id,
+        )
+
+    def clear(self, session_id: str, *, command_id: str, user: str | None = None) -> Receipt:
+        """Take back every item that lies before this event."""
+        return self._sessions.append(
+            session_id,
+            ev.ItemRetracted(
+                item_id="",
+                all=True,
+                command_id=checks.an_id("command_id", command_id),
+                by_user=self._sessions.user(user),
+            ),
+            command_id,
+        )
+
+
+def items_json(items: Sequence[Any]) -> bytes:
+    """A batch as one compact JSON list. Raises Invalid."""
+    if not isinstance(items, list | tuple) or not items:
+        raise checks.Invalid("invalid_content", "a batch is a list of at least one item")
+    try:
+        text = json.dumps(items, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        data = _utf8(text, items)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise checks.Invalid("invalid_content", f"an item is no JSON: {error}") from None
+    if len(data) > ITEMS_BYTES_MAX:
+        raise checks.Invalid(
+            "too_large", f"the batch has {len(data)} bytes, at most {ITEMS_BYTES_MAX} are taken"
+        )
+    return data
+
+
+def _utf8(text: str, items: Sequence[Any]) -> bytes:
+    """Half of a character, which models do send and UTF-8 has no bytes for, is kept escaped."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(items, separators=(",", ":"), allow_nan=False).encode()
