@@ -62,6 +62,8 @@ COMMANDS = (
     Named("replay", "replay", LOOK, "Fold the log anew, compare with the store."),
     Named("doctor", "doctor", LOOK, "Check everything and say what to do."),
     Named("dev", "run", RUN, "Start all of it: Kafka, topics, a supervised worker."),
+    Named("gateway", "gateway", RUN, "Serve sessions over HTTP: inspector, streams, protocols."),
+    Named("token", "gateway", RUN, "Print a token for the gateway."),
     Named("demo", "run", RUN, "Watch an agent survive being killed, on a real broker."),
     Named("up", "machine", RUN, "Start the local Kafka."),
     Named("down", "machine", RUN, "Stop the local Kafka; its data is kept."),

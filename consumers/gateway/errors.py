@@ -1,0 +1,81 @@
+"""What an error becomes: a status, a code for machines, a sentence for people. As data.
+
+Every answer that is no success has the body {"code", "detail"}; nothing of a session is in it that
+its asker may not see. This file must not know a route.
+"""
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from ...log.errors import (
+    FoldlogError,
+    LogUnreachable,
+    RecordTooLarge,
+    Refused,
+    Retry,
+    TopicMismatch,
+)
+from ...producers.blobs import BlobError
+from ...producers.checks import Invalid
+from ..calls import UnknownCall
+from ..outcomes import CommandRefused, UnknownMessage
+from ..show import UnknownSession, UnknownStep
+from .access import Foreign, Unauthenticated
+from .cursors import BadCursor
+from .hub import NotDecidedYet, TooManyViewers
+
+STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
+    (Unauthenticated, 401, "unauthenticated"),
+    (Foreign, 403, "foreign"),
+    (UnknownSession, 404, "unknown_session"),
+    (UnknownCall, 409, "unknown_call"),
+    (UnknownStep, 404, "unknown_step"),
+    (UnknownMessage, 404, "unknown_message"),
+    (BadCursor, 400, "bad_cursor"),
+    (Invalid, 400, "invalid"),
+    (CommandRefused, 409, "refused"),
+    (TooManyViewers, 429, "too_many_viewers"),
+    (NotDecidedYet, 504, "not_decided_yet"),
+    (LogUnreachable, 503, "log_unreachable"),
+    (RecordTooLarge, 413, "too_large"),
+    (BlobError, 500, "blob"),
+    (TopicMismatch, 503, "topic"),
+    (Retry, 503, "try_again"),
+    (Refused, 409, "refused"),
+    (FoldlogError, 500, "failed"),
+)
+"""The first class that an error is one of decides; specific before general."""
+
+
+def answer_to(error: FoldlogError) -> tuple[int, dict[str, str]]:
+    """Status and body of an error."""
+    status, code = next((s, c) for cls, s, c in STATUS if isinstance(error, cls))
+    if isinstance(error, CommandRefused):
+        code = error.decision.code or code
+    elif isinstance(error, Invalid):
+        code = error.code
+    return status, {"code": code, "detail": str(error)}
+
+
+def install(app: FastAPI) -> None:
+    """Have an app answer so."""
+
+    @app.exception_handler(FoldlogError)
+    async def known(_request: Request, error: FoldlogError) -> JSONResponse:
+        status, body = answer_to(error)
+        headers = {"www-authenticate": "Bearer"} if status == 401 else None
+        return JSONResponse(body, status, headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def misshapen(_request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return JSONResponse({"code": "invalid", "detail": f"{where}: {first['msg']}"}, 400)
+
+    @app.exception_handler(HTTPException)
+    async def plain(_request: Request, error: HTTPException) -> JSONResponse:
+        body = {"code": f"http_{error.status_code}", "detail": str(error.detail)}
+        return JSONResponse(body, error.status_code, error.headers)

@@ -1,0 +1,44 @@
+"""Serving the gateway: uvicorn, with limits, until it is told to end. Only this file imports it."""
+
+import socket
+
+import uvicorn
+from starlette.types import ASGIApp
+
+BACKLOG = 256
+IDLE_S = 75
+"""How long a connection without a request is kept."""
+CONNECTIONS_MAX = 6_000
+"""Of one process, viewers among them; the rest is answered 503."""
+DRAIN_S = 3
+"""How long open streams may take to end when the gateway does: their clients come back."""
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises OSError where the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def server(app: ASGIApp) -> uvicorn.Server:
+    """A server of an app; `run(sockets=[...])` serves until SIGTERM or SIGINT."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            lifespan="on",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_keep_alive=IDLE_S,
+            timeout_graceful_shutdown=DRAIN_S,
+        )
+    )

@@ -1,0 +1,71 @@
+"""Frames as plain JSON: what the gateway's own stream and its inspector read.
+
+    token    {turn, step, attempt, block, kind, text}   a piece of what the model says
+    dropped  {turn, step, attempt, why}                 forget what was shown of this attempt
+    settled  {turn, step, attempt, line}                its words are final
+    told     {line}                                     a message, call, result, approval, end
+
+This file must not know how frames travel.
+"""
+
+import json
+from typing import Any
+
+from ...processors.projections.transcript import Line
+from ..contents import ReadBlob, shown, whole
+from ..history import Frame
+from ..transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
+
+WHOLE = frozenset({"message", "answer", "partial"})
+"""Lines whose content is given whole; of a tool's, what lies in the log and where the rest is."""
+
+
+def thing_json(thing: Shown, read: ReadBlob) -> dict[str, Any]:
+    """One thing shown, as JSON has it."""
+    match thing:
+        case Token():
+            said = {"block": thing.block, "kind": str(thing.kind), "text": thing.text}
+            return {"type": "token", **_of(thing.of), **said}
+        case Dropped():
+            return {"type": "dropped", **_of(thing.of), "why": thing.why}
+        case Settled():
+            return {"type": "settled", **_of(thing.of), "line": line_json(thing.line, read)}
+        case Told():
+            return {"type": "told", "line": line_json(thing.line, read)}
+
+
+def frame_json(frame: Frame, read: ReadBlob) -> dict[str, Any]:
+    """A frame: the thing, where to go on, and whether it happens now."""
+    return {**thing_json(frame.shown, read), "cursor": frame.cursor, "live": frame.live}
+
+
+def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
+    """A line of the transcript. `content`: blocks, arguments or a text; `ref`: where the whole of
+    a large one lies."""
+    out: dict[str, Any] = {
+        "kind": line.kind,
+        "turn": line.turn,
+        "step": line.step,
+        "offset": line.offset,
+        "at": line.at,
+        "name": line.name,
+        "call": line.call,
+        "text": line.text,
+    }
+    if line.body is not None:
+        out["content"] = _content(line, read)
+        if line.body.ref is not None:
+            out["ref"] = {"sha256": line.body.ref.sha256, "bytes": line.body.ref.bytes}
+    return out
+
+
+def _content(line: Line, read: ReadBlob) -> Any:
+    data = whole(line.body, read if line.kind in WHOLE else None)
+    try:
+        return json.loads(data)
+    except ValueError:
+        return shown(data)
+
+
+def _of(attempt: Attempt) -> dict[str, int]:
+    return attempt._asdict()

@@ -1,0 +1,58 @@
+"""A gateway that really serves, on a port of its own, over any log; for tests of what it shows."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2 as httpx
+from foldlog.consumers.client import Client
+from foldlog.consumers.gateway.access import Access
+from foldlog.consumers.gateway.app import Gateway, make_app
+from foldlog.consumers.gateway.serve import bound, server
+from foldlog.log import Log, Settings
+
+READY_S = 20
+
+
+class Served:
+    """A running gateway, and where it is."""
+
+    def __init__(self, gateway: Gateway, port: int) -> None:
+        self.gateway, self.port = gateway, port
+        self.url = f"http://127.0.0.1:{port}"
+
+    def http(self, token: str | None = None, **more) -> httpx.Client:
+        """A client of it, for whoever has this token."""
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=20, **more)
+
+
+@contextmanager
+def served(
+    log: Log,
+    settings: Settings,
+    directory: Path,
+    *,
+    secret: str | None = None,
+    origins: tuple[str, ...] = (),
+) -> Iterator[Served]:
+    """A gateway over a log, until the block ends. `directory`: where its store lies."""
+    client = Client(settings, log, channel="gateway")
+    said: list[str] = []
+    gateway = Gateway(client, Access(settings.user, secret, origins), directory, said.append)
+    listening = bound("127.0.0.1", 0)
+    serving = server(make_app(gateway))
+    thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    running = Served(gateway, listening.getsockname()[1])
+    try:
+        with running.http() as http:
+            http.get("/openapi.json").raise_for_status()
+        yield running
+    finally:
+        serving.should_exit = True
+        thread.join(READY_S)
+        listening.close()
+        client.close()
+        assert not thread.is_alive(), "the gateway did not end"
