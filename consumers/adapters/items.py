@@ -1,0 +1,177 @@
+"""The history of another framework on the log: a list per session that grows and is cut at its end.
+
+Blocking, and safe for many threads and processes at once: what was asked for is in the fold when a
+method returns, so whoever reads next sees it. What all adapters for conversation stores share; this
+file must not know any of their frameworks.
+"""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from typing import Any
+from uuid import uuid4
+
+from ...log import open_log
+from ...log.door import Log
+from ...log.errors import LogUnreachable, Refused
+from ...log.settings import Settings
+from ...processors.projections.items import ItemsView, last_item, newest_first
+from ...processors.session import SessionViews
+from ...producers.blobs import BlobStore
+from ...producers.items import Items
+from ...producers.sessions import Receipt, Sessions, Unacknowledged
+from ...schemas import events as ev
+from ..follow import STALL_S
+from ..outcomes import Decision, demand
+from .in_use import InUse
+
+TRIES = 3
+"""How often an event is produced that no broker acknowledges; it counts once all the same."""
+
+
+class OtherAgent(Refused):
+    """The session belongs to an agent of foldlog, whose context no adapter may write."""
+
+
+class ItemLog:
+    """The items of every session of one installation. One per process; close it, or use `with`.
+
+    `agent` is the name that sessions are opened under. It must be no agent of a worker: nobody is
+    to answer what is said there. Raises CommandRefused when the fold refuses, OtherAgent, Invalid,
+    BlobError, Unacknowledged, LogUnreachable.
+    """
+
+    def __init__(self, settings: Settings, log: Log | None = None, *, agent: str) -> None:
+        self._log = log if log is not None else open_log(settings)
+        self._owns_log = log is None
+        self._agent = agent
+        self._sessions = Sessions(self._log, settings)
+        self._items = Items(self._sessions)
+        self._blobs = BlobStore(settings.blobs_dir)
+        self._in_use = InUse(self._log, _name_of)
+
+    def items(self, session_id: str, limit: int | None = None) -> list[Any]:
+        """The newest `limit` items, or all, oldest first."""
+        wanted = self._fresh(session_id).items
+        return self._read(wanted, wanted.live if limit is None else min(limit, wanted.live))
+
+    def add(self, session_id: str, items: list[Any], user: str | None = None) -> None:
+        """Add items behind the others: all of them, or none."""
+        if not items:
+            return
+        if not self._checked(self._in_use.seen(session_id)).turn.known:
+            self._sessions.open(session_id, agent=self._agent, user=user)
+        item_id = uuid4().hex
+        demand(
+            self._settled(
+                session_id,
+                item_id,
+                lambda: self._items.add(session_id, items, item_id=item_id, user=user),
+            )
+        )
+
+    def pop(self, session_id: str, user: str | None = None) -> Any:
+        """Take the last item back and return it; None when there is none."""
+        while True:  # each round that is lost is somebody else's that was won
+            views = self._fresh(session_id)
+            last = last_item(views.items)
+            if last is None:
+                return None
+            decision = self._take_back(session_id, *last, user)
+            if decision.code != "stale":
+                demand(decision)
+                return self._read(views.items, 1)[0]
+
+    def clear(self, session_id: str, user: str | None = None) -> None:
+        """Take every item back. They stay in the log."""
+        if not self._fresh(session_id).items.live:
+            return
+        command = uuid4().hex
+        demand(
+            self._settled(
+                session_id,
+                command,
+                lambda: self._items.clear(session_id, command_id=command, user=user),
+            )
+        )
+
+    def close(self) -> None:
+        """End following and producing, and close the log if this opened it."""
+        self._in_use.close()
+        self._sessions.close()
+        if self._owns_log:
+            self._log.close()
+
+    def __enter__(self) -> "ItemLog":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _fresh(self, session_id: str) -> SessionViews:
+        return self._checked(self._in_use.fresh(session_id))
+
+    def _checked(self, views: SessionViews) -> SessionViews:
+        if views.turn.known and views.turn.agent != self._agent:
+            raise OtherAgent(
+                f"session {views.session_id} is one of agent {views.turn.agent}: its history is "
+                "made by foldlog's own workers. Nothing was changed. Take another session id."
+            )
+        return views
+
+    def _take_back(self, session_id: str, item_id: str, index: int, user: str | None) -> Decision:
+        command = uuid4().hex
+        return self._settled(
+            session_id,
+            command,
+            lambda: self._items.retract(session_id, item_id, index, command_id=command, user=user),
+        )
+
+    def _settled(self, session_id: str, name: str, produce: Callable[[], Receipt]) -> Decision:
+        """Produce an event, and wait for the fold's word on it."""
+        decided = self._in_use.expect(session_id, name)
+        try:
+            return _decision(session_id, name, decided, produce)
+        finally:
+            self._in_use.forget(session_id, name)
+
+    def _read(self, view: ItemsView, count: int) -> list[Any]:
+        """The last `count` items that hold, made anew for whoever asks."""
+        runs: list[list[Any]] = []
+        for batch, holding in newest_first(view):
+            if count <= 0:
+                break
+            held = json.loads(self._blobs.resolve(batch.content))[:holding]
+            runs.append(held[-count:])
+            count -= len(held)
+        return [item for run in reversed(runs) for item in run]
+
+
+def _decision(
+    session_id: str, name: str, decided: "Future[Decision]", produce: Callable[[], Receipt]
+) -> Decision:
+    for left in reversed(range(TRIES)):
+        try:
+            produce()
+            return decided.result(timeout=STALL_S)
+        except Unacknowledged:
+            if decided.done():
+                return decided.result()
+            if not left:
+                raise
+        except NotYet:
+            raise LogUnreachable(
+                f"the event {name} of session {session_id} is in the log, and was not read back "
+                f"within {STALL_S:g} s. It counts. Look at the broker (`foldlog status`)."
+            ) from None
+    raise AssertionError("the last try returns or raises")
+
+
+def _name_of(event: object) -> str:
+    match event:
+        case ev.ItemAdded():
+            return event.item_id
+        case ev.ItemRetracted():
+            return event.command_id
+    return ""

@@ -1,0 +1,122 @@
+"""The `Session` of the OpenAI Agents SDK on the log: `Runner.run(agent, "hi", session=session)`.
+
+The SDK is not imported: its Session is a protocol of four methods. They may be called from any
+thread and any event loop, and a method that changes something has settled before a cancellation of
+its caller goes on. This file must not know how items are kept.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...log.door import Log
+from ...log.settings import Settings
+from ...schemas.ids import is_id, why_not_an_id
+from .items import ItemLog
+
+if TYPE_CHECKING:
+    from agents import SessionSettings, TResponseInputItem
+
+T = TypeVar("T")
+
+AGENT = "openai-agents"
+"""What these sessions are opened under. No worker may have an agent of this name."""
+
+THREADS_MAX = 32
+"""Calls that wait for the log at the same time; one takes a few milliseconds."""
+
+
+class FoldlogSessions:
+    """Makes sessions for the SDK's runner. One per process, made after a fork; close it at the end.
+
+    `log`: one at hand, which stays open. Raises SettingsError, LogUnreachable, TopicMissing.
+    """
+
+    def __init__(self, settings: Settings, log: Log | None = None, *, agent: str = AGENT) -> None:
+        self.items = ItemLog(settings, log, agent=agent)
+        self.threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="foldlog-session")
+
+    def session(
+        self,
+        session_id: str,
+        *,
+        user: str | None = None,
+        session_settings: "SessionSettings | None" = None,
+    ) -> "FoldlogSession":
+        """The session of that id, which is opened by its first items. Costs nothing to make.
+
+        `user` owns it and acts in it, by default the settings' user.
+        """
+        return FoldlogSession(self, session_id, user=user, session_settings=session_settings)
+
+    def close(self) -> None:
+        """End the threads, and what was opened here."""
+        self.threads.shutdown()
+        self.items.close()
+
+    def __enter__(self) -> "FoldlogSessions":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FoldlogSession:
+    """See `agents.memory.Session`. Every event of it stays in the log, also what was taken back."""
+
+    def __init__(
+        self,
+        sessions: FoldlogSessions,
+        session_id: str,
+        *,
+        user: str | None = None,
+        session_settings: "SessionSettings | None" = None,
+    ) -> None:
+        if not is_id(session_id):
+            raise ValueError(why_not_an_id("session_id", session_id))
+        self.session_id = self._kept_as = session_id
+        self.session_settings = session_settings
+        self._sessions, self._user = sessions, user
+
+    async def get_items(self, limit: int | None = None) -> "list[TResponseInputItem]":
+        """The latest `limit` items, else those of the session's settings, else all; oldest first.
+
+        A limit of 0 or less gives none.
+        """
+        if limit is None:
+            limit = getattr(self.session_settings, "limit", None)
+        wanted = None if limit is None else max(0, limit)
+        items = self._sessions.items
+        return await asyncio.wrap_future(self._begin(items.items, wanted))
+
+    async def add_items(self, items: "list[TResponseInputItem]") -> None:
+        """Add items in their order, all or none."""
+        kept = self._sessions.items
+        await _settled(self._begin(kept.add, list(items), self._user))
+
+    async def pop_item(self) -> "TResponseInputItem | None":
+        """Take the last item back and return it; None when there is none."""
+        return await _settled(self._begin(self._sessions.items.pop, self._user))
+
+    async def clear_session(self) -> None:
+        """Take every item back."""
+        await _settled(self._begin(self._sessions.items.clear, self._user))
+
+    def _begin(self, method: Callable[..., T], *given: Any) -> "Future[T]":
+        return self._sessions.threads.submit(method, self._kept_as, *given)
+
+
+async def _settled(running: "Future[T]") -> T:
+    """What came of a change, however often its caller is cancelled; then the cancellation."""
+    task = asyncio.wrap_future(running)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as asked:
+            cancelled = cancelled or asked
+    if cancelled is not None:
+        task.exception()  # the caller is gone: nobody else asks for it
+        raise cancelled
+    return task.result()
