@@ -1,0 +1,218 @@
+"""The messages that an AG-UI client has, by the client's own rules, and those that an answer is.
+
+`Messages` applies events as the client's reducer does, so that the encoder always knows what is on
+the screen; `answer` is what must be there once an answer is final. This file must not know runs.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+Event = dict[str, Any]
+Message = dict[str, Any]
+
+
+def event(kind: str, **fields: Any) -> Event:
+    """An event of the protocol."""
+    return {"type": kind, **fields}
+
+
+class Messages:
+    """What a client that saw every event so far holds, in its order."""
+
+    def __init__(self) -> None:
+        self.all: list[Message] = []
+        self._by_id: dict[str, Message] = {}
+        self._owner: dict[str, Message] = {}  # tool call id -> its message
+
+    def get(self, message_id: str) -> Message | None:
+        """The message with that id, if there is one."""
+        return self._by_id.get(message_id)
+
+    def call(self, call_id: str) -> dict[str, Any] | None:
+        """The tool call with that id, if there is one."""
+        owner = self._owner.get(call_id)
+        return owner and next(call for call in owner["toolCalls"] if call["id"] == call_id)
+
+    def apply(self, event: Event) -> None:
+        """Change as the client does; events that touch no message are passed over."""
+        match event["type"]:
+            case "TEXT_MESSAGE_START":
+                self._start(event["messageId"], event["role"], content="")
+            case "REASONING_MESSAGE_START":
+                self._start(event["messageId"], "reasoning", content="")
+            case "TEXT_MESSAGE_CONTENT" | "REASONING_MESSAGE_CONTENT":
+                message = self._by_id[event["messageId"]]
+                message["content"] = message.get("content", "") + event["delta"]
+            case "REASONING_ENCRYPTED_VALUE":
+                self._by_id[event["entityId"]]["encryptedValue"] = event["encryptedValue"]
+            case "TOOL_CALL_START":
+                owner = self._start(event["parentMessageId"], "assistant")
+                call = tool_call(event["toolCallId"], event["toolCallName"], "")
+                owner.setdefault("toolCalls", []).append(call)
+                self._owner[event["toolCallId"]] = owner
+            case "TOOL_CALL_ARGS":
+                call = self.call(event["toolCallId"])
+                assert call is not None, event
+                call["function"]["arguments"] += event["delta"]
+            case "TOOL_CALL_RESULT":
+                self._result(event)
+            case "MESSAGES_SNAPSHOT":
+                self._replace(event["messages"])
+
+    def _start(self, message_id: str, role: str, **fields: Any) -> Message:
+        message = self._by_id.get(message_id)
+        if message is None:
+            message = {"id": message_id, "role": role, **fields}
+            self._by_id[message_id] = message
+            self.all.append(message)
+        return message
+
+    def _result(self, event: Event) -> None:
+        """A result stands behind the message that has its call, and behind that one's others."""
+        message = {"id": event["messageId"], "role": "tool", "toolCallId": event["toolCallId"]}
+        message |= {"content": event["content"], "metadata": event["metadata"]}
+        self._by_id[event["messageId"]] = message
+        owner = self._owner.get(event["toolCallId"])
+        if owner is None:
+            self.all.append(message)
+            return
+        at = next(n for n in range(len(self.all) - 1, -1, -1) if self.all[n] is owner) + 1
+        while at < len(self.all) and self.all[at]["role"] == "tool":
+            at += 1
+        self.all.insert(at, message)
+
+    def _replace(self, messages: Iterable[Message]) -> None:
+        """What is not in a snapshot goes, what is in it is replaced where it stands, new is last.
+
+        Reasoning goes only where the snapshot has some: see `replacing`.
+        """
+        new = {message["id"]: copied(message) for message in messages}
+        reasons = any(message["role"] == "reasoning" for message in new.values())
+        stays = [
+            new.get(held["id"], held)
+            for held in self.all
+            if held["id"] in new or (held["role"] == "reasoning" and not reasons)
+        ]
+        known = {message["id"] for message in stays}
+        self.all = [*stays, *(m for m in new.values() if m["id"] not in known)]
+        self._by_id = {message["id"]: message for message in self.all}
+        self._owner = {c["id"]: m for m in self.all for c in m.get("toolCalls", ())}
+
+
+def snapshots(have: list[Message], want: list[Message]) -> Iterator[Event]:
+    """MESSAGES_SNAPSHOTs that bring a client from some messages to others; none if it has them."""
+    for messages in replacing(have, want):
+        yield event("MESSAGES_SNAPSHOT", messages=[copied(message) for message in messages])
+
+
+def replacing(have: list[Message], want: list[Message]) -> Iterator[list[Message]]:
+    """The snapshots that bring a client from some messages to others, order included.
+
+    A client keeps the order of what it has, and keeps its reasoning when a snapshot has none. So
+    what must move goes first and comes again, and reasoning that must go without any other to stay
+    becomes something else first.
+    """
+    if have == want:
+        return
+    kept = {message["id"] for message in want}
+    if not any(m["role"] == "reasoning" for m in want):
+        gone = {m["id"] for m in have if m["role"] == "reasoning" and m["id"] not in kept}
+        if gone:
+            have = [_no_thought(m) if m["id"] in gone else m for m in have]
+            yield have
+    have = [message for message in have if message["id"] in kept]
+    ahead = [message["id"] for message in want[: len(have)]]
+    if [message["id"] for message in have] != ahead:
+        same = _agree([m["id"] for m in have], [m["id"] for m in want])
+        yield from replacing(have, want[:same])
+    yield want
+
+
+def _agree(ours: list[str], theirs: list[str]) -> int:
+    """How many ids both lists begin with."""
+    for number, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+        if one != other:
+            return number
+    return min(len(ours), len(theirs))
+
+
+def _no_thought(message: Message) -> Message:
+    return {"id": message["id"], "role": "assistant", "content": ""}
+
+
+def copied(message: Message) -> Message:
+    """A message that can be changed without changing the other."""
+    calls = message.get("toolCalls")
+    if calls is None:
+        return dict(message)
+    calls = [{**call, "function": dict(call["function"])} for call in calls]
+    return {**message, "toolCalls": calls}
+
+
+def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """A tool call as messages have it."""
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+# -- an answer that is final -----------------------------------------------------------------------
+
+
+def answer_id(thread: str, turn: int, step: int) -> str:
+    """The id of what the model says in a step. A slash is in no id that a person may choose."""
+    return f"{thread}/{turn}.{step}"
+
+
+def thought_id(thread: str, turn: int, step: int, number: int) -> str:
+    """The id of a step's n-th thought."""
+    return f"{answer_id(thread, turn, step)}/thought{number}"
+
+
+def answer(thread: str, turn: int, step: int, content: bytes, *, calls: bool) -> list[Message]:
+    """The messages of a final answer: its thoughts, then what it says and calls.
+
+    calls: whether its tool_use blocks are calls, which they are only if it stopped for them.
+    """
+    thoughts: list[Message] = []
+    said: Message = {"id": answer_id(thread, turn, step), "role": "assistant"}
+    made: list[dict[str, Any]] = []
+    for block in _blocks(content):
+        match _text(block, "type"):
+            case "thinking":
+                name = thought_id(thread, turn, step, len(thoughts))
+                thought = {"id": name, "role": "reasoning", "content": _text(block, "thinking")}
+                if signature := _text(block, "signature"):
+                    thought["encryptedValue"] = signature
+                thoughts.append(thought)
+            case "redacted_thinking":
+                name = thought_id(thread, turn, step, len(thoughts))
+                hidden = {"content": "", "encryptedValue": _text(block, "data")}
+                thoughts.append({"id": name, "role": "reasoning", **hidden})
+            case "text":
+                said["content"] = said.get("content", "") + _text(block, "text")
+            case "tool_use" if calls:
+                raw = bytes(block.get("input", b"{}")).decode()
+                key = f"{turn}.{step}.{len(made)}"
+                made.append(tool_call(key, _text(block, "name"), raw))
+    if made:
+        said["toolCalls"] = made
+    return [*thoughts, *([said] if len(said) > 2 else [])]
+
+
+def _blocks(content: bytes) -> list[dict[str, msgspec.Raw]]:
+    """Content blocks with their fields as the bytes that came; [] for what is no such list."""
+    try:
+        return msgspec.json.decode(content, type=list[dict[str, msgspec.Raw]])
+    except msgspec.DecodeError:
+        return []
+
+
+def _text(block: dict[str, msgspec.Raw], field: str) -> str:
+    raw = block.get(field)
+    value = None if raw is None else msgspec.json.decode(raw)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,131 @@
+"""Every prefix of every history is a legal AG-UI stream, and the real client ends with the same."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from ag_ui.core import Event
+from pydantic import TypeAdapter
+
+from foldlog.consumers.protocols.ag_ui import Encoder
+from foldlog.consumers.protocols.ag_ui_messages import Messages, snapshots
+from foldlog.tests.golden import golden
+from foldlog.tests.protocols.shown_histories import golden_session, random_session
+
+CLIENT = Path(__file__).parents[1] / "node" / "ag_ui.mjs"
+EVENT = TypeAdapter(Event)
+SEEDS = range(20)
+
+
+@pytest.fixture(scope="module")
+def client(talk):
+    return talk(CLIENT)
+
+
+def encoded(watched, things=None):
+    """The encoder after all that was shown, and a list of events per thing."""
+    encoder = Encoder(watched.session_id, watched.read)
+    pieces = [encoder.show(thing, state) for thing, state in things or watched.things()]
+    return encoder, pieces
+
+
+def is_taken(client, events, messages, known=()):
+    """Demand that the real client takes these events without a word, and ends with the messages."""
+    held = client.ask({"events": events, "messages": list(known)})
+    assert (held["error"], held["warnings"], held["wrong"]) == (None, [], []), events[-6:]
+    assert held["messages"] == messages
+    return held
+
+
+def model_checked(events):
+    """Demand that the Python models take the events, and know every field."""
+    for event in events:
+        model = EVENT.validate_python(event)
+        assert model.model_dump(mode="json", by_alias=True) == event, event
+        assert not model.model_extra, event
+
+
+@pytest.mark.parametrize("name", golden.names())
+def test_S2_every_prefix_of_a_recorded_session_is_taken(client, name):
+    watched = golden_session(name)
+    encoder = Encoder(watched.session_id, watched.read)
+    events = []
+    for thing, state in watched.things():
+        events += encoder.show(thing, state)
+        closed = [*events, *encoder.close()]
+        held = is_taken(client, closed, encoder.messages.all)
+        assert {k: v for k, v in held["state"].items() if k != "updated_at"}
+    model_checked(closed)
+    assert encoder.run is None or encoder.close()[-1]["type"] == "RUN_ERROR"
+
+
+@pytest.mark.parametrize("forged", (False, True))
+def test_S2_random_sessions_cut_anywhere_are_taken(client, forged):
+    chance = random.Random(7)
+    kinds = Counter()
+    for seed in SEEDS:
+        watched = random_session(seed, forged=forged)
+        things = list(watched.things())
+        cuts = chance.sample(range(len(things)), min(2, len(things)))
+        for cut in (*cuts, len(things)):
+            encoder, pieces = encoded(watched, things[:cut])
+            events = [event for piece in pieces for event in piece] + encoder.close()
+            if events:
+                is_taken(client, events, encoder.messages.all)
+        model_checked(events)
+        kinds += Counter(event["type"] for event in events)
+    for kind in ("MESSAGES_SNAPSHOT", "RUN_ERROR", "TOOL_CALL_RESULT", "REASONING_ENCRYPTED_VALUE"):
+        assert kinds[kind], f"no history had a {kind}: {kinds}"
+
+
+def test_S2_who_comes_late_ends_with_the_same_messages_as_who_was_always_there(client):
+    chance = random.Random(11)
+    for seed in SEEDS:
+        watched = random_session(seed)
+        always = encoded(watched)[0].messages.all
+        for moment in chance.sample(watched.moments, min(2, len(watched.moments))):
+            at = watched.moments.index(moment) + 1
+            rest = [(t, m.views.state) for m in watched.moments[at:] for t in m.shown]
+            late, pieces = encoded(watched, [*watched.late(moment), *rest])
+            assert late.messages.all == always
+            is_taken(client, [e for p in pieces for e in p], late.messages.all)
+
+
+@pytest.mark.parametrize("name", golden.names())
+def test_S2_a_client_that_joins_an_open_run_ends_with_the_same_messages(client, name):
+    watched = golden_session(name)
+    things = list(watched.things())
+    whole, _ = encoded(watched)
+    for cut in range(len(things)):
+        encoder, before = encoded(watched, things[: cut + 1])
+        if encoder.run is None:
+            continue
+        mine = Messages()
+        for event in (e for piece in before[: cut // 2] for e in piece):
+            mine.apply(event)
+        known = mine.all
+        events = encoder.join(known)
+        for thing, state in things[cut + 1 :]:
+            events += encoder.show(thing, state)
+        held = is_taken(client, [*events, *encoder.close()], whole.messages.all, known)
+        assert held["state"] == encoder._state
+
+
+def test_a_snapshot_that_moves_and_one_that_takes_all_thoughts_away(client):
+    def run(*events):
+        named = {"threadId": "t", "runId": "r"}
+        started = {"type": "RUN_STARTED", **named, "protocolVersion": "1.0"}
+        return [started, *events, {"type": "RUN_FINISHED", **named}]
+
+    user = {"id": "m1", "role": "user", "content": "hi"}
+    thought = {"id": "s/1.1/thought0", "role": "reasoning", "content": "hm"}
+    said = {"id": "s/1.1", "role": "assistant", "content": "yes"}
+    for have, want in (
+        ([user, thought, said], [user]),
+        ([thought, said, user], [user, thought, said]),
+        ([user, thought, said], []),
+        ([said, user], [user, said]),
+        ([thought], [said]),
+    ):
+        is_taken(client, run(*snapshots(have, want)), want, have)
