@@ -7,12 +7,14 @@ to remember it. This file must not know how a place travels, nor how anything is
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+from zlib import crc32
 
 from ..processors.projections.transcript import Line
 from ..processors.session import SessionViews
 from ..schemas.words import ChunkKind
 from .contents import ReadBlob, blocks_of, whole
 from .transcript_stream import (
+    SPOKEN,
     Attempt,
     Dropped,
     Settled,
@@ -32,13 +34,20 @@ SAID = ("answer", "partial")
 """Line kinds that settle an attempt."""
 
 
+class Said(NamedTuple):
+    """How much of an attempt's words of one kind was shown: characters, and their crc32."""
+
+    chars: int = 0
+    crc: int = 0
+
+
 class Place(NamedTuple):
     """How far a viewer has seen. `offset`: the next one; `open`: the attempt that it was being
-    shown, and of it so many characters of each kind."""
+    shown, and how much of it, by kind as in KINDS."""
 
     offset: int = 0
     open: Attempt | None = None
-    shown: tuple[int, ...] = (0,) * len(KINDS)
+    shown: tuple[Said, ...] = (Said(),) * len(KINDS)
 
 
 class Frame(NamedTuple):
@@ -58,8 +67,9 @@ def count(place: Place, thing: Shown) -> Place:
         case Token():
             before = place.shown if place.open == thing.of else Place().shown
             at = KINDS.index(ChunkKind(thing.kind))
-            shown = (*before[:at], before[at] + len(thing.text), *before[at + 1 :])
-            return Place(place.offset, thing.of, shown)
+            chars, crc = before[at]
+            more = Said(chars + len(thing.text), crc32(_bytes(thing.text), crc))
+            return Place(place.offset, thing.of, (*before[:at], more, *before[at + 1 :]))
         case Dropped() | Settled():
             return Place(place.offset)
     return place
@@ -108,10 +118,25 @@ def _settled(place: Place, views: SessionViews, line: Line, read: ReadBlob) -> l
     final = [Token(attempt, *piece) for piece in spoken(blocks_of(whole(line.body, read)))]
     if place.open is None or not _is_of(line, place.open):
         return [*final, Settled(attempt, line)]
-    if place.open != attempt:
-        why = f"attempt {attempt.attempt} takes its place"
+    why = f"attempt {attempt.attempt} takes its place" if place.open != attempt else ""
+    # What was stopped is kept as text alone, and its blocks may count otherwise.
+    kinds = SPOKEN.values() if line.kind == "answer" else (ChunkKind.TEXT,)
+    if not why and not all(_agrees(final, kind, place) for kind in kinds):
+        why = "its chunks are not its words"
+    if why:
         return [Dropped(place.open, why), *final, Settled(attempt, line)]
     return [*rest(final, _counts(place)), Settled(attempt, line)]
+
+
+def _agrees(final: list[Token], kind: ChunkKind, place: Place) -> bool:
+    """Whether what was shown of a kind is how the final words of that kind begin."""
+    chars, crc = place.shown[KINDS.index(kind)]
+    words = "".join(token.text for token in final if token.kind == kind)
+    return len(words) >= chars and crc32(_bytes(words[:chars])) == crc
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # a delta may end in half of a character
 
 
 def _attempt_of(views: SessionViews, line: Line) -> int:
@@ -132,4 +157,4 @@ def _streaming(place: Place, viewer: Viewer) -> Iterator[Shown]:
 
 
 def _counts(place: Place) -> Mapping[str, int]:
-    return dict(zip(KINDS, place.shown, strict=True))
+    return {kind: said.chars for kind, said in zip(KINDS, place.shown, strict=True)}

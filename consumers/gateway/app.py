@@ -50,7 +50,7 @@ class Gateway:
         self.client, self.access, self.say = client, access, say
         self.settings = client.settings
         self.read_blob = client.read_blob
-        self.tail = Tail(client.log, directory, say)
+        self.tail = Tail(client.log, directory, say, client.read_blob)
         self.hub = Hub(self.tail, client.read_blob, chunks_reader(client.log))
 
     def who(self, request: Request) -> Who:

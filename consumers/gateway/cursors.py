@@ -10,7 +10,7 @@ import binascii
 from zlib import crc32
 
 from ...log.errors import Refused
-from ..history import KINDS, Place
+from ..history import KINDS, Place, Said
 from ..transcript_stream import Attempt
 
 VERSION = "1"
@@ -33,7 +33,7 @@ def cursor_of(session_id: str, place: Place) -> str:
     """The text of a place."""
     numbers: list[int] = [place.offset]
     if place.open is not None:
-        numbers += [*place.open, *place.shown]
+        numbers += [*place.open, *(number for said in place.shown for number in said)]
     text = ".".join([VERSION, f"{crc32(session_id.encode()):x}", *map(str, numbers)])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -54,9 +54,10 @@ def place_of(session_id: str, cursor: str) -> Place:
         raise BadCursor("is of another session")
     if len(counts) == 1:
         return Place(counts[0])
-    if len(counts) != 4 + len(KINDS):
+    if len(counts) != 4 + 2 * len(KINDS):
         raise BadCursor("can not be read")
-    return Place(counts[0], Attempt(*counts[1:4]), tuple(counts[4:]))
+    said = tuple(map(Said, counts[4::2], counts[5::2]))
+    return Place(counts[0], Attempt(*counts[1:4]), said)
 
 
 def _number(text: str) -> int:

@@ -1,33 +1,25 @@
 """The viewers of a gateway: each session that is looked at is seen once, and shown to all who look.
 
-Lives in one event loop; the tail's batches are brought here. A viewer has a bounded queue: one that
-does not keep up is let go, and comes back with its cursor without losing anything. This file must
-not know a protocol, nor HTTP.
+Lives in one event loop; the tail's batches are brought here. What is kept for a session and for a
+viewer is in watching.py. This file must not know a protocol, nor HTTP.
 """
 
 import asyncio
-from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from ...log.errors import Refused, Retry
 from ...processors.runtime.chunks_reader import ChunksReader
-from ...processors.session import SessionViews
-from ...schemas import events as ev
 from ..contents import ReadBlob
-from ..history import Frame, Place, count, missed
+from ..history import Place
 from ..outcomes import Decision
 from ..session_fold import Seen
-from ..transcript_stream import Attempt, Viewer, see, streamed
-from .cursors import BadCursor, cursor_of, place_of
+from ..transcript_stream import Viewer
+from .cursors import BadCursor, place_of
 from .tail import Batch, Tail
-
-QUEUE_MAX = 2_000
-"""Frames that may wait for one viewer: some minutes of a fast model, a few hundred KB."""
-
-HEARTBEAT_S = 10.0
-"""Silence after which a viewer is told that all is well: proxies cut at about 16 s."""
+from .watching import QUEUE_MAX, Seat, Watching, lacking, viewer_of
 
 IDLE_WATCHES_MAX = 64
 """Sessions kept ready after their last viewer left: most come back at once."""
@@ -51,89 +43,6 @@ class TooManyViewers(Retry):
 
 class NotDecidedYet(Retry):
     """The log has the event; the gateway has not folded it in time."""
-
-
-class Watching:
-    """One session that is looked at: its views, what its open attempt has said, who looks."""
-
-    def __init__(self, session_id: str, views: SessionViews, offset: int) -> None:
-        self.session_id, self.views, self.offset = session_id, views, offset
-        self.viewer = Viewer()
-        self.seats: set[Seat] = set()
-
-    def open_attempt(self) -> tuple[Attempt, int] | None:
-        """The attempt that runs and has chunks, and the offset of its claim."""
-        turn = self.views.turn
-        generation = turn.generation
-        if generation is None or generation.status != "running" or generation.claim is None:
-            return None
-        return Attempt(turn.number, turn.step, generation.attempt), generation.claim.offset
-
-    def take(self, seen: Seen, read: ReadBlob) -> None:
-        """See one event, and hand what it shows to everybody who looks."""
-        if seen.entry.offset < self.offset:
-            return  # was folded before anybody watched
-        self.views, self.offset = seen.views, seen.entry.offset + 1
-        self.viewer, shown = see(self.viewer, seen, read)
-        for seat in list(self.seats):
-            seat.put(self.offset, shown)
-
-
-class Seat:
-    """One viewer of a session. Iterate it: frames as they come, None after a silence.
-
-    It ends when the viewer is too slow (`slow` is True then) or the gateway closes.
-    """
-
-    def __init__(self, watching: Watching, place: Place, user: str) -> None:
-        self.watching, self.place, self.user = watching, place, user
-        self.slow = self.left = False
-        self._queue: deque[Frame] = deque()
-        self._ready = asyncio.Event()
-        self._ended = False
-
-    @property
-    def views(self) -> SessionViews:
-        """The session's views as of now, which may be ahead of what is queued."""
-        return self.watching.views
-
-    def put(self, offset: int, shown: list[Any], *, live: bool = True) -> None:
-        """Queue what one event shows; the last of it tells where to go on."""
-        if offset <= self.place.offset and live:
-            return  # its cursor is ahead of this gateway
-        last = len(shown) - 1
-        for number, thing in enumerate(shown):
-            self.place = count(self.place, thing)
-            cursor = None
-            if number == last:
-                self.place = self.place._replace(offset=offset)
-                cursor = cursor_of(self.watching.session_id, self.place)
-            self._queue.append(Frame(cursor, thing, live))
-        if live and len(self._queue) > QUEUE_MAX:
-            self.slow = True
-            self.end()
-        self._ready.set()
-
-    def end(self) -> None:
-        """Let the viewer go; what is queued is not shown any more."""
-        self._ended = True
-        self._queue.clear()
-        self._ready.set()
-
-    def __aiter__(self) -> "Seat":
-        return self
-
-    async def __anext__(self) -> Frame | None:
-        while not self._queue:
-            if self._ended:
-                raise StopAsyncIteration
-            self._ready.clear()
-            try:
-                async with asyncio.timeout(HEARTBEAT_S):
-                    await self._ready.wait()
-            except TimeoutError:
-                return None
-        return self._queue.popleft()
 
 
 class Hub:
@@ -235,7 +144,7 @@ class Hub:
         try:
             watching = await self._watch(session_id)
             seat = Seat(watching, self._begin(watching, place, since), user)
-            for offset, shown in self._missed(watching, seat.place):
+            for offset, shown in lacking(watching, seat.place, self._read):
                 seat.put(offset, shown, live=False)
         except BaseException:
             self._viewers[user] -= 1
@@ -262,22 +171,6 @@ class Hub:
             raise BadCursor("lies beyond the end of the log")
         return place
 
-    def _missed(self, watching: Watching, place: Place) -> Iterator[tuple[int, list[Any]]]:
-        """(next offset, things) of what a viewer at a place lacks, by the event it came from.
-
-        What it was shown of the open attempt is counted, so the place may stay where it is.
-        """
-        together: list[Any] = []
-        at = -1
-        for offset, thing in missed(place, watching.views, watching.viewer, self._read):
-            if together and offset != at:
-                yield at + 1, together
-                together = []
-            at = offset
-            together.append(thing)
-        if together:
-            yield max(at + 1, watching.offset), together
-
     async def _watch(self, session_id: str) -> Watching:
         task = self._watchings.get(session_id)
         if task is None or task.cancelled() or (task.done() and task.exception() is not None):
@@ -299,7 +192,7 @@ class Hub:
                 attempt, claim = running
                 partition, _ = self._tail.cursor(session_id)
                 chunks = await asyncio.to_thread(self._chunks, session_id, partition, claim)
-                watching.viewer = _viewer_of(attempt, chunks)
+                watching.viewer = viewer_of(attempt, chunks)
             elif running is not None:
                 watching.viewer = Viewer(running[0])
             for seen in pending:
@@ -330,12 +223,3 @@ class Hub:
             yield queue
         finally:
             self._lists.discard(queue)
-
-
-def _viewer_of(attempt: Attempt, chunks: list[ev.GenChunk]) -> Viewer:
-    """The viewer after the chunks of an attempt, read from its claim on."""
-    viewer = Viewer(attempt)
-    for chunk in chunks:
-        if (chunk.turn, chunk.step, chunk.attempt) == attempt:
-            viewer, _ = streamed(viewer, chunk)
-    return viewer

@@ -29,7 +29,7 @@ from ..transcript_stream import Told
 from .access import Who
 from .cursors import cursor_of
 from .event_stream import EventStream, event
-from .hub import HEARTBEAT_S, Seat
+from .watching import HEARTBEAT_S, Seat
 
 CHANNEL = "gateway"
 """What messages that come by here are said to come by, and what has their answers."""

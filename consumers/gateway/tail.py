@@ -59,10 +59,17 @@ class Tail:
     """Folds every partition, in a thread of its own, until it is closed.
 
     `directory`: where its stores lie, one gateway at a time. `listen` gets every batch that is not
-    empty, in the thread. Raises LogUnreachable, TopicMissing when it is made.
+    empty, in the thread. `read`: where the seeds of forks are. Raises LogUnreachable, TopicMissing when it is made.
     """
 
-    def __init__(self, log: Log, directory: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        directory: Path,
+        say: Callable[[str], None],
+        read: ReadBlob | None = None,
+    ) -> None:
+        self._read = read
         self._log, self._directory, self._say = log, directory, say
         self._lock = threading.RLock()
         self._halt = threading.Event()
@@ -184,7 +191,7 @@ class Tail:
 
     def _fold(self, owned: Owned, record: Record, batch: Batch) -> None:
         watched = record.key in self._watched
-        entry = entry_of(record, chunks=watched)
+        entry = seeded(entry_of(record, chunks=watched), self._read)
         session_id = entry.session_id
         owned.folded(record)
         if session_id == PARTITION_KEY:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2 as httpx
+
 from foldlog.consumers.client import Client
 from foldlog.consumers.gateway.access import Access
 from foldlog.consumers.gateway.app import Gateway, make_app

@@ -1,0 +1,137 @@
+"""One session that is looked at, and one viewer of it: what is kept for each, and no more.
+
+A viewer has a bounded queue: one that does not keep up is let go, and comes back with its cursor
+without losing anything. This file must not know where events come from, nor a protocol.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from ...processors.session import SessionViews
+from ...schemas import events as ev
+from ..contents import ReadBlob
+from ..history import Frame, Place, count, missed
+from ..session_fold import Seen
+from ..transcript_stream import Attempt, Shown, Viewer, see, streamed
+from .cursors import cursor_of
+
+QUEUE_MAX = 2_000
+"""Frames that may wait for one viewer: some minutes of a fast model, a few hundred KB."""
+
+HEARTBEAT_S = 10.0
+"""Silence after which a viewer is told that all is well: proxies cut at about 16 s."""
+
+
+class Watching:
+    """One session that is looked at: its views, what its open attempt has said, who looks."""
+
+    def __init__(self, session_id: str, views: SessionViews, offset: int) -> None:
+        self.session_id, self.views, self.offset = session_id, views, offset
+        self.viewer = Viewer()
+        self.seats: set[Seat] = set()
+
+    def open_attempt(self) -> tuple[Attempt, int] | None:
+        """The attempt that runs and has chunks, and the offset of its claim."""
+        turn = self.views.turn
+        generation = turn.generation
+        if generation is None or generation.status != "running" or generation.claim is None:
+            return None
+        return Attempt(turn.number, turn.step, generation.attempt), generation.claim.offset
+
+    def take(self, seen: Seen, read: ReadBlob) -> None:
+        """See one event, and hand what it shows to everybody who looks."""
+        if seen.entry.offset < self.offset:
+            return  # was folded before anybody watched
+        self.views, self.offset = seen.views, seen.entry.offset + 1
+        self.viewer, shown = see(self.viewer, seen, read)
+        for seat in list(self.seats):
+            seat.put(self.offset, shown)
+
+
+class Seat:
+    """One viewer of a session. Iterate it: frames as they come, None after a silence.
+
+    It ends when the viewer is too slow (`slow` is True then) or the gateway closes.
+    """
+
+    def __init__(self, watching: Watching, place: Place, user: str) -> None:
+        self.watching, self.place, self.user = watching, place, user
+        self.slow = self.left = False
+        self._queue: deque[Frame] = deque()
+        self._ready = asyncio.Event()
+        self._ended = False
+
+    @property
+    def views(self) -> SessionViews:
+        """The session's views as of now, which may be ahead of what is queued."""
+        return self.watching.views
+
+    def put(self, offset: int, shown: list[Shown], *, live: bool = True) -> None:
+        """Queue what one event shows; the last of it tells where to go on."""
+        if self._ended or (live and offset <= self.place.offset):
+            return  # let go, or its cursor is ahead of this gateway
+        last = len(shown) - 1
+        for number, thing in enumerate(shown):
+            self.place = count(self.place, thing)
+            cursor = None
+            if number == last:
+                self.place = self.place._replace(offset=offset)
+                cursor = cursor_of(self.watching.session_id, self.place)
+            self._queue.append(Frame(cursor, thing, live))
+        if live and len(self._queue) > QUEUE_MAX:
+            self.slow = True
+            self.end()
+        self._ready.set()
+
+    def ready(self) -> list[Frame]:
+        """What is queued, at once."""
+        frames = list(self._queue)
+        self._queue.clear()
+        return frames
+
+    def end(self) -> None:
+        """Let the viewer go; what is queued is not shown any more."""
+        self._ended = True
+        self._queue.clear()
+        self._ready.set()
+
+    def __aiter__(self) -> "Seat":
+        return self
+
+    async def __anext__(self) -> Frame | None:
+        while not self._queue:
+            if self._ended:
+                raise StopAsyncIteration
+            self._ready.clear()
+            try:
+                async with asyncio.timeout(HEARTBEAT_S):
+                    await self._ready.wait()
+            except TimeoutError:
+                return None
+        return self._queue.popleft()
+
+
+def lacking(
+    watching: Watching, place: Place, read: ReadBlob
+) -> Iterator[tuple[int, list[Shown]]]:
+    """(next offset, things) of what a viewer at a place lacks, by the event it came from."""
+    together: list[Shown] = []
+    at = -1
+    for offset, thing in missed(place, watching.views, watching.viewer, read):
+        if together and offset != at:
+            yield at + 1, together
+            together = []
+        at = offset
+        together.append(thing)
+    if together:
+        yield max(at + 1, watching.offset), together
+
+
+def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk]) -> Viewer:
+    """The viewer after the chunks of an attempt, read from its claim on."""
+    viewer = Viewer(attempt)
+    for chunk in chunks:
+        if (chunk.turn, chunk.step, chunk.attempt) == attempt:
+            viewer, _ = streamed(viewer, chunk)
+    return viewer
