@@ -1,0 +1,388 @@
+"""Facts of a session as rows of the tables: pure, one function per table.
+
+Content comes through `Contents`, which keeps count of blobs that are not there: a row then has the
+reference, and the export says so. This file must not know where rows go.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from ...processors.prices import PriceTable, usd
+from ...processors.projections.transcript import Line
+from ...processors.session import SessionViews
+from ...producers.blobs import BlobError
+from ...schemas import events as ev
+from ...schemas.attachments import reference_of
+from ...schemas.codec import Entry
+from ...schemas.ids import call_key
+from ...schemas.parts import BlobRef, Body
+from ...schemas.value import field_names
+from ..contents import ReadBlob, event_json, text_of, type_of
+from ..show import status_of
+from ..spending import session_cost
+from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
+
+Row = dict[str, Any]
+ROLES = {"message": "user", "answer": "assistant", "partial": "assistant"}
+_PLACED = frozenset({"partition", "offset", "at", "type", "writer", "session_id"})
+_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Contents:
+    """Bodies resolved. `missing`: references whose bytes could not be had, by sha256."""
+
+    def __init__(self, read: ReadBlob) -> None:
+        self._read = read
+        self.missing: dict[str, BlobRef] = {}
+
+    def blob(self, ref: BlobRef) -> bytes | None:
+        """The bytes, or None if the store does not hold them (or holds others)."""
+        try:
+            return self._read(ref)
+        except BlobError:
+            self.missing[ref.sha256] = ref
+            return None
+
+    def whole(self, body: Body | None) -> bytes | None:
+        """The whole content; None if it is missing."""
+        if body is None:
+            return b""
+        return body.inline or b"" if body.ref is None else self.blob(body.ref)
+
+
+def time(at_ms: int | None) -> str | None:
+    """Unix ms as UTC with milliseconds; None stays None."""
+    if at_ms is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # a deadline of a forged record
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _at(entry: Entry | None) -> str | None:
+    return None if entry is None else time(entry.at)
+
+
+def _offset(entry: Entry | None) -> int | None:
+    return None if entry is None else entry.offset
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _json(data: bytes | None) -> msgspec.Raw | None:
+    """JSON as its own bytes, None if it is none."""
+    try:
+        json.loads(data or b"")
+    except (ValueError, RecursionError):
+        return None
+    return msgspec.Raw(data or b"")
+
+
+def event_row(entry: Entry, verdict: str, code: str) -> Row:
+    """A record of the log."""
+    event = entry.event
+    call = getattr(event, "call", None)
+    if call is None and type(event) in _OF_CALLS:
+        call = call_key(event.turn, event.step, event.index)
+    if type(event) is ev.GenChunk:  # most of a log
+        fields = {name: getattr(event, name) for name in _CHUNK}
+    else:
+        shown = event_json(entry)
+        kind = shown["type"].lower()
+        names = field_names(event)
+        fields = {n: shown[f"{kind}_{n}" if n in _PLACED else n] for n in names}
+    return {
+        "session_id": entry.session_id,
+        "partition": entry.partition,
+        "at_offset": entry.offset,
+        "logged_at": time(entry.at),
+        "type": type_of(entry),
+        "writer": entry.writer,
+        "verdict": verdict,
+        "code": code or None,
+        "turn": getattr(event, "turn", None),
+        "step": getattr(event, "step", None),
+        "attempt": getattr(event, "attempt", None),
+        "call": call,
+        "fields": fields,
+    }
+
+
+_OF_CALLS = frozenset({ev.ToolInvoked, ev.ToolStarted, ev.ToolResult, ev.ToolFailedUncertain})
+_CHUNK = field_names(ev.GenChunk)
+
+
+def said_lines(views: SessionViews) -> Iterator[tuple[int, Line]]:
+    """(seq, line) of what people and models said."""
+    lines = (line for line in views.transcript.lines if line.kind in ROLES)
+    return enumerate(lines)
+
+
+def session_row(facts: SessionFacts, prices: PriceTable) -> Row:
+    """The session."""
+    views, opened = facts.views, facts.opened
+    spent, cost = views.ledger, session_cost(views.ledger, prices)
+    parent = opened.event if opened is not None else None
+    return {
+        "session_id": facts.session_id,
+        "user_id": views.state.user_id,
+        "agent": views.turn.agent,
+        "project_id": views.state.project_id,
+        "phase": views.state.phase,
+        "status": status_of(views) if views.turn.known else "unknown",
+        "turns": views.turn.number,
+        "opened_at": _at(opened),
+        "updated_at": time(facts.last_at),
+        "parent_session": parent and parent.parent_session,
+        "parent_offset": parent and parent.parent_offset,
+        "partition": facts.partition,
+        "first_offset": facts.first,
+        "last_offset": facts.next - 1,
+        **{f"{word}_events": facts.rulings[word] for word in ("accepted", "ignored", "refused")},
+        "messages": sum(1 for _ in said_lines(views)),
+        "tool_calls": len(facts.calls),
+        "attempts": len(facts.attempts),
+        "input_tokens": spent.input_tokens,
+        "cache_read_tokens": spent.cache_read_tokens,
+        "cache_write_tokens": spent.cache_write_tokens,
+        "output_tokens": spent.output_tokens,
+        "cost_usd": usd(cost.picodollars),
+        "unpriced_attempts": cost.unpriced,
+    }
+
+
+def message_rows(facts: SessionFacts, contents: Contents) -> Iterator[tuple[Row, list[Row]]]:
+    """Each message with its parts."""
+    views = facts.views
+    for seq, line in said_lines(views):
+        said = facts.said.get(line.name) if line.kind == "message" else None
+        answer = facts.answers.get(line.offset)
+        received = views.messages.received.last(line.name) if line.kind == "message" else None
+        progress = views.messages.progress.last(line.name) if line.kind == "message" else None
+        content = contents.whole(line.body)
+        parts = list(part_rows(facts.session_id, seq, line, content))
+        yield {
+            "session_id": facts.session_id,
+            "seq": seq,
+            "message_id": line.name if line.kind == "message" else f"{line.turn}.{line.step}",
+            "role": (said.event.role if said else "") or ROLES[line.kind],
+            "status": "partial" if line.kind == "partial" else "complete",
+            "turn": progress.turn if progress is not None else line.turn,
+            "step": line.step if line.kind != "message" else None,
+            "at_offset": line.offset,
+            "logged_at": time(line.at),
+            "text": None if content is None else text_of(content),
+            "by_user": received.by_user if received is not None else None,
+            "channel": said.event.channel if said else None,
+            "when_busy": said.event.when_busy if said else None,
+            "model": _model(facts, line, answer),
+            "stop_reason": line.name if line.kind != "message" else None,
+            "became": progress.reason or None if progress is not None else None,
+            "parts": len(parts),
+        }, parts
+
+
+def _model(facts: SessionFacts, line: Line, answer: Entry | None) -> str | None:
+    if line.kind == "message":
+        return None
+    named = getattr(answer.event, "model", "") if answer is not None else ""
+    tried = [a for a in facts.attempts.values() if a.key[:2] == (line.turn, line.step)]
+    return named or (tried[-1].model if tried else None) or None
+
+
+def part_rows(session_id: str, seq: int, line: Line, content: bytes | None) -> Iterator[Row]:
+    """The content blocks of a message; where its blob is missing, one part that says so."""
+    none = dict.fromkeys(
+        "text signature call name input media_type sha256 bytes raw".split()
+    )
+    head = {"session_id": session_id, "seq": seq}
+    if content is None:
+        ref = line.body.ref if line.body is not None else None
+        assert ref is not None, "only what is in a blob can be missing"
+        at = {"media_type": ref.media_type, "sha256": ref.sha256, "bytes": ref.bytes}
+        yield {**head, "part": 0, "type": "missing", **none, **at}
+        return
+    uses = 0
+    for number, raw in enumerate(raw_blocks(content)):
+        block = json.loads(bytes(raw))
+        kind = block.get("type")
+        row = {**head, "part": number, "type": str(kind or "unknown"), **none, "raw": raw}
+        match kind:
+            case "text" | "thinking":
+                said = block.get(kind)
+                row["text"] = said if isinstance(said, str) else None
+                row["signature"] = block.get("signature")
+            case "tool_use":
+                whole = line.kind == "answer" and line.name == "tool_use"
+                row["call"] = call_key(line.turn, line.step, uses) if whole else None
+                row["name"], row["input"] = block.get("name"), block.get("input")
+                uses += 1
+            case "image" | "document":
+                row |= _attached(block)
+        yield row
+
+
+def raw_blocks(content: bytes) -> list[msgspec.Raw]:
+    """The blocks of a content array, each as its own bytes; [] for what is no array of objects."""
+    try:
+        found = _RAWS.decode(content)
+        return [raw for raw in found if isinstance(json.loads(bytes(raw)), dict)]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return []
+
+
+def _attached(block: dict[str, Any]) -> Row:
+    try:
+        ref = reference_of(block)
+    except ValueError:
+        ref = None
+    if ref is None:
+        return {}
+    at = {"media_type": ref.media_type, "sha256": ref.sha256, "bytes": ref.bytes}
+    return {**at, "name": block.get("title")}
+
+
+def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:
+    """A tool call."""
+    call, invoked = known.call, known.invoked
+    args = contents.whole(call.args)
+    parsed = _json(args)
+    result = known.results[-1].event if known.results else None
+    decided = invoked.event if invoked is not None else None
+    body = result.content if result else (decided.content if decided is not None else None)
+    ref = body.ref if body is not None else None
+    person = known.resolved[-1] if known.resolved else None
+    told = known.told.text if known.told is not None else ""
+    return {
+        "session_id": session_id,
+        "call": call.key,
+        "turn": call.turn,
+        "step": call.step,
+        "index": call.index,
+        "call_id": call.call_id,
+        "name": call.name,
+        "args": parsed,
+        "args_raw": _text(args) if parsed is None else None,
+        "args_sha256": call.args_sha256,
+        "args_error": call.args_error,
+        "effect": call.effect if decided is not None else None,
+        "approval": decided.approval if decided is not None else None,
+        "status": call.status,
+        "outcome": call.outcome or None,
+        "attempts": len(known.starts),
+        "owner": known.starts[-1].event.owner if known.starts else None,
+        "proposed_at": _at(known.proposed),
+        "proposed_offset": known.proposed.offset,
+        "started_at": _at(known.starts[-1]) if known.starts else None,
+        "ended_at": _at(known.ended),
+        "ended_offset": _offset(known.ended),
+        "via": result.via if result else None,
+        "result": _text(contents.whole(body)) if body is not None else None,
+        "result_sha256": ref.sha256 if ref is not None else None,
+        "result_bytes": result.bytes if result else None,
+        "told": told or None,
+        "doubt": known.doubts[-1].event.reason if known.doubts else None,
+        "resolution": person.event.outcome if person is not None else None,
+        "resolved_by": person.event.by_user if person is not None else None,
+        "resolved_at": _at(person),
+    }
+
+
+def usage_rows(facts: SessionFacts, prices: PriceTable) -> Iterator[Row]:
+    """Every attempt, and what the ledger says of it."""
+    spent = {row.key: row for row in facts.views.ledger.spent}
+    for key, attempt in facts.attempts.items():
+        yield _usage_row(facts, attempt, spent.get(key), prices)
+
+
+def _usage_row(facts: SessionFacts, attempt: Attempt, spent: Any, prices: PriceTable) -> Row:
+    beside, claim = attempt.kind == BACKGROUND, attempt.claim.event
+    end = attempt.end.event if attempt.end is not None else None
+    cost = prices.cost(spent) if spent is not None else None
+    tokens = "input cache_read cache_write_5m cache_write_1h output".split()
+    return {
+        "session_id": facts.session_id,
+        "kind": attempt.kind,
+        "work": claim.kind if beside else None,
+        "upto": claim.upto if beside else None,
+        "turn": None if beside else claim.turn,
+        "step": None if beside else claim.step,
+        "attempt": claim.attempt,
+        "strategy": getattr(claim, "strategy", None) or "start",
+        "owner": claim.owner,
+        "outcome": attempt.outcome or ("running" if _runs(facts, attempt) else "lost"),
+        "counts": attempt.counts,
+        "model": (spent.model if spent is not None else "") or attempt.model or None,
+        **{f"{t}_tokens": getattr(spent, f"{t}_tokens", None) for t in tokens},
+        "cost_usd": None if cost is None else usd(cost),
+        "stop_reason": getattr(end, "stop_reason", None) or getattr(end, "why", None),
+        "response_id": getattr(end, "response_id", None),
+        "error": getattr(end, "error", None),
+        "detail": getattr(end, "detail", None),
+        "http_status": getattr(end, "status", None),
+        "started_at": _at(attempt.claim),
+        "started_offset": attempt.claim.offset,
+        "ended_at": _at(attempt.end),
+        "ended_offset": _offset(attempt.end),
+        "request_sha256": getattr(claim, "request_sha256", None),
+        "builder": getattr(claim, "builder", None),
+    }
+
+
+def _runs(facts: SessionFacts, attempt: Attempt) -> bool:
+    """Whether an attempt without an outcome may still report: it is the newest of its work."""
+    turn = facts.views.turn
+    if attempt.kind == BACKGROUND:
+        work, upto, number = attempt.key
+        return not turn.terminated and (work, upto, number + 1) not in facts.attempts
+    claim = turn.generation.claim if turn.generation is not None else None
+    return turn.open and claim is not None and claim.offset == attempt.claim.offset
+
+
+def approval_rows(facts: SessionFacts) -> Iterator[Row]:
+    """Who allowed what."""
+    for approval in facts.approvals:
+        decided, ruling = approval.decided, approval.ruling
+        event = decided.event if decided is not None else None
+        asked = approval.asked.event if approval.asked is not None else None
+        yield {
+            "session_id": facts.session_id,
+            "call": approval.call,
+            "name": approval.name or None,
+            "args_sha256": approval.args_sha256,
+            "asked_at": _at(approval.asked),
+            "asked_offset": _offset(approval.asked),
+            "expires_at": time(asked.expires_at) if asked is not None else None,
+            "decision": approval.decision or None,
+            "remember": getattr(event, "remember", None),
+            "by_user": getattr(event, "by_user", None),
+            "decided_at": _at(decided),
+            "decided_offset": _offset(decided),
+            "verdict": ruling.verdict if ruling is not None else None,
+            "code": ruling.code if ruling is not None else None,
+        }
+
+
+def session_rows(
+    facts: SessionFacts, contents: Contents, prices: PriceTable, put: Callable[[str, Row], None]
+) -> None:
+    """Every row of a session but its events, each handed to `put` with the name of its table."""
+    put("sessions", session_row(facts, prices))
+    for message, parts in message_rows(facts, contents):
+        put("messages", message)
+        for part in parts:
+            put("parts", part)
+    for known in facts.calls.values():
+        put("tool_calls", tool_call_row(facts.session_id, known, contents))
+    for row in usage_rows(facts, prices):
+        put("usage", row)
+    for row in approval_rows(facts):
+        put("approvals", row)

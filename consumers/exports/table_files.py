@@ -1,0 +1,89 @@
+"""The tables as files of JSON lines, one row a line: an export, and what SQL and Parquet load.
+
+The bytes depend on the log alone: events in the order of partition and offset, then the sessions by
+their ids, each row with its columns in order. This file must not know DuckDB.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from ...log.door import Log
+from ...processors.prices import PriceTable
+from ...processors.ruling import Ruling
+from ...schemas.codec import ChunkSeen, Entry
+from .reading import Progress, Read, read_log
+from .rows import Contents, Row, event_row, session_rows
+from .tables import BY_NAME, EVENTS
+
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+
+
+def write_tables(
+    log: Log,
+    sessions: Collection[str] | None,
+    directory: Path,
+    contents: Contents,
+    prices: PriceTable,
+    tables: Collection[str] = tuple(BY_NAME),
+    progress: Progress = lambda _read, _there: None,
+) -> tuple[Read, dict[str, int]]:
+    """NAME.jsonl of each of these tables; what was read, and how many rows each has."""
+    files = _Files(directory, tables)
+    try:
+        wants_events = EVENTS.name in tables
+        see = files.event if wants_events else None
+        read = read_log(log, sessions, see, progress, chunks=wants_events)
+        if set(tables) - {EVENTS.name}:
+            for facts in read.sessions.values():
+                session_rows(facts, contents, prices, files.put)
+        return read, files.close()
+    finally:
+        files.close()
+
+
+class _Files:
+    """Open files, one per table, and of events one per partition, which are joined at the end."""
+
+    def __init__(self, directory: Path, tables: Collection[str]) -> None:
+        self._directory, self._counts = directory, dict.fromkeys(tables, 0)
+        self._open = {name: self._file(name) for name in tables}
+        self._events: dict[int, IO[bytes]] = {}
+
+    def _file(self, name: str) -> IO[bytes]:
+        return open(self._directory / f"{name}.jsonl", "wb", buffering=1 << 20)
+
+    def put(self, table: str, row: Row) -> None:
+        """A row of a table; of one that is not wanted, nothing."""
+        if table in self._open:
+            self._counts[table] += 1
+            self._open[table].write(_line(row))
+
+    def event(self, entry: Entry, ruling: Ruling) -> None:
+        """A row of `events`."""
+        assert type(entry.event) is not ChunkSeen, "events are read whole"
+        file = self._events.get(entry.partition)
+        if file is None:
+            file = self._events[entry.partition] = self._file(f"events.{entry.partition}")
+        self._counts[EVENTS.name] += 1
+        file.write(_line(event_row(entry, ruling.verdict, ruling.code)))
+
+    def close(self) -> dict[str, int]:
+        """Join the events, close all; how many rows each table has."""
+        for _, part in sorted(self._events.items()):
+            part.close()
+            path = Path(part.name)
+            with open(path, "rb") as held:
+                while piece := held.read(1 << 20):
+                    self._open[EVENTS.name].write(piece)
+            path.unlink()
+        self._events.clear()
+        for file in self._open.values():
+            file.close()
+        return self._counts
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    return _ENCODER.encode(row) + b"\n"

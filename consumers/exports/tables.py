@@ -1,0 +1,197 @@
+"""The tables of an export as data: names, columns, SQL types, and what each column says.
+
+JSON lines, Parquet and `foldlog sql` have these and no others. Rows are made in rows.py. A column
+is not called `at` or `offset` as in `--json`, for SQL keeps both words for itself.
+"""
+
+from typing import NamedTuple
+
+TEXT, INT, BIG, BOOL, JSON = "VARCHAR", "INTEGER", "BIGINT", "BOOLEAN", "JSON"
+TIME, MONEY = "TIMESTAMP", "DECIMAL(38, 12)"
+
+
+class Column(NamedTuple):
+    """A column: its name, its SQL type, and what it says."""
+
+    name: str
+    type: str
+    says: str
+
+
+class Table(NamedTuple):
+    """A table: its name, what a row is, and the columns in order."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    """Columns of lines `name TYPE: what it says`."""
+    types = {"text": TEXT, "int": INT, "big": BIG, "bool": BOOL, "json": JSON, "time": TIME}
+    types["money"] = MONEY
+    found = [Column("session_id", TEXT, "the session")]
+    for line in text.strip().splitlines():
+        head, _, says = line.strip().partition(": ")
+        name, kind = head.split()
+        found.append(Column(name, types[kind], says))
+    return tuple(found)
+
+
+EVENTS = Table("events", "a record of the log, also one that the fold refused", _columns("""
+    partition int: of the log
+    at_offset big: its offset; within a partition the order of everything
+    logged_at time: the broker's clock, UTC; shown, never an order
+    type text: as in the log, GEN_COMPLETE and so on
+    writer text: the role that wrote it
+    verdict text: the fold's word on it: accepted, ignored, refused
+    code text: why it does not count
+    turn int: the turn it names
+    step int: the step it names
+    attempt int: the attempt it names
+    call text: the call it is about, TURN.STEP.INDEX
+    fields json: all its fields, as `foldlog tail --json` prints them
+"""))
+SESSIONS = Table("sessions", "a session", _columns("""
+    user_id text: whose it is
+    agent text: which agent serves it
+    project_id text: the project it is locked to
+    phase text: chatting, building, verifying, done
+    status text: idle, busy, asks, doubt, frozen, terminated
+    turns int: turns so far
+    opened_at time: when it was opened
+    updated_at time: when its last event came
+    parent_session text: what it was forked from
+    parent_offset big: where it was forked
+    partition int: where it lies
+    first_offset big: of its first event
+    last_offset big: of its last event
+    accepted_events big: how many events count
+    ignored_events big: how many were late, stale, repeated
+    refused_events big: how many were refused
+    messages int: rows in messages
+    tool_calls int: rows in tool_calls
+    attempts int: rows in usage
+    input_tokens big: not cached
+    cache_read_tokens big: read from the cache
+    cache_write_tokens big: written to the cache
+    output_tokens big: said by models
+    cost_usd money: what is known of its cost
+    unpriced_attempts int: attempts whose model has no price
+"""))
+MESSAGES = Table("messages", "what a person or a model said, in order of `seq`", _columns("""
+    seq int: place in the session, from 0
+    message_id text: the sender's; of an answer TURN.STEP
+    role text: user or assistant
+    status text: complete; or partial, of an answer that was stopped
+    turn int: the turn it was said in
+    step int: the step of an answer
+    at_offset big: of its event
+    logged_at time: of its event
+    text text: its text; an attachment is named in brackets
+    by_user text: who said it
+    channel text: through what it came
+    when_busy text: queue, interrupt, steer
+    model text: who answered
+    stop_reason text: why the model or the attempt stopped
+    became text: how the turn of a message ended
+    parts int: how many rows in parts
+"""))
+PARTS = Table("parts", "a content block of a message, in order of `part`", _columns("""
+    seq int: of the message
+    part int: place in the message, from 0
+    type text: text, thinking, tool_use, image, document...; missing: its blob is not there
+    text text: what it says or thinks
+    signature text: of thinking, byte for byte
+    call text: of a tool_use: the call it made, if it was whole
+    name text: of a tool_use: the tool; of a document: its title
+    input json: of a tool_use: the arguments
+    media_type text: of an attachment or a missing blob
+    sha256 text: its name in the blob store
+    bytes big: its size
+    raw json: the block, byte for byte
+"""))
+TOOL_CALLS = Table("tool_calls", "a tool call that a model asked for", _columns("""
+    call text: TURN.STEP.INDEX, its identity
+    turn int: the turn
+    step int: the step whose answer asked for it
+    index int: which tool_use of that answer, from 0
+    call_id text: the provider's label; providers repeat them
+    name text: the tool
+    args json: its arguments, byte for byte
+    args_raw text: the arguments where they are no JSON
+    args_sha256 text: of the arguments
+    args_error text: what is wrong with them
+    effect text: pure, idempotent, once
+    approval text: none, ask, deny
+    status text: proposed, asks, allowed, started, doubt, contradicted, done
+    outcome text: ok, error, not_run, cancelled
+    attempts int: claims of workers
+    owner text: of the last claim
+    proposed_at time: the model asked for it
+    proposed_offset big: the offset of that
+    started_at time: the last claim
+    ended_at time: it was over
+    ended_offset big: the offset of that
+    via text: tool or reconciler
+    result text: what came of it, whole
+    result_sha256 text: of a result in the blob store
+    result_bytes big: how long it was
+    told text: what the model was told instead of a result
+    doubt text: why it was in doubt
+    resolution text: what a person said of it: happened, did_not_happen
+    resolved_by text: that person
+    resolved_at time: when
+"""))
+USAGE = Table("usage", "a try of a model call or of background work, lost ones too", _columns("""
+    kind text: answer or background
+    work text: of background: compaction, memory...
+    upto big: of background: up to where
+    turn int: the turn of an answer
+    step int: the step
+    attempt int: which try, from 1
+    strategy text: start; or replace, resume: how it took over
+    owner text: the worker
+    outcome text: complete, failed, stopped, lost (never reported), running
+    counts bool: whether its words or work stand
+    model text: who was asked
+    input_tokens big: not cached; null where the provider never said
+    cache_read_tokens big: read from the cache
+    cache_write_5m_tokens big: written to the short cache
+    cache_write_1h_tokens big: written to the long cache
+    output_tokens big: said
+    cost_usd money: by the table of prices; null where it has none
+    stop_reason text: of an answer; why, of one that was stopped
+    response_id text: the provider's
+    error text: of a failure
+    detail text: of a failure, for people
+    http_status int: of a failure
+    started_at time: the claim
+    started_offset big: of the claim
+    ended_at time: the outcome
+    ended_offset big: of the outcome
+    request_sha256 text: of the request that was sent
+    builder text: which version built it
+"""))
+APPROVALS = Table("approvals", "a call that asked, a grant used, a decision refused", _columns("""
+    call text: TURN.STEP.INDEX
+    name text: the tool
+    args_sha256 text: of exactly what was allowed
+    asked_at time: when
+    asked_offset big: where
+    expires_at time: when nobody may decide any more
+    decision text: allow, deny, expired; grant: allowed by an earlier decision; null: it waits
+    remember bool: whether it allows later calls of the tool
+    by_user text: who decided
+    decided_at time: when
+    decided_offset big: where; of a grant, the decision that gave it
+    verdict text: refused or ignored, of a decision that did not count
+    code text: why
+"""))
+TABLES = (EVENTS, SESSIONS, MESSAGES, PARTS, TOOL_CALLS, USAGE, APPROVALS)
+BY_NAME = {table.name: table for table in TABLES}
