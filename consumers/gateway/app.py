@@ -22,7 +22,7 @@ from ...producers.sessions import Receipt
 from ..client import Client
 from ..outcomes import Decision, demand
 from ..show import UnknownSession
-from . import errors, routes_plain
+from . import errors, routes_inspector, routes_plain
 from .access import Access, Foreign, Who
 from .hub import Hub
 from .tail import Tail
@@ -31,7 +31,7 @@ T = TypeVar("T")
 BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
 """Of a request: the largest message, and what is around it."""
 
-ROUTERS = (routes_plain.router,)
+ROUTERS = (routes_plain.router, routes_inspector.router)
 """What is served; each makes its routes for a gateway."""
 
 HEADERS = {
@@ -111,7 +111,7 @@ def make_app(gateway: Gateway) -> ASGIApp:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        max_body_size=BODY_BYTES_MAX,
+        max_body_size=BODY_BYTES_MAX,  # also of a body that does not say its length
     )
     errors.install(app)
     for router in ROUTERS:
@@ -137,6 +137,10 @@ class Admission:
         except Foreign as error:
             status, body = errors.answer_to(error)
             await JSONResponse(body, status)(scope, receive, out)
+            return
+        if int(request.headers.get("content-length", 0)) > BODY_BYTES_MAX:  # uvicorn checked it
+            detail = f"a body has at most {BODY_BYTES_MAX} bytes; nothing was read of this one"
+            await JSONResponse({"code": "too_large", "detail": detail}, 413)(scope, receive, out)
             return
         if request.method == "OPTIONS" and allowed:
             await JSONResponse(None, 204)(scope, receive, out)

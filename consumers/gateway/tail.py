@@ -19,6 +19,7 @@ from ...log.partition import partition_for
 from ...processors.projections import partition as partition_fold
 from ...processors.projections.partition import PartitionView
 from ...processors.runtime.owned import Owned, is_foldable
+from ...processors.runtime.seeds import ReadBlob, seeded
 from ...processors.runtime.store import (
     Belongs,
     Cursor,
