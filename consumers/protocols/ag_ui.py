@@ -36,7 +36,8 @@ class Encoder:
         self.messages = Messages()
         self.run: str | None = None  # the run that is open
         self.turn, self._part = 0, -1  # the turn of the last run, and which of its runs that was
-        self._parent: str | None = None
+        self._started: Event | None = None  # how the last run began, and how it ended
+        self._finish: Event | None = None
         self._step: str | None = None
         self._state: dict[str, Any] | None = None
         self._calls = Calls()
@@ -74,15 +75,35 @@ class Encoder:
         return [*self._open_ends(), event("RUN_ERROR", message=message, code="stream_cut")]
 
     def join(self, known: list[Message]) -> list[Event]:
-        """What brings a client that has some messages into the open run. Changes nothing."""
-        if self.run is None:
+        """What brings a client that has some messages here: into the open run, or to the end of the
+        last one. Changes nothing."""
+        if self._started is None:
             return []
-        out = [self._run_started(), *snapshots(known, self.messages.all)]
+        out = [self._started, *snapshots(known, self.messages.all)]
         if self._state is not None:
             out.append(event("STATE_SNAPSHOT", snapshot=dict(self._state)))
+        if self.run is None:
+            return [*out, self._finish]
         if self._step is not None:
             out.append(event("STEP_STARTED", stepName=self._step))
         return [*out, *(self._speech.reopened() if self._speech else ())]
+
+    def enter(
+        self, shown: Shown, state: SessionState | None, known: list[Message]
+    ) -> list[Event]:
+        """As `show`, for a client that begins with this, and has some messages; what it said itself
+        it has already."""
+        said = isinstance(shown, Told) and shown.line.kind == "message"
+        lacks = self.run is not None or said or known != self.messages.all
+        self._state = None
+        events = self.show(shown, state)
+        return self.join(known) if lacks else events
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the last run ended because a person must answer."""
+        outcome = (self._finish or {}).get("outcome", {})
+        return self.run is None and outcome.get("type") == "interrupt"
 
     # -- runs, steps, state ------------------------------------------------------------------------
 
@@ -93,13 +114,10 @@ class Encoder:
             self._part, self._calls = -1, Calls()
         self.turn, self._part = turn, self._part + 1
         self.run = f"{self.thread}:{turn}" + (f".{self._part}" if self._part else "")
-        self._say(self._run_started())
-
-    def _run_started(self) -> Event:
-        started = event(
-            "RUN_STARTED", threadId=self.thread, runId=self.run, protocolVersion=VERSION
-        )
-        return started if self._parent is None else {**started, "parentRunId": self._parent}
+        parent = {} if self._started is None else {"parentRunId": self._started["runId"]}
+        named = {"threadId": self.thread, "runId": self.run, "protocolVersion": VERSION}
+        self._started, self._finish = event("RUN_STARTED", **named, **parent), None
+        self._say(self._started)
 
     def _close_run(self, line: Line | None) -> None:
         """End the run if its turn has ended, if none is open, or if only a person can go on."""
@@ -117,7 +135,7 @@ class Encoder:
         for closing in self._open_ends():
             self._say(closing)
         self._say(finished)
-        self.run, self._parent, self._step, self._speech = None, self.run, None, None
+        self.run, self._step, self._speech, self._finish = None, None, None, finished
 
     def _finished(self, reason: str) -> Event:
         if reason in FAILED:

@@ -1,0 +1,208 @@
+"""AG-UI 1.0 over HTTP: POST /agui is one run, POST /agui/connect a thread from its beginning.
+
+What a client asks for is an event of the log before anything streams; what streams is a projection
+of the session, so a connection that is lost loses nothing. Read docs/ag-ui.md.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...producers.blobs import BlobStore
+from ...producers.checks import Invalid
+from ...schemas.attachments import inspect, reference
+from ..calls import call_named
+from ..history import Frame
+from ..protocols.ag_ui import Encoder
+from ..protocols.ag_ui_calls import APPROVAL, DOUBT
+from ..protocols.ag_ui_input import (
+    SHOWN,
+    Asked,
+    answer_to,
+    asked,
+    content_of,
+    newest,
+)
+from ..protocols.ag_ui_messages import Event, Message
+from ..sent import note_sent
+from ..transcript_stream import Told
+from .event_stream import EventStream, event
+from .routes_plain import compact, said
+from .watching import Seat
+
+CHANNEL = "ag-ui"
+"""What messages that come by here are said to come by, and what has their answers."""
+
+Pieces = AsyncIterator[bytes | None]
+
+
+def router(gateway) -> APIRouter:
+    """The routes, for a gateway."""
+    routes = APIRouter(prefix="/agui")
+
+    @routes.post("", response_class=EventStream)
+    async def run(request: Request) -> Response:
+        """A RunAgentInput: says what is new, answers interrupts, streams the run that follows."""
+        wanted = asked(await _body(request))
+        answered = await _answered(gateway, request, wanted)
+        heard = await _heard(gateway, request, wanted)
+        turn = gateway.owned(request, wanted.thread).turn
+        if answered is None and not heard and not turn.open:
+            raise Invalid("nothing_said", "the last message is not the user's, no interrupt is "
+                          "answered, and no run is open: nothing was done")
+        begin = min(heard.values(), default=turn.opened_offset) if answered is None else answered
+        message = next(reversed(heard), None)
+        seat = await _seat(gateway, request, wanted)
+        return _stream(gateway, seat, _run(gateway, seat, wanted, begin, message))
+
+    @routes.post("/connect", response_class=EventStream)
+    async def connect(request: Request, follow: bool = False) -> Response:
+        """A RunAgentInput: all runs of its thread, the one that is open until it ends; with
+        `follow`, all to come. A client that has messages is brought up to date instead."""
+        wanted = asked(await _body(request))
+        gateway.owned(request, wanted.thread)
+        seat = await _seat(gateway, request, wanted)
+        return _stream(gateway, seat, _thread(gateway, seat, wanted, follow))
+
+    return routes
+
+
+async def _body(request: Request) -> Any:
+    try:
+        return json.loads(await request.body())
+    except ValueError:
+        raise Invalid("invalid", "the body is no JSON") from None
+
+
+async def _answered(gateway, request: Request, wanted: Asked) -> int | None:
+    """Have the answers to interrupts decided; the offset of the last, None where there is none."""
+    last, sessions = None, gateway.client.sessions
+    for interrupt, payload in wanted.resume:
+        call = call_named(gateway.owned(request, wanted.thread), interrupt)
+        answer = answer_to(call.key, payload, APPROVAL if call.status == "asks" else DOUBT)
+        if answer is None:
+            continue
+        named: dict[str, Any] = {"user": gateway.user(request)}
+        if answer.decision is not None:
+            named |= {"args_sha256": call.args_sha256, "remember": answer.remember}
+            do, word = sessions.decide, answer.decision
+        else:
+            named |= {"report": answer.report}
+            do, word = sessions.resolve, answer.outcome
+        receipt = await gateway.blocking(do, wanted.thread, call.key, word, **named)
+        await gateway.decided(receipt)
+        last = receipt.offset
+    return last
+
+
+async def _heard(gateway, request: Request, wanted: Asked) -> dict[str, int]:
+    """Have the user's newest messages decided; the offset of each, also of those that were said
+    before: who asks again gets the same run again."""
+    who, heard = gateway.who(request), {}
+    for new in newest(wanted.messages):
+        views = gateway.seen_by(who, wanted.thread)
+        received = None if views is None else views.messages.received.last(new["id"])
+        if received is not None:
+            heard[new["id"]] = received.offset
+            continue
+        content = await gateway.blocking(content_of, new, _attach(gateway))
+        options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
+        _, receipt = await said(
+            gateway, who, wanted.thread, content, message_id=new["id"], **options
+        )
+        heard[new["id"]] = receipt.offset
+    return heard
+
+
+def _attach(gateway) -> Callable[[bytes], dict[str, Any]]:
+    store = BlobStore(gateway.settings.blobs_dir)
+
+    def attach(data: bytes) -> dict[str, Any]:
+        what = inspect(data)
+        return reference(store.store(data, what.media_type), what.tokens)
+
+    return attach
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+async def _seat(gateway, request: Request, wanted: Asked) -> Seat:
+    return await gateway.hub.sit(wanted.thread, None, "start", gateway.user(request))
+
+
+def _stream(gateway, seat: Seat, pieces: Pieces) -> Response:
+    return EventStream(pieces, at_end=lambda: gateway.hub.leave(seat))
+
+
+async def _run(gateway, seat: Seat, wanted: Asked, begin: int, message: str | None) -> Pieces:
+    """What answers a POST: from the event at `begin` on, until the run ends in which `message` was
+    answered, or which waits for a person."""
+    encoder, begun = Encoder(wanted.thread, gateway.read_blob), False
+    async for frame in seat:
+        if frame is None:
+            yield None
+            continue
+        line = getattr(frame.shown, "line", None)
+        if begun:
+            events = encoder.show(frame.shown, seat.views.state)
+        elif line is not None and line.offset >= begin:
+            events, begun = encoder.enter(frame.shown, seat.views.state, _known(wanted)), True
+        else:
+            encoder.show(frame.shown)
+            continue
+        for piece in _pieces(gateway, seat, frame, events):
+            yield piece
+        if encoder.run is None and (encoder.interrupted or not _waits(message, encoder, seat)):
+            return
+    for piece in _pieces(gateway, seat, None, encoder.close() if begun else []):
+        yield piece
+
+
+def _waits(message: str | None, encoder: Encoder, seat: Seat) -> bool:
+    """Whether a message is for a later turn than the last run's."""
+    if message is None or seat.views.turn.terminated:
+        return False
+    progress = seat.views.messages.progress.last(message)
+    return progress is None or progress.turn > encoder.turn
+
+
+async def _thread(gateway, seat: Seat, wanted: Asked, follow: bool) -> Pieces:
+    """Every run until now, and the one that is open until it ends."""
+    encoder, known = Encoder(wanted.thread, gateway.read_blob), _known(wanted)
+    before, views = seat.ready(), seat.views
+    events = [e for frame in before for e in encoder.show(frame.shown, views.state)]
+    for piece in _pieces(gateway, seat, None, encoder.join(known) if known else events):
+        yield piece
+    goes_on = encoder.run is not None or (views.turn.open and not encoder.interrupted)
+    while goes_on or follow:
+        try:
+            frame = await anext(seat)
+        except StopAsyncIteration:
+            for piece in _pieces(gateway, seat, None, encoder.close()):
+                yield piece
+            return
+        if frame is None:
+            yield None
+            continue
+        for piece in _pieces(gateway, seat, frame, encoder.show(frame.shown, seat.views.state)):
+            yield piece
+        goes_on = encoder.run is not None
+
+
+def _known(wanted: Asked) -> list[Message]:
+    """The messages of a client that are the session's: an app may have others of its own."""
+    return [message for message in wanted.messages if message["role"] in SHOWN]
+
+
+def _pieces(gateway, seat: Seat, frame: Frame | None, events: list[Event]) -> Iterator[bytes]:
+    """Events as server-sent events; behind the end of a turn it is noted that it was shown."""
+    for one in events:
+        yield event(compact(one))
+    if frame is not None and isinstance(frame.shown, Told) and frame.shown.line.kind == "ended":
+        producer = gateway.client.sessions.producer
+        note_sent(producer, seat.views, frame.shown.line.turn, CHANNEL)

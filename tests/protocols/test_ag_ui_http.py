@@ -1,0 +1,282 @@
+"""The real HttpAgent and a gateway that serves: runs, interrupts, resume, replay, bad input."""
+
+from pathlib import Path
+
+import pytest
+
+from foldlog.consumers.gateway.access import token_for
+from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.gateway.served import served
+
+CLIENT = Path(__file__).parents[1] / "node" / "ag_ui.mjs"
+SECRET = "s" * 32
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+
+
+@pytest.fixture
+def log():
+    return memory_log(threaded=True)
+
+
+@pytest.fixture
+def gateway(log, tmp_path):
+    with served(log, settings_in(tmp_path), tmp_path / "gateway", secret=SECRET) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def node_client(talk):
+    return talk(CLIENT)
+
+
+class Agent:
+    """One HttpAgent in node."""
+
+    def __init__(self, node, gateway, name, thread="s1", user="ana", messages=()):
+        self.node, self.name = node, name
+        headers = {"authorization": f"Bearer {token_for(user, SECRET)}"}
+        self.connect_url = f"{gateway.url}/agui/connect"
+        self.node.ask({"name": name, "url": f"{gateway.url}/agui", "connect": self.connect_url,
+                       "threadId": thread, "headers": headers, "messages": list(messages)})
+
+    def run(self, message_id="", text="", **more):
+        """runAgent, with something new to say or without; the answer is to be received."""
+        said = {"id": message_id, "role": "user", "content": text}
+        self.node.send({"name": self.name, **({"message": said} if message_id else {}), **more})
+
+    def connect(self):
+        """connectAgent."""
+        self.node.send({"name": self.name, "connect": True})
+
+    def held(self):
+        """What the agent holds when its call has ended."""
+        held = self.node.receive()
+        assert held["warnings"] == []
+        return held
+
+
+def worker_of(log, session_id="s1"):
+    """A worker, as soon as the session has an open turn."""
+    worker = Played(log, session_id)
+    worker.wait(lambda views: views.turn.open)
+    return worker
+
+
+def kinds(held):
+    return [event["type"] for event in held["seen"]]
+
+
+def of(held, kind):
+    return [event for event in held["seen"] if event["type"] == kind]
+
+
+def texts(held):
+    return [(m["role"], m.get("content")) for m in held["messages"]]
+
+
+def test_S2_a_run_streams_and_the_next_one_follows_from_it(log, gateway, node_client):
+    agent = Agent(node_client, gateway, "a")
+    agent.run("m1", "hello")
+    worker_of(log).answer("hello you")
+    held = agent.held()
+    assert held["error"] is None and held["finished"] == ["success"]
+    assert texts(held) == [("user", "hello"), ("assistant", "hello you")]
+    assert held["state"]["session_id"] == "s1" and held["state"]["phase"] == "chatting"
+    assert "MESSAGES_SNAPSHOT" not in kinds(held), "the client has all there is"
+    agent.run("m2", "again")
+    worker_of(log).answer("and again")
+    held = agent.held()
+    (started,) = of(held, "RUN_STARTED")
+    assert (started["runId"], started["parentRunId"]) == ("s1:2", "s1:1")
+    assert texts(held)[2:] == [("user", "again"), ("assistant", "and again")]
+
+
+def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_client):
+    agent = Agent(node_client, gateway, "a")
+    agent.run("m1", "buy it")
+    worker = worker_of(log)
+    worker.call()
+    worker.start()
+    worker.complete("I buy.", [("charge", {"cents": 3})])
+    worker.invoke(approval="ask")
+    held = agent.held()
+    (interrupt,) = held["pendingInterrupts"]
+    assert (interrupt["id"], interrupt["reason"]) == ("1.1.0", "tool_approval")
+    agent.run(resume=[{"interruptId": "1.1.0", "status": "resolved", "payload": {"approved": 1}}])
+    assert "approved" in agent.held()["error"], "what is no answer decides nothing"
+    answer = {"interruptId": "1.1.0", "status": "resolved", "payload": {"approved": True}}
+    agent.run(resume=[answer])
+    worker.wait(lambda views: views.turn.calls and views.turn.calls[0].decision == "allow")
+    worker.tool_start()
+    worker.tool_result("done")
+    worker.answer("bought")
+    held = agent.held()
+    assert held["error"] is None and held["finished"] == ["success"]
+    (started,) = of(held, "RUN_STARTED")
+    assert (started["runId"], started["parentRunId"]) == ("s1:1.1", "s1:1")
+    assert "MESSAGES_SNAPSHOT" not in kinds(held)
+    roles = ["user", "assistant", "tool", "assistant"]
+    assert [m["role"] for m in held["messages"]] == roles
+    agent.run(resume=[answer])
+    assert "409" in agent.held()["error"], "an answer counts once"
+
+
+def test_S2_a_denied_call_and_a_doubt_are_answered_the_same_way(log, gateway, node_client):
+    agent = Agent(node_client, gateway, "a")
+    agent.run("m1", "both")
+    worker = worker_of(log)
+    worker.call()
+    worker.start()
+    worker.complete("", [("charge", {}), ("post", {})])
+    worker.invoke(0, approval="ask")
+    worker.invoke(1)
+    worker.tool_start(1)
+    worker.uncertain(1)
+    held = agent.held()
+    waits = [(i["id"], i["reason"]) for i in held["pendingInterrupts"]]
+    assert waits == [("1.1.0", "tool_approval"), ("1.1.1", "tool_in_doubt")]
+    report = {"happened": True, "report": "it was posted"}
+    agent.run(resume=[{"interruptId": "1.1.0", "status": "cancelled"},
+                      {"interruptId": "1.1.1", "status": "resolved", "payload": report}])
+    worker.wait(lambda views: all(call.status == "done" for call in views.turn.calls))
+    worker.answer("so be it")
+    held = agent.held()
+    said = {m["toolCallId"]: m["content"] for m in held["messages"] if m["role"] == "tool"}
+    assert said == {"1.1.0": "deny", "1.1.1": "it was posted"}
+    assert held["error"] is None and held["messages"][-1]["content"] == "so be it"
+
+
+def test_S2_a_superseded_attempt_and_a_failure(log, gateway, node_client):
+    agent = Agent(node_client, gateway, "a")
+    agent.run("m1", "go")
+    worker = worker_of(log)
+    worker.call()
+    worker.start()
+    worker.chunk("the wrong ")
+    worker.resume("w2/1")
+    worker.chunk("the ")
+    worker.fail(permanent=True)
+    worker.end("failed")
+    held = agent.held()
+    assert texts(held) == [("user", "go")]
+    (failed,) = of(held, "RUN_ERROR")
+    assert failed["code"] == "failed" and "overloaded" in failed["message"]
+    agent.run("m2", "and now?")
+    worker.answer("better")
+    assert texts(agent.held())[1:] == [("user", "and now?"), ("assistant", "better")]
+
+
+def test_S2_a_thread_is_replayed_by_connect_and_the_open_run_goes_on(log, gateway, node_client):
+    first = Agent(node_client, gateway, "a")
+    first.run("m1", "one")
+    worker = worker_of(log)
+    worker.answer("eins")
+    always = first.held()
+    gateway.http(token_for("ana", SECRET)).post(
+        "/v1/sessions/s1/messages", json={"text": "two", "message_id": "m2"}
+    ).raise_for_status()
+    worker.wait(lambda views: views.turn.open)
+    worker.call()
+    worker.start()
+    worker.chunk("zw")
+    late = Agent(node_client, gateway, "b")
+    late.connect()
+    worker.chunk("ei")
+    worker.complete("zwei")
+    worker.end()
+    held = late.held()
+    assert held["error"] is None and held["finished"] == ["success", "success"]
+    assert [e["runId"] for e in of(held, "RUN_STARTED")] == ["s1:1", "s1:2"]
+    spoken = [("user", "two"), ("assistant", "zwei")]
+    assert texts(held) == [*texts(always), *spoken]
+    again = Agent(node_client, gateway, "c", messages=always["messages"])
+    again.connect()
+    held = again.held()
+    assert texts(held) == [*texts(always), *spoken] and held["state"]["last_message_id"] == "m2"
+
+
+def test_S0_7_a_message_behind_a_running_turn_is_answered_by_the_run_that_takes_it(
+    log, gateway, node_client
+):
+    ana = gateway.http(token_for("ana", SECRET))
+    ana.post("/v1/sessions/s1/messages", json={"text": "one", "message_id": "m1"})
+    worker = worker_of(log)
+    worker.call()
+    worker.start()
+    worker.chunk("ei")
+    agent = Agent(node_client, gateway, "a")
+    agent.run("m2", "two")
+    worker.wait(lambda views: views.turn.queue)
+    worker.complete("eins")
+    worker.end()
+    worker.answer("zwei")
+    held = agent.held()
+    assert [e["runId"] for e in of(held, "RUN_STARTED")] == ["s1:1", "s1:2"]
+    said = [("user", "one"), ("user", "two"), ("assistant", "eins"), ("assistant", "zwei")]
+    assert held["error"] is None and texts(held) == said
+
+
+def test_S0_10_the_same_message_again_is_said_once_and_gets_the_same_run(
+    log, gateway, node_client
+):
+    agent = Agent(node_client, gateway, "a")
+    agent.run("m1", "hello")
+    worker = worker_of(log)
+    worker.answer("hello you")
+    first = agent.held()
+    again = Agent(node_client, gateway, "b")
+    again.run("m1", "hello")
+    assert again.held()["messages"] == first["messages"]
+    assert len(worker.views.messages.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "change"),
+    [
+        (400, "unknown_protocol_version", {"protocolVersion": "2.0"}),
+        (400, "invalid_id", {"threadId": "no such/id"}),
+        (400, "invalid", {"messages": "hello"}),
+        (400, "invalid", {"messages": [{"role": "user"}]}),
+        (400, "invalid", {"resume": [{"interruptId": "1.1.0", "status": "maybe"}]}),
+        (409, "unknown_call", {"resume": [{"interruptId": "9.9.9", "status": "cancelled"}]}),
+        (400, "nothing_said", {"messages": []}),
+        (400, "empty_message", {"messages": [{"id": "x", "role": "user", "content": " "}]}),
+        (400, "invalid_word", {"forwardedProps": {"when_busy": "shout"}}),
+        (400, "invalid_content",
+         {"messages": [{"id": "x", "role": "user", "content": [{"type": "audio"}]}]}),
+        (403, "foreign", {"threadId": "theirs"}),
+    ],
+)
+def test_S2_bad_input_is_refused_with_a_code_and_changes_nothing(
+    log, gateway, status, code, change
+):
+    gateway.http(token_for("ben", SECRET)).post("/v1/sessions", json={"session_id": "theirs"})
+    with gateway.http(token_for("ana", SECRET)) as ana:
+        ana.post("/v1/sessions", json={"session_id": "s1"})
+        before = Played(log, "s1").fold.end()
+        said = [{"id": "m1", "role": "user", "content": "hi"}]
+        body = {"threadId": "s1", "runId": "r", "messages": said, **change}
+        answer = ana.post("/agui", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.json()
+    assert Played(log, "s1").fold.end() == before
+
+
+def test_S2_without_a_token_nothing_is_said(gateway):
+    for path in ("/agui", "/agui/connect"):
+        body = {"threadId": "s1", "messages": []}
+        assert gateway.http().post(path, json=body).status_code == 401
+
+
+def test_an_image_goes_through_the_blob_store(log, gateway, node_client):
+    agent = Agent(node_client, gateway, "a")
+    source = {"type": "data", "value": PNG, "mimeType": "image/png"}
+    parts = [{"type": "text", "text": "what is it?"}, {"type": "image", "source": source}]
+    agent.run("m1", parts)
+    worker = worker_of(log)
+    content = worker.views.messages.received.last("m1").content
+    assert b"foldlog_blob" in content.inline and PNG.encode() not in content.inline
+    worker.answer("a dot")
+    held = agent.held()
+    assert held["error"] is None and held["messages"][-1]["content"] == "a dot"
