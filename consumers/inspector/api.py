@@ -21,7 +21,7 @@ from ..show import owed_json, status_of
 from ..spending import cost_json, ledger_json, session_cost
 from ..waiting import asking, doubtful, what_it_waits_for
 from .compare import differences
-from .lines import body_text, line_json, open_json
+from .lines import line_json, open_json
 from .summary import summary
 from .timeline import Moment, Timeline
 
@@ -129,7 +129,7 @@ def _call(call: Call) -> dict[str, Any]:
         "name": call.name,
         "status": call.status,
         "effect": call.effect,
-        "args": body_text(call.args),
+        "args": (call.args.inline or b"").decode("utf-8", "replace"),
         "args_sha256": call.args_sha256,
         "expires_at": call.expires_at,
     }

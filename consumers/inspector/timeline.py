@@ -54,7 +54,7 @@ class Moment(NamedTuple):
 
 
 class Timeline:
-    """The moments of one session, in log order. Raises from the log; may be used by many threads."""
+    """The moments of one session, in log order. Raises from the log; many threads may use it."""
 
     def __init__(self, log: Log, session_id: str, read: ReadBlob | None = None) -> None:
         self.session_id = session_id
@@ -77,7 +77,9 @@ class Timeline:
             if end <= self.next_offset:
                 return self
             start = {self.partition: self.next_offset}
-            with Follow(self._log, (self.session_id,), start, holders=True) as follow:
+            with Follow(
+                self._log, (self.session_id,), start, holders=True, read=self._read
+            ) as follow:
                 for batch in follow.to({self.partition: end}):
                     for entry in batch:
                         self._fold(entry)
@@ -115,7 +117,7 @@ class Timeline:
         return bisect_right(self._offsets, offset) - 1
 
     def at(self, offset: int | None = None) -> Moment:
-        """The moment right after an offset of the partition, or the newest. Raises UnknownOffset."""
+        """The moment right after an offset of the partition, or the newest. UnknownOffset."""
         moments = self.moments
         place = len(self._offsets) - 1 if offset is None else self.place_at(offset)
         if place < 0:

@@ -1,4 +1,4 @@
-"""Sessions for the tests of the inspector: long, hostile, waiting for people. Played, not mocked."""
+"""Sessions for the tests of the inspector: long, hostile, waiting for people. All are played."""
 
 import json
 from pathlib import Path

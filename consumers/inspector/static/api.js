@@ -1,0 +1,112 @@
+// The gateway over HTTP: answers, refusals as errors, and streams that come back by themselves.
+// A token, where one is needed, lives as long as the tab and travels in a header, never in a link.
+
+const TOKEN = "foldlog.token";
+const PAUSE_MS = [250, 1000, 2000, 5000];
+
+export class Failed extends Error {
+  constructor(status, code, detail) {
+    super(detail || code);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export function setToken(token) {
+  sessionStorage.setItem(TOKEN, token.trim());
+}
+
+function headers(more) {
+  const token = sessionStorage.getItem(TOKEN);
+  return token ? { ...more, authorization: `Bearer ${token}` } : { ...more };
+}
+
+async function answer(response) {
+  const text = await response.text();
+  let body = {};
+  try {
+    body = JSON.parse(text);
+  } catch {
+    body = { code: `http_${response.status}`, detail: text.slice(0, 300) };
+  }
+  if (!response.ok) throw new Failed(response.status, body.code, body.detail);
+  return body;
+}
+
+async function ask(path, options) {
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Failed(0, "unreachable", "the gateway does not answer: is it running?");
+  }
+  return answer(response);
+}
+
+export const get = (path, signal) => ask(path, { headers: headers({}), signal });
+
+export const post = (path, body) =>
+  ask(path, {
+    method: "POST",
+    headers: headers({ "content-type": "application/json" }),
+    body: JSON.stringify(body),
+  });
+
+export const sessionPath = (id) => `/v1/sessions/${encodeURIComponent(id)}`;
+export const lookPath = (id) => `/inspector/api/sessions/${encodeURIComponent(id)}`;
+
+/** Follow a stream of server-sent events until `signal`; resumes behind the last id it saw. */
+export async function follow(path, { signal, onEvent, onState }) {
+  let cursor = null;
+  for (let tries = 0; !signal.aborted; tries += 1) {
+    try {
+      const more = cursor === null ? {} : { "last-event-id": cursor };
+      const response = await fetch(path, { headers: headers(more), signal });
+      if (!response.ok) await answer(response);
+      onState("live");
+      for await (const event of events(response.body)) {
+        tries = 0;
+        if (event.id !== null) cursor = event.id;
+        onEvent(event.name, JSON.parse(event.data));
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Failed && error.status >= 400 && error.status < 500) {
+        onState("refused", error);
+        if (error.status !== 429) return;
+      }
+    }
+    if (signal.aborted) return;
+    onState("waiting");
+    const pause = PAUSE_MS[Math.min(tries, PAUSE_MS.length - 1)];
+    await new Promise((done) => setTimeout(done, pause));
+  }
+}
+
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let left = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return; // an event that was cut is not one
+    left += value;
+    const blocks = left.split("\n\n");
+    left = blocks.pop();
+    for (const block of blocks) {
+      const event = parsed(block);
+      if (event !== null) yield event;
+    }
+  }
+}
+
+function parsed(block) {
+  const event = { id: null, name: "message", data: null };
+  for (const line of block.split("\n")) {
+    const [, field, value] = /^([a-z]*): ?(.*)$/.exec(line) ?? [];
+    if (field === "id") event.id = value;
+    if (field === "event") event.name = value;
+    if (field === "data") event.data = event.data === null ? value : `${event.data}\n${value}`;
+  }
+  return event.data === null ? null : event;
+}

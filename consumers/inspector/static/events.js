@@ -1,0 +1,139 @@
+// Every event of the session, refused and ignored ones too: a list of which only what is in sight
+// is drawn. Choosing one goes there.
+
+import { clock, number, pretty } from "./format.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
+
+const ROW = 44; // px, also in styles.css
+const AROUND = 8; // rows drawn beyond what is in sight
+
+export function Events({ session, at, go, moment }) {
+  const [chunks, setChunks] = useState(false);
+  const [words, setWords] = useState("");
+  const count = session.events.length;
+  const rows = useMemo(() => {
+    const wanted = words.trim().toLowerCase();
+    return session.events.filter((event) =>
+      (chunks || event.type !== "GEN_CHUNK") &&
+      (!wanted || `${event.offset} ${event.type} ${event.summary} ${event.verdict} ${event.code}`
+        .toLowerCase().includes(wanted)));
+  }, [session, count, chunks, words]);
+  return html`
+    <div class="filters">
+      <label class="sr" for="filter">Filter events</label>
+      <input id="filter" type="search" placeholder="Filter events" value=${words}
+        onInput=${(event) => setWords(event.target.value)} />
+      <label><input type="checkbox" checked=${chunks}
+        onChange=${(event) => setChunks(event.target.checked)} /> chunks</label>
+      <span class="num muted">${number(rows.length)} of ${number(count)}</span>
+    </div>
+    <${List} rows=${rows} at=${at} follows=${at === null} choose=${(row) => go(session.id, row.offset)} />
+    ${moment && html`<${Detail} moment=${moment} />`}
+  `;
+}
+
+/** The last row at or before an offset: a chunk that is not shown is in its model call. */
+function chosen(rows, at) {
+  let low = 0;
+  let high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle].offset <= at) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+function List({ rows, at, follows, choose }) {
+  const box = useRef(null);
+  const [view, setView] = useState({ top: 0, height: 600 });
+  const here = at === null ? -1 : chosen(rows, at);
+  useEffect(() => {
+    const measure = () => setView({ top: box.current.scrollTop, height: box.current.clientHeight });
+    const watch = new ResizeObserver(measure);
+    watch.observe(box.current);
+    return () => watch.disconnect();
+  }, []);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (follows) {
+      element.scrollTop = rows.length * ROW;
+    } else if (here >= 0) {
+      const top = here * ROW;
+      const inSight = top >= element.scrollTop && top + ROW <= element.scrollTop + element.clientHeight;
+      if (!inSight) element.scrollTop = top - element.clientHeight / 2;
+    }
+  }, [here, follows, follows ? rows.length : 0]);
+  const first = Math.max(0, Math.floor(view.top / ROW) - AROUND);
+  const last = Math.min(rows.length, Math.ceil((view.top + view.height) / ROW) + AROUND);
+  const press = (event) => {
+    const page = Math.max(1, Math.floor(view.height / ROW) - 1);
+    const from = here < 0 ? rows.length - 1 : here;
+    const to = {
+      ArrowUp: from - 1, ArrowDown: from + 1, PageUp: from - page, PageDown: from + page,
+      Home: 0, End: rows.length - 1,
+    }[event.key];
+    if (to === undefined || !rows.length) return;
+    event.preventDefault();
+    choose(rows[Math.min(rows.length - 1, Math.max(0, to))]);
+  };
+  return html`
+    <div
+      class="events"
+      ref=${box}
+      role="listbox"
+      tabindex="0"
+      aria-label="Events"
+      aria-activedescendant=${here >= first && here < last ? `event-${rows[here].offset}` : undefined}
+      onScroll=${({ target }) => setView({ top: target.scrollTop, height: target.clientHeight })}
+      onKeyDown=${press}
+    >
+      <div class="rows" style=${{ height: `${rows.length * ROW}px` }}>
+        ${rows.slice(first, last).map((row, n) => html`
+          <${Row} key=${row.offset} row=${row} place=${first + n} count=${rows.length}
+            here=${first + n === here} choose=${choose} />
+        `)}
+      </div>
+    </div>
+  `;
+}
+
+function Row({ row, place, count, here, choose }) {
+  const fate = row.verdict === "accepted" ? "" : ` ${row.verdict}`;
+  return html`
+    <div
+      class=${`event${fate}`}
+      id=${`event-${row.offset}`}
+      role="option"
+      aria-selected=${String(here)}
+      aria-posinset=${place + 1}
+      aria-setsize=${count}
+      style=${{ top: `${place * ROW}px` }}
+      onClick=${() => choose(row)}
+    >
+      <span class="num offset">${row.offset}</span>
+      <span class="type">${row.type}</span>
+      <span class="muted num at">${clock(row.at)}</span>
+      <span class="words"><bdi>${
+        row.verdict === "accepted" ? row.summary : `${row.verdict}: ${row.code}. ${row.summary}`
+      }</bdi></span>
+    </div>
+  `;
+}
+
+/** The event of the moment, whole. */
+function Detail({ moment }) {
+  const { event, ruling } = moment;
+  const { partition, offset, at, type, writer, session_id: _, ...fields } = event;
+  return html`
+    <details class="detail">
+      <summary>
+        <b>${type}</b> <span class="num">${partition}:${offset}</span>
+        <span class="muted">by ${writer}, ${clock(at)}</span>
+        <span class=${`verdict ${ruling.verdict}`}>${ruling.verdict}</span>
+      </summary>
+      ${ruling.code && html`<p>${ruling.code}${ruling.detail ? `: ${ruling.detail}` : ""}</p>`}
+      <pre tabindex="0" aria-label="Fields of the event">${pretty(fields)}</pre>
+    </details>
+  `;
+}

@@ -1,0 +1,62 @@
+// The keyboard: one table, which is also what the help shows. Keys are left to whoever types.
+
+export const KEYS = [
+  ["← →", "one event back or on"],
+  ["Shift ← →", "to the event before or behind that is no chunk"],
+  ["[ ]", "to the turn before or behind"],
+  ["Home End", "the first or the last event"],
+  ["Space", "play, or stop playing"],
+  ["L", "live again"],
+  ["1 … 7", "events, state, wake, budget, request, compare, cost"],
+  ["/", "find a session"],
+];
+
+export const TABS = ["events", "state", "wake", "budget", "request", "compare", "cost"];
+
+const OWN = "input, textarea, select, [contenteditable], [role=listbox], [role=tablist]";
+
+/** Move along the events: `step` -1 or 1; `wanted` says which events count. */
+export function moved(session, at, step, wanted = () => true) {
+  const { events } = session;
+  if (!events.length) return at;
+  let place = at === null ? events.length - 1 : session.placeAt(at);
+  for (place += step; place >= 0 && place < events.length; place += step) {
+    if (wanted(events[place])) return events[place].offset;
+  }
+  return step < 0 ? events[0].offset : events.at(-1).offset;
+}
+
+const isNoChunk = (event) => event.type !== "GEN_CHUNK";
+const endsTurn = (event) => event.type === "TURN_ENDED" && event.verdict === "accepted";
+
+export function onKeys({ session, at, go, setTab }) {
+  const to = (offset) => offset !== null && go(session.id, offset);
+  const press = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (event.target instanceof Element && event.target.closest(OWN)) return;
+    const { events } = session;
+    const tab = TABS[Number(event.key) - 1];
+    const does = {
+      ArrowLeft: () => to(moved(session, at, -1, event.shiftKey ? isNoChunk : undefined)),
+      ArrowRight: () => to(moved(session, at, 1, event.shiftKey ? isNoChunk : undefined)),
+      "[": () => to(moved(session, at, -1, endsTurn)),
+      "]": () => to(moved(session, at, 1, endsTurn)),
+      Home: () => events.length && to(events[0].offset),
+      End: () => events.length && to(events.at(-1).offset),
+      l: () => go(session.id),
+      L: () => go(session.id),
+      " ": () => !event.target.closest("button, a, summary") && press_("play"),
+      "/": () => document.getElementById("find")?.focus(),
+    }[event.key];
+    const act = tab ? () => setTab(tab) : does;
+    if (!act || (event.key === " " && event.target.closest("button, a, summary"))) return;
+    event.preventDefault();
+    act();
+  };
+  addEventListener("keydown", press);
+  return () => removeEventListener("keydown", press);
+}
+
+function press_(id) {
+  document.getElementById(id)?.click();
+}

@@ -1,0 +1,238 @@
+// One session as the page holds it: its events and lines as far as they were fetched, what a
+// viewer sees live, and the moments that were looked at. All of it comes from the gateway's folds.
+
+import { follow, get, lookPath, sessionPath } from "./api.js";
+import { Model } from "./lib.js";
+
+const MOMENTS_MAX = 400;
+const REFRESH_MS = 250;
+
+export class Session extends Model {
+  #stop = new AbortController();
+  #timer = null;
+  #loading = false;
+  #again = false;
+  #moments = new Map();
+  #wanted = null;
+  #fetching = false;
+  #lost = null; // the offset whose fetch failed: asked for again only after another
+
+  constructor(id) {
+    super();
+    this.id = id;
+    this.events = [];
+    this.lines = [];
+    this.live = []; // lines, as the stream told them
+    this.open = null; // what streams: {turn, step, attempt, parts, pieces}
+    this.state = "waiting";
+    this.newest = null; // the moment at the end of the log
+    this.error = null;
+  }
+
+  start() {
+    const { signal } = this.#stop;
+    follow(`${sessionPath(this.id)}/stream?since=start`, {
+      signal,
+      onEvent: (name, frame) => this.#frame(name, frame),
+      onState: (state, error) => {
+        this.state = state;
+        if (error) this.error = error;
+        this.changed();
+      },
+    });
+    this.refresh();
+    return () => {
+      this.#stop.abort();
+      clearTimeout(this.#timer);
+    };
+  }
+
+  #frame(name, frame) {
+    switch (name) {
+      case "token":
+        this.#token(frame);
+        break;
+      case "dropped":
+        if (this.open && sameAttempt(this.open, frame)) this.open = null;
+        break;
+      case "settled":
+        this.open = null;
+        this.live.push(frame.line);
+        break;
+      case "told":
+        this.live.push(frame.line);
+        break;
+    }
+    if (frame.live && name !== "token") this.#soon();
+    this.changed();
+  }
+
+  #token(frame) {
+    if (!this.open || !sameAttempt(this.open, frame)) {
+      const { turn, step, attempt } = frame;
+      this.open = { turn, step, attempt, parts: [] };
+      this.#soon();
+    }
+    const last = this.open.parts.at(-1);
+    if (last && last.block === frame.block && last.kind === frame.kind) last.text += frame.text;
+    else this.open.parts.push({ block: frame.block, kind: frame.kind, text: frame.text });
+  }
+
+  #soon() {
+    if (this.#timer === null) {
+      this.#timer = setTimeout(() => {
+        this.#timer = null;
+        this.refresh();
+      }, REFRESH_MS);
+    }
+  }
+
+  /** Fetch what is new: the events, the moment at the end. One at a time; a wish is kept. */
+  async refresh() {
+    if (this.#loading) {
+      this.#again = true;
+      return;
+    }
+    this.#loading = true;
+    try {
+      do {
+        this.#again = false;
+        await this.#events();
+        this.newest = await get(`${lookPath(this.id)}/moment`, this.#stop.signal);
+        this.error = null;
+        this.changed();
+      } while (this.#again);
+    } catch (error) {
+      this.#failed(error);
+    } finally {
+      this.#loading = false;
+    }
+  }
+
+  async #events() {
+    for (;;) {
+      const path = `${lookPath(this.id)}/events?since=${this.events.length}`;
+      const page = await get(path, this.#stop.signal);
+      for (const row of page.events) this.events.push(named(page.fields, row));
+      if (page.events.length) this.changed();
+      if (page.next >= page.count || !page.events.length) return;
+    }
+  }
+
+  #failed(error) {
+    if (error.name === "AbortError") return;
+    this.error = error;
+    this.changed();
+  }
+
+  /** The place of the last event at or before an offset; the first where there is none. */
+  placeAt(offset) {
+    let low = 0;
+    let high = this.events.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.events[middle].offset <= offset) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  /** The moment at an offset if it is here; else it is fetched, and this one comes later. */
+  moment(offset) {
+    const found = this.#moments.get(offset);
+    if (found === undefined && this.#wanted !== offset && this.#lost !== offset) {
+      this.#lost = null;
+      this.#wanted = offset;
+      this.#fetch();
+    }
+    return found ?? null;
+  }
+
+  // While one moment is fetched the slider moves on: only the newest wish is fetched next.
+  async #fetch() {
+    if (this.#fetching) return;
+    this.#fetching = true;
+    try {
+      while (this.#wanted !== null) {
+        const offset = this.#wanted;
+        const moment = await get(`${lookPath(this.id)}/moment?at=${offset}`, this.#stop.signal);
+        await this.#linesUpTo(moment.lines);
+        if (this.#wanted === offset) this.#wanted = null;
+        this.#moments.set(offset, moment);
+        if (this.#moments.size > MOMENTS_MAX) this.#moments.delete(this.#moments.keys().next().value);
+        this.changed();
+      }
+    } catch (error) {
+      this.#lost = this.#wanted;
+      this.#wanted = null;
+      this.#failed(error);
+    } finally {
+      this.#fetching = false;
+    }
+  }
+
+  async #linesUpTo(count) {
+    while (this.lines.length < count) {
+      const path = `${lookPath(this.id)}/lines?since=${this.lines.length}`;
+      const page = await get(path, this.#stop.signal);
+      if (!page.lines.length) return;
+      this.lines.push(...page.lines);
+    }
+  }
+}
+
+const named = (fields, row) => Object.fromEntries(fields.map((name, n) => [name, row[n]]));
+
+function sameAttempt(one, other) {
+  return one.turn === other.turn && one.step === other.step && one.attempt === other.attempt;
+}
+
+/** The list of sessions, as it changes. */
+export class SessionList extends Model {
+  constructor() {
+    super();
+    this.rows = new Map();
+    this.more = 0;
+    this.error = null;
+    this.loaded = false;
+  }
+
+  start() {
+    const stop = new AbortController();
+    follow("/v1/sessions/events", {
+      signal: stop.signal,
+      onEvent: (_name, row) => this.#take(row),
+      onState: (state, error) => {
+        this.error = error ?? null;
+        if (state === "live") this.#load(stop.signal);
+        this.changed();
+      },
+    });
+    return () => stop.abort();
+  }
+
+  async #load(signal) {
+    try {
+      const page = await get("/v1/sessions?limit=500", signal);
+      for (const row of page.sessions) this.#take(row);
+      this.more = page.more ?? 0;
+      this.loaded = true;
+      this.error = null;
+    } catch (error) {
+      if (error.name !== "AbortError") this.error = error;
+    }
+    this.changed();
+  }
+
+  #take(row) {
+    if (!row || !row.session_id) return;
+    this.rows.set(row.session_id, row);
+    this.changed();
+  }
+
+  sorted() {
+    return [...this.rows.values()].sort(
+      (a, b) => b.updated_at - a.updated_at || (a.session_id < b.session_id ? -1 : 1),
+    );
+  }
+}

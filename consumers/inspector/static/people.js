@@ -1,0 +1,92 @@
+// What only a person can decide: calls that ask, calls of which nobody knows whether they happened.
+
+import { post, sessionPath } from "./api.js";
+import { date, pretty } from "./format.js";
+import { html, useState } from "./lib.js";
+
+export function Asks({ session, moment, past }) {
+  if (!moment || (!moment.asks.length && !moment.doubts.length)) return null;
+  return html`
+    <section class="asks" aria-label="Waiting for a person">
+      ${moment.asks.map((call) => html`
+        <${Approval} key=${call.call} session=${session} call=${call} past=${past} />
+      `)}
+      ${moment.doubts.map((call) => html`
+        <${Doubt} key=${call.call} session=${session} call=${call} past=${past} />
+      `)}
+    </section>
+  `;
+}
+
+function useCommand(session, call) {
+  const [state, setState] = useState({ busy: false, error: "" });
+  const tell = async (command, body) => {
+    setState({ busy: true, error: "" });
+    try {
+      await post(`${sessionPath(session.id)}/calls/${call.call}/${command}`, body);
+      await session.refresh();
+      setState({ busy: false, error: "" });
+    } catch (error) {
+      setState({ busy: false, error: error.message });
+    }
+  };
+  return [state, tell];
+}
+
+function Approval({ session, call, past }) {
+  const [{ busy, error }, tell] = useCommand(session, call);
+  const [remember, setRemember] = useState(false);
+  const decide = (decision) =>
+    tell("decide", { decision, remember, args_sha256: call.args_sha256 });
+  return html`
+    <article class="ask" aria-label=${`${call.name} asks for approval`}>
+      <p><b><bdi>${call.name}</bdi></b> asks for approval <span class="num">${call.call}</span>
+        <span class="muted"> until ${date(call.expires_at)}</span></p>
+      <pre>${pretty(call.args)}</pre>
+      ${past
+        ? html`<p class="muted">It waited here; decide it live.</p>`
+        : html`<div class="row">
+            <button class="primary" disabled=${busy} onClick=${() => decide("allow")}>Allow</button>
+            <button class="danger" disabled=${busy} onClick=${() => decide("deny")}>Deny</button>
+            <label><input
+              type="checkbox"
+              checked=${remember}
+              onChange=${(event) => setRemember(event.target.checked)}
+            /> for the rest of the session</label>
+          </div>`}
+      ${error && html`<p class="bad" role="alert">${error}</p>`}
+    </article>
+  `;
+}
+
+function Doubt({ session, call, past }) {
+  const [{ busy, error }, tell] = useCommand(session, call);
+  const [report, setReport] = useState("");
+  const resolve = (outcome) => tell("resolve", { outcome, report });
+  const id = `report-${call.call}`;
+  return html`
+    <article class="ask doubt" aria-label=${`It is not known whether ${call.name} happened`}>
+      <p>It is not known whether <b><bdi>${call.name}</bdi></b> happened
+        <span class="num">${call.call}</span></p>
+      <pre>${pretty(call.args)}</pre>
+      ${past
+        ? html`<p class="muted">It was in doubt here; say live what happened.</p>`
+        : html`
+          <label class="sr" for=${id}>What happened, for the model</label>
+          <input
+            id=${id}
+            placeholder="What happened, for the model"
+            value=${report}
+            onInput=${(event) => setReport(event.target.value)}
+          />
+          <div class="row">
+            <button disabled=${busy} onClick=${() => resolve("happened")}>It happened</button>
+            <button disabled=${busy} onClick=${() => resolve("did_not_happen")}>
+              It did not happen
+            </button>
+            <span class="muted">It is never run again by this.</span>
+          </div>`}
+      ${error && html`<p class="bad" role="alert">${error}</p>`}
+    </article>
+  `;
+}

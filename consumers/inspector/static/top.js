@@ -1,0 +1,106 @@
+// The head of a session: what it is, what it waits for, where in time the page is.
+
+import { post, sessionPath } from "./api.js";
+import { usd } from "./format.js";
+import { KEYS } from "./keys.js";
+import { html, useEffect, useRef, useState } from "./lib.js";
+
+export function Status({ word }) {
+  return html`<span class=${`status ${word}`}><i aria-hidden="true"></i>${word}</span>`;
+}
+
+export function Header({ session, at, go, moment }) {
+  const cost = moment ? usd(moment.cost.usd, moment.cost.unpriced) : "";
+  return html`
+    <header class="top">
+      <a class="brand" href="#/" aria-label="All sessions">foldlog</a>
+      ${session && html`
+        <h1 title=${session.id}><bdi>${session.id}</bdi></h1>
+        <span class="facts">
+          ${moment && html`<${Status} word=${moment.status} />`}
+          ${moment && html`<span>${moment.turn.agent}</span>`}
+          ${moment && html`<span>turn ${moment.turn.number}</span>`}
+          ${moment && html`<span class="num" title="cost until here">${cost}</span>`}
+          ${at === null && html`<${Connection} session=${session} />`}
+        </span>
+      `}
+      <${Help} />
+      <${Theme} />
+    </header>
+  `;
+}
+
+function Connection({ session }) {
+  const words = { live: "live", waiting: "connecting", refused: "not allowed" };
+  return html`<span class=${`wire ${session.state}`} role="status">${words[session.state]}</span>`;
+}
+
+/** One line that is always there, so that nothing moves when it changes. */
+export function Banner({ session, at, go, moment, about }) {
+  const [said, setSaid] = useState("");
+  useEffect(() => setSaid(""), [at, session]);
+  const error = session.error;
+  if (error) return html`<div class="banner bad" role="alert">${error.message}</div>`;
+  if (at === null) {
+    const waits = moment?.waits || (moment ? "nothing is owed: it waits for a message" : " ");
+    return html`<div class="banner"><span class="words">${waits}</span></div>`;
+  }
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      setSaid("link copied");
+    } catch {
+      setSaid("copy it from the address bar");
+    }
+  };
+  const fork = async () => {
+    try {
+      const made = await post(`${sessionPath(session.id)}/fork`, { at });
+      go(made.session_id);
+    } catch (problem) {
+      setSaid(problem.message);
+    }
+  };
+  return html`
+    <div class="banner past">
+      <span class="words" role="status">
+        As it was right after offset ${at}${moment ? `, ${moment.event.type}` : ""}. ${said}
+      </span>
+      ${about.can.fork && html`<button onClick=${fork}>Fork here</button>`}
+      <button onClick=${copy}>Copy link</button>
+      <button class="primary" onClick=${() => go(session.id)}>Live</button>
+    </div>
+  `;
+}
+
+const THEMES = ["auto", "light", "dark"];
+
+function Theme() {
+  const [theme, setTheme] = useState(() => document.documentElement.dataset.theme ?? "auto");
+  const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+  const change = () => {
+    if (next === "auto") {
+      delete document.documentElement.dataset.theme;
+      localStorage.removeItem("foldlog.theme");
+    } else {
+      document.documentElement.dataset.theme = next;
+      localStorage.setItem("foldlog.theme", next);
+    }
+    setTheme(next);
+    dispatchEvent(new Event("themechange"));
+  };
+  const label = `Theme: ${theme}. Change to ${next}`;
+  return html`<button class="quiet theme" onClick=${change} aria-label=${label}>${theme}</button>`;
+}
+
+function Help() {
+  const dialog = useRef(null);
+  return html`
+    <button class="quiet help" aria-label="Keys" onClick=${() => dialog.current.showModal()}>?</button>
+    <dialog ref=${dialog} aria-label="Keys">
+      <h2>Keys</h2>
+      <dl>${KEYS.map(([keys, does]) => html`<dt><kbd>${keys}</kbd></dt><dd>${does}</dd>`)}</dl>
+      <form method="dialog"><button class="primary">Close</button></form>
+    </dialog>
+  `;
+}
