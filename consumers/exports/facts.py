@@ -65,7 +65,8 @@ class Approval:
 
 @dataclass
 class SessionFacts:
-    """One session up to an offset."""
+    """One session up to an offset. `spoken`: where each message was said to the model;
+    `models`: who was asked at a step; `proposed`: the calls of the answer at an offset."""
 
     session_id: str
     partition: int = 0
@@ -80,6 +81,9 @@ class SessionFacts:
     calls: dict[str, CallFacts] = field(default_factory=dict)
     attempts: dict[tuple, Attempt] = field(default_factory=dict)
     approvals: list[Approval] = field(default_factory=list)
+    models: dict[tuple[int, int], str] = field(default_factory=dict)
+    proposed: dict[int, list[CallFacts]] = field(default_factory=dict)
+    spoken: dict[str, int] = field(default_factory=dict)
     people: list[tuple[Entry, Ruling]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -115,6 +119,7 @@ class SessionFacts:
             if known is None:
                 self.calls[call.key] = CallFacts(call, entry)
                 known = self.calls[call.key]
+                self.proposed.setdefault(entry.offset, []).append(known)
             self._became(known, call, entry)
         if isinstance(entry.event, ev.TurnEnded):
             for call in before.turn.calls:
@@ -165,13 +170,22 @@ class SessionFacts:
     def _said(self, entry: Entry, _before: SessionViews) -> None:
         self.said.setdefault(entry.event.message_id, entry)
 
+    def _called(self, entry: Entry, _before: SessionViews) -> None:
+        event = entry.event
+        self.spoken |= dict.fromkeys(event.includes, entry.offset)
+        self.models[event.turn, event.step] = event.model
+
+    def _turn_ended(self, entry: Entry, before: SessionViews) -> None:
+        if not before.turn.terminated:
+            self.spoken |= dict.fromkeys(before.turn.owned, entry.offset)
+
     def _answered(self, entry: Entry, _before: SessionViews) -> None:
         self.answers[entry.offset] = entry
 
-    def _claimed(self, entry: Entry, before: SessionViews) -> None:
-        event, asked = entry.event, before.context.request
+    def _claimed(self, entry: Entry, _before: SessionViews) -> None:
+        event = entry.event
         key = (event.turn, event.step, event.attempt)
-        model = asked.model if asked is not None else ""
+        model = self.models.get(key[:2], "")
         self.attempts[key] = Attempt(ANSWER, key, entry, model)
 
     def _begun_beside(self, entry: Entry, _before: SessionViews) -> None:
@@ -234,6 +248,8 @@ _RESOLVED = {"happened": "ok", "did_not_happen": "not_run"}
 _NOTES: dict[type, Any] = {
     ev.SessionOpened: SessionFacts._opened,
     ev.MessageReceived: SessionFacts._said,
+    ev.LlmCalled: SessionFacts._called,
+    ev.TurnEnded: SessionFacts._turn_ended,
     ev.GenComplete: SessionFacts._answered,
     ev.GenStopped: SessionFacts._answered,
     ev.GenStart: SessionFacts._claimed,

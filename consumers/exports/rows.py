@@ -1,68 +1,29 @@
 """Facts of a session as rows of the tables: pure, one function per table.
 
-Content comes through `Contents`, which keeps count of blobs that are not there: a row then has the
-reference, and the export says so. This file must not know where rows go.
+Where a blob is missing a row has its reference, and `Contents` knows of it. This file must not know
+where rows go.
 """
 
-import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any
-
-import msgspec
 
 from ...processors.prices import PriceTable, usd
 from ...processors.projections.transcript import Line
 from ...processors.session import SessionViews
-from ...producers.blobs import BlobError
 from ...schemas import events as ev
-from ...schemas.attachments import reference_of
 from ...schemas.codec import Entry
 from ...schemas.ids import call_key
-from ...schemas.parts import BlobRef, Body
 from ...schemas.value import field_names
-from ..contents import ReadBlob, event_json, text_of, type_of
+from ..contents import event_json, text_of, type_of
 from ..show import status_of
 from ..spending import session_cost
+from .blocks import Contents, blocks, strict_json, time
+from .blocks import text_of as text_of_bytes
 from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
 
 Row = dict[str, Any]
 ROLES = {"message": "user", "answer": "assistant", "partial": "assistant"}
 _PLACED = frozenset({"partition", "offset", "at", "type", "writer", "session_id"})
-_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-class Contents:
-    """Bodies resolved. `missing`: references whose bytes could not be had, by sha256."""
-
-    def __init__(self, read: ReadBlob) -> None:
-        self._read = read
-        self.missing: dict[str, BlobRef] = {}
-
-    def blob(self, ref: BlobRef) -> bytes | None:
-        """The bytes, or None if the store does not hold them (or holds others)."""
-        try:
-            return self._read(ref)
-        except BlobError:
-            self.missing[ref.sha256] = ref
-            return None
-
-    def whole(self, body: Body | None) -> bytes | None:
-        """The whole content; None if it is missing."""
-        if body is None:
-            return b""
-        return body.inline or b"" if body.ref is None else self.blob(body.ref)
-
-
-def time(at_ms: int | None) -> str | None:
-    """Unix ms as UTC with milliseconds; None stays None."""
-    if at_ms is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):  # a deadline of a forged record
-        return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _at(entry: Entry | None) -> str | None:
@@ -71,19 +32,6 @@ def _at(entry: Entry | None) -> str | None:
 
 def _offset(entry: Entry | None) -> int | None:
     return None if entry is None else entry.offset
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")
-
-
-def _json(data: bytes | None) -> msgspec.Raw | None:
-    """JSON as its own bytes, None if it is none."""
-    try:
-        json.loads(data or b"")
-    except (ValueError, RecursionError):
-        return None
-    return msgspec.Raw(data or b"")
 
 
 def event_row(entry: Entry, verdict: str, code: str) -> Row:
@@ -194,8 +142,7 @@ def _model(facts: SessionFacts, line: Line, answer: Entry | None) -> str | None:
     if line.kind == "message":
         return None
     named = getattr(answer.event, "model", "") if answer is not None else ""
-    tried = [a for a in facts.attempts.values() if a.key[:2] == (line.turn, line.step)]
-    return named or (tried[-1].model if tried else None) or None
+    return named or facts.models.get((line.turn, line.step)) or None
 
 
 def part_rows(session_id: str, seq: int, line: Line, content: bytes | None) -> Iterator[Row]:
@@ -211,50 +158,30 @@ def part_rows(session_id: str, seq: int, line: Line, content: bytes | None) -> I
         yield {**head, "part": 0, "type": "missing", **none, **at}
         return
     uses = 0
-    for number, raw in enumerate(raw_blocks(content)):
-        block = json.loads(bytes(raw))
-        kind = block.get("type")
-        row = {**head, "part": number, "type": str(kind or "unknown"), **none, "raw": raw}
-        match kind:
-            case "text" | "thinking":
-                said = block.get(kind)
-                row["text"] = said if isinstance(said, str) else None
-                row["signature"] = block.get("signature")
+    for number, block in enumerate(blocks(content)):
+        row = {**head, "part": number, "type": block.kind, **none, "raw": block.raw}
+        match block.kind:
+            case "text" | "thinking" | "unknown":
+                row["text"] = block.text("text" if block.kind == "unknown" else block.kind)
+                row["signature"] = block.text("signature")
             case "tool_use":
                 whole = line.kind == "answer" and line.name == "tool_use"
                 row["call"] = call_key(line.turn, line.step, uses) if whole else None
-                row["name"], row["input"] = block.get("name"), block.get("input")
+                row["name"], row["input"] = block.text("name"), block.json("input")
                 uses += 1
             case "image" | "document":
-                row |= _attached(block)
+                ref = block.attachment()
+                if ref is not None:
+                    at = {"media_type": ref.media_type, "sha256": ref.sha256, "bytes": ref.bytes}
+                    row |= {**at, "name": block.text("title")}
         yield row
-
-
-def raw_blocks(content: bytes) -> list[msgspec.Raw]:
-    """The blocks of a content array, each as its own bytes; [] for what is no array of objects."""
-    try:
-        found = _RAWS.decode(content)
-        return [raw for raw in found if isinstance(json.loads(bytes(raw)), dict)]
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return []
-
-
-def _attached(block: dict[str, Any]) -> Row:
-    try:
-        ref = reference_of(block)
-    except ValueError:
-        ref = None
-    if ref is None:
-        return {}
-    at = {"media_type": ref.media_type, "sha256": ref.sha256, "bytes": ref.bytes}
-    return {**at, "name": block.get("title")}
 
 
 def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:
     """A tool call."""
     call, invoked = known.call, known.invoked
     args = contents.whole(call.args)
-    parsed = _json(args)
+    parsed = strict_json(args or b"")
     result = known.results[-1].event if known.results else None
     decided = invoked.event if invoked is not None else None
     body = result.content if result else (decided.content if decided is not None else None)
@@ -270,7 +197,7 @@ def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:
         "call_id": call.call_id,
         "name": call.name,
         "args": parsed,
-        "args_raw": _text(args) if parsed is None else None,
+        "args_raw": text_of_bytes(args) if parsed is None else None,
         "args_sha256": call.args_sha256,
         "args_error": call.args_error,
         "effect": call.effect if decided is not None else None,
@@ -285,7 +212,7 @@ def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:
         "ended_at": _at(known.ended),
         "ended_offset": _offset(known.ended),
         "via": result.via if result else None,
-        "result": _text(contents.whole(body)) if body is not None else None,
+        "result": text_of_bytes(contents.whole(body)) if body is not None else None,
         "result_sha256": ref.sha256 if ref is not None else None,
         "result_bytes": result.bytes if result else None,
         "told": told or None,

@@ -14,8 +14,9 @@ from ...log.door import Log
 from ...processors.prices import PriceTable
 from ...processors.ruling import Ruling
 from ...schemas.codec import ChunkSeen, Entry
+from .blocks import Contents, clean
 from .reading import Progress, Read, read_log
-from .rows import Contents, Row, event_row, session_rows
+from .rows import Row, event_row, session_rows
 from .tables import BY_NAME, EVENTS
 
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
@@ -86,4 +87,7 @@ class _Files:
 
 
 def _line(row: dict[str, Any]) -> bytes:
-    return _ENCODER.encode(row) + b"\n"
+    try:
+        return _ENCODER.encode(row) + b"\n"
+    except UnicodeEncodeError:
+        return _ENCODER.encode(clean(row)) + b"\n"

@@ -114,7 +114,7 @@ PARTS = Table("parts", "a content block of a message, in order of `part`", _colu
     media_type text: of an attachment or a missing blob
     sha256 text: its name in the blob store
     bytes big: its size
-    raw json: the block, byte for byte
+    raw text: the block, byte for byte
 """))
 TOOL_CALLS = Table("tool_calls", "a tool call that a model asked for", _columns("""
     call text: TURN.STEP.INDEX, its identity
@@ -123,7 +123,7 @@ TOOL_CALLS = Table("tool_calls", "a tool call that a model asked for", _columns(
     index int: which tool_use of that answer, from 0
     call_id text: the provider's label; providers repeat them
     name text: the tool
-    args json: its arguments, byte for byte
+    args json: its arguments
     args_raw text: the arguments where they are no JSON
     args_sha256 text: of the arguments
     args_error text: what is wrong with them

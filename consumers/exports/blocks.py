@@ -1,0 +1,131 @@
+"""Content for exports: bodies from the blob store or noted as missing, blocks with their bytes.
+
+This file owns what is odd about content: blobs that are gone, arrays that are none, texts that hold
+half a character. It must not know tables.
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...producers.blobs import BlobError
+from ...schemas.attachments import reference_of
+from ...schemas.parts import BlobRef, Body
+from ..contents import ReadBlob
+
+_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ANY = msgspec.json.Decoder()
+_NO_JSON = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+class Contents:
+    """Bodies resolved. `missing`: references whose bytes could not be had, by sha256."""
+
+    def __init__(self, read: ReadBlob) -> None:
+        self._read = read
+        self.missing: dict[str, BlobRef] = {}
+
+    def blob(self, ref: BlobRef) -> bytes | None:
+        """The bytes, or None if the store does not hold them (or holds others)."""
+        try:
+            return self._read(ref)
+        except BlobError:
+            self.missing[ref.sha256] = ref
+            return None
+
+    def whole(self, body: Body | None) -> bytes | None:
+        """The whole content; None if it is missing."""
+        if body is None:
+            return b""
+        return body.inline or b"" if body.ref is None else self.blob(body.ref)
+
+    def told(self, body: Body | None) -> bytes | None:
+        """What a model is told of a result: the preview where there is one."""
+        if body is not None and body.inline is not None:
+            return body.inline
+        return self.whole(body)
+
+
+class Block(NamedTuple):
+    """A content block: its own bytes as text, and what they say."""
+
+    raw: str
+    said: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Its type, `unknown` if it has none."""
+        kind = self.said.get("type")
+        return kind if isinstance(kind, str) and kind else "unknown"
+
+    def text(self, name: str) -> str | None:
+        """A field that is a text."""
+        found = self.said.get(name)
+        return found if isinstance(found, str) else None
+
+    def json(self, name: str) -> msgspec.Raw | None:
+        """A field as its own bytes."""
+        try:
+            return strict_json(bytes(_FIELDS.decode(self.raw.encode()).get(name, b"")))
+        except _NO_JSON:
+            return None
+
+    def attachment(self) -> BlobRef | None:
+        """What an image or document refers to."""
+        try:
+            return reference_of(self.said)
+        except ValueError:
+            return None
+
+
+def blocks(content: bytes) -> list[Block]:
+    """The blocks of a content array. What is no such array is one block of unknown type."""
+    try:
+        raws = [bytes(raw).decode() for raw in _RAWS.decode(content)]
+        found = [Block(raw, json.loads(raw)) for raw in raws]
+    except _NO_JSON:
+        found = None
+    if found is None or not all(isinstance(block.said, dict) for block in found):
+        text = content.decode("utf-8", "replace")
+        return [Block(text, {"text": text})] if text else []
+    return found
+
+
+def strict_json(data: bytes) -> msgspec.Raw | None:
+    """JSON as its own bytes; None if it is none that every reader takes."""
+    try:
+        _ANY.decode(data)
+    except _NO_JSON:
+        return None
+    return msgspec.Raw(data)
+
+
+def text_of(data: bytes | None) -> str | None:
+    """Bytes as text; None stays None."""
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def clean(value: Any) -> Any:
+    """The value without halves of characters (lone surrogates), which no file can hold."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {clean(name): clean(held) for name, held in value.items()}
+        case list() | tuple():
+            return [clean(held) for held in value]
+    return value
+
+
+def time(at_ms: int | None) -> str | None:
+    """Unix ms as UTC with milliseconds; None stays None."""
+    if at_ms is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # a deadline of a forged record
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,232 @@
+"""RubyLLM's `acts_as_chat` rows (mission row S4.2): chats, messages, tool_calls, models.
+
+The order is the model's: a message stands where it was first said to the model, so that a chat that
+is loaded is a legal request (each call is followed by its result). Tokens, thinking and signatures
+are in RubyLLM's columns; what these can not hold is in columns named foldlog_, verbatim. This file
+must not know how a file is written.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...processors.prices import PICO_PER_USD, PriceTable
+from ...processors.projections.context import Fragment
+from ...processors.projections.transcript import Line
+from ...schemas.codec import Entry
+from ...schemas.ids import call_key
+from ..contents import plain, text_of
+from .blocks import Contents, blocks, strict_json, time
+from .blocks import text_of as decoded
+from .facts import CallFacts, SessionFacts
+from .reading import Read
+from .rows import said_lines
+from .sqlite_file import Tables, json_text, schema
+
+PROVIDER = "anthropic"
+UNSAID = 1 << 62  # a message that waits, or that no request ever said, comes last
+_NO_LABEL = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def fill(read: Read, tables: Tables, execute: Callable[[str], Any], contents: Contents,
+         prices: PriceTable) -> None:
+    """Make and fill the tables."""
+    for statement in schema("rubyllm").split(";\n"):
+        if statement.strip():
+            execute(statement)
+    made = _Made(tables, contents, prices)
+    for facts in read.sessions.values():
+        made.chat(facts)
+
+
+class _Made:
+    """What was written so far: models by name, labels of calls that are taken."""
+
+    def __init__(self, tables: Tables, contents: Contents, prices: PriceTable) -> None:
+        self._tables, self._contents, self._prices = tables, contents, prices
+        self._models: dict[str, int] = {}
+        self._labels: set[str] = set()
+
+    def chat(self, facts: SessionFacts) -> None:
+        """A session and everything in it."""
+        tables, created = self._tables, _stamp(_begun(facts))
+        chat = tables.add("chats", {
+            "model_id": None,
+            "created_at": created,
+            "updated_at": _stamp(time(facts.last_at)),
+            "foldlog_session_id": facts.session_id,
+            "foldlog_user_id": facts.views.state.user_id or None,
+            "foldlog_state": json_text(plain(facts.views.state)),
+        })
+        self._system(facts, chat, created)
+        last_model, calls = None, dict[str, int]()
+        for item in _in_order(facts):
+            if isinstance(item, Fragment):
+                self._result(facts, chat, item, calls)
+                continue
+            model, answer = self._said(facts, chat, *item)
+            last_model = model or last_model
+            for known in facts.proposed.get(item[1].offset, ()):
+                calls[known.call.key] = self._call(facts, known, answer)
+        if last_model is not None:
+            tables.change("UPDATE chats SET model_id = ? WHERE id = ?", (last_model, chat))
+
+    def _system(self, facts: SessionFacts, chat: int, created: str) -> None:
+        """The prompt in force, as RubyLLM keeps instructions: one message, the first."""
+        prefixes = facts.views.context.prefixes
+        if not len(prefixes):
+            return
+        content = self._contents.whole(prefixes[-1].system)
+        self._tables.add("messages", {
+            **_message(chat, "system", created),
+            "content": None if content is None else text_of(content),
+            "foldlog_offset": prefixes[-1].offset,
+            "foldlog_status": "missing" if content is None else "complete",
+            "foldlog_blocks": decoded(content),
+        })
+
+    def _said(self, facts: SessionFacts, chat: int, seq: int, line: Line) -> tuple[int | None, int]:
+        """A message or an answer: (its model, its row)."""
+        content = self._contents.whole(line.body)
+        user = line.kind == "message"
+        known = facts.answers.get(line.offset)
+        attempt = known.event.attempt if known is not None else 0
+        model = None if user else self._model(facts, line, known)
+        spent = facts.views.ledger.spent.last((line.turn, line.step, attempt))
+        thoughts = [b for b in blocks(content or b"") if b.kind == "thinking"]
+        signatures = [b.text("signature") for b in thoughts if b.text("signature")]
+        status = "partial" if line.kind == "partial" else "complete"
+        if user and line.name not in facts.spoken:
+            status = "not_said"
+        said = facts.said.get(line.name) if user else None
+        role = (said.event.role if said is not None else "user") if user else "assistant"
+        row = self._tables.add("messages", {
+            **_message(chat, role, _stamp(time(line.at))),
+            "content": None if content is None else text_of(content),
+            "thinking_text": "".join(b.text("thinking") or "" for b in thoughts) or None,
+            "thinking_signature": signatures[-1] if signatures else None,
+            "input_tokens": spent.input_tokens if spent and not user else None,
+            "output_tokens": spent.output_tokens if spent and not user else None,
+            "cached_tokens": spent.cache_read_tokens if spent and not user else None,
+            "cache_creation_tokens": spent.cache_write_tokens if spent and not user else None,
+            "model_id": model,
+            "foldlog_message_id": line.name if user else f"{line.turn}.{line.step}",
+            "foldlog_offset": line.offset,
+            "foldlog_status": "missing" if content is None else status,
+            "foldlog_blocks": decoded(content) if content is not None else _reference(line),
+        })
+        return model, row
+
+    def _model(self, facts: SessionFacts, line: Line, known: Entry | None) -> int | None:
+        name = getattr(known.event, "model", "") if known is not None else ""
+        name = name or facts.models.get((line.turn, line.step), "")
+        if not name:
+            return None
+        if name not in self._models:
+            stamp = _stamp(_begun(facts))
+            self._models[name] = self._tables.add("models", {
+                "model_id": name,
+                "name": name,
+                "provider": PROVIDER,
+                "pricing": json_text(_pricing(name, self._prices)),
+                "metadata": json_text({"source": "foldlog", "prices": self._prices.version}),
+                "created_at": stamp,
+                "updated_at": stamp,
+            })
+        return self._models[name]
+
+    def _call(self, facts: SessionFacts, known: CallFacts, answer: int) -> int:
+        call, args = known.call, self._contents.whole(known.call.args)
+        parsed = strict_json(args or b"")
+        stamp = _stamp(time(known.proposed.at))
+        return self._tables.add("tool_calls", {
+            "tool_call_id": self._label(facts.session_id, known),
+            "name": call.name,
+            "arguments": "{}" if parsed is None else bytes(parsed).decode(),
+            "created_at": stamp,
+            "updated_at": _stamp(time(known.ended.at)) if known.ended is not None else stamp,
+            "message_id": answer,
+            "foldlog_call": call.key,
+            "foldlog_call_id": call.call_id,
+            "foldlog_arguments": decoded(args),
+            "foldlog_status": call.status,
+            "foldlog_outcome": call.outcome or None,
+        })
+
+    def _label(self, session_id: str, known: CallFacts) -> str:
+        """The provider's id, which RubyLLM wants unique; made unique where providers repeat it."""
+        call = known.call
+        wanted = _NO_LABEL.sub("_", call.call_id) or "call"
+        if wanted in self._labels:
+            place = f"{session_id}_{call.turn}_{call.step}_{call.index}"
+            wanted = _NO_LABEL.sub("_", f"{wanted}_{place}")
+        label, more = wanted, 1
+        while label in self._labels:
+            label, more = f"{wanted}_{more}", more + 1
+        self._labels.add(label)
+        return label
+
+    def _result(
+        self, facts: SessionFacts, chat: int, told: Fragment, calls: dict[str, int]
+    ) -> None:
+        """What the model was told of a call: a row of the role `tool`, linked to the call."""
+        key = call_key(told.turn, told.step, told.index)
+        if key not in calls:
+            return
+        content = self._contents.told(told.body)
+        known = facts.calls[key]
+        at = known.ended.at if known.ended is not None else known.proposed.at
+        self._tables.add("messages", {
+            **_message(chat, "tool", _stamp(time(at))),
+            "content": None if content is None else (decoded(content) or "") + told.text,
+            "tool_call_id": calls[key],
+            "foldlog_offset": told.offset,
+            "foldlog_status": "missing" if content is None else "complete",
+            "foldlog_blocks": json_text(plain(told.body)) if told.body is not None else None,
+        })
+
+
+def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line] | Fragment]:
+    """Messages, answers and results as the model has them in its context."""
+    keyed: list[tuple[tuple[int, int, int], Any]] = []
+    for seq, line in said_lines(facts.views):
+        if line.kind == "message":
+            keyed.append(((facts.spoken.get(line.name, UNSAID), 2, line.offset), (seq, line)))
+        else:
+            keyed.append(((line.offset, 0, 0), (seq, line)))
+    for place, fragment in enumerate(facts.views.context.fragments):
+        if fragment.kind == "result":
+            keyed.append(((fragment.offset, 1, place), fragment))
+    return (item for _, item in sorted(keyed, key=lambda pair: pair[0]))
+
+
+def _message(chat: int, role: str, stamp: str) -> dict[str, Any]:
+    return {"chat_id": chat, "role": role, "created_at": stamp, "updated_at": stamp}
+
+
+def _reference(line: Line) -> str | None:
+    ref = line.body.ref if line.body is not None else None
+    return None if ref is None else json_text({"missing": plain(ref)})
+
+
+def _begun(facts: SessionFacts) -> str | None:
+    return time(facts.opened.at if facts.opened is not None else facts.last_at)
+
+
+def _stamp(iso: str | None) -> str:
+    """As Rails writes a time into SQLite: UTC, no zone."""
+    return (iso or "1970-01-01T00:00:00.000Z").replace("T", " ").replace("Z", "000")
+
+
+def _pricing(model: str, prices: PriceTable) -> dict[str, Any]:
+    price = prices.of(model)
+    if price is None:
+        return {}
+    per_million = {
+        "input_per_million": price.input,
+        "output_per_million": price.output,
+        "cache_read_input_per_million": price.cache_read,
+        "cache_write_input_per_million": price.cache_write_5m,
+    }
+    standard = {name: pico * 10**6 / PICO_PER_USD for name, pico in per_million.items()}
+    return {"text_tokens": {"standard": standard}}

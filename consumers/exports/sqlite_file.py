@@ -1,0 +1,99 @@
+"""SQLite files of sessions in a framework's tables, and beside them every record of the log.
+
+So nothing is lost, whatever a framework's tables have no place for. This file owns the writing; it
+must not know any framework's schema.
+"""
+
+import sqlite3
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...log.door import Log
+from ...processors.ruling import Ruling
+from ...schemas.codec import Entry
+from .blocks import clean
+from .reading import Progress, Read, read_log
+from .rows import event_row
+
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+EVENT_COLUMNS = tuple(
+    "session_id partition at_offset logged_at type writer verdict code fields".split()
+)
+
+
+def schema(name: str) -> str:
+    """A file of CREATE statements beside this one."""
+    return resources.files(__package__).joinpath(f"{name}.sql").read_text("utf-8")
+
+
+def json_text(value: Any) -> str:
+    """A value as compact JSON."""
+    try:
+        return _ENCODER.encode(value).decode()
+    except UnicodeEncodeError:
+        return _ENCODER.encode(clean(value)).decode()
+
+
+class Tables:
+    """An open file that takes rows."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.counts: dict[str, int] = {}
+
+    def add(self, table: str, row: Mapping[str, Any]) -> int:
+        """A row; its rowid."""
+        values = tuple(row.values())
+        try:
+            done = self._connection.execute(_insert(table, tuple(row)), values)
+        except UnicodeEncodeError:
+            done = self._connection.execute(_insert(table, tuple(row)), clean(values))
+        self.counts[table] = self.counts.get(table, 0) + 1
+        return done.lastrowid or 0
+
+    def change(self, sql: str, values: tuple[Any, ...]) -> None:
+        """A change to what was added."""
+        self._connection.execute(sql, values)
+
+    def event(self, entry: Entry, ruling: Ruling) -> None:
+        """A record of the log."""
+        row = event_row(entry, ruling.verdict, ruling.code)
+        row["fields"] = json_text(row["fields"])
+        self.add("foldlog_events", {name: row[name] for name in EVENT_COLUMNS})
+
+
+@cache
+def _insert(table: str, columns: tuple[str, ...]) -> str:
+    names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    return f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})"
+
+
+def write_sqlite(
+    path: Path,
+    log: Log,
+    sessions: Collection[str] | None,
+    fill: Callable[[Read, Tables, Callable[[str], None]], None],
+    progress: Progress,
+) -> dict[str, int]:
+    """Write the file: `fill(read, tables, execute)` makes a framework's tables and fills them.
+
+    How many rows each table has. Constraints are enforced while rows come and checked once more.
+    """
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.executescript(schema("common"))
+        connection.execute("BEGIN")
+        tables = Tables(connection)
+        read = read_log(log, sessions, tables.event, progress, chunks=True)
+        fill(read, tables, connection.execute)  # type: ignore[arg-type]
+        connection.execute("COMMIT")
+        broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+        assert not broken, f"rows refer to nothing: {broken[:3]}"
+        return tables.counts
