@@ -27,7 +27,7 @@ from .printing import line, note
 if TYPE_CHECKING:
     from ..processors.agent import Agent
 
-ROLES = ("sessions", "models", "tools", "background")
+ROLES = ("sessions", "models", "tools", "background", "delivery")
 SCRIPTED_KEY = "scripted"
 """What the scripted server is sent as an API key; it takes any."""
 

@@ -24,8 +24,6 @@ BACKGROUND_SHOWN_MAX = 3  # the same cause most times
 LETTERS_MAX = 5
 """Dead letters that are shown; the others are counted."""
 
-ROLES = ("sessions", "models", "tools", "background")
-
 
 class Finding(NamedTuple):
     """level: ok, note (waits for a person), problem. `do`: what to do, '' if nothing."""
@@ -69,7 +67,7 @@ def partitions_held(everything: Everything, partitions: int) -> Iterator[Finding
             for number in range(partitions)
             if everything.holders.get(number, partition_fold.INITIAL).holder(role) is None
         ]
-        for role in ROLES
+        for role in partition_fold.ROLES
     }
     for role, numbers in never.items():
         if numbers:

@@ -17,6 +17,7 @@ from .budget import Plan, Rules, held, is_cold, plan
 from .context.blocks import ReadBlob, whole_of
 from .cuts import is_fixed
 from .projections.background import KINDS, find_work
+from .projections.delivery import delivery_of
 from .projections.turn_view import Call, find_call
 from .session import SessionViews
 from .tool import check_args
@@ -90,6 +91,8 @@ def decide(
             return [ev.CompactionSkipped(upto=owed.subject[1], why=why)]
         case "BACKGROUND_DONE":
             return [_given_up(owed, views)]
+        case "DELIVERY_FAILED":
+            return [_undelivered(owed, views)]
     raise AssertionError(f"no decision for {owed}")
 
 
@@ -120,6 +123,20 @@ def _given_up(owed: Obligation, views: SessionViews) -> ev.BackgroundDone:
     why = "the turn was aborted" if work.stop else "its attempts are used up"
     return ev.BackgroundDone(
         kind=work.kind, upto=work.upto, attempt=work.attempt, ok=False, why=why
+    )
+
+
+def _undelivered(owed: Obligation, views: SessionViews) -> ev.DeliveryFailed:
+    wanted = delivery_of(views.delivery, *owed.subject)
+    last = f"; the last: {wanted.error}" if wanted.error else ""
+    return ev.DeliveryFailed(
+        turn=wanted.turn,
+        step=wanted.step,
+        channel=wanted.channel,
+        attempt=wanted.attempt,
+        error="given_up",
+        detail=f"its {wanted.attempt} attempts are used up{last}"[:500],
+        permanent=True,
     )
 
 

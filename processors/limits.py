@@ -22,6 +22,8 @@ class Limits:
     candidate_wait_ms: int = 60_000  # N2: a compaction that may still come
     background_attempts: int = 3  # crashes of whoever works in the background
     background_timeout_ms: int = 120_000  # a summary of a long session takes tens of seconds
+    delivery_attempts: int = 10  # with their pauses: a channel that is away for three hours
+    delivery_timeout_ms: int = 15_000  # a channel that does not answer
     soft_tokens: int = 50_000  # S3.6: compaction is due above this
     resume_tokens: int = 20_000  # an idle session above this gets its summary before it is needed
     short_tokens: int = 2_000  # S1.E: a result above this gets a short form at once

@@ -68,6 +68,7 @@ WRITTEN_AT: dict[str, str | dict[str, str]] = {
     "BACKGROUND_STARTED": BY_KIND,
     "BACKGROUND_DONE": BY_KIND,
     "DELIVERY_STARTED": "",
+    "DELIVERY_FAILED": "",
     "GEN_SENT": "",
 }
 

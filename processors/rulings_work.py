@@ -6,6 +6,7 @@ and wake decides anew. A stale basis is the normal fate of a decision that lost 
 
 from ..schemas import events as ev
 from ..schemas.codec import ChunkSeen
+from . import rulings_delivery
 from .cuts import answers_calls, is_fixed
 from .projections.turn_view import Call, Generation, contradicts, find_call, is_open, too_long
 from .ruling import (
@@ -236,20 +237,9 @@ def tool_failed_uncertain(views, event: ev.ToolFailedUncertain) -> Ruling:
     return ACCEPTED if event.attempt == call.attempt else SUPERSEDED
 
 
-def gen_sent(views, event: ev.GenSent) -> Ruling:
-    """Said once for each answer and channel."""
-    key = (event.turn, event.step, event.channel)
-    return DUPLICATE if views.transcript.sent.last(key) is not None else ACCEPTED
-
-
 def misplaced(views, event) -> Ruling:
     """A PARTITION_TAKEN under a session's key says nothing about the session."""
     return Ruling("ignored", "misplaced")
-
-
-def not_in_this_version(views, event) -> Ruling:
-    """Deliveries come with a later version; no view has room for them yet."""
-    return Ruling("ignored", "unsupported")
 
 
 JUDGES = {
@@ -271,7 +261,6 @@ JUDGES = {
     ev.ToolStarted: tool_started,
     ev.ToolResult: tool_result,
     ev.ToolFailedUncertain: tool_failed_uncertain,
-    ev.GenSent: gen_sent,
     ev.PartitionTaken: misplaced,
-    ev.DeliveryStarted: not_in_this_version,
+    **rulings_delivery.JUDGES,
 }

@@ -15,6 +15,7 @@ from .projections import (
     background,
     compaction,
     context,
+    delivery,
     items,
     ledger,
     messages,
@@ -46,6 +47,7 @@ class SessionViews(Value):
     messages: messages.MessagesView
     compaction: compaction.CompactionView
     background: background.BackgroundView
+    delivery: delivery.DeliveryView
     items: items.ItemsView
     frozen: Frozen | None = None
 
@@ -63,6 +65,7 @@ def initial(session_id: str) -> SessionViews:
         messages.initial(),
         compaction.initial(),
         background.INITIAL,
+        delivery.INITIAL,
         items.initial(),
     )
 
@@ -149,7 +152,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     now = session_state.apply(state, entry, after) if kind in session_state.READS else state
     if kind in _INPUTS:
         after = replace(after, basis=entry.offset, basis_sha=digest(now))
-    short, aside = views.compaction, views.background
+    short, aside, pushed = views.compaction, views.background, views.delivery
     if kind in background.READS:
         aside = background.apply(aside, entry, before, after, seen)
     if kind in compaction.READS:
@@ -163,6 +166,8 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         lines = transcript.apply(lines, entry, before, after, state)
     if kind in ledger.READS:
         spent = ledger.apply(spent, entry)
+    if kind in delivery.READS:
+        pushed = delivery.apply(pushed, entry, before, after)
     if kind in messages.READS:
         said = messages.apply(said, entry, before, after)
     if kind in items.READS:
@@ -177,6 +182,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         messages=said,
         compaction=short,
         background=aside,
+        delivery=pushed,
         items=kept,
     )
 

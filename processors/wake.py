@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from .budget import Due, Rules, due_works, may_still_come, plan
 from .projections.background import KINDS, Work
+from .projections.delivery import Owed, next_owed
 from .projections.partition import PartitionView, claim_status
 from .projections.turn_view import Call, Claim, generation_deadline, is_open, too_long
 from .session import SessionViews
@@ -16,8 +17,8 @@ from .wake_table import Row, match
 
 class Obligation(NamedTuple):
     """One thing owed. `subject`: (turn, step, index) for a call, (turn, step) for a model call,
-    (turn,) for a turn, (offset,) for a refusal, (number of the kind, upto) for background work.
-    `due`: Unix ms to look again, on a wait."""
+    (turn,) for a turn, (offset,) for a refusal, (number of the kind, upto) for background work,
+    (number,) of a delivery. `due`: Unix ms to look again, on a wait."""
 
     row: str
     lane: str
@@ -46,6 +47,8 @@ def wake(
         for work in views.background.works:
             owed.append(_claimed_work(common, partition, now, rules, work))
         owed.extend(_due_work(common, due) for due in due_works(views, rules))
+        for delivery in next_owed(views.delivery):
+            owed.append(_delivery(common, partition, now, rules, delivery))
     return tuple(obligation for obligation in owed if obligation is not None)
 
 
@@ -160,6 +163,22 @@ def _claimed_work(common, partition, now: int, rules: Rules, work: Work):
     }
     subject = (KINDS.index(work.kind), work.upto)
     return _owe("B", facts, subject, work.claim.deadline + margin)
+
+
+def _delivery(common, partition, now: int, rules: Rules, owed: Owed):
+    margin = rules.limits.margin_ms
+    claim, due = "other", owed.retry_at
+    if owed.status == "running":
+        claim = _standing(owed.claim, "delivery", partition, now, owed.claim.deadline, margin)
+        due = owed.claim.deadline + margin
+    facts = {
+        **common,
+        "status": owed.status,
+        "claim": claim,
+        "left": owed.attempt < rules.limits.delivery_attempts,
+        "retry_due": now >= owed.retry_at,
+    }
+    return _owe("D", facts, (owed.number,), due)
 
 
 def _due_work(common, due: Due):

@@ -5,10 +5,11 @@ not a second program. Facts are named in wake_facts.py; a row matches when each 
 one of the values it lists. Rows of a lane exclude each other: a test tries every combination.
 
 Lane A per begun effect and C for the turn hold while it closes; T per call, S for the model call
-and N for the turn while it runs; B per background work; R per refusal always. Lane D has no rows
-in this version.
+and N for the turn while it runs; B per background work, D per delivery to a push channel, R per
+refusal always.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 
@@ -110,6 +111,26 @@ WAKE: tuple[Row, ...] = (
     Row("N3", "N", {**RUNS, "due": ("first", *DUE), "stop": (False,), "over_cap": (False,)},
         "LLM_CALLED", "sessions",
         "the next step, with CONTEXT_SET before it if the prefix changed"),
+    Row("D1", "D", {**LIVE, "status": ("owed",)}, "DELIVERY_STARTED", "delivery",
+        "a push channel is owed an answer: claim its delivery when a slot is free"),
+    Row("D1r", "D", {**LIVE, "status": ("failed",), "left": (True,), "retry_due": (True,)},
+        "DELIVERY_STARTED", "delivery",
+        "the next attempt is due"),
+    Row("D1w", "D", {**LIVE, "status": ("failed",), "left": (True,), "retry_due": (False,)},
+        "wait", "delivery",
+        "the next attempt is not due yet"),
+    Row("D2", "D", {**LIVE, "status": ("running",), "claim": ("mine",)}, "begin", "delivery",
+        "my claim came back: begin, once"),
+    Row("D2w", "D", {**LIVE, "status": ("running",), "claim": ("other",)}, "wait", "delivery",
+        "another owner still delivers, or its deadline has not passed"),
+    Row("D3", "D", {**LIVE, "status": ("running",), "claim": ("gone", "void"), "left": (True,)},
+        "DELIVERY_STARTED", "delivery",
+        "the owner is gone: deliver it again, under the same idempotency key"),
+    Row("D4", "D", {**LIVE, "status": ("failed",), "left": (False,)}, "DELIVERY_FAILED", "delivery",
+        "attempts are used up: it is given up"),
+    Row("D4g", "D", {**LIVE, "status": ("running",), "claim": ("gone", "void"), "left": (False,)},
+        "DELIVERY_FAILED", "delivery",
+        "attempts are used up and none runs: it is given up"),
     Row("B1", "B", {**RUNS, "status": ("due",), "worth": (True,)}, "BACKGROUND_STARTED",
         "background",
         "work is due: claim it when a slot is free"),
@@ -172,6 +193,13 @@ DOMAINS: dict[str, dict[str, tuple]] = {
         "over_cap": BOOLS,
         "may_come": BOOLS,
     },
+    "D": {
+        **COMMON,
+        "status": ("owed", "running", "failed"),
+        "claim": CLAIMS,
+        "left": BOOLS,
+        "retry_due": BOOLS,
+    },
     "B": {
         **COMMON,
         "status": ("due", "running"),
@@ -190,7 +218,7 @@ SEED_ROWS: tuple[tuple[str, str, str], ...] = (
     ("TOOL_INVOKED", "T3, T4, T5, T6", "reissue or fail: by what the claim and the effect allow"),
     ("TOOL_RESULT", "N3 (N1s when it must stop)", "step: safe to continue"),
     ("GEN_START, GEN_CHUNK", "S2w, S3, S4g", "replace, visible as GEN_RESUMED"),
-    ("GEN_COMPLETE", "T1 or N1", "its calls, or the end of the turn; push channels come later"),
+    ("GEN_COMPLETE", "T1 or N1, and D1", "its calls, or the end; delivered until it is sent"),
     ("GEN_SENT", "nothing", "idle"),
     ("SESSION_TERMINATED", "C2, then nothing", "the open turn is closed, then all is quiet"),
 )
@@ -198,7 +226,13 @@ SEED_ROWS: tuple[tuple[str, str, str], ...] = (
 
 def match(lane: str, facts: dict) -> Row | None:
     """The row of a lane that the facts match, or None. Facts a row does not name may be missing."""
+    return _match(lane, tuple(facts.items()))
+
+
+@cache  # facts have few values: what is looked up once per view is searched once per combination
+def _match(lane: str, facts: tuple) -> Row | None:
+    known = dict(facts)
     for row in BY_LANE[lane]:
-        if all(facts[name] in values for name, values in row.when.items()):
+        if all(known[name] in values for name, values in row.when.items()):
             return row
     return None

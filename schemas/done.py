@@ -199,6 +199,21 @@ class DeliveryStarted:
 
 
 @event
+class DeliveryFailed:
+    """An attempt of a delivery failed, or the delivery is given up."""
+
+    turn: int
+    step: int
+    channel: str
+    attempt: int
+    error: str
+    detail: str
+    status: int | None = None
+    retry_at: int | None = None
+    permanent: bool
+
+
+@event
 class GenSent:
     """The channel really has the answer."""
 

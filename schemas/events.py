@@ -33,6 +33,7 @@ from .done import (
     BackgroundDone,
     BackgroundStarted,
     ContextCompacted,
+    DeliveryFailed,
     DeliveryStarted,
     GenChunk,
     GenComplete,
@@ -105,6 +106,7 @@ EVENT_TYPES = (
     EventType("BACKGROUND_STARTED", BackgroundStarted, not _I, _M, ("background",)),
     EventType("BACKGROUND_DONE", BackgroundDone, not _I, _M, ("background",)),
     EventType("DELIVERY_STARTED", DeliveryStarted, not _I, _M, ("delivery",)),
+    EventType("DELIVERY_FAILED", DeliveryFailed, not _I, _M, ("delivery",)),
     EventType("GEN_SENT", GenSent, not _I, _M, ("delivery", "consumers")),
 )
 BY_NAME = {row.name: row for row in EVENT_TYPES}
@@ -125,6 +127,7 @@ __all__ = [
     "CompactionSkipped",
     "ContextCompacted",
     "ContextSet",
+    "DeliveryFailed",
     "DeliveryStarted",
     "EventType",
     "GenChunk",

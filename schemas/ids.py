@@ -6,6 +6,8 @@ ID_CHARS_MAX = 128  # design section 11: one limit for every id, so that keys an
 _ID = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
 PARTITION_KEY = "#partition"  # key of PARTITION_TAKEN: no legal session id begins with '#'
 
+PUSH = "push:"  # what the name of a push channel begins with; who asked by it waits for no stream
+
 
 def is_id(text: str) -> bool:
     """Whether a text may be an id: 1-128 characters of `[A-Za-z0-9._:@-]`."""
@@ -16,6 +18,11 @@ def why_not_an_id(what: str, text: str) -> str:
     """What to tell somebody whose id is no id."""
     shown = text if len(text) <= 40 else text[:37] + "..."
     return f"{what} must be 1-{ID_CHARS_MAX} characters of [A-Za-z0-9._:@-], not {shown!r}"
+
+
+def is_push(channel: str) -> bool:
+    """Whether answers are delivered to a channel of this name, such as `push:crm`."""
+    return channel.startswith(PUSH) and channel != PUSH and is_id(channel)
 
 
 def call_key(turn: int, step: int, index: int) -> str:

@@ -7,7 +7,6 @@ is read back, or for 15 seconds; an effect begins once per claim. Forgetting eit
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ...schemas import events as ev
 from ...schemas.codec import Entry, encode, headers_for
 from ...schemas.record import Record
 from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
@@ -21,18 +20,37 @@ from ..projections.turn_view import Call, Claim, TurnView, find_call
 from ..ruling import Ruling
 from ..session import SessionViews
 from ..wake import Obligation
-from .begin import Append, BeginGeneration, BeginTool, BeginWork, Effects, unbegun
-from .claims import claimed_work, generation_claim, tool_claim, unbegun_work, work_claim
+from .begin import (
+    Append,
+    BeginGeneration,
+    BeginTool,
+    BeginWork,
+    Effects,
+    begin_delivery,
+    unbegun,
+    unbegun_generation,
+)
+from .claims import (
+    claim_of,
+    claimed_work,
+    delivery_claim,
+    generation_claim,
+    tool_claim,
+    unbegun_work,
+    work_claim,
+)
 from .owned import Clock, Owned
 from .waiting_room import Place, WaitingRoom
 
 AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
 SLOT_WAIT_MS = 50  # how soon to look again for a slot that nobody announced
 BACKGROUND_SLOTS = 4  # summaries and short forms at a time, per process: they may wait
+DELIVERY_SLOTS = 16  # deliveries at a time, per process: a channel that is away holds one for long
 CLAIMS = {
     "tools": ("TOOL_STARTED",),
     "models": ("GEN_START", "GEN_RESUMED"),
     "background": ("BACKGROUND_STARTED",),
+    "delivery": ("DELIVERY_STARTED",),
 }
 CLAIMED = frozenset(name for names in CLAIMS.values() for name in names)
 EXPECTED = ("", "duplicate", "frozen")  # rulings on what we owed that are no bug of wake
@@ -78,6 +96,7 @@ class Actions:
         self._desk = Desk(store_body, read_blob, read_layers or no_layers, read_todos)
         slots = {"models": model_slots, "tools": tool_slots}
         self._slots = {**slots, "background": Slots(BACKGROUND_SLOTS)}
+        self._slots["delivery"] = Slots(DELIVERY_SLOTS)
         self._clock = clock
         self._say = say
         self.waiting = WaitingRoom()
@@ -188,7 +207,7 @@ class Actions:
                 return Discharged(self._on_claim(owned, views, owed, agent))
             case "GEN_STOPPED" | "TOOL_RESULT" | "TOOL_FAILED_UNCERTAIN":
                 return Discharged(self._recover(owned, views, owed, agent, now))
-            case "GEN_START" | "GEN_RESUMED" | "TOOL_STARTED" | "BACKGROUND_STARTED":
+            case name if name in CLAIMED:
                 if not self._has_slot(owed.role, now):
                     place = (owned.number, views.session_id)
                     self.waiting.enter(owed.role, place, self._slot_at(owed.role, now))
@@ -235,6 +254,8 @@ class Actions:
         assert holder is not None and holder.owner == self.owner
         if owed.owed == "BACKGROUND_STARTED":
             return work_claim(views, owed, agent, holder, now)
+        if owed.owed == "DELIVERY_STARTED":
+            return delivery_claim(views, owed, agent, holder, now)
         if owed.owed != "TOOL_STARTED":
             request = self._request(views)
             return generation_claim(views, owed, agent, holder, now, request.sha256)
@@ -250,15 +271,7 @@ class Actions:
         self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None
     ) -> int | None:
         """Begin a claim of ours once; or stop it, or say that it never began."""
-        if owed.role == "background":
-            claim = claimed_work(views, owed).claim
-        elif owed.role == "tools":
-            call = find_call(views.turn, *owed.subject)
-            assert call is not None and call.claim is not None
-            claim = call.claim
-        else:
-            assert views.turn.generation is not None and views.turn.generation.claim is not None
-            claim = views.turn.generation.claim
+        claim = claim_of(views, owed)
         begun = self._begun.setdefault(views.session_id, set())
         self._landed -= {
             key for key in self._landed if (key[1], key[3]) == (views.session_id, owed.subject)
@@ -272,10 +285,13 @@ class Actions:
         assert agent is not None
         if owed.role == "background":
             self._begin_work(views, owed, agent)
+        elif owed.role == "delivery":
+            begin = begin_delivery(views, *owed.subject, agent, self._read_blob)
+            self._effects.deliver(views.session_id, begin)
         elif owed.role == "tools":
             self._begin_tool(views, owed, agent)
         elif owed.owed == "abort":
-            self._report_unbegun_generation(views)
+            self._effects.report(views.session_id, unbegun_generation(views.turn))
         else:
             self._effects.generate(views.session_id, self._generation(views, agent))
         return None
@@ -299,20 +315,6 @@ class Actions:
         made = self._renderings.request(views, self._read_blob)
         self._built[views.session_id] = (covers, made)
         return made
-
-    def _report_unbegun_generation(self, views: SessionViews) -> None:
-        generation = views.turn.generation
-        assert generation is not None
-        self._effects.report(
-            views.session_id,
-            ev.GenStopped(
-                turn=views.turn.number,
-                step=views.turn.step,
-                attempt=generation.attempt,
-                why="the turn ended before the call began",
-                content=ev.Body(inline=b"[]"),
-            ),
-        )
 
     def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
         call = find_call(views.turn, *owed.subject)

@@ -14,12 +14,14 @@ from ...log.door import Log
 from ...producers.blobs import BlobStore
 from ...schemas.topics import SESSION_EVENTS, topics
 from ..agent import Agent
+from ..effects.delivery import finder
 from ..effects.result_cache import ResultCache
 from ..effects.side_log import SideLogStore
 from ..effects.slots import Slots
 from ..memory.service import MemoryService
 from ..mistakes import Watch
 from ..outside.tools import OutsideTools
+from ..projections import partition
 from ..session import SessionViews
 from . import crash
 from .actions import Actions
@@ -33,9 +35,9 @@ from .state_dir import StateDir
 from .store import Belongs, Store, fold_version, new_store, open_store
 from .worker import Identity, Worker
 
-ROLES = ("sessions", "models", "tools", "background")
+ROLES = partition.ROLES
 DECIDERS = {"sessions", "tools"}  # who must know the tools of an agent, also those from outside
-EFFECTS = ("models", "tools", "background", "reports")
+EFFECTS = ("models", "tools", "background", "delivery", "reports")
 MODEL_SLOTS = 16  # model calls of one API key at a time, per process
 TOOL_SLOTS = 32  # tool calls at a time, per process
 OUTBOX_S = 30.0  # to write what an earlier process left, before anything is taken
@@ -114,6 +116,7 @@ class Parts:
             say,
             memory=self.memory,
             results=self.results,
+            find_channel=finder(settings.channels),
         )
         layers = LayersReader(settings, self.memory and self.memory.reader, say)
         self.actions = Actions(

@@ -9,8 +9,12 @@ from typing import Any, NamedTuple, Protocol
 from ...schemas import events as ev
 from ...schemas.tokens import estimate
 from ..agent import Agent
+from ..context.build import ReadBlob
 from ..context.tasks import Task
-from ..projections.turn_view import Call, Claim
+from ..effects.delivery import Delivery
+from ..projections.delivery import Owed, delivery_of
+from ..projections.turn_view import Call, Claim, TurnView
+from ..session import SessionViews
 
 
 class Append(Protocol):
@@ -35,6 +39,7 @@ class Effects(Protocol):
     def reconcile(self, session_id: str, begin: "BeginTool") -> None: ...
     def recover_chunks(self, session_id: str, partition: int, begin: "BeginGeneration") -> None: ...
     def work(self, session_id: str, begin: "BeginWork") -> None: ...
+    def deliver(self, session_id: str, begin: "BeginDelivery") -> None: ...
     def report(self, session_id: str, event: Any) -> None: ...
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
     def running(self, role: str) -> int: ...
@@ -71,6 +76,60 @@ class BeginWork(NamedTuple):
     claim: Claim
     task: Task
     agent: Agent
+
+
+class BeginDelivery(NamedTuple):
+    """A delivery to begin. `content`: the answer's, as the log has it; `said`: why it ended."""
+
+    owed: Owed
+    content: bytes
+    said: str
+    user_id: str
+    agent: Agent
+
+    def delivery(self, session_id: str) -> Delivery:
+        """As its effect is given it."""
+        assert self.owed.claim is not None
+        return Delivery(
+            session_id,
+            self.user_id,
+            self.owed.turn,
+            self.owed.step,
+            self.owed.channel,
+            self.owed.attempt,
+            self.owed.claim.at,
+            self.content,
+            self.said,
+        )
+
+
+def begin_delivery(
+    views: SessionViews, number: int, agent: Agent, read_blob: ReadBlob
+) -> BeginDelivery:
+    """What a delivery needs of the views: the answer is a line of the transcript."""
+    wanted, lines = delivery_of(views.delivery, number), views.transcript.lines
+    place = ("answer", wanted.turn, wanted.step)
+    line = next(
+        line
+        for line in (lines[back] for back in range(len(lines) - 1, -1, -1))
+        if (line.kind, line.turn, line.step) == place
+    )
+    assert line.body is not None, "an answer has a body"
+    body = line.body
+    content = read_blob(body.ref) if body.ref is not None else body.inline or b"[]"
+    return BeginDelivery(wanted, content, line.name, views.state.user_id or "", agent)
+
+
+def unbegun_generation(turn: TurnView) -> ev.GenStopped:
+    """The outcome of a claim whose turn ended before the call began."""
+    assert turn.generation is not None
+    return ev.GenStopped(
+        turn=turn.number,
+        step=turn.step,
+        attempt=turn.generation.attempt,
+        why="the turn ended before the call began",
+        content=ev.Body(inline=b"[]"),
+    )
 
 
 def unbegun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:

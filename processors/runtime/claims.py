@@ -5,8 +5,9 @@ from ..agent import Agent
 from ..context.build import BUILDER
 from ..context.tasks import is_made
 from ..projections.background import KINDS, Work, find_work
+from ..projections.delivery import delivery_of
 from ..projections.partition import Holder
-from ..projections.turn_view import find_call
+from ..projections.turn_view import Claim, find_call
 from ..session import SessionViews
 from ..wake import Obligation
 
@@ -60,6 +61,40 @@ def tool_claim(
         # and within another in the effects' loop, runs its time, and is ended within the grace.
         deadline=now + 2 * limits.start_window_ms + timeout + limits.grace_ms,
     )
+
+
+def delivery_claim(
+    views: SessionViews, owed: Obligation, agent: Agent, holder: Holder, now: int
+) -> ev.DeliveryStarted:
+    """The claim of the next attempt of a delivery."""
+    wanted = delivery_of(views.delivery, *owed.subject)
+    return ev.DeliveryStarted(
+        turn=wanted.turn,
+        step=wanted.step,
+        channel=wanted.channel,
+        attempt=wanted.attempt + 1,
+        owner=holder.owner,
+        epoch=holder.epoch,
+        deadline=now + agent.limits.delivery_timeout_ms + agent.limits.grace_ms,
+    )
+
+
+def claim_of(views: SessionViews, owed: Obligation) -> Claim:
+    """The claim that came back, and whose effect an obligation would begin or stop."""
+    match owed.role:
+        case "background":
+            claim = claimed_work(views, owed).claim
+        case "delivery":
+            claim = delivery_of(views.delivery, *owed.subject).claim
+        case "tools":
+            call = find_call(views.turn, *owed.subject)
+            assert call is not None
+            claim = call.claim
+        case _:
+            assert views.turn.generation is not None
+            claim = views.turn.generation.claim
+    assert claim is not None, f"{owed} without a claim"
+    return claim
 
 
 def claimed_work(views: SessionViews, owed: Obligation) -> Work:

@@ -20,6 +20,7 @@ POINTS: dict[str, str] = {
     "models.wrote": "the claim of a model call was handed to the producer",
     "tools.wrote": "the claim of a tool call was handed to the producer",
     "background.wrote": "the claim of background work was handed to the producer",
+    "delivery.wrote": "the claim of a delivery was handed to the producer",
     # partitions and stores
     "partition.opened": "partitions were assigned and their stores are open, none is taken",
     "partition.taking": "PARTITION_TAKEN was handed to the producer",
@@ -53,6 +54,13 @@ POINTS: dict[str, str] = {
     "background.delivered": "the log has an outcome of background work, the outbox does not know",
     "background.done": "an outcome of background work is marked as done",
     "background.made": "the candidate is in the log, BACKGROUND_DONE is not",
+    # a delivery to a push channel
+    "delivery.begin": "the claim of a delivery came back, nothing is sent",
+    "delivery.ended": "the outcome of a delivery is known, no disk has it",
+    "delivery.kept": "the outcome of a delivery is in the outbox, not produced",
+    "delivery.sent": "the outcome of a delivery was handed to the producer",
+    "delivery.delivered": "the log has the outcome of a delivery, the outbox does not know",
+    "delivery.done": "the outcome of a delivery is marked as done",
     # the start of a worker
     "start.locked": "the state directory is locked, nothing else was done",
     "start.outbox": "an outcome that an earlier process kept was handed to the producer",

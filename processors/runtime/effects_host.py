@@ -15,13 +15,13 @@ from ...producers.blobs import BlobStore
 from ...schemas import events as ev
 from ...schemas.tokens import estimate
 from ..agent import Agent
-from ..effects import background, models, tools
+from ..effects import background, delivery, models, tools
 from ..effects.result_cache import ResultCache
 from ..effects.side_log import SideLogStore
 from ..effects.sink import Stop
 from ..effects.slots import Slots
 from . import crash
-from .actions import BeginGeneration, BeginTool, BeginWork
+from .begin import BeginDelivery, BeginGeneration, BeginTool, BeginWork
 from .chunks_reader import ChunksReader, said_so_far
 from .reports import Reports
 
@@ -62,6 +62,7 @@ class EffectsHost:
         say: Callable[[str], None],
         memory: "MemoryService | None" = None,
         results: ResultCache | None = None,
+        find_channel: delivery.Find = lambda name: None,
     ) -> None:
         self._reports = reports
         self._blobs = blobs
@@ -72,6 +73,7 @@ class EffectsHost:
         self._say = say
         self._memory = memory
         self._results = results
+        self._find_channel = find_channel
         self._client: asyncio.Future | None = None
         self._stops: dict[tuple[str, int], tuple[str, Stop]] = {}
         self._running: Counter[str] = Counter()
@@ -309,6 +311,15 @@ class EffectsHost:
             return None
         writer = self._memory.writer(begin.task.scope.partition(":")[2], "background")
         return lambda scope, event: writer.write(scope, event, event.entry_id)
+
+    def deliver(self, session_id: str, begin: BeginDelivery) -> None:
+        """Begin a delivery."""
+        crash.reach("delivery.begin")
+        work = delivery.deliver(
+            begin.delivery(session_id), self._find_channel, self._reports, begin.agent.limits
+        )
+        assert begin.owed.claim is not None
+        self._spawn("delivery", (session_id, begin.owed.claim.offset), Stop(), work)
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome that no effect made."""

@@ -14,13 +14,12 @@ from ...log.door import Delivered, GroupReader, Log, Producer
 from ...log.errors import AppendError, FoldlogError, LogFatal, OffsetGone
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.topics import SESSION_EVENTS
+from ..projections.partition import ROLES
 from . import crash
 from .worker import Worker
 
 POLL_S = 0.2  # the longest a round waits: timers and lost records are looked at this often
-WROTE = {
-    role.encode(): f"{role}.wrote" for role in ("sessions", "models", "tools", "background")
-}
+WROTE = {role.encode(): f"{role}.wrote" for role in ROLES}
 COMMIT_ROUNDS = 500  # between two hints of the cursor to the group, for lag metrics only
 
 

@@ -46,7 +46,7 @@ def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
         return True
     if turn.terminated or rules is None:
         return False
-    return bool(views.background.works) or bool(due_works(views, rules))
+    return bool(views.background.works or views.delivery.owed) or bool(due_works(views, rules))
 
 
 class Owned:

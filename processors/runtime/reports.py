@@ -30,6 +30,8 @@ ROLE_OF = {
     ev.ResultCompacted: "background",
     ev.ContextCompacted: "background",
     ev.BackgroundDone: "background",
+    ev.DeliveryFailed: "delivery",
+    ev.GenSent: "delivery",
 }
 
 

@@ -96,6 +96,7 @@ VIEW_NAMES = (
     "messages",
     "compaction",
     "background",
+    "delivery",
     "items",
 )
 
@@ -113,6 +114,7 @@ def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     yield "messages", encode((received, progress))
     yield "compaction", encode((views.compaction, *compacted))
     yield "background", encode(views.background)
+    yield "delivery", encode(views.delivery)
     yield "items", encode((views.items, *rows[-2:]))
 
 

@@ -9,7 +9,7 @@ from foldlog.processors.runtime import crash
 from foldlog.processors.runtime.loop import WROTE
 from foldlog.tests.conftest import ROOT
 
-ROLES_OF_OUTCOMES = ("models", "tools", "background")
+ROLES_OF_OUTCOMES = ("models", "tools", "background", "delivery")
 
 
 @pytest.fixture

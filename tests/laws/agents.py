@@ -67,6 +67,7 @@ def forbidden(ctx) -> str:
 LIMITS = Limits(
     model_attempts=3,
     tool_attempts=2,
+    delivery_attempts=3,
     steps=4,
     stall_timeout_ms=MINUTE,
     tool_timeout_ms=2 * MINUTE,
@@ -90,6 +91,7 @@ AGENTS = {"helper": AGENT}
 SMALL = Limits(
     model_attempts=3,
     tool_attempts=2,
+    delivery_attempts=3,
     steps=8,
     stall_timeout_ms=MINUTE,
     tool_timeout_ms=2 * MINUTE,

@@ -181,3 +181,20 @@ def done(
     return ev.BackgroundDone(
         kind=kind, upto=upto, attempt=attempt, ok=not why, usage=usage(20, 5), model=model, why=why
     )
+
+
+def undelivered(
+    place: tuple[int, int, str, int], *, permanent: bool = False, retry_at: int | None = None
+) -> ev.DeliveryFailed:
+    """A delivery's attempt (turn, step, channel, attempt) failed."""
+    turn, step, channel, attempt = place
+    return ev.DeliveryFailed(
+        turn=turn,
+        step=step,
+        channel=channel,
+        attempt=attempt,
+        error="unreachable",
+        detail="nobody is there",
+        retry_at=retry_at,
+        permanent=permanent,
+    )

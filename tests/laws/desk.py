@@ -13,6 +13,7 @@ from foldlog.processors.assembly.layers import NO_LAYERS, Layers
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.projections.partition import PartitionView
 from foldlog.processors.runtime.actions import Actions, BeginGeneration, BeginTool, BeginWork
+from foldlog.processors.runtime.begin import BeginDelivery
 from foldlog.processors.runtime.owned import Owned
 from foldlog.processors.runtime.store import DictBackend, Store
 from foldlog.processors.session import SessionViews
@@ -49,7 +50,7 @@ class Done(NamedTuple):
     (what, begin) for effects; `reported`: outcomes that no effect makes."""
 
     written: list[tuple[Any, str]]
-    begun: list[tuple[str, BeginGeneration | BeginTool | BeginWork]]
+    begun: list[tuple[str, BeginGeneration | BeginTool | BeginWork | BeginDelivery]]
     reported: list[Any]
     stopped: list[int]
 
@@ -103,6 +104,9 @@ class Desk:
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         self.done.begun.append(("work", begin))
+
+    def deliver(self, session_id: str, begin: BeginDelivery) -> None:
+        self.done.begun.append(("deliver", begin))
 
     def report(self, session_id: str, event: Any) -> None:
         self.done.reported.append(event)

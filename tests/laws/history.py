@@ -13,7 +13,7 @@ from foldlog.processors.assembly.layers import NO_LAYERS
 from foldlog.processors.context.build import request_bytes
 from foldlog.processors.decide import rules_of
 from foldlog.processors.projections import partition as partition_fold
-from foldlog.processors.projections.partition import PartitionView
+from foldlog.processors.projections.partition import ROLES, PartitionView
 from foldlog.processors.projections.turn_view import Call, find_call
 from foldlog.processors.ruling import Ruling
 from foldlog.processors.session import SessionViews, fold, initial
@@ -28,7 +28,6 @@ from foldlog.tests.laws.agents import AGENT
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.desk import Blobs, Desk, Done
 
-ROLES = ("sessions", "models", "tools", "background")
 T0 = 1_700_000_000_000  # Unix ms; any moment will do
 NEEDS_A_WORLD = ("begin", "abort", "wait")
 REPORTS = {
@@ -37,6 +36,8 @@ REPORTS = {
     ev.ResultCompacted: "background",
     ev.ContextCompacted: "background",
     ev.BackgroundDone: "background",
+    ev.DeliveryFailed: "delivery",
+    ev.GenSent: "delivery",
 }
 ROUNDS_MAX = 200  # a worker that is not done by then will never be
 
@@ -151,6 +152,7 @@ class History:
         by: str = "ana",
         raw: bytes | None = None,
         role: str = "user",
+        channel: str = "test",
     ) -> Ruling:
         said = f"[{answers.text(words)}]".encode() if raw is None else raw
         event = ev.MessageReceived(
@@ -158,7 +160,7 @@ class History:
             role=role,
             content=self.blobs.body(said) if raw is None else ev.Body(inline=said),
             tokens=len(said) // 3,
-            channel="test",
+            channel=channel,
             when_busy=when_busy,
             by_user=by,
         )
@@ -331,6 +333,22 @@ class History:
         known = self.call(call)
         event = answers.uncertain(_parsed(call), known.attempt if known else 1)
         return self.append(event, "tools")
+
+    # -- deliveries ------------------------------------------------------------------------------
+
+    def delivered(self, turn: int, step: int, channel: str, writer: str = "delivery") -> Ruling:
+        return self.append(ev.GenSent(turn=turn, step=step, channel=channel), writer)
+
+    def undelivered(
+        self, channel: str, *, attempt: int | None = None, permanent: bool = False,
+        retry_at: int | None = None,
+    ) -> Ruling:
+        """The newest attempt of what the channel is owed first fails."""
+        owed = next(owed for owed in self.views.delivery.owed if owed.channel == channel)
+        number = owed.attempt if attempt is None else attempt
+        place = (owed.turn, owed.step, channel, number)
+        event = answers.undelivered(place, permanent=permanent, retry_at=retry_at)
+        return self.append(event, "delivery")
 
 
 def _parsed(key: str) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ from typing import Any
 from foldlog.processors.decide import rules_of
 from foldlog.processors.projections.turn_view import TOO_LONG
 from foldlog.processors.runtime.actions import BeginGeneration, BeginWork
+from foldlog.processors.runtime.begin import BeginDelivery
 from foldlog.processors.runtime.effects_host import CANDIDATES
 from foldlog.processors.runtime.owned import may_owe
 from foldlog.processors.session import SessionViews, fold
@@ -35,6 +36,8 @@ def possible_ends(done: Done, blobs: Blobs) -> list[list[Any]]:
                 ends += [[event] for event in _of_generation(what, begin, blobs)]
             case BeginWork():
                 ends += _of_work(begin, blobs)
+            case BeginDelivery():
+                ends += [[event] for event in _of_delivery(begin)]
             case _:
                 ends += [[event] for event in _of_call(begin)]
     return ends
@@ -73,6 +76,16 @@ def _of_work(begin: BeginWork, blobs: Blobs) -> list[list[Any]]:
     )
     ends = (ends_of(claim, begin.task, begin.agent, said, blobs) for said in SAYINGS)
     return [*ends, [answers.done(begin.kind, begin.upto, begin.attempt, why="it was stopped")]]
+
+
+def _of_delivery(begin: BeginDelivery) -> list[Any]:
+    owed = begin.owed
+    place = (owed.turn, owed.step, owed.channel, owed.attempt)
+    return [
+        ev.GenSent(turn=owed.turn, step=owed.step, channel=owed.channel),
+        answers.undelivered(place, permanent=True),
+        answers.undelivered(place, retry_at=owed.claim.deadline + 1),
+    ]
 
 
 def take_in(views: SessionViews, event: Any, role: str, step: Step) -> SessionViews:

@@ -223,6 +223,25 @@ class Outcomes(History):
             if choose.chance(20):
                 choose.pick((self.act_work, self.act_say, self.act_outcome))()
 
+    # -- deliveries ------------------------------------------------------------------------------
+
+    def act_delivery(self) -> None:
+        """A delivery that was claimed reports: mostly the newest attempt of one that is owed."""
+        choose, claims = self.choose, self._claimed(ev.DeliveryStarted)
+        offsets = {o.claim.offset for o in self.views.delivery.owed if o.status == "running"}
+        live = [n for n in claims if self.steps[n].entry.offset in offsets]
+        if not claims:
+            return
+        number = choose.pick(live) if live and not choose.chance(15) else choose.pick(claims)
+        claim = self.steps[number].entry.event
+        if choose.chance(55):
+            self.delivered(claim.turn, claim.step, claim.channel)
+            return
+        retry = choose.pick((None, self.at + 5_000))
+        place = (claim.turn, claim.step, claim.channel, claim.attempt)
+        event = answers.undelivered(place, permanent=choose.chance(15), retry_at=retry)
+        self.append(event, "delivery")
+
     def _place_beside(self, number: int) -> tuple[str, int, int]:
         claim = self.steps[number].entry.event
         return claim.kind, claim.upto, claim.attempt

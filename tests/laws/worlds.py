@@ -37,6 +37,7 @@ LAYERS = (
     Layers((Layer("core", "memory", "Ana likes tea."),)),
     Layers((Layer("core", "memory", "Ana likes coffee."), Layer("index", "memory", "- tea"))),
 )
+CHANNELS = ("test", "test", "push:a", "push:a", "push:b")
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x09\0\0\0\x09\x08\x02\0\0\0"  # of 9 x 9 pixels
 TEMPERS = ("calm", "failing", "crashing", "crashing", "racing", "long", "long", "long")
 PAUSES_MS = (0, 1, 40, 1_000, 6_000, 11_000, MINUTE, 3 * MINUTE, 61 * MINUTE)
@@ -80,6 +81,7 @@ class World(Outcomes):
             (3, self.act_cancel), (6, self.act_pause), (4, self.act_stale), (4, self.act_again),
             (4, self.act_take), (4, self.act_chunk), (3, self.act_phase), (1, self.act_stranger),
             (1, self.act_end), (2, self.act_edit), (2, self.act_neighbour), (8, self.act_beside),
+            (8, self.act_delivery),
         ]
         self.temper = choose.pick(TEMPERS)
         if self.temper == "long":
@@ -215,6 +217,8 @@ class World(Outcomes):
                     self.append(self.an_answer(claim, stop), "models")
             if self.choose.chance(70):
                 self.act_beside()
+            if self.choose.chance(50):
+                self.act_delivery()
 
     def _work_all(self) -> None:
         for _ in range(12):
@@ -242,6 +246,7 @@ class World(Outcomes):
             id,
             when_busy=choose.pick(("queue", "queue", "steer", "steer", "interrupt")),
             raw=raw,
+            channel=choose.pick(CHANNELS),
         )
 
     def _words(self) -> str:

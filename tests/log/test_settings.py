@@ -41,6 +41,7 @@ def test_without_any_source_the_defaults_hold():
         "base_url": None,
         "user": "ada",
         "inline_limit_bytes": 65536,
+        "channels": {},
     }
     assert settings.kafka_dir == home / "kafka"
     with pytest.raises(FrozenInstanceError):

@@ -91,6 +91,29 @@ def beside(*, times: int = 1) -> History:
     return s
 
 
+def pushed(times: int = 0) -> History:
+    """An answer is owed to a push channel; so many workers died in delivering it."""
+    s = opened()
+    s.say(channel="push:crm")
+    s.answer("hi")
+    s.later(1)
+    return s if times == 0 else crashed_in(s, times)
+
+
+def crashed_in(s: History, times: int) -> History:
+    for number in range(2, times + 2):
+        s.take(f"w1/{number}").work(before=("D4g",))
+    return s
+
+
+def owed_to_a_channel() -> History:
+    s = opened()
+    s.say(channel="push:crm")
+    s.work()
+    s.complete("hi")
+    return s
+
+
 def over_the_cap() -> History:
     """A step is due whose request would be too long, after many messages."""
     s = opened()
@@ -143,6 +166,16 @@ GIVEN: dict[str, Callable[[], History]] = {
     "N2": lambda: then(opened(), lambda s: s.say("long " * 4_000)),
     "N2w": lambda: over_the_cap(),
     "N3": lambda: then(opened(), lambda s: s.say()),
+    "D1": lambda: owed_to_a_channel(),
+    "D1r": lambda: then(pushed(), lambda s: s.undelivered("push:crm")).later(1),
+    "D1w": lambda: then(pushed(), lambda s: s.undelivered("push:crm", retry_at=s.at + 9_000)),
+    "D2": lambda: pushed(),
+    "D2w": lambda: pushed().take(ANOTHER),
+    "D3": lambda: pushed().take(SAME_AGAIN),
+    "D4": lambda: then(
+        pushed(LIMITS.delivery_attempts - 1), lambda s: s.undelivered("push:crm")
+    ).later(1),
+    "D4g": lambda: pushed(LIMITS.delivery_attempts - 1).take("w1/9"),
     "B1": lambda: large_result(),
     "B1s": lambda: then(
         streaming(), lambda s: s.complete(LOOK, read=LIMITS.soft_tokens)
@@ -214,7 +247,7 @@ def test_S2_7_the_mapping_of_the_seed_is_complete():
     ("row", "after"),
     [
         ("T2w", "T2"), ("T4w", "T5r"), ("S1w", "S1r"), ("S2w", "S3"), ("C1", "C2"),
-        ("N2w", "N2"), ("B2w", "B3"),
+        ("N2w", "N2"), ("B2w", "B3"), ("D1w", "D1r"), ("D2w", "D3"),
     ],
 )
 def test_a_wait_says_when_to_look_again_and_not_a_moment_earlier(row, after):

@@ -1,0 +1,88 @@
+"""Push channels of an installation, as `foldlog.toml` names them: where answers are delivered to.
+
+    [channels.crm]
+    url = "https://crm.example/foldlog"
+    secret_env = "CRM_SECRET"
+
+A message that comes by the channel `push:crm` has its answers sent there. This file owns what may
+be said of a channel; it must not know how anything is sent. URL and secret are never shown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from typing import Any
+from urllib.parse import urlsplit
+
+from .errors import SettingsError
+
+_KNOWN = ("url", "secret_env", "networks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """One webhook. secret None: its variable is not set here. networks: private networks, such as
+    10.1.2.0/24, that it may lie in; without them it must lie on the public internet."""
+
+    name: str
+    url: str = field(repr=False)
+    secret_env: str
+    secret: str | None = field(repr=False)
+    networks: tuple[str, ...] = ()
+
+
+def channels_from(held: Any, source: str, env: Mapping[str, str]) -> dict[str, Channel]:
+    """The channels of a `[channels]` table, by name. Raises SettingsError."""
+    if not isinstance(held, dict):
+        raise SettingsError(f"{source}: channels must be tables, as in [channels.crm]")
+    return {name: _channel(name, said, f"{source}, channels.{name}", env) for name, said in
+            held.items()}
+
+
+def _channel(name: str, said: Any, where: str, env: Mapping[str, str]) -> Channel:
+    if not name.isascii() or not all(c.isalnum() or c in "._-" for c in name) or len(name) > 64:
+        raise SettingsError(f"{where}: the name must be 1-64 of A-Z a-z 0-9 . _ -")
+    if not isinstance(said, dict):
+        raise SettingsError(f"{where} must be a table with url and secret_env")
+    unknown = sorted(set(said) - set(_KNOWN))
+    if unknown:
+        raise SettingsError(f"{where}: unknown {', '.join(unknown)}. Known: {', '.join(_KNOWN)}.")
+    for what in ("url", "secret_env"):
+        if not isinstance(said.get(what), str) or not said[what].strip():
+            raise SettingsError(f"{where}: {what} is missing")
+    networks = _networks(said.get("networks", []), where)
+    _check_url(said["url"], networks, where)
+    secret = env.get(said["secret_env"]) or None
+    return Channel(
+        name=name,
+        url=said["url"],
+        secret_env=said["secret_env"],
+        secret=secret,
+        networks=networks,
+    )
+
+
+def _networks(given: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        raise SettingsError(f'{where}: networks must be a list, as in ["10.1.2.0/24"]')
+    try:
+        return tuple(str(ip_network(text)) for text in given)
+    except ValueError as error:
+        raise SettingsError(f"{where}: networks: {error}") from error
+
+
+def _check_url(url: str, networks: tuple[str, ...], where: str) -> None:
+    """The URL itself is not shown: it may hold a secret."""
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        named = False
+    if not named or not url.isascii() or any(c.isspace() for c in url):
+        raise SettingsError(f"{where}: url is no url")
+    if parts.username is not None or parts.password is not None:
+        raise SettingsError(f"{where}: url must not hold a user or a password")
+    if parts.scheme != "https" and not (parts.scheme == "http" and networks):
+        raise SettingsError(
+            f"{where}: url must begin with https://; http:// only for a channel with networks"
+        )

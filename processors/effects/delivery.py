@@ -1,0 +1,244 @@
+"""One attempt to deliver an answer to a push channel: an HTTP POST, signed, with one outcome.
+
+GEN_SENT where the channel said yes (2xx), else DELIVERY_FAILED with the time of the next attempt.
+All attempts of a delivery carry the same body and the same Idempotency-Key, for a receiver may have
+had one whose answer was lost. Redirects are not followed, and no proxy is used: the address that
+was judged is the one that is connected to. Of what the receiver answers only the head is read, and
+nothing of it, nor of the URL or the secret, gets into an event, a log or an error.
+"""
+
+import asyncio
+import hmac
+import json
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from random import uniform
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ...log.channels import Channel
+from ...schemas import events as ev
+from ...schemas.ids import PUSH
+from ..limits import Limits
+from ..outside.addresses import is_allowed, networks
+from ..projections.delivery import text_of
+from .sink import Sink
+
+HEAD_BYTES_MAX = 16 * 1024  # of an answer: more is no answer
+PAUSES_S = (2, 8, 32, 128, 512, 2_048, 3_600)  # before the next attempt; the last for all others
+NEVER_AGAIN = (410,)  # Gone: the receiver says that it is for good
+
+
+class Delivery(NamedTuple):
+    """What was claimed. `claimed_at`: Unix ms by the broker's clock. `content`: of the answer."""
+
+    session_id: str
+    user_id: str
+    turn: int
+    step: int
+    channel: str
+    attempt: int
+    claimed_at: int
+    content: bytes
+    stop_reason: str
+
+
+class Failed(Exception):
+    """The attempt failed: `error` for machines, the message for people."""
+
+    def __init__(
+        self, error: str, detail: str, status: int | None = None, wait_s: float = 0
+    ) -> None:
+        super().__init__(detail)
+        self.error, self.detail, self.status, self.wait_s = error, detail, status, wait_s
+
+
+class Answer(NamedTuple):
+    """The head of a receiver's answer, as far as anybody cares."""
+
+    status: int
+    retry_after_s: float
+
+
+Find = Callable[[str], Channel | None]
+
+
+def finder(channels: Mapping[str, Channel]) -> Find:
+    """find(channel name as in a message) -> the channel of the settings, or None."""
+    return lambda name: channels.get(name.removeprefix(PUSH)) if name.startswith(PUSH) else None
+
+
+async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) -> None:
+    """Make one attempt and report it."""
+    began, place = time.monotonic(), {
+        "turn": delivery.turn, "step": delivery.step, "channel": delivery.channel
+    }
+    try:
+        text = text_of(delivery.content)
+        if text:
+            async with asyncio.timeout(limits.delivery_timeout_ms / 1000):
+                await _post(_usable(find, delivery.channel), delivery, body_of(delivery, text))
+    except TimeoutError:
+        why = f"no answer within {limits.delivery_timeout_ms} ms"
+        failed = Failed("timeout", why)
+    except Failed as error:
+        failed = error
+    except Exception as bug:  # each claim ends in an outcome; its text might hold the URL
+        failed = Failed("internal", type(bug).__name__)
+    else:
+        await sink.outcome(delivery.session_id, ev.GenSent(**place))
+        return
+    last = delivery.attempt >= limits.delivery_attempts or failed.status in NEVER_AGAIN
+    elapsed_ms = int((time.monotonic() - began) * 1000)
+    wait_ms = int(1000 * max(pause_s(delivery.attempt), failed.wait_s))
+    event = ev.DeliveryFailed(
+        **place,
+        attempt=delivery.attempt,
+        error=failed.error,
+        detail=failed.detail[:500],
+        status=failed.status,
+        retry_at=None if last else delivery.claimed_at + elapsed_ms + wait_ms,
+        permanent=last,
+    )
+    await sink.outcome(delivery.session_id, event)
+
+
+def pause_s(attempt: int) -> float:
+    """Seconds before the attempt after this one, a little different each time: no herd comes."""
+    return PAUSES_S[min(attempt, len(PAUSES_S)) - 1] * uniform(0.8, 1.2)
+
+
+def idempotency_key(delivery: Delivery) -> str:
+    """What names the delivery, whatever its attempt."""
+    return f"{delivery.session_id}/{delivery.turn}/{delivery.step}/{delivery.channel}"
+
+
+def body_of(delivery: Delivery, text: str) -> bytes:
+    """The body of the request: the same bytes in every attempt."""
+    said = {
+        "session_id": delivery.session_id,
+        "user_id": delivery.user_id,
+        "turn": delivery.turn,
+        "step": delivery.step,
+        "channel": delivery.channel,
+        "stop_reason": delivery.stop_reason,
+        "text": text,
+    }
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def signature(secret: str, timestamp: str, body: bytes) -> str:
+    """`v1=` and the hex HMAC-SHA256 of `TIMESTAMP.BODY`."""
+    signed = hmac.new(secret.encode(), timestamp.encode() + b"." + body, sha256)
+    return f"v1={signed.hexdigest()}"
+
+
+def _usable(find: Find, name: str) -> Channel:
+    channel = find(name)
+    if channel is None:
+        known = name.removeprefix(PUSH)
+        raise Failed("unknown_channel", f"the worker has no [channels.{known}] in foldlog.toml")
+    if channel.secret is None:
+        raise Failed("no_secret", f"{channel.secret_env} is not set where the worker runs")
+    return channel
+
+
+async def _post(channel: Channel, delivery: Delivery, body: bytes) -> None:
+    """Send it; returns when the receiver has it. Raises Failed."""
+    try:
+        reader, writer = await _connected(channel)
+        try:
+            writer.write(_request(channel, delivery, body))
+            await writer.drain()
+            answer = await _answer(reader)
+        finally:
+            writer.transport.abort()
+    except ssl.SSLError as error:
+        why = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
+        raise Failed("tls", f"no secure connection: {why}") from None
+    except socket.gaierror:
+        raise Failed("unreachable", "the name of its host is not known") from None
+    except (OSError, EOFError) as error:
+        why = os.strerror(error.errno) if getattr(error, "errno", None) else "connection closed"
+        raise Failed("unreachable", why) from None
+    if not 200 <= answer.status < 300:
+        wait_s = min(answer.retry_after_s, PAUSES_S[-1])
+        raise Failed("status", f"it answered {answer.status}", answer.status, wait_s)
+
+
+async def _connected(channel: Channel) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to an address of the host that was judged. Raises Failed, OSError."""
+    parts = urlsplit(channel.url)
+    host, secure = parts.hostname or "", parts.scheme == "https"
+    port = parts.port or (443 if secure else 80)
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+    inside = networks(channel.networks)
+    # One that is not allowed spoils all: an honest name has no address inside.
+    if not addresses or not all(is_allowed(each, inside) for each in addresses):
+        why = "its host is not on the public internet; name its network in `networks`"
+        raise Failed("address", why)
+    context = ssl.create_default_context() if secure else None
+    error: OSError = OSError("no address answers")
+    for address in addresses[:3]:
+        try:
+            return await asyncio.open_connection(
+                address,
+                port,
+                limit=HEAD_BYTES_MAX,
+                ssl=context,
+                server_hostname=host if secure else None,
+            )
+        except ssl.SSLError:
+            raise
+        except OSError as failed:
+            error = failed
+    raise error
+
+
+def _request(channel: Channel, delivery: Delivery, body: bytes) -> bytes:
+    parts = urlsplit(channel.url)
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    timestamp = str(int(time.time()))
+    headers = {
+        "Host": parts.netloc,
+        "User-Agent": "foldlog",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        "Connection": "close",
+        "Idempotency-Key": idempotency_key(delivery),
+        "Foldlog-Timestamp": timestamp,
+        "Foldlog-Signature": signature(channel.secret or "", timestamp, body),
+    }
+    lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("ascii") + body
+
+
+async def _answer(reader: asyncio.StreamReader) -> Answer:
+    """The final head that the receiver sends. Raises Failed, OSError, EOFError."""
+    for _ in range(4):  # a few provisional answers may come first
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            why = f"the head of its answer is over {HEAD_BYTES_MAX} bytes"
+            raise Failed("bad_answer", why) from None
+        answer = _parsed(head)
+        if answer.status >= 200:
+            return answer
+    raise Failed("bad_answer", "it sent provisional answers only")
+
+
+def _parsed(head: bytes) -> Answer:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    protocol, _, rest = first.partition(" ")
+    code = rest[:3]
+    if not protocol.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
+        raise Failed("bad_answer", "its answer is no HTTP")
+    named = {name.strip().lower(): value.strip() for name, _, value in
+             (line.partition(":") for line in lines)}
+    wait = named.get("retry-after", "")
+    return Answer(int(code), float(wait) if wait.isascii() and wait.isdigit() else 0.0)
