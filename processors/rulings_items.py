@@ -8,7 +8,7 @@ import json
 
 from ..schemas import events as ev
 from ..schemas.ids import is_id, why_not_an_id
-from .projections.items import last_item
+from .projections.items import last_item, version
 from .ruling import ACCEPTED, DUPLICATE, STALE, Ruling, refused
 
 NO_ITEMS = "the content is not a JSON list of as many items as it says"
@@ -40,14 +40,17 @@ def _holds(body: ev.Body, items: int) -> bool:
 
 
 def item_retracted(views, event: ev.ItemRetracted) -> Ruling:
-    """A command counts once, and for the item that is the last one now."""
+    """A command counts once, and only if nothing changed since it was made."""
     if not is_id(event.command_id):
         return refused("invalid_id", why_not_an_id("command_id", event.command_id))
     if views.items.retractions.last(event.command_id) is not None:
         return DUPLICATE
     if event.all:
         return ACCEPTED
-    return ACCEPTED if last_item(views.items) == (event.item_id, event.index) else STALE
+    # Not the last item alone: one that was stale could lie in the log twice, and its item could be
+    # the last one again by then.
+    fits = event.seen == version(views.items)
+    return ACCEPTED if fits and last_item(views.items) == (event.item_id, event.index) else STALE
 
 
 JUDGES = {ev.ItemAdded: item_added, ev.ItemRetracted: item_retracted}

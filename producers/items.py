@@ -45,15 +45,17 @@ class Items:
         item_id: str,
         index: int,
         *,
+        seen: int,
         command_id: str,
         user: str | None = None,
     ) -> Receipt:
-        """Take one item back: it counts only while that item is the last one."""
+        """Take the last item back; `seen`: how many changes were seen, and no other came since."""
         return self._sessions.append(
             session_id,
             ev.ItemRetracted(
                 item_id=checks.an_id("item_id", item_id),
                 index=index,
+                seen=seen,
                 command_id=checks.an_id("command_id", command_id),
                 by_user=self._sessions.user(user),
             ),

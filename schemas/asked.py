@@ -100,6 +100,7 @@ class ItemRetracted:
     item_id: str
     index: int = 0
     all: bool = False
+    seen: int = 0
     command_id: str = ""
     by_user: str = ""
 

@@ -9,7 +9,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future
 
 from ...log.door import Log, Offsets, Reader
 from ...log.errors import LogUnreachable, OffsetGone
@@ -51,7 +50,7 @@ class InUse:
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._keys: frozenset[bytes] = frozenset()
         self._loading: set[str] = set()
-        self._expected: dict[tuple[str, str], Future[Decision]] = {}
+        self._expected: dict[tuple[str, str], Decision | None] = {}
         self._followed: Offsets = {}
         self._partitions = log.partitions(SESSION_EVENTS)
         self._thread: threading.Thread | None = None
@@ -75,20 +74,29 @@ class InUse:
                 held.users -= 1
             return held.views
 
-    def expect(self, session_id: str, name: str) -> "Future[Decision]":
-        """Will hold the decision on the next event of the session that carries this id."""
+    def expect(self, session_id: str, name: str) -> None:
+        """Keep the decision on the next event of the session that carries this id."""
         with self._changed:
             self._use(session_id).users += 1
-            found: Future[Decision] = Future()
-            self._expected[session_id, name] = found
-            return found
+            self._expected[session_id, name] = None
+
+    def decided(self, session_id: str, name: str) -> Decision | None:
+        """The decision that is expected, if the fold has it."""
+        with self._changed:
+            return self._expected[session_id, name]
+
+    def decision(self, session_id: str, name: str) -> Decision:
+        """The decision that is expected, when the fold has it."""
+        with self._changed:
+            self._wait_for(lambda: self._expected[session_id, name] is not None)
+            return self._expected[session_id, name]
 
     def forget(self, session_id: str, name: str) -> None:
         """End what `expect` began."""
         with self._changed:
-            held = self._held.get(session_id)
-            if self._expected.pop((session_id, name), None) is not None and held is not None:
-                held.users -= 1
+            del self._expected[session_id, name]
+            if session_id in self._held:
+                self._held[session_id].users -= 1
 
     def close(self) -> None:
         """End following; who still waits is told."""
@@ -137,8 +145,8 @@ class InUse:
                 moved, before = time.monotonic(), dict(self._followed)
             elif time.monotonic() - moved > STALL_S:
                 raise LogUnreachable(
-                    f"the log stopped answering for {STALL_S:g} s while it was followed. Nothing "
-                    "was changed. Look at the broker (`foldlog status`), then try again."
+                    f"the log stopped answering for {STALL_S:g} s while it was followed. What it "
+                    "acknowledged is kept. Look at the broker (`foldlog status`), then look again."
                 )
 
     def _follow(self) -> None:
@@ -220,9 +228,9 @@ class InUse:
         before = held.views
         held.views, ruling = fold(before, entry)
         held.next = entry.offset + 1
-        found = self._expected.get((entry.session_id, self._name_of(entry.event)))
-        if found is not None and not found.done():
-            found.set_result(decision_of(Seen(entry, ruling, before, held.views)))
+        wanted = entry.session_id, self._name_of(entry.event)
+        if self._expected.get(wanted, self) is None:  # what comes twice was decided the first time
+            self._expected[wanted] = decision_of(Seen(entry, ruling, before, held.views))
 
     def _lost(self, partition: int) -> None:
         """What is followed is no longer in the log: its sessions are folded anew when used."""

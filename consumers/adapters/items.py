@@ -7,22 +7,19 @@ file must not know any of their frameworks.
 
 import json
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
 from typing import Any
 from uuid import uuid4
 
 from ...log import open_log
 from ...log.door import Log
-from ...log.errors import LogUnreachable, Refused
+from ...log.errors import Refused
 from ...log.settings import Settings
-from ...processors.projections.items import ItemsView, last_item, newest_first
+from ...processors.projections.items import ItemsView, last_item, newest_first, version
 from ...processors.session import SessionViews
 from ...producers.blobs import BlobStore
 from ...producers.items import Items
 from ...producers.sessions import Receipt, Sessions, Unacknowledged
 from ...schemas import events as ev
-from ..follow import STALL_S
 from ..outcomes import Decision, demand
 from .in_use import InUse
 
@@ -75,10 +72,9 @@ class ItemLog:
         """Take the last item back and return it; None when there is none."""
         while True:  # each round that is lost is somebody else's that was won
             views = self._fresh(session_id)
-            last = last_item(views.items)
-            if last is None:
+            if not views.items.live:
                 return None
-            decision = self._take_back(session_id, *last, user)
+            decision = self._take_back(session_id, views.items, user)
             if decision.code != "stale":
                 demand(decision)
                 return self._read(views.items, 1)[0]
@@ -120,19 +116,31 @@ class ItemLog:
             )
         return views
 
-    def _take_back(self, session_id: str, item_id: str, index: int, user: str | None) -> Decision:
-        command = uuid4().hex
+    def _take_back(self, session_id: str, view: ItemsView, user: str | None) -> Decision:
+        last, command = last_item(view), uuid4().hex
+        assert last is not None
         return self._settled(
             session_id,
             command,
-            lambda: self._items.retract(session_id, item_id, index, command_id=command, user=user),
+            lambda: self._items.retract(
+                session_id, *last, seen=version(view), command_id=command, user=user
+            ),
         )
 
     def _settled(self, session_id: str, name: str, produce: Callable[[], Receipt]) -> Decision:
         """Produce an event, and wait for the fold's word on it."""
-        decided = self._in_use.expect(session_id, name)
+        self._in_use.expect(session_id, name)
         try:
-            return _decision(session_id, name, decided, produce)
+            for left in reversed(range(TRIES)):
+                try:
+                    produce()
+                    break
+                except Unacknowledged:
+                    if self._in_use.decided(session_id, name) is not None:
+                        break
+                    if not left:
+                        raise
+            return self._in_use.decision(session_id, name)
         finally:
             self._in_use.forget(session_id, name)
 
@@ -146,26 +154,6 @@ class ItemLog:
             runs.append(held[-count:])
             count -= len(held)
         return [item for run in reversed(runs) for item in run]
-
-
-def _decision(
-    session_id: str, name: str, decided: "Future[Decision]", produce: Callable[[], Receipt]
-) -> Decision:
-    for left in reversed(range(TRIES)):
-        try:
-            produce()
-            return decided.result(timeout=STALL_S)
-        except Unacknowledged:
-            if decided.done():
-                return decided.result()
-            if not left:
-                raise
-        except NotYet:
-            raise LogUnreachable(
-                f"the event {name} of session {session_id} is in the log, and was not read back "
-                f"within {STALL_S:g} s. It counts. Look at the broker (`foldlog status`)."
-            ) from None
-    raise AssertionError("the last try returns or raises")
 
 
 def _name_of(event: object) -> str:

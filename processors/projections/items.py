@@ -90,6 +90,11 @@ def apply(view: ItemsView, entry) -> ItemsView:
     raise AssertionError(f"{type(event).__name__} is read, but changes nothing")
 
 
+def version(view: ItemsView) -> int:
+    """Goes up with every event that counts: what a retraction says it has seen."""
+    return len(view.batches) + len(view.retractions)
+
+
 def _under(view: ItemsView) -> Place:
     """The top without its last item."""
     row, items = view.top.row, view.top.items
