@@ -1,0 +1,337 @@
+"""S4.1: the Session of the OpenAI Agents SDK on the log: what its runner relies on."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from foldlog.consumers.adapters import in_use
+from foldlog.consumers.adapters.items import OtherAgent
+from foldlog.consumers.adapters.openai_agents import AGENT, FoldlogSessions
+from foldlog.consumers.outcomes import CommandRefused
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.log import DUPLICATE, LOST, LOST_ACK, NORMAL, Faults, MemoryLog
+from foldlog.producers import Sessions
+from foldlog.producers.checks import Invalid
+from foldlog.producers.sessions import Unacknowledged
+from foldlog.schemas import events as ev
+from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests.consumers.played import PARTITIONS, memory_log, settings_in
+
+
+@pytest.fixture
+def log():
+    return memory_log(threaded=True)
+
+
+@pytest.fixture
+def sessions(log, tmp_path):
+    with FoldlogSessions(settings_in(tmp_path), log) as made:
+        yield made
+
+
+def said(n: int) -> dict:
+    return {"role": "user", "content": f"item {n}"}
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+async def fill(session, *numbers: int) -> None:
+    await session.add_items([said(n) for n in numbers])
+
+
+def events_of(log, session_id: str) -> list[type]:
+    with SessionFold(log, session_id) as folded:
+        return [type(seen.entry.event) for seen in folded.upto(folded.end())]
+
+
+# -- the four methods ------------------------------------------------------------------------------
+
+
+def test_S4_1_the_latest_items_come_oldest_first(sessions):
+    session = sessions.session("s1")
+
+    async def play():
+        assert await session.get_items() == []
+        await fill(session, 1, 2)
+        await fill(session, 3)
+        assert await session.get_items() == [said(1), said(2), said(3)]
+        assert await session.get_items(limit=2) == [said(2), said(3)]
+        assert await session.get_items(limit=9) == [said(1), said(2), said(3)]
+        assert await session.get_items(limit=0) == await session.get_items(limit=-1) == []
+
+    run(play())
+
+
+def test_S4_1_a_limit_that_is_given_goes_before_that_of_the_settings(sessions):
+    session = sessions.session("s1", session_settings=SimpleNamespace(limit=1))
+
+    async def play():
+        await fill(session, 1, 2, 3)
+        assert await session.get_items() == [said(3)]
+        assert await session.get_items(limit=2) == [said(2), said(3)]
+
+    run(play())
+
+
+def test_S4_1_taking_back_and_clearing_are_events_and_what_was_said_stays_in_the_log(sessions, log):
+    session = sessions.session("s1")
+
+    async def play():
+        assert await session.pop_item() is None
+        await session.clear_session()
+        await fill(session, 1, 2)
+        await fill(session, 3)
+        assert [await session.pop_item() for _ in "ab"] == [said(3), said(2)]
+        await fill(session, 4)
+        assert await session.get_items() == [said(1), said(4)]
+        await session.clear_session()
+        assert await session.get_items() == [] and await session.pop_item() is None
+        await fill(session, 5)
+        assert await session.get_items() == [said(5)]
+
+    run(play())
+    added, taken = ev.ItemAdded, ev.ItemRetracted
+    assert events_of(log, "s1") == [
+        ev.SessionOpened, added, added, taken, taken, added, taken, added
+    ]
+
+
+ODD = [
+    {"type": "what_comes_next_year", "z": 1, "a": [None, True, 1.5, 10**30, {"": ""}]},
+    {"type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA+/==", "summary": []},
+    {"role": "user", "content": "half of a character \ud83d, \u0000, \u2028 and 👍"},
+    {"role": "user", "content": 'a "quoted" \\u0041 text'},
+]
+
+
+def test_S4_1_any_item_comes_back_as_it_was_its_keys_in_their_order(sessions):
+    session = sessions.session("s1")
+    run(session.add_items(ODD))
+    read = run(session.get_items())
+    assert read == ODD
+    assert [list(item) for item in read] == [list(item) for item in ODD]
+    read[0]["z"] = 2
+    assert run(session.get_items()) == ODD, "what is handed out is the caller's own"
+
+
+def test_S4_1_a_large_batch_lies_in_the_blob_store(sessions, log):
+    session = sessions.session("s1")
+    large = [{"role": "user", "content": "x" * 300_000}, said(2)]
+    run(session.add_items(large))
+    assert run(session.get_items()) == large
+    records = [r for p in range(PARTITIONS) for r in log.records(SESSION_EVENTS, p)]
+    assert max(len(record.value) for record in records) < 999
+
+
+def test_bad_input_what_is_no_json_is_refused_and_the_session_stays_as_it_was(sessions, log):
+    session = sessions.session("s1")
+    run(fill(session, 1))
+    for bad in ({"a": object()}, {"a": float("nan")}):
+        with pytest.raises(Invalid, match="no JSON"):
+            run(session.add_items([said(2), bad]))
+    assert run(session.get_items()) == [said(1)]
+
+
+def test_bad_input_no_id_that_the_log_can_not_have(sessions):
+    with pytest.raises(ValueError, match="session_id"):
+        sessions.session("with spaces")
+
+
+# -- many of them ----------------------------------------------------------------------------------
+
+
+def test_S4_1_what_one_process_wrote_the_next_one_reads(log, tmp_path, sessions):
+    with FoldlogSessions(settings_in(tmp_path), log) as elsewhere:
+        one, other = sessions.session("s1"), elsewhere.session("s1")
+
+        async def play():
+            for n in range(20):
+                await fill(one, n)
+                assert (await other.get_items())[-1] == said(n)
+                await fill(other, -n)
+                assert (await one.get_items())[-1] == said(-n)
+
+        run(play())
+
+
+def test_S4_1_many_threads_and_event_loops_each_item_is_taken_back_once(sessions, log, tmp_path):
+    """Two processes, so that they do race for the same last item."""
+    threads, each = 8, 12
+    with FoldlogSessions(settings_in(tmp_path), log) as elsewhere:
+
+        def work(n: int) -> list[dict]:
+            session = (sessions if n % 2 else elsewhere).session("s1")
+
+            async def play():
+                for k in range(each):
+                    await fill(session, 1000 * n + k, 1000 * n + k + 500)
+                return [await session.pop_item() for _ in range(each)]
+
+            return run(play())
+
+        with ThreadPoolExecutor(threads) as pool:
+            popped = [item for taken in pool.map(work, range(threads)) for item in taken]
+        left = run(sessions.session("s1").get_items())
+    assert None not in popped and len(left) == threads * each
+    numbers = [item["content"] for item in (*popped, *left)]
+    assert len(numbers) == len(set(numbers)) == 2 * threads * each
+
+
+def test_S4_1_a_batch_is_whole_for_whoever_reads_meanwhile(sessions):
+    session, seen, done = sessions.session("s1"), [], threading.Event()
+
+    def read():
+        while not done.is_set():
+            seen.append(len(run(session.get_items())))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for n in range(15):
+        run(fill(session, *range(3 * n, 3 * n + 3)))
+    done.set()
+    reader.join()
+    assert seen and all(count % 3 == 0 for count in seen)
+    assert [i["content"] for i in run(session.get_items())] == [f"item {n}" for n in range(45)]
+
+
+def test_sessions_beyond_what_is_kept_are_folded_anew(sessions, monkeypatch):
+    monkeypatch.setattr(in_use, "KEPT_MAX", 2)
+
+    async def play():
+        for round in range(2):
+            for n in range(6):
+                await fill(sessions.session(f"s{n}"), n)
+                assert await sessions.session(f"s{n}").get_items() == [said(n)] * (round + 1)
+
+    run(play())
+
+
+# -- when things go wrong --------------------------------------------------------------------------
+
+
+class FirstItem(Faults):
+    """Does something to the first event of a type, and nothing to the others."""
+
+    def __init__(self, kind: bytes, fate) -> None:
+        self.kind, self.left = ("t", kind), [fate]
+
+    def fate(self, producer, topic, partition, headers):
+        return self.left.pop() if self.kind in headers and self.left else NORMAL
+
+
+@pytest.mark.parametrize("fate", [LOST, LOST_ACK, DUPLICATE], ids=["lost", "lost ack", "twice"])
+@pytest.mark.parametrize("kind", [b"ITEM_ADDED", b"ITEM_RETRACTED"], ids=["add", "pop"])
+def test_S4_1_a_write_that_is_tried_again_counts_once(fate, kind, tmp_path):
+    log = MemoryLog(topics(PARTITIONS), threaded=True, faults=FirstItem(kind, fate))
+    with FoldlogSessions(settings_in(tmp_path), log) as sessions:
+        session = sessions.session("s1")
+
+        async def play():
+            await fill(session, 1, 2, 3)
+            assert await session.pop_item() == said(3)
+            assert await session.get_items() == [said(1), said(2)]
+
+        run(play())
+
+
+class Never(Faults):
+    """No item is ever taken."""
+
+    def fate(self, producer, topic, partition, headers):
+        return LOST if ("t", b"ITEM_ADDED") in headers else NORMAL
+
+
+def test_S4_1_a_batch_that_is_never_acknowledged_raises_and_shows_nothing(tmp_path):
+    log = MemoryLog(topics(PARTITIONS), threaded=True, faults=Never())
+    with FoldlogSessions(settings_in(tmp_path), log) as sessions:
+        with pytest.raises(Unacknowledged):
+            run(fill(sessions.session("s1"), 1))
+        assert run(sessions.session("s1").get_items()) == []
+
+
+@pytest.mark.parametrize("what", ["add", "pop", "clear"])
+def test_S4_1_a_change_has_settled_before_the_cancellation_of_its_caller_goes_on(
+    what, sessions, monkeypatch
+):
+    session = sessions.session("s1")
+    run(fill(session, 1, 2))
+    begun, go_on = threading.Event(), threading.Event()
+    append = Sessions.append
+
+    def held(self, *given):
+        begun.set()
+        assert go_on.wait(10)
+        return append(self, *given)
+
+    monkeypatch.setattr(Sessions, "append", held)
+
+    async def play():
+        change = {"add": lambda: fill(session, 3), "pop": session.pop_item,
+                  "clear": session.clear_session}[what]
+        task = asyncio.create_task(change())
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return len(await session.get_items())
+
+    assert run(play()) == {"add": 3, "pop": 1, "clear": 0}[what]
+
+
+def test_a_session_of_an_agent_is_left_alone(sessions, log, tmp_path):
+    mine = Sessions(log, settings_in(tmp_path))
+    mine.open("s1", agent="shop")
+    for call in (fill(sessions.session("s1"), 1), sessions.session("s1").get_items()):
+        with pytest.raises(OtherAgent, match="agent shop"):
+            run(call)
+
+
+def test_bad_input_a_session_of_somebody_else_and_one_that_ended(sessions, log, tmp_path):
+    session = sessions.session("s1", user="ana")
+    run(fill(session, 1))
+    with pytest.raises(CommandRefused, match="another user"):
+        run(fill(sessions.session("s1", user="bob"), 2))
+    Sessions(log, settings_in(tmp_path)).terminate("s1")
+    with pytest.raises(CommandRefused, match="terminated"):
+        run(fill(session, 3))
+    assert run(session.get_items()) == [said(1)]
+
+
+def test_after_the_end_nothing_is_taken_not_even_an_empty_batch(log, tmp_path):
+    with FoldlogSessions(settings_in(tmp_path), log) as sessions:
+        session = sessions.session("s1")
+        run(fill(session, 1))
+    for call in (session.add_items([]), session.get_items(), session.pop_item()):
+        with pytest.raises(RuntimeError):
+            run(call)
+
+
+def test_what_ends_the_reader_is_told_and_the_next_call_reads_again(sessions, log, monkeypatch):
+    session = sessions.session("s1")
+    run(fill(session, 1))
+
+    def broken(*given):
+        raise OSError("no more memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(in_use, "entry_of", broken)
+        with pytest.raises(OSError, match="no more memory"):
+            run(fill(session, 2))
+    assert run(session.get_items())[0] == said(1)
+
+
+def test_a_session_of_the_sdk_is_one_that_no_agent_of_the_tests_serves(log, sessions):
+    run(fill(sessions.session("s1"), 1))
+    with SessionFold(log, "s1") as folded:
+        assert folded.to_end().turn.agent == AGENT
+        assert not folded.views.turn.open, "items open no turn"
