@@ -91,10 +91,9 @@ class Encoder:
     def enter(
         self, shown: Shown, state: SessionState | None, known: list[Message]
     ) -> list[Event]:
-        """As `show`, for a client that begins with this, and has some messages; what it said itself
-        it has already."""
-        said = isinstance(shown, Told) and shown.line.kind == "message"
-        lacks = self.run is not None or said or known != self.messages.all
+        """As `show`, for a client that begins with this, and has some messages; with a message of
+        its own it has one more than this has before."""
+        lacks = self.run is not None or known != self.messages.all
         self._state = None
         events = self.show(shown, state)
         return self.join(known) if lacks else events

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from foldlog.consumers.protocols.ag_ui import Encoder
 from foldlog.consumers.protocols.ag_ui_messages import Messages, snapshots
+from foldlog.consumers.transcript_stream import Dropped
 from foldlog.tests.golden import golden
 from foldlog.tests.protocols.shown_histories import golden_session, random_session
 
@@ -110,6 +111,19 @@ def test_S2_a_client_that_joins_an_open_run_ends_with_the_same_messages(client, 
             events += encoder.show(thing, state)
         held = is_taken(client, [*events, *encoder.close()], whole.messages.all, known)
         assert held["state"] == encoder._state
+
+
+def test_P6_words_of_a_superseded_attempt_go_at_once_and_it_is_said_what_takes_their_place():
+    watched = golden_session("crash_and_resume")
+    encoder = Encoder(watched.session_id, watched.read)
+    for thing, state in watched.things():
+        events = encoder.show(thing, state)
+        if isinstance(thing, Dropped):
+            break
+    assert [message["id"] for message in encoder.messages.all] == ["m1"]
+    kinds = [event["type"] for event in events]
+    assert kinds == ["TEXT_MESSAGE_END", "CUSTOM", "MESSAGES_SNAPSHOT"]
+    assert events[1]["value"]["why"] == "attempt 2 takes its place"
 
 
 def test_a_snapshot_that_moves_and_one_that_takes_all_thoughts_away(client):

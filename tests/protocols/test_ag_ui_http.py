@@ -1,5 +1,6 @@
 """The real HttpAgent and a gateway that serves: runs, interrupts, resume, replay, bad input."""
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,28 @@ PNG = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def log():
     return memory_log(threaded=True)
 
 
-@pytest.fixture
-def gateway(log, tmp_path):
-    with served(log, settings_in(tmp_path), tmp_path / "gateway", secret=SECRET) as running:
+@pytest.fixture(scope="module")
+def gateway(log, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("ag_ui")
+    with served(log, settings_in(directory), directory / "gateway", secret=SECRET) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def ana(gateway):
+    with gateway.http(token_for("ana", SECRET)) as http:
+        yield http
+
+
+@pytest.fixture
+def thread(request):
+    """A session of the test's own."""
+    return f"s{zlib.crc32(request.node.name.encode()):x}"
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +48,9 @@ def node_client(talk):
 class Agent:
     """One HttpAgent in node."""
 
-    def __init__(self, node, gateway, name, thread="s1", user="ana", messages=()):
+    def __init__(self, node, gateway, name, thread, messages=()):
         self.node, self.name = node, name
-        headers = {"authorization": f"Bearer {token_for(user, SECRET)}"}
+        headers = {"authorization": f"Bearer {token_for('ana', SECRET)}"}
         self.connect_url = f"{gateway.url}/agui/connect"
         self.node.ask({"name": name, "url": f"{gateway.url}/agui", "connect": self.connect_url,
                        "threadId": thread, "headers": headers, "messages": list(messages)})
@@ -57,7 +71,7 @@ class Agent:
         return held
 
 
-def worker_of(log, session_id="s1"):
+def worker_of(log, session_id):
     """A worker, as soon as the session has an open turn."""
     worker = Played(log, session_id)
     worker.wait(lambda views: views.turn.open)
@@ -76,27 +90,27 @@ def texts(held):
     return [(m["role"], m.get("content")) for m in held["messages"]]
 
 
-def test_S2_a_run_streams_and_the_next_one_follows_from_it(log, gateway, node_client):
-    agent = Agent(node_client, gateway, "a")
+def test_S2_a_run_streams_and_the_next_one_follows_from_it(log, gateway, node_client, thread):
+    agent = Agent(node_client, gateway, "a", thread)
     agent.run("m1", "hello")
-    worker_of(log).answer("hello you")
+    worker_of(log, thread).answer("hello you")
     held = agent.held()
     assert held["error"] is None and held["finished"] == ["success"]
     assert texts(held) == [("user", "hello"), ("assistant", "hello you")]
-    assert held["state"]["session_id"] == "s1" and held["state"]["phase"] == "chatting"
+    assert held["state"]["session_id"] == thread and held["state"]["phase"] == "chatting"
     assert "MESSAGES_SNAPSHOT" not in kinds(held), "the client has all there is"
     agent.run("m2", "again")
-    worker_of(log).answer("and again")
+    worker_of(log, thread).answer("and again")
     held = agent.held()
     (started,) = of(held, "RUN_STARTED")
-    assert (started["runId"], started["parentRunId"]) == ("s1:2", "s1:1")
+    assert (started["runId"], started["parentRunId"]) == (f"{thread}:2", f"{thread}:1")
     assert texts(held)[2:] == [("user", "again"), ("assistant", "and again")]
 
 
-def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_client):
-    agent = Agent(node_client, gateway, "a")
+def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_client, thread):
+    agent = Agent(node_client, gateway, "a", thread)
     agent.run("m1", "buy it")
-    worker = worker_of(log)
+    worker = worker_of(log, thread)
     worker.call()
     worker.start()
     worker.complete("I buy.", [("charge", {"cents": 3})])
@@ -115,7 +129,7 @@ def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_
     held = agent.held()
     assert held["error"] is None and held["finished"] == ["success"]
     (started,) = of(held, "RUN_STARTED")
-    assert (started["runId"], started["parentRunId"]) == ("s1:1.1", "s1:1")
+    assert (started["runId"], started["parentRunId"]) == (f"{thread}:1.1", f"{thread}:1")
     assert "MESSAGES_SNAPSHOT" not in kinds(held)
     roles = ["user", "assistant", "tool", "assistant"]
     assert [m["role"] for m in held["messages"]] == roles
@@ -123,10 +137,10 @@ def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_
     assert "409" in agent.held()["error"], "an answer counts once"
 
 
-def test_S2_a_denied_call_and_a_doubt_are_answered_the_same_way(log, gateway, node_client):
-    agent = Agent(node_client, gateway, "a")
+def test_S2_a_denied_call_and_a_doubt_are_answered_the_same_way(log, gateway, node_client, thread):
+    agent = Agent(node_client, gateway, "a", thread)
     agent.run("m1", "both")
-    worker = worker_of(log)
+    worker = worker_of(log, thread)
     worker.call()
     worker.start()
     worker.complete("", [("charge", {}), ("post", {})])
@@ -148,10 +162,10 @@ def test_S2_a_denied_call_and_a_doubt_are_answered_the_same_way(log, gateway, no
     assert held["error"] is None and held["messages"][-1]["content"] == "so be it"
 
 
-def test_S2_a_superseded_attempt_and_a_failure(log, gateway, node_client):
-    agent = Agent(node_client, gateway, "a")
+def test_S2_a_superseded_attempt_and_a_failure(log, gateway, node_client, thread):
+    agent = Agent(node_client, gateway, "a", thread)
     agent.run("m1", "go")
-    worker = worker_of(log)
+    worker = worker_of(log, thread)
     worker.call()
     worker.start()
     worker.chunk("the wrong ")
@@ -164,69 +178,70 @@ def test_S2_a_superseded_attempt_and_a_failure(log, gateway, node_client):
     (failed,) = of(held, "RUN_ERROR")
     assert failed["code"] == "failed" and "overloaded" in failed["message"]
     agent.run("m2", "and now?")
+    worker.wait(lambda views: views.turn.open)
     worker.answer("better")
     assert texts(agent.held())[1:] == [("user", "and now?"), ("assistant", "better")]
 
 
-def test_S2_a_thread_is_replayed_by_connect_and_the_open_run_goes_on(log, gateway, node_client):
-    first = Agent(node_client, gateway, "a")
+def test_S2_a_thread_is_replayed_by_connect_and_the_open_run_goes_on(
+    log, gateway, ana, node_client, thread
+):
+    first = Agent(node_client, gateway, "a", thread)
     first.run("m1", "one")
-    worker = worker_of(log)
+    worker = worker_of(log, thread)
     worker.answer("eins")
     always = first.held()
-    gateway.http(token_for("ana", SECRET)).post(
-        "/v1/sessions/s1/messages", json={"text": "two", "message_id": "m2"}
-    ).raise_for_status()
+    say = {"text": "two", "message_id": "m2"}
+    ana.post(f"/v1/sessions/{thread}/messages", json=say).raise_for_status()
     worker.wait(lambda views: views.turn.open)
     worker.call()
     worker.start()
     worker.chunk("zw")
-    late = Agent(node_client, gateway, "b")
+    late = Agent(node_client, gateway, "b", thread)
     late.connect()
     worker.chunk("ei")
     worker.complete("zwei")
     worker.end()
     held = late.held()
     assert held["error"] is None and held["finished"] == ["success", "success"]
-    assert [e["runId"] for e in of(held, "RUN_STARTED")] == ["s1:1", "s1:2"]
+    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{thread}:1", f"{thread}:2"]
     spoken = [("user", "two"), ("assistant", "zwei")]
     assert texts(held) == [*texts(always), *spoken]
-    again = Agent(node_client, gateway, "c", messages=always["messages"])
+    again = Agent(node_client, gateway, "c", thread, messages=always["messages"])
     again.connect()
     held = again.held()
     assert texts(held) == [*texts(always), *spoken] and held["state"]["last_message_id"] == "m2"
 
 
 def test_S0_7_a_message_behind_a_running_turn_is_answered_by_the_run_that_takes_it(
-    log, gateway, node_client
+    log, gateway, ana, node_client, thread
 ):
-    ana = gateway.http(token_for("ana", SECRET))
-    ana.post("/v1/sessions/s1/messages", json={"text": "one", "message_id": "m1"})
-    worker = worker_of(log)
+    ana.post(f"/v1/sessions/{thread}/messages", json={"text": "one", "message_id": "m1"})
+    worker = worker_of(log, thread)
     worker.call()
     worker.start()
     worker.chunk("ei")
-    agent = Agent(node_client, gateway, "a")
+    agent = Agent(node_client, gateway, "a", thread)
     agent.run("m2", "two")
     worker.wait(lambda views: views.turn.queue)
     worker.complete("eins")
     worker.end()
     worker.answer("zwei")
     held = agent.held()
-    assert [e["runId"] for e in of(held, "RUN_STARTED")] == ["s1:1", "s1:2"]
+    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{thread}:1", f"{thread}:2"]
     said = [("user", "one"), ("user", "two"), ("assistant", "eins"), ("assistant", "zwei")]
     assert held["error"] is None and texts(held) == said
 
 
 def test_S0_10_the_same_message_again_is_said_once_and_gets_the_same_run(
-    log, gateway, node_client
+    log, gateway, node_client, thread
 ):
-    agent = Agent(node_client, gateway, "a")
+    agent = Agent(node_client, gateway, "a", thread)
     agent.run("m1", "hello")
-    worker = worker_of(log)
+    worker = worker_of(log, thread)
     worker.answer("hello you")
     first = agent.held()
-    again = Agent(node_client, gateway, "b")
+    again = Agent(node_client, gateway, "b", thread)
     again.run("m1", "hello")
     assert again.held()["messages"] == first["messages"]
     assert len(worker.views.messages.received) == 1
@@ -250,31 +265,32 @@ def test_S0_10_the_same_message_again_is_said_once_and_gets_the_same_run(
     ],
 )
 def test_S2_bad_input_is_refused_with_a_code_and_changes_nothing(
-    log, gateway, status, code, change
+    log, gateway, ana, thread, status, code, change
 ):
-    gateway.http(token_for("ben", SECRET)).post("/v1/sessions", json={"session_id": "theirs"})
-    with gateway.http(token_for("ana", SECRET)) as ana:
-        ana.post("/v1/sessions", json={"session_id": "s1"})
-        before = Played(log, "s1").fold.end()
-        said = [{"id": "m1", "role": "user", "content": "hi"}]
-        body = {"threadId": "s1", "runId": "r", "messages": said, **change}
-        answer = ana.post("/agui", json=body)
+    with gateway.http(token_for("ben", SECRET)) as ben:
+        ben.post("/v1/sessions", json={"session_id": "theirs"})
+    ana.post("/v1/sessions", json={"session_id": thread})
+    before = Played(log, thread).fold.end()
+    said = [{"id": "m1", "role": "user", "content": "hi"}]
+    body = {"threadId": thread, "runId": "r", "messages": said, **change}
+    answer = ana.post("/agui", json=body)
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.json()
-    assert Played(log, "s1").fold.end() == before
+    assert Played(log, thread).fold.end() == before
 
 
-def test_S2_without_a_token_nothing_is_said(gateway):
-    for path in ("/agui", "/agui/connect"):
-        body = {"threadId": "s1", "messages": []}
-        assert gateway.http().post(path, json=body).status_code == 401
+def test_S2_without_a_token_nothing_is_said(gateway, thread):
+    with gateway.http() as nobody:
+        for path in ("/agui", "/agui/connect"):
+            body = {"threadId": thread, "messages": []}
+            assert nobody.post(path, json=body).status_code == 401
 
 
-def test_an_image_goes_through_the_blob_store(log, gateway, node_client):
-    agent = Agent(node_client, gateway, "a")
+def test_an_image_goes_through_the_blob_store(log, gateway, node_client, thread):
+    agent = Agent(node_client, gateway, "a", thread)
     source = {"type": "data", "value": PNG, "mimeType": "image/png"}
     parts = [{"type": "text", "text": "what is it?"}, {"type": "image", "source": source}]
     agent.run("m1", parts)
-    worker = worker_of(log)
+    worker = worker_of(log, thread)
     content = worker.views.messages.received.last("m1").content
     assert b"foldlog_blob" in content.inline and PNG.encode() not in content.inline
     worker.answer("a dot")
