@@ -72,6 +72,7 @@ class Agent:
     strategy: str = "compacted"
     compaction: Compaction = Compaction()
     memory: bool = False
+    _params: bytes = field(default=b"", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_id(self.name):
@@ -94,7 +95,7 @@ class Agent:
         taken = _OUR_PARAMS & set(self.params)
         if taken:
             raise ValueError(f"agent {self.name}: params must not set {', '.join(sorted(taken))}")
-        self.params_json()
+        _set(self, _params=self._params_json())
 
     def tool(self, name: str) -> Tool | None:
         """The tool of this name, or None if the agent has none."""
@@ -116,6 +117,9 @@ class Agent:
 
     def params_json(self) -> bytes:
         """The parameters of a request beside model, system, tools and messages: compact JSON."""
+        return self._params
+
+    def _params_json(self) -> bytes:
         try:
             return _compact({"max_tokens": self.max_output_tokens, **self.params})
         except (TypeError, ValueError) as error:

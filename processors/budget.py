@@ -242,8 +242,8 @@ def _summary_due(views, rules: Rules) -> Due | None:
     if not len(fragments) or summary_runs(view):
         return None
     limit = rules.limits.soft_tokens if turn.open else rules.limits.resume_tokens
-    candidate, must = views.compaction.candidate, needs_room(views, rules)
-    tokens = _with_candidate(views, rules)
+    candidate, tokens = views.compaction.candidate, _with_candidate(views, rules)
+    must = tokens > rules.limits.hard_tokens or too_long(turn)
     if tokens <= limit and not must:
         return None
     least = 1 if must else rules.limits.soft_tokens // BATCH

@@ -6,6 +6,7 @@ Pure; it must not know tokens, summaries or how a request is written.
 """
 
 import json
+from functools import lru_cache
 
 KEPT_MESSAGES = 12  # S3.4: compaction leaves the newest of them as they are
 SPOKEN = ("assistant", "partial")
@@ -97,6 +98,7 @@ def _is_said(block, stop_reason: str) -> bool:
     return True
 
 
+@lru_cache(64)  # of the few agents there are
 def is_fixed(params: bytes) -> bool:
     """Whether request parameters fix how much is thought. Then the thinking before a call must be
     said again with its result, and as it is bound to its prefix nothing may move before that."""

@@ -78,7 +78,9 @@ class Rows(Generic[R]):
         return self._list is other._list and self._length >= other._length
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rows) and self.since(0) == other.since(0)
+        if not isinstance(other, Rows) or self._length != other._length:
+            return False
+        return self._list is other._list or self.since(0) == other.since(0)
 
     def __hash__(self) -> int:
         return hash(self._length)

@@ -21,11 +21,15 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 # The length of the random part of the API's own ids.
 _ID_CHARS = 24
 _CHECK_CHARS = 6
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def canonical(value: Any) -> bytes:
     """JSON by value: key order and formatting do not matter, nulls and cache marks are left out."""
-    return json.dumps(_by_value(value), sort_keys=True, separators=(",", ":")).encode()
+    text = _ENCODER.encode(value)
+    if ":null" in text or '"cache_control":' in text:
+        text = _ENCODER.encode(_by_value(value))
+    return text.encode()
 
 
 def _by_value(value: Any) -> Any:

@@ -5,7 +5,7 @@ rules of one fragment; it must not know windows, cache marks or the request arou
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from ...schemas.attachments import expand
@@ -19,6 +19,7 @@ SERVERS_CALLS = ("server_tool_use", "mcp_tool_use")
 PARSED_MAX = 256  # bodies whose blocks are kept parsed; inline ones have 64 KiB at most
 
 _DECODER = json.JSONDecoder()
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 ReadBlob = Callable[[BlobRef], bytes]
 Names = dict[tuple[int, int, int], str]
@@ -100,15 +101,21 @@ def said_blocks(
 
 def _result(fragment: Fragment, body: Body | None, name: str) -> str:
     shown = body.inline or b"" if body is not None else b""
-    text = shown.decode("utf-8", "replace") + fragment.text
+    return _result_text(name, shown, fragment.text, fragment.error)
+
+
+@lru_cache(PARSED_MAX)
+def _result_text(name: str, shown: bytes, tail: str, error: bool) -> str:
+    text = shown.decode("utf-8", "replace") + tail
     block = {"type": "tool_result", "tool_use_id": name, "content": text or "(empty)"}
-    return compact({**block, "is_error": True} if fragment.error else block)
+    return compact({**block, "is_error": True} if error else block)
 
 
+@lru_cache(PARSED_MAX)
 def settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
     """What may stay of an answer once a user speaks after it, for the API refuses the rest for
     ever: no call of a server's tool that a pause left without result, no thinking at the end."""
-    if any(kind in text for text in blocks for kind in SERVERS_CALLS):
+    if any(_may_be(SERVERS_CALLS, text) for text in blocks):
         parsed = [json.loads(text) for text in blocks]
         done = {block.get("tool_use_id") for block in parsed}
         kept, bound = [], True
@@ -118,9 +125,13 @@ def settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
             elif bound or block.get("type") not in SIGNED:
                 kept.append(text)
         blocks = tuple(kept)
-    while blocks and json.loads(blocks[-1]).get("type") in SIGNED:
+    while blocks and _may_be(SIGNED, blocks[-1]) and json.loads(blocks[-1]).get("type") in SIGNED:
         blocks = blocks[:-1]
     return blocks
+
+
+def _may_be(kinds: Iterable[str], text: str) -> bool:
+    return any(kind in text for kind in kinds)
 
 
 @lru_cache(PARSED_MAX)
@@ -146,4 +157,4 @@ def whole_of(body: Body, read_blob: ReadBlob) -> bytes:
 
 def compact(value: dict) -> str:
     """JSON as a request carries it: no spaces, characters as they are."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)

@@ -39,7 +39,8 @@ def quoted(text: str, *, clip: bool = False) -> list[str]:
 
 def _lines(text: str) -> list[str]:
     """Lines as files have them: at \\n only. Other breaks, such as \\r or U+2028, are spelled."""
-    return ["".join(_shown(c) for c in line) for line in text.split("\n")]
+    lines = text.split("\n")
+    return [line if line.isprintable() else "".join(map(_shown, line)) for line in lines]
 
 
 # Control characters, line and paragraph separators; and the marks that turn the direction of what

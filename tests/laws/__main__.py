@@ -55,7 +55,11 @@ def main(first: int, count: int) -> int:
     laws = (Law("law 9", partial(views_all_over, rows), False), *LAWS)
     for number in range(first, first + count):
         forged = number % 2 == 1
-        world = world_of.__wrapped__(number // 2, forged)
+        try:
+            world = world_of.__wrapped__(number // 2, forged)
+        except Exception:
+            print(f"session {number} can not go on")
+            raise
         counted(what, world)
         for law in laws:
             if forged and not law.forged:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.assembly.layers import NO_LAYERS, Layers
+from foldlog.processors.context.rendered import Renderings
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.projections.partition import PartitionView
 from foldlog.processors.runtime.actions import Actions, BeginGeneration, BeginTool, BeginWork
@@ -64,6 +65,7 @@ class Desk:
         blobs: Blobs,
         now: Callable[[], int],
         layers: Layers = NO_LAYERS,
+        renderings: Renderings | None = None,
     ) -> None:
         self.done = Done([], [], [], [])
         self.said: list[str] = []
@@ -73,6 +75,8 @@ class Desk:
             owner, self._append, self, blobs.body, blobs.read, Slots(SLOTS), Slots(SLOTS), self,
             self.said.append, lambda agent, views: layers,
         )
+        if renderings is not None:
+            self.actions._renderings = renderings
 
     # -- the clock -------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from foldlog.processors.agent import Agent
 from foldlog.processors.assembly.layers import NO_LAYERS
 from foldlog.processors.context.build import request_bytes
+from foldlog.processors.context.rendered import Renderings
 from foldlog.processors.decide import rules_of
 from foldlog.processors.projections import partition as partition_fold
 from foldlog.processors.projections.partition import ROLES, PartitionView
@@ -66,6 +67,7 @@ class History:
         self.steps: list[Step] = []
         self.blobs = Blobs()
         self.layers = NO_LAYERS
+        self.renderings = Renderings()  # a worker continues the requests that it built
 
     # -- the log ---------------------------------------------------------------------------------
 
@@ -251,7 +253,7 @@ class History:
         return done
 
     def _desk(self, owner: str) -> Desk:
-        return Desk(owner, self.blobs, lambda: self.at, self.layers)
+        return Desk(owner, self.blobs, lambda: self.at, self.layers, self.renderings)
 
     def discharge(self, row: str) -> Done:
         """The holder discharges the first obligation of a row, which must be owed."""

@@ -16,7 +16,7 @@ from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.beside import SAYINGS, ends_of, task_at
 from foldlog.tests.laws.history import History
 from foldlog.tests.laws.plausible import TEXTS
-from foldlog.tests.laws.sealed import prefix_of, signed
+from foldlog.tests.laws.sealed import Prefixes, signed
 
 STOPS = (
     "end_turn",
@@ -56,6 +56,7 @@ class Outcomes(History):
     sent: dict[tuple[int, int], bytes]  # the request of each step
     asked_beside: list[bytes]  # requests of background work
     bound: dict[tuple[int, int], Prefix]  # what an answer to each step is bound to
+    prefixes: Prefixes
 
     # -- models and tools ------------------------------------------------------------------------
 
@@ -155,7 +156,7 @@ class Outcomes(History):
             made.insert(0, answers.thinking("first"))
         place = (claim.turn, claim.step)
         if place not in self.bound:
-            self.bound[place] = prefix_of(request)
+            self.bound[place] = self.prefixes.after(body)
         return signed(made, self.bound[place], body["model"])
 
     def _call_id(self) -> str:

@@ -11,7 +11,8 @@ from foldlog.local.messages_api.binding import (
     COMPACTION_BETA,
     Prefix,
     check_binding,
-    last_prefix,
+    first_prefix,
+    places,
     sign_compaction,
     sign_thinking,
 )
@@ -26,9 +27,27 @@ THINKING = ("thinking", "redacted_thinking")
 KNOWN = (*THINKING, "text", "tool_use", "server_tool_use", "tool_result", "compaction")
 
 
-def prefix_of(request: bytes) -> Prefix:
-    """What an answer to this request is bound to."""
-    return last_prefix(json.loads(request))
+class Prefixes:
+    """What answers to the requests of one conversation are bound to. A request mostly begins with
+    the one before it, so that the chain of its blocks is gone on with from there."""
+
+    def __init__(self) -> None:
+        self._head: tuple[Any, Prefix] = (None, Prefix("", ""))
+        self._links: list[tuple[Prefix, str, Any, Prefix]] = []
+
+    def after(self, body: dict[str, Any]) -> Prefix:
+        """What an answer to this request is bound to."""
+        head = {name: value for name, value in body.items() if name != "messages"}
+        if head != self._head[0]:
+            self._head = head, first_prefix(body)
+        prefix, known, links = self._head[1], self._links, []
+        for n, (_, role, block) in enumerate(places(body)):
+            step = (prefix, role, block)
+            link = known[n] if n < len(known) and known[n][:3] == step else None
+            links.append(link or (*step, prefix.after(role, block)))
+            prefix = links[-1][3]
+        self._links = links
+        return prefix
 
 
 def signed(blocks: "list[str | Use]", prefix: Prefix, model: str) -> "list[str | Use]":
@@ -46,7 +65,8 @@ def signed(blocks: "list[str | Use]", prefix: Prefix, model: str) -> "list[str |
 
 def summarized(request: bytes, text: str | None) -> dict[str, Any]:
     """The provider's own summary of what a request says; None: it could not."""
-    return sign_compaction({"type": "compaction", "content": text}, prefix_of(request))
+    prefix = Prefixes().after(json.loads(request))
+    return sign_compaction({"type": "compaction", "content": text}, prefix)
 
 
 def refusals(request: bytes) -> list[str]:

@@ -1,6 +1,6 @@
 """The law of renderings: continued from step to step or built at once, a request is the same."""
 
-from foldlog.processors.context.build import request_bytes, request_sha256
+from foldlog.processors.context.build import request_sha256
 from foldlog.processors.context.rendered import Rendering, Renderings
 from foldlog.tests.laws.law import law
 from foldlog.tests.laws.test_request_laws import says_something_new
@@ -13,7 +13,7 @@ def test_law_11_a_request_that_is_continued_is_the_one_that_is_built(world):
         if not says_something_new(step):
             continue
         built = rendering.request(step.views, world.blobs.read)
-        assert built.request == request_bytes(step.views, world.blobs.read)
+        assert built.request == world.request_at(step)
         assert built.sha256 == request_sha256(built.request)
 
 
@@ -22,7 +22,7 @@ def test_law_11_a_rendering_may_be_asked_for_any_past_in_any_order(world):
     renderings, steps = Renderings(), [s for s in world.steps if says_something_new(s)]
     for step in [*steps[::3], *reversed(steps[::5]), *steps[-2:]]:
         built = renderings.request(step.views, world.blobs.read)
-        assert built.request == request_bytes(step.views, world.blobs.read)
+        assert built.request == world.request_at(step)
 
 
 @law()
@@ -31,5 +31,5 @@ def test_law_1_a_forgotten_rendering_costs_time_only(world):
     for step in world.steps[::2]:
         if says_something_new(step):
             built = renderings.request(step.views, world.blobs.read)
-            assert built.request == request_bytes(step.views, world.blobs.read)
+            assert built.request == world.request_at(step)
             assert not renderings._held

@@ -28,6 +28,7 @@ from foldlog.tests.laws.plausible import (
     TEXTS,
     Plausible,
 )
+from foldlog.tests.laws.sealed import Prefixes
 
 ACTS = 80  # of a history: each is no, one or a few events
 STEPS_MAX = 400  # records of a history: what a law costs grows with them
@@ -72,8 +73,10 @@ class World(Outcomes):
         super().__init__(agent=variant(**self.shape))
         self.seed: int | None = None
         self.sent: dict[tuple[int, int], bytes] = {}  # the request of each step
+        self._requests: dict[tuple[int, int], bytes] = {}
         self.asked_beside: list[bytes] = []  # requests of background work
         self.bound: dict[tuple[int, int], Prefix] = {}
+        self.prefixes = Prefixes()
         self.choose, self.forged = choose, forged
         self.plausible = Plausible(choose)
         acts = [
@@ -121,8 +124,17 @@ class World(Outcomes):
         event = self.steps[-1].entry.event if len(self.steps) > known else None
         if ruling.accepted and isinstance(event, ev.LlmCalled):
             place = (event.turn, event.step)
-            self.sent[place] = request_bytes(self.views, self.blobs.read)
+            self.sent[place] = self.request_at(self.steps[-1])
         return ruling
+
+    def request_at(self, step: Step) -> bytes:
+        """The newest request of a step's own views, built once and for all laws: what is built of
+        stored views, of later ones or by continuing is compared with this."""
+        context, compaction = step.views.context, step.views.compaction
+        of = (id(context), id(compaction))  # which the steps keep alive
+        if of not in self._requests:
+            self._requests[of] = request_bytes(step.views, self.blobs.read)
+        return self._requests[of]
 
     # -- workers ---------------------------------------------------------------------------------
 
