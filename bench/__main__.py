@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from foldlog.bench import append, caching, fold, live, memory_search, storage, tokens
+from foldlog.bench import append, caching, fold, live, memory_search, storage, tokens, viewers
 from foldlog.bench.measure import Installation, Missing, Ratio, installation
 from foldlog.local.messages_api import ScriptedServer
 
@@ -28,11 +28,15 @@ BROKER: dict[str, Callable[[Installation, int], Ratio]] = {
     "fold": fold.fold_ratio,
     "storage_growth": storage.storage_growth,
     "append_context": append.append_context,
+    "replay": fold.replay,
+    "chunk_latency": viewers.chunk_latency,
+    "idle_viewers_rss": viewers.idle_viewers_rss,
 }
 WORKER: dict[str, Callable[[Installation, ScriptedServer, int], Ratio]] = {
     "message_to_request": live.message_to_request,
     "recovery": live.recovery,
     "journaled_stream": live.journaled_stream,
+    "stop_latency": viewers.stop_latency,
 }
 NAMES = (*ALONE, *BROKER, *WORKER)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from foldlog.bench.history import Session
 from foldlog.bench.measure import PARTITIONS, Installation, Ratio, paired
+from foldlog.consumers.replay import Replay
 from foldlog.log import partition_for
 from foldlog.log.door import Reader
 from foldlog.processors.effects.slots import Slots
@@ -127,6 +128,28 @@ def fold_ratio(here: Installation, runs: int) -> Ratio:
             shutil.rmtree(directory)
 
     return paired("fold", ours, bare, unit="events/s", runs=runs, aim="at least 0.7, aim above 1")
+
+
+def replay(here: Installation, runs: int) -> Ratio:
+    """Events per second of folding a whole log anew, every view of every session at its end."""
+    records = write_log(here)
+    rest_gc()
+
+    def bare() -> float:
+        def take(batch) -> None:
+            for record in batch:
+                entry_of(record, chunks=True)
+
+        return _consume(here, records, take)
+
+    def ours() -> float:
+        began = time.perf_counter()
+        steps = sum(1 for _ in Replay(here.log).steps())
+        assert steps == records, f"{steps} events of {records} were folded"
+        return steps / (time.perf_counter() - began)
+
+    note = f"{records:,} events of {SESSIONS} sessions; over reading and decoding every one of them"
+    return paired("replay", ours, bare, unit="events/s", runs=runs, aim="at least 0.5", note=note)
 
 
 class _Counting(DictBackend):

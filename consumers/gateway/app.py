@@ -70,7 +70,8 @@ class Gateway:
         return views
 
     def seen_by(self, who: Who, session_id: str) -> SessionViews | None:
-        """The views of a session, None if it is not known. Raises Foreign."""
+        """The views of a session, None if it is not known. Raises Foreign, NotReady."""
+        self.tail.ready()
         views = self.tail.views(session_id)
         if views is not None and not who.everything and views.state.user_id != who.user:
             raise Foreign(f"session {session_id} is not yours")

@@ -26,6 +26,7 @@ from ..show import UnknownSession, UnknownStep
 from .access import Foreign, Unauthenticated
 from .cursors import BadCursor
 from .hub import NotDecidedYet, TooManyViewers
+from .tail import NotReady
 
 STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (Unauthenticated, 401, "unauthenticated"),
@@ -38,6 +39,7 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (Invalid, 400, "invalid"),
     (CommandRefused, 409, "refused"),
     (TooManyViewers, 429, "too_many_viewers"),
+    (NotReady, 503, "not_ready"),
     (NotDecidedYet, 504, "not_decided_yet"),
     (LogUnreachable, 503, "log_unreachable"),
     (RecordTooLarge, 413, "too_large"),

@@ -155,6 +155,6 @@ def _asked(routes: APIRouter, gateway) -> None:
         return api.series_json(timeline_of(request, session_id), prices)
 
     @routes.get(f"{look}/compare")
-    def compare(request: Request, session_id: str, before: int, after: int) -> Any:
+    def compare(request: Request, session_id: str, before: Since, after: Since) -> Any:
         found = timeline_of(request, session_id)
         return api.compare_json(found, found.at(before), found.at(after), read)

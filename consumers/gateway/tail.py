@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from ...log.door import Log, Reader
-from ...log.errors import Corrupt, LogCut, OffsetGone
+from ...log.errors import Corrupt, LogCut, OffsetGone, Retry
 from ...log.partition import partition_for
 from ...processors.projections import partition as partition_fold
 from ...processors.projections.partition import PartitionView
@@ -44,6 +44,10 @@ ASKED = "producer"
 """The writer whose events somebody waits for a decision on."""
 
 
+class NotReady(Retry):
+    """The gateway can not say yet, or no longer, how a session stands."""
+
+
 class Batch(NamedTuple):
     """What one look at the log came to.
 
@@ -60,7 +64,8 @@ class Tail:
     """Folds every partition, in a thread of its own, until it is closed.
 
     `directory`: where its stores lie, one gateway at a time. `listen` gets every batch that is not
-    empty, in the thread. `read`: where the seeds of forks are. Raises LogUnreachable, TopicMissing when it is made.
+    empty, in the thread. `read`: where the seeds of forks are. Raises LogUnreachable, TopicMissing
+    when it is made.
     """
 
     def __init__(
@@ -146,6 +151,16 @@ class Tail:
     def caught_up(self) -> bool:
         """Whether it has come to where the log ended when it began."""
         return all(owned.next_offset >= self._goal[p] for p, owned in self._owned.items())
+
+    def ready(self) -> None:
+        """Raise NotReady as long as it has not come to where the log ended when it began."""
+        if self.failed is not None:
+            raise NotReady(
+                "this gateway no longer follows the log; what was said is kept. Its operator finds "
+                "why in what it printed, and starts it again."
+            )
+        if not self.caught_up:
+            raise NotReady("this gateway still reads the log: ask again in a moment")
 
     def _place(self, session_id: str) -> Owned:
         return self._owned[partition_for(session_id, len(self._owned))]

@@ -1,0 +1,227 @@
+"""chunk_latency, idle_viewers_rss, stop_latency: a real gateway before a real broker.
+
+Viewers are plain sockets that read server-sent events, so that what is measured is the gateway and
+not a client.
+"""
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
+from foldlog.bench.history import Session
+from foldlog.bench.live import LONG, STORY
+from foldlog.bench.measure import Installation, Ratio
+from foldlog.local.messages_api import ScriptedServer
+from foldlog.log.door import Producer
+from foldlog.log.partition import partition_for
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import encode, headers_for
+from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.schemas.topics import SESSION_EVENTS
+
+CHUNKS = 400  # of each run
+PACE_S = 0.01  # between two: a fast model's coalesced chunks
+VIEWERS = 1_000
+WATCHED = 50  # sessions that the idle viewers look at
+IDLE_MB_MAX = 100
+STOPS = 30
+PATIENCE_S = 20
+
+
+class Gateway:
+    """A gateway process of an installation."""
+
+    def __init__(self, process: subprocess.Popen, port: int) -> None:
+        self.process, self.port = process, port
+
+    def look(self, session: str, since: str = "now") -> socket.socket:
+        """A viewer of a session: a socket that has got the head of its stream."""
+        viewer = socket.create_connection(("127.0.0.1", self.port))
+        path = f"/v1/sessions/{session}/stream?since={since}"
+        viewer.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+        head = b""
+        while b"\r\n\r\n" not in head:
+            more = viewer.recv(4096)
+            assert more, "the gateway closed the connection"
+            head += more
+        assert head.startswith(b"HTTP/1.1 200"), head[:200]
+        return viewer
+
+    def post(self, path: str, **body) -> float:
+        """Post, and wait for the answer; seconds on the wall clock when it was sent."""
+        data = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        with socket.create_connection(("127.0.0.1", self.port)) as asks:
+            sent = time.time()
+            asks.sendall(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
+            answer = asks.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 2"), answer[:300]
+        return sent
+
+    def await_ready(self) -> None:
+        """Wait until it has read the log."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            with socket.create_connection(("127.0.0.1", self.port)) as asks:
+                asks.sendall(b"GET /v1/sessions/nobody HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+                if asks.recv(4096).startswith(b"HTTP/1.1 404"):
+                    return
+        raise AssertionError("the gateway did not come to the end of the log")
+
+    def rss_mb(self) -> float:
+        """Resident memory of the process, in MB."""
+        with open(f"/proc/{self.process.pid}/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+@contextmanager
+def gateway(here: Installation) -> Iterator[Gateway]:
+    """A gateway of this installation."""
+    env = {
+        **os.environ,
+        "FOLDLOG_HOME": str(here.home),
+        "FOLDLOG_PARTITIONS": str(here.settings.partitions),
+        "KAFKA_BOOTSTRAP_SERVERS": here.settings.bootstrap_servers or "",
+        "FOLDLOG_USER": "bench",
+    }
+    env.pop("FOLDLOG_GATEWAY_SECRET", None)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "foldlog.cli", "gateway", "--port", "0"],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert "serves http://" in line, f"the gateway did not start: {line}"
+        running = Gateway(process, int(line.rstrip("/\n ").rpartition(":")[2]))
+        running.await_ready()
+        yield running
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def chunk_latency(here: Installation, runs: int) -> Ratio:
+    """From producing a chunk to a viewer that has its text, over a bare Kafka reader of it."""
+    producer = here.log.producer()
+    try:
+        _streaming(here, producer, "chunks")
+        with gateway(here) as running:
+            viewer = running.look("chunks")
+            pairs = [_hops(here, producer, viewer, run) for run in range(runs + 1)][1:]
+            viewer.close()
+    finally:
+        producer.close()
+    ours = statistics.median(median for median, _, _ in pairs)
+    base = statistics.median(raw for _, _, raw in pairs)
+    worst = statistics.median(late for _, late, _ in pairs)
+    ratio = statistics.median(median / raw for median, _, raw in pairs)
+    note = f"p50 of {CHUNKS} chunks a run, one every {PACE_S * 1000:.0f} ms; p99 {worst:.1f} ms"
+    return Ratio("chunk_latency", ours, base, "ms", ratio, runs, "at most 4, aim 2", note)
+
+
+def _streaming(here: Installation, producer: Producer, name: str) -> None:
+    """A session whose model call has just begun to stream."""
+    session = Session(name, count())
+    for writer, event in session.opened():
+        producer.append(SESSION_EVENTS, name, encode(event), headers_for(event, writer))
+    for writer, event in session.turn():
+        producer.append(SESSION_EVENTS, name, encode(event), headers_for(event, writer))
+        if isinstance(event, ev.GenStart):
+            break
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def _hops(here: Installation, producer: Producer, viewer, run: int) -> tuple[float, float, float]:
+    """(p50, p99) ms to the viewer, and p50 ms to a bare reader, of the same chunks."""
+    sent: list[float] = []
+    seen: list[float] = []
+    read: list[float] = []
+    reader = here.log.reader(SESSION_EVENTS, here.log.end_offsets(SESSION_EVENTS))
+    reader.poll(0.1)
+
+    def view() -> None:
+        while len(seen) < CHUNKS:
+            data = viewer.recv(65536)
+            now = time.perf_counter()
+            seen.extend([now] * data.count(b"event: token"))
+
+    def bare() -> None:
+        while len(read) < CHUNKS:
+            records = reader.poll(1.0)
+            read.extend([time.perf_counter()] * len(records))
+
+    watching = [threading.Thread(target=do) for do in (view, bare)]
+    for thread in watching:
+        thread.start()
+    for number in range(CHUNKS):
+        seq = run * CHUNKS + number
+        event = ev.GenChunk(turn=1, step=1, attempt=1, seq=seq, block=0, kind="text", delta="word ")
+        sent.append(time.perf_counter())
+        producer.append(SESSION_EVENTS, "chunks", encode(event), headers_for(event, "models"))
+        time.sleep(PACE_S)
+    for thread in watching:
+        thread.join(PATIENCE_S)
+    reader.close()
+    ours = sorted((b - a) * 1000 for a, b in zip(sent, seen, strict=True))
+    raw = [(b - a) * 1000 for a, b in zip(sent, read, strict=True)]
+    return statistics.median(ours), ours[int(len(ours) * 0.99)], statistics.median(raw)
+
+
+def idle_viewers_rss(here: Installation, runs: int) -> Ratio:
+    """MB that 1,000 viewers of quiet sessions add to a gateway; baseline 100 MB."""
+    producer = here.log.producer()
+    offsets = [count() for _ in range(here.settings.partitions)]
+    names = [f"idle-{n}" for n in range(WATCHED)]
+    for name in names:
+        session = Session(name, offsets[partition_for(name, here.settings.partitions)])
+        for writer, event in (*session.opened(), *session.turn()):
+            key = PARTITION_KEY if isinstance(event, ev.PartitionTaken) else name
+            producer.append(SESSION_EVENTS, key, encode(event), headers_for(event, writer))
+    assert producer.flush(PATIENCE_S) == 0
+    producer.close()
+    with gateway(here) as running:
+        running.look(names[0]).close()
+        empty = running.rss_mb()
+        viewers = [running.look(names[n % WATCHED]) for n in range(VIEWERS)]
+        full = running.rss_mb()
+        for viewer in viewers:
+            viewer.close()
+    ours = full - empty
+    note = f"{VIEWERS:,} viewers of {WATCHED} sessions; the whole process {full:.0f} MB"
+    aim = "at most 1"
+    return Ratio("idle_viewers_rss", ours, IDLE_MB_MAX, "MB", ours / IDLE_MB_MAX, 1, aim, note)
+
+
+def stop_latency(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
+    """p99 seconds from a stop at the gateway to the model's socket closed; baseline 1 s."""
+    took = []
+    with gateway(here) as running:
+        for number in range(max(runs, STOPS)):
+            name = f"stop-{time.monotonic_ns()}-{number}"
+            running.post(f"/v1/sessions/{name}/messages", text=STORY)
+            viewer = running.look(name, "turn")
+            heard = b""
+            while heard.count(b"event: token") < 3:
+                heard += viewer.recv(65536)
+            gone = len(server.journal.entries("client_gone"))
+            sent = running.post(f"/v1/sessions/{name}/cancel")
+            left = server.wait_count("client_gone", gone + 1)[-1]
+            took.append(left["at_ms"] / 1000 - sent)
+            viewer.close()
+    took.sort()
+    ours = took[min(len(took) - 1, int(len(took) * 0.99))]
+    note = f"p50 {statistics.median(took) * 1000:.0f} ms of {len(took)}, of {len(LONG)} characters"
+    return Ratio("stop_latency", ours, 1.0, "s", ours, len(took), "below 1", note)
