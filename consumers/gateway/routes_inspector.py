@@ -47,7 +47,7 @@ MEDIA_TYPES = {
 FORK = "/v1/sessions/{session_id}/fork"
 
 Offset = Annotated[int | None, Query(ge=0)]
-Since = Annotated[int, Query(ge=0)]
+AtLeast0 = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=1, le=api.PAGE_EVENTS)]
 
 
@@ -129,12 +129,12 @@ def _asked(routes: APIRouter, gateway) -> None:
 
     @routes.get(f"{look}/events")
     def events(
-        request: Request, session_id: str, since: Since = 0, limit: Limit = api.PAGE_EVENTS
+        request: Request, session_id: str, since: AtLeast0 = 0, limit: Limit = api.PAGE_EVENTS
     ) -> Any:
         return api.events_json(timeline_of(request, session_id), since, limit)
 
     @routes.get(f"{look}/lines")
-    def lines(request: Request, session_id: str, since: Since = 0) -> Any:
+    def lines(request: Request, session_id: str, since: AtLeast0 = 0) -> Any:
         return api.lines_json(timeline_of(request, session_id), read, since)
 
     @routes.get(f"{look}/moment")
@@ -155,6 +155,6 @@ def _asked(routes: APIRouter, gateway) -> None:
         return api.series_json(timeline_of(request, session_id), prices)
 
     @routes.get(f"{look}/compare")
-    def compare(request: Request, session_id: str, before: Since, after: Since) -> Any:
+    def compare(request: Request, session_id: str, before: AtLeast0, after: AtLeast0) -> Any:
         found = timeline_of(request, session_id)
         return api.compare_json(found, found.at(before), found.at(after), read)

@@ -12,7 +12,6 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from ...log.door import Log
-from ...log.errors import Refused
 from ...log.partition import partition_for
 from ...processors.projections import partition as partition_fold
 from ...processors.projections.partition import PartitionView
@@ -25,6 +24,7 @@ from ...schemas.topics import SESSION_EVENTS
 from ..contents import ReadBlob
 from ..follow import Follow
 from ..session_fold import Seen
+from ..show import UnknownSession
 from ..transcript_stream import INITIAL, Viewer, see
 
 SESSIONS_MAX = 6
@@ -34,8 +34,8 @@ EVENTS_MAX = 200_000
 """Events kept in all of them, about 1 KB each; the one that is asked for is always kept."""
 
 
-class UnknownOffset(Refused):
-    """The session has no event at or before that offset."""
+class UnknownOffset(UnknownSession):
+    """The session has no event at or before that offset: it is not there yet."""
 
 
 class Moment(NamedTuple):

@@ -39,8 +39,8 @@ export function Compare({ session, moment, mark, setMark, go }) {
 function Found({ found }) {
   const { differences, requests } = found;
   return html`
-    <p class="muted">${number(found.events)} events lie between; ${number(differences.length)}
-      ${differences.length === 1 ? " difference" : " differences"} of the views.</p>
+    <p class="muted">${counted(found.events, "event")} on;${" "}
+      ${counted(differences.length, "difference")} of the views.</p>
     ${requests && html`<${Requests} requests=${requests} />`}
     <ul class="differences">
       ${differences.map((found, n) => html`
@@ -53,6 +53,8 @@ function Found({ found }) {
     </ul>
   `;
 }
+
+const counted = (count, name) => `${number(count)} ${name}${count === 1 ? "" : "s"}`;
 
 function Requests({ requests }) {
   const [one, other] = requests.sha256;

@@ -63,7 +63,7 @@ export function Composer({ session, moment }) {
         onKeyDown=${press}
       ></textarea>
       <div class="row">
-        <label class="busy">while it works
+        <label class=${busy ? "busy" : "busy idle"}>while it works
           <select value=${whenBusy} onChange=${(event) => setWhenBusy(event.target.value)}>
             ${WHEN_BUSY.map(([value, label]) => html`<option value=${value}>${label}</option>`)}
           </select>

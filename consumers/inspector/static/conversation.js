@@ -32,7 +32,7 @@ export function itemsOf(lines) {
 
 export function Conversation({ session, at, moment }) {
   const past = at !== null;
-  const lines = past ? session.lines : session.live;
+  const { lines } = session;
   const count = past ? Math.min(moment?.lines ?? 0, lines.length) : lines.length;
   const open = past ? moment?.open : session.open;
   const items = useMemo(() => itemsOf(lines.slice(0, count)), [lines, count]);
@@ -56,7 +56,7 @@ export function Conversation({ session, at, moment }) {
           Show earlier: ${hidden} more
         </button>
       `}
-      ${!items.length && !open && html`<p class="none">Nothing was said yet.</p>`}
+      ${!items.length && !open && html`<p class="none">${session.loaded ? "Nothing was said yet." : " "}</p>`}
       ${shown.map((item) => html`<${Item} key=${item.key} item=${item} count=${item.lines?.length} />`)}
       ${open && html`<${Streaming} open=${open} past=${past} />`}
     </div>
@@ -131,7 +131,8 @@ function Tool({ item }) {
   const named = item.lines.find((line) => line.kind === "call" || line.kind === "asks");
   const result = item.lines.findLast((line) => line.kind === "result");
   const state = stateOf(item.lines);
-  const others = item.lines.filter((line) => line !== named && line !== result);
+  const others = item.lines.filter((line) => line !== named && line !== result)
+    .map(wordOf).filter((words, n, all) => words !== all[n - 1]); // a doubt is told twice
   const args = named ? partsOf(named).map((part) => pretty(part.text)).join("\n") : "";
   const said = result ? partsOf(result).map((part) => part.text).join("\n") : "";
   return html`
@@ -142,7 +143,7 @@ function Tool({ item }) {
         <span class=${`mood ${state.mood}`}>${state.word}</span>
       </header>
       ${args && html`<pre class="args" aria-label="Arguments"><${Text} text=${args} bare /></pre>`}
-      ${others.map((line) => html`<p class="step">${wordOf(line)}</p>`)}
+      ${others.map((words) => html`<p class="step">${words}</p>`)}
       ${said && html`<pre class="result" aria-label="Result"><${Text} text=${said} bare /></pre>`}
     </article>
   `;

@@ -15,28 +15,33 @@ export class Session extends Model {
   #moments = new Map();
   #wanted = null;
   #fetching = false;
-  #lost = null; // the offset whose fetch failed: asked for again only after another
+  #early = null; // lines that came while earlier ones were fetched
+  #fetched = -1; // the offset of the last line that was fetched, not told
 
   constructor(id) {
     super();
     this.id = id;
     this.events = [];
-    this.lines = [];
-    this.live = []; // lines, as the stream told them
+    this.lines = []; // of the transcript, as far as it is known; of any moment the first so many
+    this.loaded = false;
     this.open = null; // what streams: {turn, step, attempt, parts, pieces}
     this.state = "waiting";
     this.newest = null; // the moment at the end of the log
     this.error = null;
+    this.lost = null; // {offset, error} of a moment that can't be had: asked for again after another
   }
 
   start() {
     const { signal } = this.#stop;
-    follow(`${sessionPath(this.id)}/stream?since=start`, {
+    // What was said is asked for; only what is said now is streamed. The stream is open before the
+    // lines are fetched, so nothing lies between, and what comes twice is known by its offset.
+    follow(`${sessionPath(this.id)}/stream?since=now`, {
       signal,
       onEvent: (name, frame) => this.#frame(name, frame),
       onState: (state, error) => {
         this.state = state;
         if (error) this.error = error;
+        if (state === "live") this.#catchUp();
         this.changed();
       },
     });
@@ -57,13 +62,34 @@ export class Session extends Model {
         break;
       case "settled":
         this.open = null;
-        this.live.push(frame.line);
+        this.#tell(frame.line);
         break;
       case "told":
-        this.live.push(frame.line);
+        this.#tell(frame.line);
         break;
     }
     if (frame.live && name !== "token") this.#soon();
+    this.changed();
+  }
+
+  #tell(line) {
+    if (this.#early !== null) this.#early.push(line);
+    else if (line.offset > this.#fetched) this.lines.push(line);
+  }
+
+  /** Fetch the lines that are there; what the stream tells meanwhile waits behind them. */
+  async #catchUp() {
+    if (this.#early !== null) return;
+    this.#early = [];
+    try {
+      await this.#linesUpTo(Infinity);
+      this.loaded = true;
+    } catch (error) {
+      this.#failed(error);
+    }
+    const early = this.#early;
+    this.#early = null;
+    for (const line of early) this.#tell(line);
     this.changed();
   }
 
@@ -140,8 +166,8 @@ export class Session extends Model {
   /** The moment at an offset if it is here; else it is fetched, and this one comes later. */
   moment(offset) {
     const found = this.#moments.get(offset);
-    if (found === undefined && this.#wanted !== offset && this.#lost !== offset) {
-      this.#lost = null;
+    if (found === undefined && this.#wanted !== offset && this.lost?.offset !== offset) {
+      this.lost = null;
       this.#wanted = offset;
       this.#fetch();
     }
@@ -156,16 +182,16 @@ export class Session extends Model {
       while (this.#wanted !== null) {
         const offset = this.#wanted;
         const moment = await get(`${lookPath(this.id)}/moment?at=${offset}`, this.#stop.signal);
-        await this.#linesUpTo(moment.lines);
+        if (this.#early === null && this.lines.length < moment.lines) await this.#catchUp();
         if (this.#wanted === offset) this.#wanted = null;
         this.#moments.set(offset, moment);
         if (this.#moments.size > MOMENTS_MAX) this.#moments.delete(this.#moments.keys().next().value);
         this.changed();
       }
     } catch (error) {
-      this.#lost = this.#wanted;
+      if (error.name !== "AbortError") this.lost = { offset: this.#wanted, error };
       this.#wanted = null;
-      this.#failed(error);
+      this.changed();
     } finally {
       this.#fetching = false;
     }
@@ -175,8 +201,10 @@ export class Session extends Model {
     while (this.lines.length < count) {
       const path = `${lookPath(this.id)}/lines?since=${this.lines.length}`;
       const page = await get(path, this.#stop.signal);
-      if (!page.lines.length) return;
       this.lines.push(...page.lines);
+      this.#fetched = page.lines.at(-1)?.offset ?? this.#fetched;
+      if (page.next >= page.count) return;
+      this.changed();
     }
   }
 }

@@ -7,7 +7,7 @@ import { html, useState } from "./lib.js";
 export function Asks({ session, moment, past }) {
   if (!moment || (!moment.asks.length && !moment.doubts.length)) return null;
   return html`
-    <section class="asks" aria-label="Waiting for a person">
+    <section class="people" aria-label="Waiting for a person">
       ${moment.asks.map((call) => html`
         <${Approval} key=${call.call} session=${session} call=${call} past=${past} />
       `)}
@@ -40,8 +40,8 @@ function Approval({ session, call, past }) {
     tell("decide", { decision, remember, args_sha256: call.args_sha256 });
   return html`
     <article class="ask" aria-label=${`${call.name} asks for approval`}>
-      <p><b><bdi>${call.name}</bdi></b> asks for approval <span class="num">${call.call}</span>
-        <span class="muted"> until ${date(call.expires_at)}</span></p>
+      <p><b><bdi>${call.name}</bdi></b> asks for approval <span class="num">${call.call}</span>${" "}
+        <span class="muted">until ${date(call.expires_at)}</span></p>
       <pre>${pretty(call.args)}</pre>
       ${past
         ? html`<p class="muted">It waited here; decide it live.</p>`
@@ -66,7 +66,7 @@ function Doubt({ session, call, past }) {
   const id = `report-${call.call}`;
   return html`
     <article class="ask doubt" aria-label=${`It is not known whether ${call.name} happened`}>
-      <p>It is not known whether <b><bdi>${call.name}</bdi></b> happened
+      <p>It is not known whether <b><bdi>${call.name}</bdi></b> happened${" "}
         <span class="num">${call.call}</span></p>
       <pre>${pretty(call.args)}</pre>
       ${past

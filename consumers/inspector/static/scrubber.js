@@ -7,14 +7,17 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 const SPEEDS = [4, 20, 100];
 const KINDS = [
   // What is drawn, in this order: a later one covers an earlier one.
+  ["other", () => true],
   ["chunk", (e) => e.type === "GEN_CHUNK"],
-  ["model", (e) => e.type.startsWith("GEN_") || e.type === "LLM_CALLED"],
+  ["model", (e) => /^(GEN_(?!CHUNK)|LLM_CALLED)/.test(e.type)],
   ["tool", (e) => e.type.startsWith("TOOL_")],
   ["person", (e) => e.writer === "producer"],
   ["bad", (e) => e.verdict !== "accepted" || /FAILED|UNCERTAIN|HUMAN_NEEDED/.test(e.type)],
 ];
 
-const kindOf = (event) => KINDS.findLast(([, is]) => is(event))?.[0] ?? "model";
+const TALL = { other: 0.3, chunk: 0.3, model: 0.65, tool: 0.65, person: 1, bad: 1 };
+
+const kindOf = (event) => KINDS.findLast(([, is]) => is(event))?.[0] ?? "other";
 
 export function Scrubber({ session, at, go, moment, mark }) {
   const { events } = session;
@@ -120,7 +123,7 @@ function draw(canvas, events) {
   const stripe = Math.max(ratio, canvas.width / Math.max(1, events.length));
   for (const [kind] of KINDS) {
     pen.fillStyle = style.getPropertyValue(`--mark-${kind}`);
-    const tall = kind === "chunk" ? 0.35 : kind === "bad" || kind === "person" ? 1 : 0.65;
+    const tall = TALL[kind];
     for (let place = 0; place < events.length; place += 1) {
       if (kindOf(events[place]) !== kind) continue;
       const x = (place / Math.max(1, events.length)) * canvas.width;

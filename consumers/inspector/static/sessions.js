@@ -30,7 +30,7 @@ export function Sessions({ list, current, go }) {
           onInput=${(event) => setWords(event.target.value)}
         />
         <p class="count" role="status">
-          ${found.length} sessions, ${busy} busy, ${people} waiting for a person
+          ${found.length} sessions · ${busy} busy · ${people} ask for you
         </p>
       </div>
       ${list.error && html`<p class="bad" role="alert">${list.error.message}</p>`}

@@ -9,6 +9,14 @@ export function Status({ word }) {
   return html`<span class=${`status ${word}`}><i aria-hidden="true"></i>${word}</span>`;
 }
 
+/** What a session waits for, in the words of somebody who can press a button here. */
+function waitsFor(moment) {
+  if (!moment) return " ";
+  if (moment.asks.length) return "It waits for you: a call asks for approval, below.";
+  if (moment.doubts.length) return "It waits for you: say below what is known to have happened.";
+  return moment.waits || "Nothing runs: it waits for a message.";
+}
+
 export function Header({ session, at, go, moment }) {
   const cost = moment ? usd(moment.cost.usd, moment.cost.unpriced) : "";
   return html`
@@ -20,7 +28,7 @@ export function Header({ session, at, go, moment }) {
           ${moment && html`<${Status} word=${moment.status} />`}
           ${moment && html`<span>${moment.turn.agent}</span>`}
           ${moment && html`<span>turn ${moment.turn.number}</span>`}
-          ${moment && html`<span class="num" title="cost until here">${cost}</span>`}
+          ${moment && html`<span class="num">cost ${cost}</span>`}
           ${at === null && html`<${Connection} session=${session} />`}
         </span>
       `}
@@ -39,11 +47,15 @@ function Connection({ session }) {
 export function Banner({ session, at, go, moment, about }) {
   const [said, setSaid] = useState("");
   useEffect(() => setSaid(""), [at, session]);
-  const error = session.error;
-  if (error) return html`<div class="banner bad" role="alert">${error.message}</div>`;
+  const error = session.error ?? (session.lost?.offset === at ? session.lost.error : null);
+  if (error) {
+    return html`<div class="banner bad">
+      <span class="words" role="alert">${error.message}</span>
+      ${at !== null && html`<button onClick=${() => go(session.id)}>Live</button>`}
+    </div>`;
+  }
   if (at === null) {
-    const waits = moment?.waits || (moment ? "nothing is owed: it waits for a message" : " ");
-    return html`<div class="banner"><span class="words">${waits}</span></div>`;
+    return html`<div class="banner"><span class="words">${waitsFor(moment)}</span></div>`;
   }
   const copy = async () => {
     try {
