@@ -48,7 +48,7 @@ def _findings(edge: Edge) -> Iterator[Finding]:
     yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
     try:
         yield from check_up.topics_as_wanted(log, settings)
-        everything = fold_everything(log)
+        everything = fold_everything(log, edge.client().read_blob)
     except TopicMissing:
         return  # said above; without the topic there is nothing to look at
     worker = worker_info(settings.state_dir)

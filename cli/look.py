@@ -59,7 +59,7 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
     what happened), frozen, terminated.
     """
     prices = edge.prices
-    everything = fold_everything(edge.log)
+    everything = fold_everything(edge.log, edge.client().read_blob)
     rows = list(summaries(everything, lambda v: user in (None, v.state.user_id)))
     ledgers = [everything.sessions[row["session_id"]].ledger for row in rows]
     costs = [session_cost(ledger, prices) for ledger in ledgers]

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ..consumers.contents import event_json
-from ..consumers.replay import Folded, Replay, Step, Verified, verify
+from ..consumers.replay import Folded, Replay, Step, Verified, read_blobs, verify
 from ..log.partition import partition_for
 from ..schemas.codec import ChunkSeen
 from ..schemas.topics import SESSION_EVENTS
@@ -68,7 +68,7 @@ def replay_command(
     ends = last and {p: offset + 1 for p, offset in last.items()}
     if stop and not stop.isdigit():
         ends = last  # the first offset at or after a time is not before it
-    replay = Replay(edge.log, session, ends)
+    replay = Replay(edge.log, session, ends, read_blobs(edge.settings))
     for step in replay.steps():
         if begin is not None and step.entry.offset >= begin[step.entry.partition]:
             _print_step(step, as_json)

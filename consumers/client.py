@@ -18,6 +18,7 @@ from ..producers.sessions import Receipt, Sessions
 from ..schemas.parts import BlobRef
 from ..schemas.words import CancelMode, Resolution, WhenBusy
 from ..schemas.words import Decision as Decided
+from .branching import Branching, Forked
 from .calls import call_named
 from .follow import Follow
 from .outcomes import ANSWER_S, Answer, Decision, answer_of, decision_on, demand
@@ -140,6 +141,19 @@ class Client:
                 folded, receipt.id, read=self.read_blob, timeout_s=timeout_s, say=say, stop=stop
             )
 
+    def fork(self, session_id: str, at: int | None = None, *, name: str | None = None) -> Forked:
+        """A new session that begins as this one was right after an offset, or is now."""
+        return self._branching().fork(session_id, at, name)
+
+    def regenerate(
+        self, session_id: str, turn: int | None = None, *, name: str | None = None
+    ) -> Forked:
+        """A fork before a turn, by default the last, to which the same is said again."""
+        return self._branching().regenerate(session_id, turn, name)
+
+    def _branching(self) -> Branching:
+        return Branching(self.log, self.sessions, self._blob_store(), self.read_blob, self.user)
+
     def trigger(self, session_id: str, trigger: str, *, command_id: str | None = None) -> Decision:
         """Ask for a phase transition."""
         return self._decided(
@@ -234,7 +248,7 @@ class Client:
 
     def fold(self, session_id: str, *, chunks: bool = False) -> SessionFold:
         """The session's fold, at its first offset."""
-        return SessionFold(self.log, session_id, chunks=chunks)
+        return SessionFold(self.log, session_id, chunks=chunks, read=self.read_blob)
 
     def views(self, session_id: str, at: int | None = None) -> SessionViews:
         """The views at the end of the log, or right after offset `at`. Raises UnknownSession."""
@@ -243,12 +257,12 @@ class Client:
 
     def everything(self) -> Everything:
         """Every session of the installation, folded."""
-        return fold_everything(self.log)
+        return fold_everything(self.log, self.read_blob)
 
     def follow(self, session_id: str | None = None, cursor: dict[int, int] | None = None) -> Follow:
         """Entries of one session or of all, from a cursor or from the first offset on."""
         wanted = None if session_id is None else (session_id,)
-        return Follow(self.log, wanted, cursor)
+        return Follow(self.log, wanted, cursor, read=self.read_blob)
 
     def watch(
         self,
@@ -280,9 +294,12 @@ class Client:
 
     def read_blob(self, ref: BlobRef) -> bytes:
         """The content of a reference. Raises BlobMissing, BlobCorrupt."""
+        return self._blob_store().get(ref.sha256)
+
+    def _blob_store(self) -> BlobStore:
         if self._blobs is None:
             self._blobs = BlobStore(self.settings.blobs_dir)
-        return self._blobs.get(ref.sha256)
+        return self._blobs
 
     # -- life --------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from ..log.door import Log, Offsets
 from ..log.errors import LogUnreachable
 from ..log.partition import partition_for
 from ..processors.runtime.owned import is_foldable
+from ..processors.runtime.seeds import ReadBlob, seeded
 from ..schemas.codec import Entry, entry_of
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.topics import SESSION_EVENTS
@@ -28,7 +29,8 @@ class Follow:
     `start`: next offset by partition (a cursor); a partition that it does not name is read from
     its first offset. `chunks`: decode GEN_CHUNK, as a viewer needs and a fold does not. `holders`:
     also what says who holds the partitions that are read. `folded`: only what a worker folds, no
-    record whose key can not name a session (its worker keeps that as a dead letter).
+    record whose key can not name a session (its worker keeps that as a dead letter). `read`: where
+    the seeds of forks are; without it a fork is frozen where it begins.
     Raises LogUnreachable, TopicMissing; polling may raise OffsetGone.
     """
 
@@ -41,8 +43,9 @@ class Follow:
         chunks: bool = True,
         holders: bool = False,
         folded: bool = False,
+        read: ReadBlob | None = None,
     ) -> None:
-        self._log, self._chunks, self._folded = log, chunks, folded
+        self._log, self._chunks, self._folded, self._read = log, chunks, folded, read
         first = log.first_offsets(SESSION_EVENTS)
         self._keys: frozenset[bytes] | None = None
         wanted = set(first)
@@ -63,7 +66,7 @@ class Follow:
         """What has come; empty after `timeout_s` seconds. A broker that is away is silence."""
         keys = self._keys
         return [
-            entry_of(record, chunks=self._chunks)
+            seeded(entry_of(record, chunks=self._chunks), self._read)
             for record in self._reader.poll(timeout_s)
             if (keys is None or record.key in keys)
             and (not self._folded or is_foldable(record.key))

@@ -19,10 +19,11 @@ from ..processors.ruling import Ruling
 from ..processors.runtime import views_codec
 from ..processors.runtime.store import Belongs, Store, fold_version, open_readonly
 from ..processors.session import SessionViews, fold, initial
+from ..producers.blobs import BlobStore
 from ..schemas.codec import Entry
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.topics import SESSION_EVENTS
-from .contents import plain
+from .contents import ReadBlob, plain
 from .follow import Follow
 
 FIELDS = {"session_state": "state"}
@@ -64,9 +65,10 @@ class Replay:
         log: Log,
         session_id: str | None = None,
         ends: Mapping[int, int] | None = None,
+        read: ReadBlob | None = None,
     ) -> None:
         wanted = None if session_id is None else (session_id,)
-        self._follow = Follow(log, wanted, chunks=False, holders=True, folded=True)
+        self._follow = Follow(log, wanted, chunks=False, holders=True, folded=True, read=read)
         now = self._follow.ends()
         given = ends or {}
         self.ends = {p: min(given.get(p, end), end) for p, end in now.items()}
@@ -124,6 +126,11 @@ class Verified(NamedTuple):
     problem: str = ""
 
 
+def read_blobs(settings: Settings) -> ReadBlob:
+    """Reads the blob store of these settings."""
+    return lambda ref: BlobStore(settings.blobs_dir).get(ref.sha256)
+
+
 def store_directory(settings: Settings, partition: int) -> Path:
     """Where the worker of these settings keeps the store of a partition."""
     return settings.state_dir / "store" / settings.topic(SESSION_EVENTS) / str(partition)
@@ -145,7 +152,7 @@ def verify(log: Log, settings: Settings, session_id: str | None = None) -> Itera
             yield Verified(partition, 0, 0, (), f"it can not be opened: {broken}")
             continue
         try:
-            yield _compare(log, partition, store, belongs, session_id)
+            yield _compare(log, partition, store, belongs, session_id, read_blobs(settings))
         except Corrupt as damage:
             why = f"it is damaged ({damage}); the worker that meets this makes it anew from the log"
             yield Verified(partition, store.cursor.offset, 0, (), why)
@@ -154,7 +161,12 @@ def verify(log: Log, settings: Settings, session_id: str | None = None) -> Itera
 
 
 def _compare(
-    log: Log, partition: int, store: Store, belongs: Belongs, session_id: str | None
+    log: Log,
+    partition: int,
+    store: Store,
+    belongs: Belongs,
+    session_id: str | None,
+    read: ReadBlob,
 ) -> Verified:
     cursor = store.cursor.offset
     ends = log.end_offsets(SESSION_EVENTS)  # asked after the store was read: a worker may run
@@ -168,7 +180,8 @@ def _compare(
     if first > 0:
         why = f"the log begins at offset {first}: what was before was deleted, and can't be folded"
         return Verified(partition, cursor, 0, (), why)
-    replay = Replay(log, None, {**dict.fromkeys(ends, 0), partition: cursor}).run()
+    limits = {**dict.fromkeys(ends, 0), partition: cursor}
+    replay = Replay(log, None, limits, read).run()
     found: list[Difference] = []
     holders = replay.holders.get(partition, partition_fold.INITIAL)
     if holders != store.partition:

@@ -91,7 +91,9 @@ class TranscriptIndex:
             stores = self._stores()
             start = {partition: store.cursor.offset for partition, store in stores.items()}
             catching = _CatchUp(stores, self._read)
-            with Follow(self._log, start=start, chunks=False, folded=True) as follow:
+            with Follow(
+                self._log, start=start, chunks=False, folded=True, read=self._read
+            ) as follow:
                 ends = follow.ends()
                 behind = sum(ends[p] - start[p] for p in ends)
                 for entries, cursor in _batches(follow, ends):
@@ -209,7 +211,8 @@ class _CatchUp:
             views, _ = fold(before, entry)
             self._hot[key] = self._changed[key] = views
             for line in views.transcript.lines.since(len(before.transcript.lines)):
-                text = self._text(line)
+                inherited = views.origin is not None and line.offset <= views.origin.opened
+                text = "" if inherited else self._text(line)  # it is found in the parent
                 if text.strip():
                     found.append(_document(views, entry.partition, line, text))
         self.documents += len(found)

@@ -13,6 +13,7 @@ from ..log.door import Log
 from ..processors.projections import partition as partition_fold
 from ..processors.projections.partition import PartitionView
 from ..processors.ruling import Ruling
+from ..processors.runtime.seeds import ReadBlob
 from ..processors.session import SessionViews, fold, initial
 from ..schemas.codec import Entry
 from .follow import POLL_S, Follow
@@ -31,16 +32,23 @@ class SessionFold:
     """The views of one session, at a place in the log that only moves forward.
 
     `views` and `holders` (who has the partition, for wake) are those after the last event handed
-    out; `newest_ms` is its broker time. Raises LogUnreachable, TopicMissing; polls may raise
-    OffsetGone.
+    out; `newest_ms` is its broker time. `read`: as Follow. Raises LogUnreachable, TopicMissing;
+    polls may raise OffsetGone.
     """
 
-    def __init__(self, log: Log, session_id: str, *, chunks: bool = False) -> None:
+    def __init__(
+        self,
+        log: Log,
+        session_id: str,
+        *,
+        chunks: bool = False,
+        read: ReadBlob | None = None,
+    ) -> None:
         self.session_id = session_id
         self.views: SessionViews = initial(session_id)
         self.holders: PartitionView = partition_fold.INITIAL
         self.newest_ms = 0
-        self._follow = Follow(log, (session_id,), chunks=chunks, holders=True)
+        self._follow = Follow(log, (session_id,), chunks=chunks, holders=True, read=read)
         (self.partition,) = self._follow.cursor
         self._unread: deque[Entry] = deque()
 

@@ -136,14 +136,14 @@ class Everything(NamedTuple):
     newest_ms: int
 
 
-def fold_everything(log: Log) -> Everything:
-    """Fold every session to the end of the log as of now."""
+def fold_everything(log: Log, read: ReadBlob | None = None) -> Everything:
+    """Fold every session to the end of the log as of now. `read`: as Follow."""
     sessions: dict[str, SessionViews] = {}
     places: dict[str, int] = {}
     last_at: dict[str, int] = {}
     holders: dict[int, PartitionView] = {}
     newest = 0
-    with Follow(log, chunks=False, folded=True) as follow:
+    with Follow(log, chunks=False, folded=True, read=read) as follow:
         ends = follow.ends()
         for batch in follow.to(ends):
             for entry in batch:

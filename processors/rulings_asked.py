@@ -33,7 +33,7 @@ def session_opened(views, event: ev.SessionOpened) -> Ruling:
     """Opened once; the same again is a repetition, another is refused."""
     if views.turn.known:
         same = (views.state.user_id, views.turn.agent) == (event.user_id, event.agent)
-        same = same and event.parent_session is None and event.seed_ref is None
+        same = same and _forked_from(views) == _forks(event)
         return DUPLICATE if same else refused("already_open", "the session is already open")
     for what, text in (
         ("session_id", views.session_id),
@@ -44,8 +44,32 @@ def session_opened(views, event: ev.SessionOpened) -> Ruling:
             return refused("invalid_id", why_not_an_id(what, text))
     if event.rules > RULES:
         return refused("rules", f"rules {event.rules} are newer than this worker's {RULES}")
-    if event.seed_ref is not None or event.parent_session is not None:
-        return refused("unsupported", "this version opens no forks")
+    if _forks(event) is not None and None in _forks(event):
+        return refused("invalid_fork", "a fork names its parent, an offset and a seed")
+    return ACCEPTED
+
+
+def _forks(event: ev.SessionOpened) -> tuple | None:
+    """Parent, offset and seed that the event names; None if it opens no fork."""
+    seed = event.seed_ref.sha256 if event.seed_ref is not None else None
+    named = (event.parent_session, event.parent_offset, seed)
+    return None if named == (None, None, None) else named
+
+
+def _forked_from(views) -> tuple | None:
+    """The same of a session that is open."""
+    origin = views.origin
+    return origin and (origin.session_id, origin.offset, origin.seed)
+
+
+def fork_opened(parent, event: ev.SessionOpened) -> Ruling:
+    """A fork goes on as its parent was: `parent` is what its seed folds to."""
+    if not parent.turn.known or parent.session_id != event.parent_session:
+        return refused("invalid_fork", f"the seed is not one of session {event.parent_session}")
+    if parent.state.user_id != event.user_id:
+        return refused("not_your_session", "the session that is forked belongs to another user")
+    if parent.turn.agent != event.agent:
+        return refused("other_agent", f"its parent's agent is {parent.turn.agent}")
     return ACCEPTED
 
 

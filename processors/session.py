@@ -4,13 +4,15 @@ First the ruling (does this event count?), then the projections that care, in a 
 same function runs in the worker, in recovery, in replay, in the time scrubber and in the tests.
 """
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from ..schemas import events as ev
-from ..schemas.codec import ChunkSeen, Entry, Unreadable, digest
+from ..schemas.codec import ChunkSeen, Entry, Unreadable, digest, entry_of
 from ..schemas.events import BY_CLASS, EVENT_TYPES
+from ..schemas.seed import Seed, unseal
 from ..schemas.value import Value, replace
-from . import rulings_asked, rulings_background, rulings_work
+from . import forks, rulings_asked, rulings_background, rulings_work
 from .projections import (
     background,
     compaction,
@@ -50,6 +52,7 @@ class SessionViews(Value):
     delivery: delivery.DeliveryView
     items: items.ItemsView
     frozen: Frozen | None = None
+    origin: forks.Origin | None = None
 
 
 def initial(session_id: str) -> SessionViews:
@@ -110,12 +113,70 @@ def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
     """
     try:
         ruling = judge(views, entry)
+        if ruling is ACCEPTED and _is_fork(entry):
+            return _fork(views, entry, _parent(entry.seed or Seed(why="no reader resolved it")))
         if ruling is ACCEPTED:
             return _apply(views, entry), ruling
         return _not_accepted(views, entry, ruling), ruling
     except Exception as bug:
         frozen = Frozen(entry.offset, f"{type(bug).__name__}: {bug}"[:500])
         return replace(views, frozen=views.frozen or frozen), FROZEN
+
+
+def _is_fork(entry: Entry) -> bool:
+    return type(entry.event) is ev.SessionOpened and entry.event.seed_ref is not None
+
+
+class SeedLost(ValueError):
+    """The seed of a fork can not be had: the fork is frozen where it begins."""
+
+
+class Parent(NamedTuple):
+    """What a seed folds to, its open turn closed, and the offset of the last event of it."""
+
+    views: SessionViews
+    last: int
+
+
+def _fork(views: SessionViews, entry: Entry, parent: Parent) -> tuple[SessionViews, Ruling]:
+    ruling = rulings_asked.fork_opened(parent.views, entry.event)
+    if ruling is not ACCEPTED:
+        return _not_accepted(views, entry, ruling), ruling
+    return forks.begun(views, parent.views, entry, parent.last), ruling
+
+
+@lru_cache(maxsize=8)  # forks of one place are folded one after the other: by a person, by a test
+def _parent(seed: Seed) -> Parent:
+    """Fold a seed: the records of each ancestor, the oldest first."""
+    if seed.why:
+        raise SeedLost(seed.why)
+    grown: Parent | None = None
+    for level in seed.levels:
+        grown = _grown(level, grown)
+    assert grown is not None, "a seed has the records of a parent"
+    return grown
+
+
+def _grown(level: bytes, before: Parent | None) -> Parent:
+    session_id, seed, records = unseal(level)
+    views, chunks, last = initial(session_id), [], None
+    for record in records:
+        last = entry_of(record, chunks=True)
+        if _is_fork(last):
+            ours = before is not None and seed == last.event.seed_ref  # the one that counted
+            if ours and judge(views, last) is ACCEPTED:
+                views, _ = _fork(views, last, before)
+            continue
+        views, ruling = fold(views, last)
+        if type(last.event) is ev.GenChunk and ruling is ACCEPTED:
+            chunks.append(last.event)
+    if last is None or views.frozen is not None:
+        raise SeedLost(f"its parent {session_id} can not be folded: {views.frozen}")
+    endings = forks.endings(views, last, chunks)
+    views = forks.closing(views, last.at) if endings else views
+    for ending in endings:
+        views = _apply(views, ending)
+    return Parent(views, last.offset)
 
 
 def streamed_on(views: SessionViews, chunks: int, at: int) -> SessionViews:

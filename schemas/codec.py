@@ -20,6 +20,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from .events import EVENT_TYPES
 from .memory import MEMORY_TYPES
 from .record import Record
+from .seed import Seed
 from .topics import MEMORY_EVENTS
 from .value import Value
 
@@ -58,6 +59,7 @@ class Entry(Value):
     """One event in its place in the log. `at`: the broker's clock in Unix ms, never used to order.
 
     `writer` is the role in header `w`. `session_id` is the record's key: of memory-events, a scope.
+    `seed`: of a fork's SESSION_OPENED, once it is resolved (processors/runtime/seeds.py).
     """
 
     session_id: str
@@ -66,6 +68,7 @@ class Entry(Value):
     at: int
     writer: str
     event: Any
+    seed: Seed | None = None
 
 
 def schema_of(name: str) -> dict:

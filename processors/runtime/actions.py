@@ -92,7 +92,7 @@ class Actions:
         self.owner = owner
         self._append = append
         self._effects = effects
-        self._read_blob = read_blob
+        self.read_blob = read_blob
         self._desk = Desk(store_body, read_blob, read_layers or no_layers, read_todos)
         slots = {"models": model_slots, "tools": tool_slots}
         self._slots = {**slots, "background": Slots(BACKGROUND_SLOTS)}
@@ -286,7 +286,7 @@ class Actions:
         if owed.role == "background":
             self._begin_work(views, owed, agent)
         elif owed.role == "delivery":
-            begin = begin_delivery(views, *owed.subject, agent, self._read_blob)
+            begin = begin_delivery(views, *owed.subject, agent, self.read_blob)
             self._effects.deliver(views.session_id, begin)
         elif owed.role == "tools":
             self._begin_tool(views, owed, agent)
@@ -312,7 +312,7 @@ class Actions:
         built = self._built.pop(views.session_id, None)
         if built is not None and built[0] == covers:
             return built[1]
-        made = self._renderings.request(views, self._read_blob)
+        made = self._renderings.request(views, self.read_blob)
         self._built[views.session_id] = (covers, made)
         return made
 
@@ -341,7 +341,7 @@ class Actions:
     def _begin_work(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
         work = claimed_work(views, owed)
         idle = owed.owed == "abort" or is_made(views, work)
-        task = None if idle else task_of(views, work, agent, self._read_blob)
+        task = None if idle else task_of(views, work, agent, self.read_blob)
         if task is None:
             self._effects.report(views.session_id, unbegun_work(views, work))
             return
@@ -350,7 +350,7 @@ class Actions:
 
     def _args(self, call: Call) -> bytes:
         args = call.args
-        return self._read_blob(args.ref) if args.ref is not None else args.inline or b""
+        return self.read_blob(args.ref) if args.ref is not None else args.inline or b""
 
     # -- effects of owners that are gone ---------------------------------------------------------
 

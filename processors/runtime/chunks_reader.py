@@ -1,12 +1,12 @@
 """What a lost attempt had said: its chunks, read again from its claim's offset (row A2)."""
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ...log.door import Log
 from ...schemas.codec import entry_of
 from ...schemas.events import GenChunk
 from ...schemas.topics import SESSION_EVENTS
+from ..said import said_so_far
 
 ChunksReader = Callable[[str, int, int], list[GenChunk]]
 POLL_S = 1.0
@@ -33,15 +33,4 @@ def chunks_reader(log: Log) -> ChunksReader:
     return read
 
 
-def said_so_far(chunks: Iterable[GenChunk]) -> bytes:
-    """The text that chunks carried, as a JSON array of text blocks; the rest was not finished."""
-    texts: dict[int, str] = {}
-    seen = -1
-    for chunk in chunks:
-        if chunk.seq <= seen:
-            continue  # a repetition
-        seen = chunk.seq
-        if chunk.kind == "text":
-            texts[chunk.block] = texts.get(chunk.block, "") + chunk.delta
-    blocks = [{"type": "text", "text": text} for _, text in sorted(texts.items()) if text]
-    return json.dumps(blocks, ensure_ascii=False, separators=(",", ":")).encode()
+__all__ = ["ChunksReader", "chunks_reader", "said_so_far"]

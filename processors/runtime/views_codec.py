@@ -107,7 +107,8 @@ def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     fragments, prefixes, lines, sent, spent, received, progress, *compacted = rows[:-2]
     encode = _ENCODER.encode
     yield "session_state", encode(views.state)
-    yield "turn", encode((views.turn, views.stream, views.frozen))
+    frozen = views.frozen if views.origin is None else (views.frozen, views.origin)
+    yield "turn", encode((views.turn, views.stream, frozen))
     yield "context", encode((views.context, fragments, prefixes))
     yield "transcript", encode((lines, sent))
     yield "ledger", encode((views.ledger, spent))

@@ -26,6 +26,7 @@ from ..wake import Obligation, wake
 from . import crash
 from .actions import Actions
 from .owned import KEY_BYTES_MAX, Clock, Owned, is_foldable, may_owe
+from .seeds import seeded
 from .store import Cursor, Store
 
 SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
@@ -202,7 +203,7 @@ class Worker:
 
     def _fold(self, owned: Owned, record: Record) -> str | None:
         """Fold one record; the session, if it was an accepted chunk: those alike are, too."""
-        entry = entry_of(record)
+        entry = seeded(entry_of(record), self.actions.read_blob)
         session_id = entry.session_id
         owned.folded(record)
         if session_id == PARTITION_KEY:

@@ -19,6 +19,7 @@ from foldlog.processors.runtime.owned import Owned
 from foldlog.processors.runtime.store import DictBackend, Store
 from foldlog.processors.session import SessionViews
 from foldlog.processors.wake import Obligation
+from foldlog.producers.blobs import BlobMissing
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
 
@@ -43,6 +44,8 @@ class Blobs:
         return ev.BlobRef(sha256=name, bytes=len(data), media_type=media_type)
 
     def read(self, ref: ev.BlobRef) -> bytes:
+        if ref.sha256 not in self.held:
+            raise BlobMissing(f"no blob {ref.sha256}")
         return self.held[ref.sha256]
 
 

@@ -1,0 +1,203 @@
+"""Branching: a new session that begins as another was at an offset; an answer asked for anew.
+
+A fork never touches its parent: nothing is run or delivered again, and both go on. Regenerating is
+a fork right before the message, and the same message said to the fork. Joins the two sides over one
+log, as client.py does; this file must not know how anything is shown.
+"""
+
+from typing import NamedTuple
+
+from ..log.door import Log
+from ..log.errors import Refused
+from ..log.partition import partition_for
+from ..processors.projections.messages import Received
+from ..processors.runtime.seeds import seeded
+from ..processors.session import SessionViews, fold, initial
+from ..producers.blobs import BlobStore
+from ..producers.fork import open_fork, read_records, repeat, store_seed, without_chunks
+from ..producers.sessions import Sessions, new_session_id
+from ..schemas.codec import entry_of
+from ..schemas.events import SessionOpened
+from ..schemas.parts import BlobRef
+from ..schemas.record import Record
+from ..schemas.topics import SESSION_EVENTS
+from .contents import ReadBlob
+from .outcomes import Decision, decision_on, demand
+from .session_fold import SessionFold
+
+
+class CanNotFork(Refused):
+    """There is no fork of that; nothing was written. `code` is for machines."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code, self.detail = code, detail
+
+
+class Forked(NamedTuple):
+    """A fork that is open. `message_id`: of the message that was said again, or ''."""
+
+    decision: Decision
+    session_id: str
+    parent: str
+    offset: int
+    message_id: str = ""
+
+
+class _Past(NamedTuple):
+    """A session as it was: its views, its records, and the event that opened it."""
+
+    views: SessionViews
+    records: list[Record]
+    opened: SessionOpened
+
+
+class Branching:
+    """Forks of one installation's sessions, for one user.
+
+    Raises from the log, the producers and the blobs; CanNotFork, CommandRefused.
+    """
+
+    def __init__(
+        self, log: Log, sessions: Sessions, blobs: BlobStore, read: ReadBlob, user: str
+    ) -> None:
+        self._log, self._sessions, self._blobs = log, sessions, blobs
+        self._read, self._user = read, user
+
+    def fork(self, session_id: str, at: int | None = None, name: str | None = None) -> Forked:
+        """Open a session that begins as this one was right after the offset `at`, or is now.
+
+        The same again is harmless. name: of the new session; without one it is made here.
+        """
+        past, offset = self._past(session_id, at)
+        origin, seed = past.views.origin, past.opened.seed_ref
+        if origin is not None and seed is not None and offset == origin.opened:
+            # Where a fork begins it is as its parent was: the same seed, no further generation.
+            return self._open(name, origin.session_id, origin.offset, seed, past.views)
+        turn = past.views.turn
+        streaming = None
+        if turn.open and turn.generation is not None and turn.generation.status == "running":
+            streaming = f"{turn.number}.{turn.step}.{turn.generation.attempt}"
+        records = without_chunks(past.records, streaming)
+        made = store_seed(self._blobs, session_id, records, seed)
+        return self._open(name, session_id, offset, made, past.views)
+
+    def regenerate(
+        self, session_id: str, turn: int | None = None, name: str | None = None
+    ) -> Forked:
+        """Fork before what was said in a turn, by default the last, and say it again there."""
+        past, _ = self._past(session_id, None)
+        origin = past.views.origin
+        number = past.views.turn.number if turn is None else turn
+        messages = messages_of(past.views, number)
+        if not messages:
+            last = past.views.turn.number
+            raise CanNotFork(
+                "unknown_turn",
+                f"session {session_id} has no turn {number} with a message in it: its turns are "
+                f"{f'1 to {last}' if last else 'none yet'}. Nothing was written.",
+            )
+        if origin is not None and messages[0].offset <= origin.opened:
+            return self.regenerate(origin.session_id, number, name)
+        forked = self.fork(session_id, messages[0].offset - 1, name)
+        with SessionFold(self._log, forked.session_id, read=self._read) as folded:
+            folded.to_end()
+            receipts = [
+                repeat(
+                    self._sessions,
+                    forked.session_id,
+                    message.message_id,
+                    message.content,
+                    message.tokens,
+                    user=self._user,
+                )
+                for message in messages
+            ]
+            decisions = [demand(decision_on(folded, receipt)) for receipt in receipts]
+        return forked._replace(decision=decisions[-1], message_id=messages[-1].message_id)
+
+    def _open(
+        self, name: str | None, parent: str, offset: int, seed: BlobRef, views: SessionViews
+    ) -> Forked:
+        session_id = name or new_session_id()
+        with SessionFold(self._log, session_id, read=self._read) as folded:
+            folded.to_end()
+            receipt = open_fork(
+                self._sessions,
+                session_id,
+                parent,
+                offset,
+                seed,
+                agent=views.turn.agent,
+                user=self._user,
+            )
+            decision = demand(decision_on(folded, receipt))
+        return Forked(decision, session_id, parent, offset)
+
+    def _past(self, session_id: str, at: int | None) -> tuple[_Past, int]:
+        """A session right after an offset, and that offset. Raises CanNotFork."""
+        ends = self._log.end_offsets(SESSION_EVENTS)
+        partition = partition_for(session_id, len(ends))
+        end = ends[partition]
+        if at is not None and at >= end:
+            raise CanNotFork(
+                "beyond_the_end",
+                f"offset {at} lies beyond the end of the log: the newest of partition {partition}, "
+                f"where session {session_id} lies, is {end - 1}. Nothing was written.",
+            )
+        records = read_records(self._log, session_id, partition, end)
+        upto = [record for record in records if at is None or record.offset <= at]
+        views, opened = initial(session_id), None
+        for record in upto:
+            entry = seeded(entry_of(record), self._read)
+            views, ruling = fold(views, entry)
+            if isinstance(entry.event, SessionOpened) and ruling.accepted:
+                opened = entry.event
+        if opened is None:
+            raise _nothing_there(session_id, at, records, views)
+        _demand(views, self._user)
+        return _Past(views, upto, opened), upto[-1].offset if at is None else at
+
+
+def messages_of(views: SessionViews, turn: int) -> list[Received]:
+    """What was said in a turn and not waiting behind it, in order."""
+    turns = {row.message_id: row.turn for row in views.messages.progress}  # the last row counts
+    return [row for row in views.messages.received if turns.get(row.message_id) == turn]
+
+
+def _nothing_there(
+    session_id: str, at: int | None, records: list[Record], views: SessionViews
+) -> CanNotFork:
+    if views.frozen is not None:
+        return _frozen(views)
+    known = [r.offset for r in records if r.header("t") == b"SESSION_OPENED"]
+    if not known:
+        return CanNotFork(
+            "unknown_session",
+            f"there is no session {session_id}: see `foldlog sessions`. Nothing was written.",
+        )
+    return CanNotFork(
+        "before_the_beginning",
+        f"session {session_id} begins at offset {known[0]}, so it was nothing yet at {at}; what a "
+        "fork began with is its parent's (`foldlog show`). Nothing was written.",
+    )
+
+
+def _demand(views: SessionViews, user: str) -> None:
+    if views.frozen is not None:
+        raise _frozen(views)
+    if views.state.user_id != user:
+        raise CanNotFork(
+            "not_your_session",
+            f"session {views.session_id} belongs to another user. Nothing was written.",
+        )
+
+
+def _frozen(views: SessionViews) -> CanNotFork:
+    frozen = views.frozen
+    assert frozen is not None
+    return CanNotFork(
+        "frozen",
+        f"session {views.session_id} is frozen at offset {frozen.offset} ({frozen.why}): fork it "
+        "before that, or with a version that understands it. Nothing was written.",
+    )

@@ -1,0 +1,113 @@
+"""The write side of a fork: the records of its parent as a seed in the blob store, then the events.
+
+The blob is on disk before the SESSION_OPENED that names it is produced. Who may fork what is the
+caller's question, and the fold's; this file must not know a view.
+"""
+
+from collections.abc import Iterable
+
+from ..log.door import Log
+from ..log.errors import LogUnreachable
+from ..schemas.events import MessageReceived, SessionOpened
+from ..schemas.parts import BlobRef, Body
+from ..schemas.record import Record
+from ..schemas.seed import MEDIA_TYPE, seal
+from ..schemas.topics import SESSION_EVENTS
+from ..schemas.words import WhenBusy
+from . import checks
+from .blobs import BlobStore
+from .sessions import RULES, Receipt, Sessions
+
+POLL_S = 0.2
+STALLS_MAX = 50  # polls in a row that bring nothing: 10 s
+
+
+def read_records(log: Log, session_id: str, partition: int, end: int) -> list[Record]:
+    """The records of a session before the offset `end`. Raises LogUnreachable, TopicMissing."""
+    first = log.first_offsets(SESSION_EVENTS)[partition]
+    reader = log.reader(SESSION_EVENTS, {partition: first})
+    key, stalls = session_id.encode(), 0
+    found: list[Record] = []
+    try:
+        while reader.positions().get(partition, first) < end:
+            records = reader.poll(POLL_S)
+            stalls = 0 if records else stalls + 1
+            if stalls > STALLS_MAX:
+                raise LogUnreachable(
+                    f"the log stopped answering while session {session_id} was read. Nothing was "
+                    "written. Look at the broker (`foldlog status`), then try again."
+                )
+            found += [record for record in records if record.key == key and record.offset < end]
+    finally:
+        reader.close()
+    return found
+
+
+def without_chunks(records: Iterable[Record], streaming: str | None) -> list[Record]:
+    """The records that a seed holds: of chunks those of the attempt that is named, if any.
+
+    streaming: TURN.STEP.ATTEMPT, as a chunk's header `g` says it.
+    """
+    kept = streaming.encode() if streaming is not None else None
+    return [
+        record
+        for record in records
+        if record.header("t") != b"GEN_CHUNK" or record.header("g") == kept
+    ]
+
+
+def store_seed(
+    blobs: BlobStore, session_id: str, records: Iterable[Record], seed: BlobRef | None
+) -> BlobRef:
+    """Keep a seed; the same records are kept once. `seed`: of a parent that is a fork itself."""
+    return blobs.store(seal(session_id, records, seed), MEDIA_TYPE)
+
+
+def open_fork(
+    sessions: Sessions,
+    session_id: str,
+    parent: str,
+    offset: int,
+    seed: BlobRef,
+    *,
+    agent: str,
+    user: str | None = None,
+) -> Receipt:
+    """Begin a session as another was right after an offset; `seed` is in the blob store."""
+    return sessions.append(
+        session_id,
+        SessionOpened(
+            user_id=sessions.user(user),
+            agent=checks.an_id("agent", agent),
+            rules=RULES,
+            parent_session=checks.an_id("parent", parent),
+            parent_offset=offset,
+            seed_ref=seed,
+        ),
+    )
+
+
+def repeat(
+    sessions: Sessions,
+    session_id: str,
+    message_id: str,
+    content: Body,
+    tokens: int,
+    *,
+    channel: str = "python",
+    user: str | None = None,
+) -> Receipt:
+    """Say to a fork what was said to its parent: the same bytes under the same id."""
+    return sessions.append(
+        session_id,
+        MessageReceived(
+            message_id=checks.an_id("message_id", message_id),
+            role="user",
+            content=content,
+            tokens=tokens,
+            channel=checks.an_id("channel", channel),
+            when_busy=WhenBusy.QUEUE.value,
+            by_user=sessions.user(user),
+        ),
+        message_id,
+    )

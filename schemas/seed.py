@@ -1,0 +1,85 @@
+"""Seeds: what a fork begins with, as bytes for the blob store.
+
+A seed is the records of its parent up to the fork, as they lay in the log: they are refolded by
+whoever meets the fork, so a seed is good for as long as the log itself is. Chunks are left out but
+those of an attempt that was still open. Of the same records the bytes are the same, so forks at one
+place share one blob. This file knows no blob store and no fold.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from .parts import BlobRef
+from .record import Record
+from .topics import SESSION_EVENTS
+from .value import Value
+
+MEDIA_TYPE = "application/vnd.foldlog.seed"
+FORMAT = 1
+
+
+class Seed(Value):
+    """The seed of a fork, resolved: the blobs of its ancestors, the oldest first, its parent's
+    last. `why`: where one can not be had, the reason; then there are none."""
+
+    levels: tuple[bytes, ...] = ()
+    why: str = ""
+
+
+class _Held(Value):
+    offset: int
+    at: int
+    headers: tuple[tuple[str, bytes], ...]
+    value: bytes | None
+
+
+class _Sealed(Value):
+    format: int
+    session_id: str
+    seed: tuple[str, int, str] | None
+    partition: int
+    records: tuple[_Held, ...]
+
+
+class Unsealed(NamedTuple):
+    """What a seed was made of. `seed`: what that session began with itself, if it was a fork."""
+
+    session_id: str
+    seed: BlobRef | None
+    records: Iterator[Record]
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(_Sealed)
+
+
+def seal(session_id: str, records: Iterable[Record], seed: BlobRef | None = None) -> bytes:
+    """The bytes of a seed. records: of that session, in the order of the log."""
+    held, partition = [], 0
+    for record in records:
+        partition = record.partition
+        headers = tuple((name, bytes(value)) for name, value in record.headers)
+        held.append(_Held(record.offset, record.timestamp_ms, headers, record.value))
+    up = None if seed is None else (seed.sha256, seed.bytes, seed.media_type)
+    return _ENCODER.encode(_Sealed(FORMAT, session_id, up, partition, tuple(held)))
+
+
+def unseal(data: bytes) -> Unsealed:
+    """What a seed was made of. Raises ValueError."""
+    try:
+        sealed = _DECODER.decode(data)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"{len(data)} bytes that are no seed: {error}") from error
+    if sealed.format != FORMAT:
+        raise ValueError(f"a seed of format {sealed.format}: this version reads {FORMAT}")
+    key, seed = sealed.session_id.encode(), None
+    if sealed.seed is not None:
+        sha256, size, media_type = sealed.seed
+        seed = BlobRef(sha256=sha256, bytes=size, media_type=media_type)
+    records = (
+        Record(SESSION_EVENTS, sealed.partition, one.offset, one.at, key, one.value, one.headers)
+        for one in sealed.records
+    )
+    return Unsealed(sealed.session_id, seed, records)
