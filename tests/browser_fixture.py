@@ -24,9 +24,10 @@ def chromium_path() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:  # noqa: F821
-    """One browser for the whole run; tests keep apart by contexts."""
+    """One browser for a file's tests, which keep apart by contexts. No longer than that: as long as
+    it runs, playwright's loop runs in the main thread, and no other test could have its own."""
     path = chromium_path()
     if path is None:
         pytest.skip(f"no Chromium here ({', '.join(NAMES)}): apt-get install chromium")

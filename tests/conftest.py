@@ -26,7 +26,7 @@ settings.register_profile(
 )
 settings.load_profile("foldlog")
 
-_FIXTURES = ("foldlog.tests.broker_fixture", "foldlog.tests.node_fixture")
+_FIXTURES = tuple(f"foldlog.tests.{name}_fixture" for name in ("broker", "node", "browser"))
 pytest_plugins = [name for name in _FIXTURES if find_spec(name)]
 
 
