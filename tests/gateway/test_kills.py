@@ -1,0 +1,159 @@
+"""Worker and gateway are killed with -9 under 50 viewers: all see the same conversation."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import httpx2 as httpx
+import pytest
+
+from foldlog.consumers.client import Client
+from foldlog.local.messages_api import Reply, Rule, Script, ScriptedServer, text
+from foldlog.log import Settings, open_log
+from foldlog.schemas import events as ev
+from foldlog.schemas.topics import topics
+from foldlog.tests.broker_fixture import unique_name
+
+pytestmark = [pytest.mark.broker, pytest.mark.crash]
+
+VIEWERS = 50
+STORY = " ".join(f"word{n:03}" for n in range(240))
+PACE_S = 0.015  # 4 s of streaming, in which both are killed
+
+
+class Screen:
+    """What one viewer has in front of them, and the cursor to go on from."""
+
+    def __init__(self):
+        self.lines, self.streams, self.of, self.cursor, self.comebacks = [], "", None, None, 0
+
+    def draw(self, event):
+        match event["type"]:
+            case "token":
+                of = (event["turn"], event["step"], event["attempt"])
+                assert self.of in (None, of), "two attempts at once"
+                self.of, self.streams = of, self.streams + event["text"]
+            case "dropped":
+                self.of, self.streams = None, ""
+            case "settled":
+                self.lines.append((event["line"]["offset"], self.streams))
+                self.of, self.streams = None, ""
+            case "told":
+                self.lines.append((event["line"]["offset"], event["line"]["kind"]))
+        self.cursor = event["cursor"] or self.cursor
+        return event["type"] == "told" and event["line"]["kind"] == "ended"
+
+    async def watch(self, url):
+        """Until the turn has ended, whatever happens to the connection."""
+        async with httpx.AsyncClient(base_url=url, timeout=20) as http:
+            while True:
+                try:
+                    if await self._connected(http):
+                        return self
+                except httpx.TransportError:
+                    self.comebacks += 1
+                    await asyncio.sleep(0.05)  # until there is a gateway again
+
+    async def _connected(self, http):
+        params = {"cursor": self.cursor} if self.cursor else {}
+        path = "/v1/sessions/story/stream"
+        async with http.stream("GET", path, params=params) as response:
+            if response.status_code == 503:
+                return False  # it still reads the log
+            assert response.status_code == 200, await response.aread()
+            async for line in response.aiter_lines():
+                if line.startswith("data: ") and self.draw(json.loads(line[6:])):
+                    return True
+        return False
+
+
+@contextmanager
+def process(settings, base_url, *arguments, **more):
+    env = {
+        **os.environ,
+        "FOLDLOG_HOME": str(settings.home),
+        "FOLDLOG_TOPIC_PREFIX": settings.topic_prefix,
+        "FOLDLOG_PARTITIONS": str(settings.partitions),
+        "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+        "ANTHROPIC_BASE_URL": base_url,
+        "ANTHROPIC_API_KEY": "test",
+        "FOLDLOG_USER": "ana",
+    }
+    command = [sys.executable, "-m", "foldlog.cli", *arguments]
+    running = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL, **more)
+    try:
+        yield running
+    finally:
+        running.terminate()
+        running.wait()
+        if running.stdout is not None:
+            running.stdout.close()
+
+
+def gateway(settings, base_url, port=0):
+    arguments = ("gateway", "--port", str(port))
+    return process(settings, base_url, *arguments, stdout=subprocess.PIPE, text=True)
+
+
+def url_of(running):
+    line = running.stdout.readline()
+    assert "serves http://" in line, line
+    return line.split()[-1].rstrip("/")
+
+
+@pytest.fixture
+def settings(broker, tmp_path):
+    home = {"FOLDLOG_HOME": str(tmp_path), "HOME": str(tmp_path), "FOLDLOG_USER": "ana"}
+    where = {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers, "FOLDLOG_PARTITIONS": "2"}
+    return Settings.load({**home, **where, "FOLDLOG_TOPIC_PREFIX": unique_name()}, None, {})
+
+
+def until(folded, wanted):
+    while True:
+        for seen in folded.poll():
+            if wanted(seen.entry.event):
+                return
+
+
+def test_beyond_1_fifty_viewers_see_one_conversation_though_worker_and_gateway_are_killed(settings):
+    log = open_log(settings)
+    log.apply_topics(topics(settings.partitions))
+    script = Script([Rule(reply=Reply([text(STORY)], chunk="word", pace_s=PACE_S))])
+    with ScriptedServer(script=script) as server, Client(settings, log) as client:
+        with process(settings, server.base_url, "worker", "--supervise"):
+            with client.fold("story", chunks=True) as folded:
+                client.say_on(folded, "tell me")
+                screens = asyncio.run(_killed(settings, server.base_url, folded))
+                client_views = client.views("story")
+    log.close()
+    first = screens[0].lines
+    assert all(screen.lines == first for screen in screens)
+    assert [words for _, words in first if words not in ("message", "attempt", "ended")] == [STORY]
+    assert [line.kind for line in client_views.transcript.lines].count("answer") == 1
+    assert all(screen.comebacks for screen in screens), "some viewer was never cut off"
+
+
+async def _killed(settings, base_url, folded):
+    """50 viewers, and both processes killed in the middle of the answer."""
+
+    def streams(event, seq=20):
+        return isinstance(event, ev.GenChunk) and event.seq >= seq
+
+    with gateway(settings, base_url) as first:
+        url = url_of(first)
+        screens = [Screen() for _ in range(VIEWERS)]
+        watching = asyncio.gather(*(screen.watch(url) for screen in screens))
+        await asyncio.to_thread(until, folded, streams)
+        worker = json.loads((settings.state_dir / "worker.json").read_text())["pid"]
+        os.kill(worker, signal.SIGKILL)
+        await asyncio.to_thread(until, folded, lambda e: isinstance(e, ev.GenResumed))
+        await asyncio.to_thread(until, folded, streams)
+        first.kill()
+        first.wait()
+        with gateway(settings, base_url, int(url.rpartition(":")[2])) as second:
+            assert url_of(second) == url
+            return await asyncio.wait_for(watching, 90)
