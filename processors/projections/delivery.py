@@ -138,7 +138,7 @@ def text_of(content: bytes) -> str:
     """The text of an answer's content, as a person reads it; '' if it has none."""
     try:
         blocks = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     if not isinstance(blocks, list):
         return ""

@@ -87,9 +87,14 @@ class BeginDelivery(NamedTuple):
     user_id: str
     agent: Agent
 
+    @property
+    def claim(self) -> Claim:
+        """The one that came back from the log."""
+        assert self.owed.claim is not None
+        return self.owed.claim
+
     def delivery(self, session_id: str) -> Delivery:
         """As its effect is given it."""
-        assert self.owed.claim is not None
         return Delivery(
             session_id,
             self.user_id,
@@ -97,7 +102,7 @@ class BeginDelivery(NamedTuple):
             self.owed.step,
             self.owed.channel,
             self.owed.attempt,
-            self.owed.claim.at,
+            self.claim.at,
             self.content,
             self.said,
         )

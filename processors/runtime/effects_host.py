@@ -318,8 +318,7 @@ class EffectsHost:
         work = delivery.deliver(
             begin.delivery(session_id), self._find_channel, self._reports, begin.agent.limits
         )
-        assert begin.owed.claim is not None
-        self._spawn("delivery", (session_id, begin.owed.claim.offset), Stop(), work)
+        self._spawn("delivery", (session_id, begin.claim.offset), Stop(), work)
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome that no effect made."""

@@ -20,7 +20,8 @@ from foldlog.tests.crash.stage import Stage
 
 CAST = ("talk", "tools", "approve", "cancel", "steer")
 KEEPERS = ("shorts", "returns", "haul", "stopped")  # whose sessions compact: results, idle, busy
-WORKERS = ("sessions", "models", "tools", "background")  # writers of what a worker owes
+PUSHED = ("pushed", "tools")  # for deliveries
+WORKERS = ("sessions", "models", "tools", "background", "delivery")  # writers of what a worker owes
 
 # Points beside those in the code: tools that kill their worker, and kills from outside.
 BESIDE: dict[str, str] = {

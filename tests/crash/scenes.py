@@ -12,6 +12,7 @@ from foldlog.schemas import events as ev
 from foldlog.tests.crash.agents import BRIM, HASTY, HELPER, KEEPER, SIGNED, filled
 from foldlog.tests.crash.script import gate_of
 from foldlog.tests.crash.stage import Stage, Watched
+from foldlog.tests.crash.witnesses_delivery import CHANNEL
 
 
 class Act(NamedTuple):
@@ -31,6 +32,7 @@ class Scene(NamedTuple):
     model: str
     acts: tuple[Act, ...] = ()
     agent: str = HELPER
+    channel: str = "python"
 
 
 def streamed(chunks: int) -> Callable[[Watched], bool]:
@@ -75,6 +77,7 @@ def _always(_: Watched) -> bool:
 SCENES: dict[str, Scene] = {
     "talk": Scene("talk", (Act(ended(1), "say"),)),
     "tools": Scene("tools"),
+    "pushed": Scene("talk", (Act(ended(1), "say"),), channel=CHANNEL),
     "twice": Scene("twice"),
     "big": Scene("big"),
     "approve": Scene("approve"),
@@ -135,7 +138,13 @@ class Person:
         text = f"session:{self.session_id} scene:{scene} message:{message_id}"
         text = filled(text, tokens) if tokens else text
         self.said[message_id] = text
-        self.stage.sessions.say(self.session_id, text, message_id=message_id, when_busy=when_busy)
+        self.stage.sessions.say(
+            self.session_id,
+            text,
+            message_id=message_id,
+            when_busy=when_busy,
+            channel=self.scene.channel,
+        )
 
     def react(self) -> None:
         """Do what the log now asks a person to do."""

@@ -29,6 +29,7 @@ from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.crash.agents import Ledger, agents
 from foldlog.tests.crash.fleet import PATIENCE_S, Hand
 from foldlog.tests.crash.script import Said
+from foldlog.tests.crash.witnesses_delivery import Desk
 
 PARTITIONS = 4  # a start takes each of them for each role
 POLL_S = 0.02
@@ -88,6 +89,7 @@ class Stage:
     ) -> None:
         self.directory, self.prefix = directory, prefix
         self.said = Said()
+        self.desk = Desk(directory)
         self.server = ScriptedServer(self.said, journal=directory / "journal").start()
         self.flags: dict[str, Any] = {
             "bootstrap_servers": servers,
@@ -218,4 +220,5 @@ class Stage:
         self._reader.close()
         self.log.close()
         self.server.stop()
+        self.desk.close()
         assert threading.current_thread() is threading.main_thread()

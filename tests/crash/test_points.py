@@ -11,7 +11,7 @@ import pytest
 from foldlog.processors.runtime import crash
 from foldlog.schemas import events as ev
 from foldlog.tests.crash.rig import replay_differs
-from foldlog.tests.crash.rounds import ALL_POINTS, CAST, KEEPERS, Play
+from foldlog.tests.crash.rounds import ALL_POINTS, CAST, KEEPERS, PUSHED, Play
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
@@ -41,11 +41,13 @@ CASTS = {
     "background.delivered": ("signed", "shorts", "patient"),
 }
 
+USUAL = {"background": KEEPERS, "delivery": PUSHED}
+
 
 @pytest.mark.parametrize("at", [*ALL_POINTS, *LATER])
 def test_S2_9_killed_at(at, rig):
     with rig.round() as (stage, hand):
-        usual = KEEPERS if at.startswith("background.") else CAST
+        usual = USUAL.get(at.partition(".")[0], CAST)
         played = Play(stage, hand, at, CASTS.get(at, usual)).run()
         assert played.wrong == []
         assert at.partition(":")[0] in [kill.at for kill in played.kills]

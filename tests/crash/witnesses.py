@@ -19,6 +19,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key, parse_call_key
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.crash import witnesses_background as aside
+from foldlog.tests.crash import witnesses_delivery as pushed
 from foldlog.tests.crash.scenes import Person
 from foldlog.tests.crash.script import NAMED
 from foldlog.tests.crash.stage import Stage, Watched
@@ -255,6 +256,7 @@ WITNESSES: tuple[Callable[[Case], Iterator[str]], ...] = (
     aside.no_more_calls_than_claims,
     aside.a_short_form_has_its_whole,
     aside.nothing_is_forgotten,
+    *pushed.WITNESSES,
 )
 
 

@@ -68,8 +68,10 @@ def _work(options: argparse.Namespace) -> int:
     from foldlog.log.errors import FoldlogError
     from foldlog.processors.runtime import host
     from foldlog.tests.crash.agents import agents
+    from foldlog.tests.crash.witnesses_delivery import SECRET, SECRET_ENV
 
-    settings = Settings.load({}, None, options.settings)
+    secrets = {SECRET_ENV: SECRET}
+    settings = Settings.load(secrets, options.dir / "foldlog.toml", options.settings)
     try:
         return host.run(settings, agents(options.dir), worker_id=options.worker_id)
     except FoldlogError as error:

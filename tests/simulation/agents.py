@@ -116,6 +116,7 @@ def an_agent(rng: Random) -> Agent:
     limits = Limits(
         model_attempts=rng.choice((1, 2, 3, 5)),
         tool_attempts=rng.choice((1, 2, 3)),
+        delivery_attempts=3,
         steps=rng.choice((2, 6, 50)),
         stall_timeout_ms=rng.choice((3_000, 20_000, 60_000)),
         tool_timeout_ms=rng.choice((2_000, 20_000, 120_000)),

@@ -4,11 +4,14 @@ from collections import Counter
 from typing import Any
 
 from foldlog.processors.projections.background import find_work
+from foldlog.processors.projections.delivery import find_owed
 from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.simulation.invariant import Invariant, calls_of
+
+TAKEOVERS = (b"TOOL_STARTED", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_STARTED")
 
 
 class OnceRunsOnce(Invariant):
@@ -197,7 +200,7 @@ class TakeoversAreLawful(Invariant):
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
     ) -> None:
-        if kind not in (b"TOOL_STARTED", b"GEN_RESUMED", b"BACKGROUND_STARTED"):
+        if kind not in TAKEOVERS:
             return
         event, views = decode(value), process.worker.owned[partition].views(key)
         turn = views.turn
@@ -205,6 +208,11 @@ class TakeoversAreLawful(Invariant):
             work = find_work(views.background, event.kind, event.upto)
             if work is not None and not work.released:
                 self._check(process, partition, key, "background", work.claim)
+            return
+        if kind == b"DELIVERY_STARTED":
+            owed = find_owed(views.delivery, event.turn, event.step, event.channel)
+            if owed is not None and owed.status == "running":
+                self._check(process, partition, key, "delivery", owed.claim)
             return
         if kind == b"GEN_RESUMED":
             self._check(process, partition, key, "models", turn.generation.claim)

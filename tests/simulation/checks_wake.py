@@ -3,7 +3,7 @@
 from typing import Any
 
 from foldlog.processors.decide import rules_of
-from foldlog.processors.runtime.actions import BACKGROUND_SLOTS
+from foldlog.processors.runtime.actions import BACKGROUND_SLOTS, DELIVERY_SLOTS
 from foldlog.processors.session import fold
 from foldlog.processors.wake import wake
 from foldlog.schemas.codec import Entry
@@ -117,6 +117,7 @@ class SlotsAreKept(Invariant):
         if self.world.scenario.delays:
             return
         own = {"models": self.world.model_slots, "tools": self.world.tool_slots}
+        own["delivery"] = DELIVERY_SLOTS
         slots = own.get(role, BACKGROUND_SLOTS)
         tasks = process.effects.tasks  # what is asked or recovered afterwards takes no slot
         running = sum(1 for task in tasks if task.role == role and task.key[1] >= 0)

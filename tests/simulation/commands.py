@@ -13,6 +13,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
 
 UNREPEATED = (ev.ApprovalDecided, ev.HumanResolved, ev.SessionTerminated)
+CHANNELS = ("simulation", "push:a", "push:a", "push:b")
 TRIGGERS = ("start_build", "todo_done_build", "publish", "revert", "open_existing", "nonsense")
 
 
@@ -41,7 +42,7 @@ def a_message(person: Any, when_busy: str, message_id: str | None = None) -> ev.
         role="user",
         content=body,
         tokens=tokens,
-        channel="simulation",
+        channel=person.rng.choice(CHANNELS) if person.world.scenario.pushes else "simulation",
         when_busy=when_busy,
         by_user=person.user_id,
     )

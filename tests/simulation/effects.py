@@ -12,6 +12,7 @@ from typing import Any
 from foldlog.log.door import Delivered
 from foldlog.processors.effects.sink import Stop
 from foldlog.processors.runtime.actions import BeginGeneration, BeginTool, BeginWork
+from foldlog.processors.runtime.begin import BeginDelivery
 from foldlog.processors.runtime.chunks_reader import chunks_reader, said_so_far
 from foldlog.processors.runtime.effects_host import _failed, _no_tool, place_of
 from foldlog.processors.runtime.reports import AGAIN_S, ROLE_OF
@@ -242,6 +243,35 @@ class SimEffects:
             if number:
                 self.process.crash_point("what was made is written, before it is said to be done")
             yield from self.outcome(task, session_id, event)
+
+    # -- deliveries ------------------------------------------------------------------------------
+
+    def deliver(self, session_id: str, begin: BeginDelivery) -> None:
+        """Begin a delivery."""
+        self.process.crash_point("claim read back, before a delivery begins")
+        self.world.begun("delivery", self.process, session_id, begin)
+        key = (session_id, begin.claim.offset)
+        self._spawn("delivery", key, lambda task: self._deliver(task, session_id, begin))
+
+    def _deliver(self, task: Task, session_id: str, begin: BeginDelivery) -> Steps:
+        world, rng, owed = self.world, self.world.rng, begin.owed
+        place = {"turn": owed.turn, "step": owed.step, "channel": owed.channel}
+        fate = "comes" if world.calm else rng.choice(("comes",) * 5 + ("refused", "lost", "gone"))
+        yield 5 if world.calm else rng.choice((0, 20, 500, 5_000))
+        if fate in ("comes", "lost"):
+            world.received.append((session_id, *place.values()))
+            self.process.crash_point("a channel has an answer, nobody knows it")
+        if fate == "comes":
+            event: Any = ev.GenSent(**place)
+        else:
+            last = owed.attempt >= begin.agent.limits.delivery_attempts
+            wait = rng.choice((0, 2_000, 60_000))
+            event = answers.undelivered(
+                (*place.values(), owed.attempt),
+                permanent=last,
+                retry_at=None if last else begin.claim.at + wait,
+            )
+        yield from self.outcome(task, session_id, event)
 
     # -- tools -----------------------------------------------------------------------------------
 

@@ -11,8 +11,10 @@ from foldlog.processors.runtime.views_codec import encode_row
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 
-CLAIMS = (b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED", b"BACKGROUND_STARTED")
-WORK = (ev.LlmCalled, ev.GenComplete, ev.ToolInvoked, ev.ToolStarted)
+CLAIMS = (
+    b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_STARTED",
+)
+WORK = (ev.LlmCalled, ev.GenComplete, ev.ToolInvoked, ev.ToolStarted, ev.DeliveryStarted)
 AT_WORK = 0.15  # the chance of a fault at each of these
 FAREWELL_MS = 5_000
 TOOL_POINTS = (

@@ -2,6 +2,7 @@
 
 from foldlog.tests.simulation.checks_beside import BESIDE
 from foldlog.tests.simulation.checks_decisions import DECIDED
+from foldlog.tests.simulation.checks_delivery import DELIVERY
 from foldlog.tests.simulation.checks_effects import EFFECTS
 from foldlog.tests.simulation.checks_limits import LIMITS
 from foldlog.tests.simulation.checks_requests import REQUESTS
@@ -9,5 +10,5 @@ from foldlog.tests.simulation.checks_state import STATE
 from foldlog.tests.simulation.checks_stores import STORES
 from foldlog.tests.simulation.checks_wake import WAKE
 
-ALL = (*STATE, *EFFECTS, *DECIDED, *LIMITS, *REQUESTS, *WAKE, *BESIDE, *STORES)
+ALL = (*STATE, *EFFECTS, *DECIDED, *LIMITS, *REQUESTS, *WAKE, *BESIDE, *DELIVERY, *STORES)
 BY_NAME = {invariant.__name__: invariant for invariant in ALL}

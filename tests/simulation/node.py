@@ -18,7 +18,7 @@ from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.simulation.effects import SimEffects
 
-ROLES = ("sessions", "models", "tools", "background")
+ROLES = ("sessions", "models", "tools", "background")  # where no message comes by a push channel
 OUTBOX_MS = 30_000  # as assemble.py's OUTBOX_S
 
 

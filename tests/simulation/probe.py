@@ -13,7 +13,7 @@ from foldlog.processors.runtime.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 
-ROLES = ("background", "models", "sessions", "tools")
+ROLES = ("background", "delivery", "models", "sessions", "tools")
 
 
 class Place(NamedTuple):
@@ -77,6 +77,10 @@ class Probe:
     def work(self, session_id: str, begin: Any) -> None:
         event = answers.done(begin.kind, begin.upto, begin.attempt, why="x")
         self.events.append((event, "background"))
+
+    def deliver(self, session_id: str, begin: Any) -> None:
+        place = (begin.owed.turn, begin.owed.step, begin.owed.channel, begin.owed.attempt)
+        self.events.append((answers.undelivered(place, permanent=True), "delivery"))
 
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
         return False

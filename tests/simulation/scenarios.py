@@ -6,6 +6,8 @@ that races the end of a turn.
 
 from typing import NamedTuple
 
+from foldlog.processors.projections.partition import ROLES
+
 DELAYS = {"cut_off", "claim_overtaken", "late", "lost"}
 
 
@@ -18,7 +20,8 @@ class Scenario(NamedTuple):
     fault_every_ms: the mean time between faults. at_tools: the share of faults at work that wait
     for a tool. overlap: all workers believe they own everything.
     probes: the chance that law 9 is also asked at made-up views. compacts: messages, results and
-    budgets are such that summaries and short forms are made and adopted.
+    budgets are such that summaries and short forms are made and adopted. pushes: messages come by
+    push channels too.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Scenario(NamedTuple):
     overlap: bool = False
     upgrades: bool = False
     compacts: bool = False
+    pushes: bool = False
     probes: float = 0.3
 
     @property
@@ -288,6 +292,21 @@ SCENARIOS = (
         skew=False,
         reacts=0.05,
         compacts=True,
+    ),
+    Scenario(
+        "pushed",
+        15,
+        "answers that push channels are owed: refused, lost, taken over, told again",
+        roles={"w1": ROLES, "w2": ROLES},
+        habits=TALK,
+        tastes={"calls": 0.3, "odd": 0.05},
+        faults={**KILLS, **PAUSES, **MOVES, "store_behind": 0.5},
+        at_tools=0.1,
+        fault_every_ms=6_000,
+        faults_max=10,
+        fates=SLOW,
+        reacts=0.05,
+        pushes=True,
     ),
     Scenario(
         "chaos",

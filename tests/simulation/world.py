@@ -71,6 +71,7 @@ class World:
             faults=self.log_faults,
         )
         self.executions: list[Execution] = []
+        self.received: list[tuple[str, int, int, str]] = []  # by push channels, in this order
         self.requests: dict[str, list[tuple[int, bytes]]] = {}
         self.nodes = [self._node(name) for name in scenario.nodes]
         self.group = Group(self)

@@ -1,0 +1,97 @@
+"""A push channel of the crash tests, in their own process, and what must hold of it at rest."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foldlog.processors.effects.delivery import signature
+from foldlog.processors.projections.delivery import text_of
+from foldlog.schemas import events as ev
+
+CHANNEL, SECRET_ENV, SECRET = "push:desk", "DESK_SECRET", "of the crash tests"
+
+
+class Received(NamedTuple):
+    """One request that the desk answered with 204."""
+
+    key: str
+    body: bytes
+    signed: bool
+
+
+class Desk:
+    """Takes what is delivered; every third request is refused at first, as receivers do."""
+
+    def __init__(self, directory: Path) -> None:
+        desk = self
+        self.received: list[Received] = []
+        self._requests = 0
+        self._lock = threading.Lock()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(desk.take(self.headers, body))
+                self.end_headers()
+
+            def log_message(self, *args: Any) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        url = f"http://127.0.0.1:{self._server.server_port}/"
+        (directory / "foldlog.toml").write_text(
+            f'[channels.desk]\nurl = "{url}"\nsecret_env = "{SECRET_ENV}"\n'
+            'networks = ["127.0.0.0/8"]\n'
+        )
+
+    def take(self, headers: Any, body: bytes) -> int:
+        """Keep a request; the status it is answered with."""
+        signed = signature(SECRET, headers["Foldlog-Timestamp"], body)
+        with self._lock:
+            self._requests += 1
+            if self._requests % 3 == 0:
+                return 503
+            key = headers["Idempotency-Key"]
+            self.received.append(Received(key, body, signed == headers["Foldlog-Signature"]))
+            return 204
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def channels_have_every_answer(case: Any) -> Iterator[str]:
+    """S2.4: whoever asked by the channel has each answer, signed, under its one key, in order; and
+    what is said to be sent is what was received."""
+    watched, desk = case.watched, case.stage.desk
+    session = watched.session_id
+    came = [r for r in desk.received if r.key.startswith(f"{session}/")]
+    yield from (f"{r.key} is not signed" for r in came if not r.signed)
+    bodies = {}
+    for received in came:
+        if bodies.setdefault(received.key, received.body) != received.body:
+            yield f"{received.key} came with two bodies"
+    pushed = case.person.scene.channel == CHANNEL
+    wanted = {
+        f"{session}/{event.turn}/{event.step}/{CHANNEL}": text
+        for event in watched.counted(ev.GenComplete)
+        if pushed and (text := text_of(case.stage.blobs.resolve(event.content)))
+    }
+    if list(bodies) != list(wanted):
+        yield f"the channel has {list(bodies)}, the answers are {list(wanted)}"
+    for key, body in bodies.items():
+        if json.loads(body)["text"] != wanted.get(key):
+            yield f"{key} came as {body!r}"
+    sent = watched.counted(ev.GenSent)
+    if len(sent) != len(wanted):
+        yield f"{len(sent)} answers are sent, of {len(wanted)}"
+
+
+WITNESSES = (channels_have_every_answer,)

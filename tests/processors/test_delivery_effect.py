@@ -1,0 +1,226 @@
+"""One attempt of a delivery against a real HTTP receiver: taken, refusing, slow, gone, hostile."""
+
+import asyncio
+import hmac
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+
+from foldlog.log.channels import Channel
+from foldlog.processors.effects import delivery
+from foldlog.processors.effects.delivery import Delivery, deliver, finder, signature
+from foldlog.processors.limits import Limits
+from foldlog.schemas import events as ev
+
+SECRET = "a secret that nobody may see"
+LOOPBACK = ("127.0.0.0/8",)
+LIMITS = Limits(delivery_attempts=3, delivery_timeout_ms=5_000)
+CLAIMED_AT = 1_700_000_000_000
+ANSWER = (
+    '[{"type":"thinking","thinking":"hm"},'
+    '{"type":"text","text":"Grüße"},{"type":"text","text":"!"}]'
+)
+OK = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+def claimed(attempt: int = 1, **changes) -> Delivery:
+    made = Delivery(
+        "s1", "ana", 2, 3, "push:crm", attempt, CLAIMED_AT, ANSWER.encode(), "end_turn"
+    )
+    return made._replace(**changes)
+
+
+class Heard:
+    """A sink that keeps outcomes."""
+
+    def __init__(self) -> None:
+        self.outcomes: list = []
+
+    async def outcome(self, session_id: str, event) -> None:
+        assert session_id == "s1"
+        self.outcomes.append(event)
+
+
+class Receiver:
+    """Answers each connection as it is told, and keeps the requests."""
+
+    def __init__(self, answer: bytes | Callable) -> None:
+        self.answer = answer
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+
+    async def take(self, reader, writer) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            first, *lines = head.strip().split("\r\n")
+            headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in lines)}
+            body = await reader.readexactly(int(headers["content-length"]))
+            self.requests.append((first, headers, body))
+            if callable(self.answer):
+                await self.answer(reader, writer)
+            else:
+                writer.write(self.answer)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+
+def channel(port: int, **changes) -> Channel:
+    made = Channel(
+        name="crm",
+        url=f"http://127.0.0.1:{port}/hook?to=me",
+        secret_env="CRM",
+        secret=SECRET,
+        networks=LOOPBACK,
+    )
+    return replace(made, **changes)
+
+
+def attempt(answer=OK, *, what: Delivery | None = None, limits: Limits = LIMITS, **changes):
+    """(outcome, the receiver) of one attempt."""
+
+    async def one():
+        receiver, heard = Receiver(answer), Heard()
+        server = await asyncio.start_server(receiver.take, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            find = finder({"crm": channel(port, **changes)})
+            await deliver(what or claimed(), find, heard, limits)
+        (outcome,) = heard.outcomes
+        return outcome, receiver
+
+    return asyncio.run(one())
+
+
+def test_S2_4_sent_is_said_when_the_channel_has_taken_it():
+    outcome, receiver = attempt()
+    assert outcome == ev.GenSent(turn=2, step=3, channel="push:crm")
+    ((first, headers, body),) = receiver.requests
+    assert first == "POST /hook?to=me HTTP/1.1"
+    assert headers["idempotency-key"] == "s1/2/3/push:crm"
+    signed = f"{headers['foldlog-timestamp']}.".encode() + body
+    wanted = hmac.new(SECRET.encode(), signed, sha256).hexdigest()
+    assert headers["foldlog-signature"] == f"v1={wanted}"
+    assert json.loads(body) == {
+        "session_id": "s1", "user_id": "ana", "turn": 2, "step": 3, "channel": "push:crm",
+        "stop_reason": "end_turn", "text": "Grüße!",
+    }
+
+
+def test_every_attempt_says_the_same_under_the_same_key():
+    requests = [attempt(what=claimed(number))[1].requests[0] for number in (1, 2)]
+    assert requests[0][2] == requests[1][2]
+    assert requests[0][1]["idempotency-key"] == requests[1][1]["idempotency-key"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "status"),
+    [
+        (b"HTTP/1.1 500 Oh\r\n\r\n", "status", 500),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", "status", 302),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 No\r\n\r\n", "status", 404),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 9, "bad_answer", None),
+        (b"SSH-2.0-hello\r\n\r\n", "bad_answer", None),
+        (b"HTTP/1.1 2\xff0 OK\r\n\r\n", "bad_answer", None),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000, "bad_answer", None),
+        (b"HTTP/1.1 200 OK\r\n", "unreachable", None),
+        (b"", "unreachable", None),
+    ],
+)
+def test_what_is_no_yes_is_tried_again_later(answer, error, status):
+    outcome, _ = attempt(answer)
+    assert isinstance(outcome, ev.DeliveryFailed), outcome
+    assert (outcome.error, outcome.status, outcome.permanent) == (error, status, False)
+    assert outcome.retry_at >= CLAIMED_AT + 1_600
+
+
+def test_an_answer_that_never_ends_is_not_read():
+    async def floods(reader, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65_536)
+            await writer.drain()
+
+    outcome, _ = attempt(floods)
+    assert isinstance(outcome, ev.GenSent)
+
+
+def test_one_that_does_not_answer_costs_the_timeout_and_no_more():
+    async def waits(reader, writer):
+        await reader.read()
+
+    outcome, receiver = attempt(waits, limits=replace(LIMITS, delivery_timeout_ms=50))
+    assert outcome.error == "timeout" and len(receiver.requests) == 1
+
+
+def test_nobody_there_is_a_failure_that_names_no_address():
+    async def one():
+        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        server.close()
+        await server.wait_closed()
+        heard = Heard()
+        await deliver(claimed(), finder({"crm": channel(port)}), heard, LIMITS)
+        return heard.outcomes[0], port
+
+    outcome, port = asyncio.run(one())
+    assert outcome.error == "unreachable" and str(port) not in outcome.detail
+
+
+def test_the_last_attempt_gives_up_and_so_does_gone():
+    last, _ = attempt(b"HTTP/1.1 500 Oh\r\n\r\n", what=claimed(3))
+    gone, _ = attempt(b"HTTP/1.1 410 Gone\r\n\r\n")
+    for outcome in (last, gone):
+        assert outcome.permanent and outcome.retry_at is None
+
+
+def test_retry_after_is_heeded_and_bounded():
+    for said, wait_s in (("60", 60), ("999999999", 3_600)):
+        answer = f"HTTP/1.1 429 Slow\r\nRetry-After: {said}\r\n\r\n".encode()
+        outcome, _ = attempt(answer)
+        assert wait_s * 1000 <= outcome.retry_at - CLAIMED_AT < wait_s * 1000 + 60_000
+
+
+def test_pauses_grow_from_seconds_to_an_hour():
+    pauses = [delivery.pause_s(number) for number in range(1, 20)]
+    assert pauses[0] < 3 and all(2_880 <= pause <= 4_320 for pause in pauses[7:])
+
+
+@pytest.mark.parametrize("networks", [(), ("10.0.0.0/8",)])
+def test_an_address_inside_is_refused_unless_its_network_is_named(networks):
+    outcome, receiver = attempt(networks=networks)
+    assert outcome.error == "address" and receiver.requests == []
+
+
+def test_a_channel_that_the_worker_lacks_and_one_without_its_secret_say_what_to_do():
+    unknown, _ = attempt(what=claimed(channel="push:other"))
+    assert unknown.error == "unknown_channel" and "[channels.other]" in unknown.detail
+    bare, receiver = attempt(secret=None)
+    assert bare.error == "no_secret" and "CRM" in bare.detail and receiver.requests == []
+
+
+def test_an_answer_without_text_is_sent_without_a_request():
+    for content in (b"[]", b'[{"type":"tool_use","name":"look"}]', b"not JSON", b'{"a":1}'):
+        outcome, receiver = attempt(what=claimed(content=content))
+        assert isinstance(outcome, ev.GenSent) and receiver.requests == []
+
+
+def test_neither_secret_nor_url_is_in_any_outcome_or_in_what_is_shown():
+    shown = repr(channel(80)) + repr(attempt(b"HTTP/1.1 500 x\r\n\r\n")[0])
+    broken = channel(80, url="http://127.0.0.1:80/hook\r\nX: y")
+    shown += repr(attempt(b"", what=claimed(), url=broken.url)[0])
+    assert SECRET not in shown and "/hook" not in shown
+
+
+def test_a_bug_on_the_way_is_an_outcome_too(monkeypatch):
+    monkeypatch.setattr(delivery, "_request", lambda *a: 1 / 0)
+    outcome, _ = attempt()
+    assert outcome.error == "internal" and outcome.detail == "ZeroDivisionError"
+
+
+def test_the_signature_is_over_time_and_body():
+    assert signature("k", "1", b"x") != signature("k", "2", b"x") != signature("k", "2", b"y")
