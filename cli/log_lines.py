@@ -3,8 +3,10 @@
 What libraries say of a broker that goes away becomes words; everything else is printed as it is.
 """
 
+import json
 import logging
 import re
+from datetime import UTC, datetime
 
 _BROKER_FAILS = re.compile(
     r"FAIL \[.*?\] \[.*?\]: (?P<host>[^/\s]+)\S*: (?:Connect to \S+ failed: )?"
@@ -24,11 +26,30 @@ class InWords(logging.Formatter):
         return super().format(record)
 
 
-def to_stderr(level: int, line: str, *, anew: bool = False) -> None:
-    """Log lines from this level on go to stderr, in this format.
+_IDS = {
+    "session": re.compile(r"\bsession (?P<id>[A-Za-z0-9._:@-]{1,128}?)[:,;.]?(?:\s|$)"),
+    "partition": re.compile(r"\b(?:partition|store) (?P<id>\d+)\b"),
+    "offset": re.compile(r"\boffset (?P<id>\d+)\b"),
+}
+"""What a line is about, as its text names it. Our lines have ids in them and never content."""
+
+
+class AsJson(InWords):
+    """A line as one JSON object: when, how grave, who says it, what, and the ids it names."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        ids = {what: found["id"] for what, of in _IDS.items() if (found := of.search(text))}
+        line = {"at": at, "level": record.levelname.lower(), "logger": record.name, "text": text}
+        return json.dumps({**line, **ids}, ensure_ascii=False)
+
+
+def to_stderr(level: int, line: str, *, anew: bool = False, as_json: bool = False) -> None:
+    """Log lines from this level on go to stderr, in this format, or each as a JSON object.
 
     anew: whatever was set before.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(InWords(line))
+    handler.setFormatter(AsJson("%(message)s") if as_json else InWords(line))
     logging.basicConfig(level=level, handlers=[handler], force=anew)

@@ -19,6 +19,7 @@ import click
 
 from ..log import Settings
 from ..schemas.topics import topics
+from . import gateway
 from .edge import Edge, example, pass_edge
 from .log_lines import to_stderr
 from .machine import start_broker
@@ -112,6 +113,14 @@ def parse_roles(text: str) -> tuple[str, ...]:
     return tuple(role for role in ROLES if role in wanted)
 
 
+def parse_address(text: str) -> tuple[str, int]:
+    """ADDRESS:PORT as both. Raises click.UsageError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError(f"--web {text}: say ADDRESS:PORT, as in 127.0.0.1:9464.")
+    return host.strip("[]"), int(port)
+
+
 @contextmanager
 def model_of(settings: Settings, roles: Sequence[str]) -> Iterator[Settings]:
     """The settings with a model that answers: the scripted one where no other is configured."""
@@ -144,6 +153,9 @@ def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
 @click.option("--supervise", is_flag=True, help="Start another one at once when it dies.")
 @click.option("--worker-id", metavar="ID", help="Its name (default: kept in its state directory).")
 @click.option("--watch", is_flag=True, help="Name what blows a token budget, as `dev` does.")
+@click.option("--web", default="127.0.0.1:0", show_default=True, metavar="ADDRESS:PORT",
+              help="Where it serves /status, /metrics, /healthz, /readyz; port 0 takes a free one.")
+@click.option("--log-json", is_flag=True, help="Log lines are JSON, one object each.")
 @click.option("--control-fd", type=int, hidden=True, help="Set by the supervisor.")
 @pass_edge
 def worker_command(
@@ -153,6 +165,8 @@ def worker_command(
     supervise: bool,
     worker_id: str | None,
     watch: bool,
+    web: str,
+    log_json: bool,
     control_fd: int | None,
 ) -> int:
     """Run a worker.
@@ -163,19 +177,20 @@ def worker_command(
     """
     wanted = parse_roles(roles)
     if supervise:
-        return run_supervised(edge, wanted, agents, worker_id, watch=watch)
+        more = ["--web", web, *(["--log-json"] if log_json else [])]
+        return run_supervised(edge, wanted, agents, worker_id, watch=watch, more=more)
     if control_fd is not None:
         from ..processors.runtime.supervise import await_go
 
         await_go(control_fd, lambda: load_agents(agents))
-    to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True)
+    to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True, as_json=log_json)
     logging.getLogger("foldlog.worker").setLevel(logging.INFO)
     from ..processors.runtime import host
 
-    loaded = load_agents(agents)
+    address, loaded = parse_address(web), load_agents(agents)
     alone = sole(edge, worker_id) if control_fd is None else nullcontext()  # else its supervisor is
     with alone, model_of(edge.connected(), wanted) as settings:
-        return host.run(settings, loaded, wanted, worker_id, watch=watch)
+        return host.run(settings, loaded, wanted, worker_id, watch=watch, web=address)
 
 
 def sole(
@@ -197,6 +212,7 @@ def run_supervised(
     worker_id: str | None,
     *,
     watch: bool = False,
+    more: Sequence[str] = (),
 ) -> int:
     """A worker that is replaced at once when it dies, until SIGTERM or Ctrl-C."""
     from ..processors.runtime import supervise
@@ -208,7 +224,7 @@ def run_supervised(
     command += ["--roles", ",".join(roles)]
     command += [part for name in agents for part in ("--agent", name)]
     command += ["--worker-id", worker_id] if worker_id else []
-    command += ["--watch"] if watch else []
+    command += [*(["--watch"] if watch else []), *more]
     alone = sole(edge, worker_id, supervises=True)
     with alone, model_of(edge.settings, roles) as settings:
         if settings.base_url != edge.settings.base_url:
@@ -222,7 +238,7 @@ def run_supervised(
 @agent_option
 @pass_edge
 def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
-    """Start all of it: Kafka, topics, a supervised worker.
+    """Start all of it: Kafka, topics, a supervised worker, the gateway with its inspector.
 
     Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers. The worker names what
     blows a token budget as it happens. Ctrl-C ends it; Kafka goes on until `foldlog down`.
@@ -242,7 +258,8 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     which = "" if DEFAULT_AGENT in named else f" --agent {named[0]}"
     line(f"Next, in another terminal: foldlog chat{which}")
     line("Look inside with: foldlog sessions, foldlog tail --follow, foldlog doctor")
-    code = run_supervised(edge, ROLES, agents, None, watch=True)
+    with gateway.beside(edge):
+        code = run_supervised(edge, ROLES, agents, None, watch=True)
     if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka goes on until `foldlog down`")
     return code

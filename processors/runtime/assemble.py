@@ -21,14 +21,15 @@ from ..effects.slots import Slots
 from ..memory.service import MemoryService
 from ..mistakes import Watch
 from ..outside.tools import OutsideTools
+from ..prices import load_prices
 from ..projections import partition
 from ..session import SessionViews
 from . import crash
-from .actions import Actions
 from .chunks_reader import chunks_reader
 from .effects_host import EffectsHost
 from .layers_reader import LayersReader
 from .loop import Loop, Mailbox, appender
+from .meter import Meter, MeteredActions
 from .outbox import Outbox
 from .reports import Reports
 from .state_dir import StateDir
@@ -119,7 +120,7 @@ class Parts:
             find_channel=finder(settings.channels),
         )
         layers = LayersReader(settings, self.memory and self.memory.reader, say)
-        self.actions = Actions(
+        self.actions = MeteredActions(
             self.identity.owner,
             appender(self.producer, self.mail),
             self.effects,
@@ -132,6 +133,7 @@ class Parts:
             layers,
             layers.todos,
         )
+        self.meter = self.actions.meter = Meter(load_prices(settings.prices))
         self.worker = Worker(
             self.identity, roles, agents, self._open_store, self.actions, SystemClock(), say
         )

@@ -16,6 +16,7 @@ from ...log import Settings
 from ...log.errors import Fenced, LogCut
 from ...schemas.topics import DEAD_LETTERS
 from ..agent import Agent
+from . import metrics
 from .assemble import ROLES, Parts, say
 from .quiet import quiet
 from .supervise import MISUSE
@@ -30,9 +31,11 @@ def run(
     worker_id: str | None = None,
     *,
     watch: bool = False,
+    web: tuple[str, int] = ("127.0.0.1", 0),
 ) -> int:
     """Run a worker until SIGTERM or SIGINT; the exit code: 0 after a clean end, 2 never again.
 
+    web: the address of its page for machines (status, metrics); port 0 takes a free one.
     Raises StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable before it starts.
     """
     parts = Parts(settings, agents, roles, worker_id, watch=watch)
@@ -41,7 +44,7 @@ def run(
     quiet()
     if "models" in roles:
         parts.effects.warm()
-    app = _app(faust, settings, parts)
+    app = _app(faust, settings, parts, web)
     worker = faust.Worker(app, override_logging=False, quiet=True, redirect_stdouts=False)
     worker.spinner = None
     try:
@@ -63,8 +66,8 @@ def exit_code(fatal: list[BaseException]) -> int:
     return 1 if fatal else 0
 
 
-def _app(faust, settings: Settings, parts: Parts):
-    port = _free_port()
+def _app(faust, settings: Settings, parts: Parts, web: tuple[str, int]):
+    host, port = web[0], web[1] or _free_port(web[0])
     state = parts.state
 
     class Interpreter(faust.Service):
@@ -100,7 +103,7 @@ def _app(faust, settings: Settings, parts: Parts):
 
     app = App(
         f"{settings.topic_prefix}foldlog-{parts.identity.worker_id}",
-        **_options(settings, parts, port),
+        **_options(settings, parts, host, port),
     )
 
     letters = app.topic(
@@ -117,19 +120,36 @@ def _app(faust, settings: Settings, parts: Parts):
     async def status(self, request, _):
         return self.json({**parts.worker.status(), **seen, "mcp": parts.outside.status()})
 
-    state.note({"pid": os.getpid(), "web": f"http://127.0.0.1:{port}"})
+    @app.page("/metrics{_:/?}")
+    async def numbers(self, request, _):
+        return self.bytes(
+            await asyncio.to_thread(metrics.worker_metrics, parts),
+            content_type=metrics.CONTENT_TYPE,
+        )
+
+    @app.page("/healthz{_:/?}")
+    async def alive(self, request, _):
+        return self.text("ends\n" if parts.fatal else "ok\n", status=503 if parts.fatal else 200)
+
+    @app.page("/readyz{_:/?}")
+    async def ready(self, request, _):
+        is_ready = metrics.worker_ready(parts)
+        return self.text("ready\n" if is_ready else "not yet\n", status=200 if is_ready else 503)
+
+    asked = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    state.note({"pid": os.getpid(), "web": f"http://{asked}:{port}"})
     say(f"worker {parts.identity.owner} runs {', '.join(parts.worker.roles)} on port {port}")
     return app
 
 
-def _options(settings: Settings, parts: Parts, port: int) -> dict[str, Any]:
+def _options(settings: Settings, parts: Parts, host: str, port: int) -> dict[str, Any]:
     """What Faust is told; the topics it reads are made by us."""
     return dict(
         broker=f"kafka://{settings.bootstrap_servers}",
         store="memory://",
         datadir=str(parts.state.path / "faust"),
         web_port=port,
-        web_bind="127.0.0.1",
+        web_bind=host,
         autodiscover=False,
         topic_partitions=settings.partitions,
         topic_replication_factor=1,
@@ -145,7 +165,7 @@ def _options(settings: Settings, parts: Parts, port: int) -> dict[str, Any]:
     )
 
 
-def _free_port() -> int:
+def _free_port(host: str) -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         return probe.getsockname()[1]

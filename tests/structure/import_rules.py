@@ -58,6 +58,8 @@ PLACES = {
     "mode": Place("processors/runtime/", 1),
     "pydantic": Place("", None),  # arguments of tools, bodies of requests
     "pydantic_core": Place("processors/", 1),
+    "agents": Place("consumers/adapters/", 1),  # the SDK of OpenAI, for its types alone
+    "prometheus_client": Place("processors/runtime/", 1),  # the gateway renders by it too
     "ctok": Place("processors/", 1),  # an extra, and only where a count need not be replayed
     "fastavro": Place("schemas/", None),
     "jgo": Place("local/", None),

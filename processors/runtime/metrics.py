@@ -1,0 +1,79 @@
+"""Numbers as Prometheus reads them. Only this file imports prometheus_client, and when it is asked.
+
+The worker's gauges are made here, from what the process holds at that moment; what it counted comes
+from its meter. This file must not know what any number means.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ...log.errors import LogUnreachable, TopicMissing
+from ...schemas.topics import SESSION_EVENTS
+from ..projections.partition import ROLES
+from .meter import Family
+
+if TYPE_CHECKING:
+    from .assemble import Parts
+
+Samples = Mapping[tuple[str, ...], float]
+
+CONTENT_TYPE = "text/plain; version=0.0.4"
+
+REACHABLE = Family("foldlog_log_reachable", "gauge", "1 if a broker answered just now.")
+LAG = Family("foldlog_lag_records", "gauge", "Records of a partition that are not folded yet.",
+             ("partition",))
+FOLDED = Family("foldlog_folded_offset", "gauge",
+                "The next offset of a partition: its rate is the rate of the fold.", ("partition",))
+HELD = Family("foldlog_partitions_held", "gauge", "Partitions that are taken, by role.", ("role",))
+STUCK = Family("foldlog_sessions_left_alone", "gauge", "Sessions left alone until the next start.")
+RUNNING = Family("foldlog_effects_running", "gauge", "Effects that run now.", ("role",))
+IN_AIR = Family("foldlog_written_not_read_back", "gauge", "What was produced and is awaited.")
+
+
+def exposition(families: Mapping[Family, Samples]) -> bytes:
+    """The families and what the process itself costs, as text for Prometheus."""
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+    class Collector:
+        def collect(self) -> Iterable[Metric]:
+            for family, samples in families.items():
+                made = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+                metric = made(family.name, family.help, labels=family.labels)
+                for labels, value in sorted(samples.items()):
+                    metric.add_metric(labels, value)
+                yield metric
+
+    registry = CollectorRegistry()
+    registry.register(Collector())
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+def worker_metrics(parts: "Parts") -> bytes:
+    """What Prometheus is told of a worker. Asks the log for its ends: not on the poll thread."""
+    status = parts.worker.status()["partitions"]
+    held = {role: sum(role in p["held"] for p in status.values()) for role in parts.worker.roles}
+    families: dict[Family, Samples] = dict(parts.meter.counts())
+    families[FOLDED] = {(str(n),): p["offset"] for n, p in status.items()}
+    families[HELD] = {(role,): count for role, count in held.items()}
+    families[STUCK] = {(): sum(len(p["stuck"]) for p in status.values())}
+    families[RUNNING] = {(role,): parts.effects.running(role) for role in ROLES[1:]}
+    families[IN_AIR] = {(): parts.actions.in_air}
+    return exposition(families | lag(parts.log, {n: p["offset"] for n, p in status.items()}))
+
+
+def lag(log, places: Mapping[int, int]) -> dict[Family, Samples]:
+    """How far each place is from the end of its partition; no lag is told of a log that is away."""
+    try:
+        ends = log.end_offsets(SESSION_EVENTS)
+    except (LogUnreachable, TopicMissing):
+        return {REACHABLE: {(): 0}}
+    behind = {(str(n),): max(0, ends[n] - offset) for n, offset in places.items()}
+    return {REACHABLE: {(): 1}, LAG: behind}
+
+
+def worker_ready(parts: "Parts") -> bool:
+    """Whether the worker holds what it was assigned, and nothing has ended its poll thread."""
+    numbers = list(parts.worker.owned)
+    return not parts.fatal and all(map(parts.worker.holds, numbers)) and bool(numbers)

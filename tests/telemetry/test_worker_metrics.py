@@ -1,0 +1,69 @@
+"""A worker on a broker, asked as Prometheus and an orchestrator ask it."""
+
+import json
+import signal
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine
+
+pytestmark = pytest.mark.broker
+
+
+def asked(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+    except urllib.error.URLError:
+        return 0, ""  # it is not up yet
+
+
+def measured(web: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """What /metrics says, by family and labels."""
+    _, text = asked(f"{web}/metrics")
+    assert "s1" not in text and "secret" not in text, "no id and no content"
+    return {
+        family.name: {tuple(s.labels.values()): s.value for s in family.samples}
+        for family in text_string_to_metric_families(text)
+    }
+
+
+def test_S2_worker_metrics_count_a_turn_and_its_logs_are_json_without_content(broker, tmp_path):
+    machine = Machine(broker.bootstrap_servers, tmp_path)
+    machine("topics", "apply")
+    worker = machine.start("worker", "--log-json")
+    try:
+        machine("send", "s1", "a secret word")
+        web = ""
+        values: dict = {}
+        until = time.monotonic() + WAIT_S
+        while not values.get("foldlog_claims") and time.monotonic() < until:
+            if not web and (noted := list(tmp_path.glob("**/worker.json"))):
+                web = json.loads(noted[0].read_text())["web"]
+            values = measured(web) if web else {}
+            time.sleep(0.05)
+        machine("cancel", "s1")
+        while not values.get("foldlog_turns") and time.monotonic() < until:
+            values = measured(web)
+            time.sleep(0.05)
+        assert asked(f"{web}/healthz") == (200, "ok\n")
+        assert asked(f"{web}/readyz") == (200, "ready\n")
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        _, err = worker.communicate(timeout=WAIT_S)
+    assert values["foldlog_turns"] == {("cancelled",): 1}
+    assert values["foldlog_claims"]["models", "accepted"] >= 1
+    assert values["foldlog_wake_rows"]["S1",] >= 1
+    assert values["foldlog_log_reachable"] == {(): 1}
+    assert sum(values["foldlog_lag_records"].values()) >= 0
+    assert sum(values["foldlog_folded_offset"].values()) > 5
+    assert values["foldlog_partitions_held"]["sessions",] == 2
+    lines = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    assert any("runs" in line["text"] and line["logger"] == "foldlog.worker" for line in lines)
+    assert "secret" not in err
