@@ -4,8 +4,16 @@ Thin: the gateway is `consumers/gateway`. This file owns how its command line be
 who is asked who they are.
 """
 
+import errno
 import logging
-from collections.abc import Sequence
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -19,6 +27,8 @@ from .printing import line, note
 
 PORT = 8377
 LIFE_S = 900
+END_S = 10.0
+"""For a clean end of the gateway that `dev` started."""
 
 
 @click.command("gateway", epilog=example(
@@ -26,15 +36,21 @@ LIFE_S = 900
 ))
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
               help="The address to listen on; others than loopback need a secret.")
-@click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65535),
-              help="The port; 0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65535),
+              help=f"The port; 0 takes a free one (default: {PORT}, or a free one if it is taken).")
 @click.option("--cors-origin", "origins", multiple=True, metavar="ORIGIN",
               help="A page that may use it, as in https://app.example; may be given several times.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Where it keeps its cache of the log (default: below --home).")
+@click.option("--until-eof", is_flag=True, hidden=True, help="End when stdin does.")
 @pass_edge
 def gateway_command(
-    edge: Edge, host: str, port: int, origins: tuple[str, ...], state_dir: Path | None
+    edge: Edge,
+    host: str,
+    port: int | None,
+    origins: tuple[str, ...],
+    state_dir: Path | None,
+    until_eof: bool,
 ) -> int:
     """Serve sessions over HTTP: the inspector, streams, and the protocols of chat clients.
 
@@ -44,18 +60,44 @@ def gateway_command(
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True)
     edge.log.check_topics(topics(edge.settings.partitions)).demand()
+    if until_eof:
+        threading.Thread(target=_end_at_eof, daemon=True).start()
     return serve(edge.connected(), host, port, origins, state_dir or edge.settings.home / "gateway")
 
 
+def _end_at_eof() -> None:
+    """Whoever started this gateway has ended, cleanly or not: so does it."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def beside(edge: Edge) -> Iterator[None]:
+    """A gateway process of the same installation, as long as this lasts and this process lives."""
+    command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "gateway", "--until-eof"]
+    # Ctrl-C is for us; it ends with our end of its stdin.
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield
+    finally:
+        assert child.stdin is not None
+        child.stdin.close()
+        try:
+            child.wait(END_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
 def serve(
-    settings: Settings, host: str, port: int, origins: Sequence[str], directory: Path
+    settings: Settings, host: str, port: int | None, origins: Sequence[str], directory: Path
 ) -> int:
     """Serve until SIGTERM or Ctrl-C. Raises SettingsError where nobody would be asked who they are,
     or the address is taken."""
     from ..consumers.client import Client
     from ..consumers.gateway.access import Access, is_loopback
     from ..consumers.gateway.app import Gateway, make_app
-    from ..consumers.gateway.serve import bound, server
+    from ..consumers.gateway.serve import server
 
     secret = settings.gateway_secret
     if secret is None and not is_loopback(host):
@@ -64,14 +106,8 @@ def serve(
             "are. Set FOLDLOG_GATEWAY_SECRET (32 random characters or more), or leave it on "
             "127.0.0.1."
         )
-    try:
-        listening = bound(host, port)
-    except OSError as error:
-        raise SettingsError(
-            f"{host}:{port} can't be listened on: {error.strerror}. Does another gateway run? "
-            "Choose another with --port."
-        ) from error
-    with listening, Client(settings, channel="gateway") as client:
+    listening = _listening(host, port)
+    with listening, _sole(directory), Client(settings, channel="gateway") as client:
         access = Access(settings.user, secret, origins)
         app = make_app(Gateway(client, access, directory, note))
         line(f"the gateway serves http://{host}:{listening.getsockname()[1]}/")
@@ -80,6 +116,40 @@ def serve(
                  "every session")
         server(app).run(sockets=[listening])
     return 0
+
+
+@contextmanager
+def _sole(directory: Path) -> Iterator[None]:
+    """No other gateway keeps its cache there. Raises SettingsError."""
+    from ..processors.runtime.state_dir import StateDir, StateDirTaken
+
+    try:
+        held = StateDir(directory)
+    except StateDirTaken:
+        raise SettingsError(
+            f"another gateway keeps its cache in {directory}. Nothing was changed: stop that one, "
+            "or give this one a directory of its own with --state-dir."
+        ) from None
+    try:
+        yield
+    finally:
+        held.close()
+
+
+def _listening(host: str, port: int | None) -> socket.socket:
+    """A listening socket; where no port was asked for and ours is taken, on a free one."""
+    from ..consumers.gateway.serve import bound
+
+    try:
+        return bound(host, PORT if port is None else port)
+    except OSError as error:
+        if port is None and error.errno == errno.EADDRINUSE:
+            note(f"port {PORT} is taken, by another gateway perhaps: a free one is used")
+            return bound(host, 0)
+        raise SettingsError(
+            f"{host}:{port} can't be listened on: {error.strerror}. Does another gateway run? "
+            "Choose another with --port."
+        ) from error
 
 
 @click.command("token", epilog=example("foldlog token --user ana", "foldlog token --life 3600"))
