@@ -28,12 +28,19 @@ class Contents:
         self._read = read
         self.missing: dict[str, BlobRef] = {}
 
-    def blob(self, ref: BlobRef) -> bytes | None:
-        """The bytes, or None if the store does not hold them (or holds others)."""
+    def read(self, ref: BlobRef) -> bytes:
+        """The bytes. Raises BlobError, and notes that they are missing."""
         try:
             return self._read(ref)
         except BlobError:
             self.missing[ref.sha256] = ref
+            raise
+
+    def blob(self, ref: BlobRef) -> bytes | None:
+        """The bytes, or None if the store does not hold them (or holds others)."""
+        try:
+            return self.read(ref)
+        except BlobError:
             return None
 
     def whole(self, body: Body | None) -> bytes | None:

@@ -65,8 +65,9 @@ class Approval:
 
 @dataclass
 class SessionFacts:
-    """One session up to an offset. `spoken`: where each message was said to the model;
-    `models`: who was asked at a step; `proposed`: the calls of the answer at an offset."""
+    """One session up to an offset. `models`: who was asked at a step; `answers`, `proposed`: what
+    came of a step, and the calls of it; `inherited`: how many lines are of a fork's parent. Steps
+    are keyed by (turn, step), for what a fork inherits has the offsets of another partition."""
 
     session_id: str
     partition: int = 0
@@ -74,16 +75,16 @@ class SessionFacts:
     next: int = 0
     last_at: int = 0
     opened: Entry | None = None
+    inherited: int = 0
     views: SessionViews = None  # type: ignore[assignment]
     rulings: Counter = field(default_factory=Counter)
     said: dict[str, Entry] = field(default_factory=dict)
-    answers: dict[int, Entry] = field(default_factory=dict)
+    answers: dict[tuple[int, int], Entry] = field(default_factory=dict)
     calls: dict[str, CallFacts] = field(default_factory=dict)
     attempts: dict[tuple, Attempt] = field(default_factory=dict)
     approvals: list[Approval] = field(default_factory=list)
     models: dict[tuple[int, int], str] = field(default_factory=dict)
-    proposed: dict[int, list[CallFacts]] = field(default_factory=dict)
-    spoken: dict[str, int] = field(default_factory=dict)
+    proposed: dict[tuple[int, int], list[CallFacts]] = field(default_factory=dict)
     people: list[tuple[Entry, Ruling]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -119,7 +120,7 @@ class SessionFacts:
             if known is None:
                 self.calls[call.key] = CallFacts(call, entry)
                 known = self.calls[call.key]
-                self.proposed.setdefault(entry.offset, []).append(known)
+                self.proposed.setdefault((call.turn, call.step), []).append(known)
             self._became(known, call, entry)
         if isinstance(entry.event, ev.TurnEnded):
             for call in before.turn.calls:
@@ -166,21 +167,17 @@ class SessionFacts:
 
     def _opened(self, entry: Entry, _before: SessionViews) -> None:
         self.opened = self.opened or entry
+        self.inherited = len(self.views.transcript.lines)
 
     def _said(self, entry: Entry, _before: SessionViews) -> None:
         self.said.setdefault(entry.event.message_id, entry)
 
     def _called(self, entry: Entry, _before: SessionViews) -> None:
         event = entry.event
-        self.spoken |= dict.fromkeys(event.includes, entry.offset)
         self.models[event.turn, event.step] = event.model
 
-    def _turn_ended(self, entry: Entry, before: SessionViews) -> None:
-        if not before.turn.terminated:
-            self.spoken |= dict.fromkeys(before.turn.owned, entry.offset)
-
     def _answered(self, entry: Entry, _before: SessionViews) -> None:
-        self.answers[entry.offset] = entry
+        self.answers[entry.event.turn, entry.event.step] = entry
 
     def _claimed(self, entry: Entry, _before: SessionViews) -> None:
         event = entry.event
@@ -249,7 +246,6 @@ _NOTES: dict[type, Any] = {
     ev.SessionOpened: SessionFacts._opened,
     ev.MessageReceived: SessionFacts._said,
     ev.LlmCalled: SessionFacts._called,
-    ev.TurnEnded: SessionFacts._turn_ended,
     ev.GenComplete: SessionFacts._answered,
     ev.GenStopped: SessionFacts._answered,
     ev.GenStart: SessionFacts._claimed,

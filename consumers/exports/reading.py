@@ -15,7 +15,9 @@ from ...schemas.codec import Entry
 from ...schemas.ids import PARTITION_KEY
 from ..follow import Follow
 from ..show import UnknownSession
+from .blocks import Contents
 from .facts import SessionFacts
+from .inherited import inherit
 
 Progress = Callable[[int, int], None]
 """progress(events read, events there): of the partitions that are read."""
@@ -31,6 +33,7 @@ class Read(NamedTuple):
 def read_log(
     log: Log,
     wanted: Collection[str] | None,
+    contents: Contents,
     see: Callable[[Entry, Ruling], None] | None = None,
     progress: Progress = lambda _read, _there: None,
     *,
@@ -42,7 +45,7 @@ def read_log(
     LogCut if the beginning of the log was deleted.
     """
     sessions: dict[str, SessionFacts] = {}
-    for entry in _entries(log, wanted, progress, chunks):
+    for entry in _entries(log, wanted, contents, progress, chunks):
         name = entry.session_id
         if name == PARTITION_KEY:
             if see is not None and wanted is None:
@@ -60,14 +63,22 @@ def read_log(
         raise UnknownSession(
             f"there is no session {', '.join(unknown)}: see `foldlog sessions`. Nothing was written"
         )
+    for facts in sessions.values():
+        inherit(facts, contents)
     ends = {facts.partition: facts.next for facts in sessions.values()}
     return Read(dict(sorted(sessions.items())), ends)
 
 
 def _entries(
-    log: Log, wanted: Collection[str] | None, progress: Progress, chunks: bool
+    log: Log,
+    wanted: Collection[str] | None,
+    contents: Contents,
+    progress: Progress,
+    chunks: bool,
 ) -> Iterator[Entry]:
-    with Follow(log, wanted, chunks=chunks, holders=wanted is None, folded=True) as follow:
+    with Follow(
+        log, wanted, chunks=chunks, holders=wanted is None, folded=True, read=contents.read
+    ) as follow:
         begin, ends = follow.cursor, follow.ends()
         for partition, first in begin.items():
             if first > 0:

@@ -112,7 +112,7 @@ def message_rows(facts: SessionFacts, contents: Contents) -> Iterator[tuple[Row,
     views = facts.views
     for seq, line in said_lines(views):
         said = facts.said.get(line.name) if line.kind == "message" else None
-        answer = facts.answers.get(line.offset)
+        answer = facts.answers.get((line.turn, line.step))
         received = views.messages.received.last(line.name) if line.kind == "message" else None
         progress = views.messages.progress.last(line.name) if line.kind == "message" else None
         content = contents.whole(line.body)

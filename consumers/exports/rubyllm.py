@@ -15,6 +15,7 @@ from ...processors.projections.context import Fragment
 from ...processors.projections.transcript import Line
 from ...schemas.codec import Entry
 from ...schemas.ids import call_key
+from ...schemas.parts import Body
 from ..contents import plain, text_of
 from .blocks import Contents, blocks, strict_json, time
 from .blocks import text_of as decoded
@@ -25,6 +26,7 @@ from .sqlite_file import Tables, json_text, schema
 
 PROVIDER = "anthropic"
 UNSAID = 1 << 62  # a message that waits, or that no request ever said, comes last
+_ANSWERS = ("assistant", "partial")
 _NO_LABEL = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -64,9 +66,9 @@ class _Made:
             if isinstance(item, Fragment):
                 self._result(facts, chat, item, calls)
                 continue
-            model, answer = self._said(facts, chat, *item)
+            model, answer = self._said(facts, chat, item[1], item[2])
             last_model = model or last_model
-            for known in facts.proposed.get(item[1].offset, ()):
+            for known in facts.proposed.get((item[1].turn, item[1].step), ()):
                 calls[known.call.key] = self._call(facts, known, answer)
         if last_model is not None:
             tables.change("UPDATE chats SET model_id = ? WHERE id = ?", (last_model, chat))
@@ -85,18 +87,20 @@ class _Made:
             "foldlog_blocks": decoded(content),
         })
 
-    def _said(self, facts: SessionFacts, chat: int, seq: int, line: Line) -> tuple[int | None, int]:
+    def _said(
+        self, facts: SessionFacts, chat: int, line: Line, spoken: bool
+    ) -> tuple[int | None, int]:
         """A message or an answer: (its model, its row)."""
         content = self._contents.whole(line.body)
         user = line.kind == "message"
-        known = facts.answers.get(line.offset)
+        known = facts.answers.get((line.turn, line.step)) if line.kind != "message" else None
         attempt = known.event.attempt if known is not None else 0
         model = None if user else self._model(facts, line, known)
         spent = facts.views.ledger.spent.last((line.turn, line.step, attempt))
         thoughts = [b for b in blocks(content or b"") if b.kind == "thinking"]
         signatures = [b.text("signature") for b in thoughts if b.text("signature")]
         status = "partial" if line.kind == "partial" else "complete"
-        if user and line.name not in facts.spoken:
+        if user and not spoken:
             status = "not_said"
         said = facts.said.get(line.name) if user else None
         role = (said.event.role if said is not None else "user") if user else "assistant"
@@ -186,17 +190,32 @@ class _Made:
         })
 
 
-def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line] | Fragment]:
-    """Messages, answers and results as the model has them in its context."""
-    keyed: list[tuple[tuple[int, int, int], Any]] = []
+def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment]:
+    """(seq, line, said to the model) of messages and answers, and results, as in the context.
+
+    By place, not by offset: what a fork inherits has the offsets of another partition.
+    """
+    fragments = list(facts.views.context.fragments)
+    steps = {(f.turn, f.step): n for n, f in enumerate(fragments) if f.kind in _ANSWERS}
+    users: dict[Body | None, list[int]] = {}
+    for place, fragment in enumerate(fragments):
+        if fragment.kind == "user":
+            users.setdefault(fragment.body, []).append(place)
+    keyed: list[tuple[tuple[int, int, int], Any]] = [
+        ((place, 0, 0), fragment) for place, fragment in enumerate(fragments)
+        if fragment.kind == "result"
+    ]
+    last = -1
     for seq, line in said_lines(facts.views):
         if line.kind == "message":
-            keyed.append(((facts.spoken.get(line.name, UNSAID), 2, line.offset), (seq, line)))
+            found = users.get(line.body)
+            place = found.pop(0) if found else None
+            key = (UNSAID if place is None else place, 1, seq)
         else:
-            keyed.append(((line.offset, 0, 0), (seq, line)))
-    for place, fragment in enumerate(facts.views.context.fragments):
-        if fragment.kind == "result":
-            keyed.append(((fragment.offset, 1, place), fragment))
+            place = steps.get((line.turn, line.step))
+            last = max(last, place if place is not None else last)
+            key = (last, 1, seq)  # what the model refused is in no context: after what is before it
+        keyed.append((key, (seq, line, place is not None)))
     return (item for _, item in sorted(keyed, key=lambda pair: pair[0]))
 
 

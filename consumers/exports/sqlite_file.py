@@ -17,7 +17,7 @@ import msgspec
 from ...log.door import Log
 from ...processors.ruling import Ruling
 from ...schemas.codec import Entry
-from .blocks import clean
+from .blocks import Contents, clean
 from .reading import Progress, Read, read_log
 from .rows import event_row
 
@@ -78,6 +78,7 @@ def write_sqlite(
     path: Path,
     log: Log,
     sessions: Collection[str] | None,
+    contents: Contents,
     fill: Callable[[Read, Tables, Callable[[str], None]], None],
     progress: Progress,
 ) -> dict[str, int]:
@@ -91,7 +92,7 @@ def write_sqlite(
         connection.executescript(schema("common"))
         connection.execute("BEGIN")
         tables = Tables(connection)
-        read = read_log(log, sessions, tables.event, progress, chunks=True)
+        read = read_log(log, sessions, contents, tables.event, progress, chunks=True)
         fill(read, tables, connection.execute)  # type: ignore[arg-type]
         connection.execute("COMMIT")
         broken = connection.execute("PRAGMA foreign_key_check").fetchall()

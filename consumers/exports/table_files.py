@@ -36,7 +36,7 @@ def write_tables(
     try:
         wants_events = EVENTS.name in tables
         see = files.event if wants_events else None
-        read = read_log(log, sessions, see, progress, chunks=wants_events)
+        read = read_log(log, sessions, contents, see, progress, chunks=wants_events)
         if set(tables) - {EVENTS.name}:
             for facts in read.sessions.values():
                 session_rows(facts, contents, prices, files.put)

@@ -220,7 +220,7 @@ class _Chat:
 
     def _tool(self, line: Line, block: Block, index: int) -> None:
         known = self._facts.calls.get(call_key(line.turn, line.step, index))
-        if known is None or known.proposed.offset != line.offset:
+        if known is None or line.name != "tool_use":
             self._note(line, "block", {"raw": block.raw})  # cut before it was a call
             return
         call, column = known.call, self._columns.get(known.call.name)

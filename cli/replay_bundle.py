@@ -1,0 +1,94 @@
+"""Bundles at the command line: `--bundle FILE` reads a file instead of a log, and its verification.
+
+This file owns what a command gets in place of the log and the blob store. It must not know what a
+bundle is made of: `consumers/exports` does.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ..consumers.exports.bundle import verify
+from ..consumers.exports.bundle_file import Bundle, read_bundle
+from ..consumers.exports.bundle_log import BundleLog
+from ..processors.context.build import BUILDER
+from ..processors.runtime.store import fold_version
+from ..producers.blobs import BlobStore
+from .edge import Edge
+from .printing import emit, line, note
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def bundle_option(command: F) -> F:
+    """`--bundle`: the command reads this file and needs no broker."""
+
+    def opened(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+        if value is not None:
+            edge = context.find_object(Edge)
+            assert edge is not None, "a command runs in an edge"
+            use_bundle(edge, value)
+
+    return click.option(
+        "--bundle",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        callback=opened,
+        expose_value=False,
+        help="Read this bundle instead of the log.",
+    )(command)
+
+
+def use_bundle(edge: Edge, path: Path) -> Bundle:
+    """From here on the log and the blobs of this process are those of the bundle.
+
+    Raises BadBundle.
+    """
+    bundle = read_bundle(path)
+    directory = tempfile.TemporaryDirectory(prefix="foldlog-bundle-")
+    store = BlobStore(Path(directory.name))
+    for name, data in bundle.blobs():
+        assert store.put(data).sha256 == name, "a blob was checked when it was read"
+    edge.use(BundleLog(bundle), replace(edge.settings, blobs_dir=store.directory),
+             directory.cleanup)
+    return bundle
+
+
+def replay_bundle(edge: Edge, path: Path, as_json: bool) -> int | None:
+    """Replay a bundle and say whether it came to what its manifest says; 1 if it did not."""
+    bundle = use_bundle(edge, path)
+    manifest = bundle.manifest
+    replayed, differences = verify(bundle, edge.client().read_blob)
+    missing = [blob.sha256 for blob in manifest.blobs if not blob.held]
+    if as_json:
+        emit({
+            "session": manifest.session_id,
+            "sha256": replayed.hashes,
+            "requests": replayed.requests,
+            "same": not differences,
+            "differences": [difference._asdict() for difference in differences],
+            "missing": missing,
+            "bundle_sha256": bundle.sha256,
+        })
+        return 1 if differences else None
+    line(f"session {manifest.session_id}: {manifest.records} records, "
+         f"{len(manifest.blobs) - len(missing)} blobs, bundle sha256 {bundle.sha256}")
+    for view, sha in replayed.hashes.items():
+        line(f"  {view:13} {sha}")
+    for difference in differences:
+        line(f"  DIFFERENT {difference.what}: here {difference.here}, there {difference.there}")
+    if missing:
+        note(f"{len(missing)} blobs were missing when it was made: {', '.join(missing[:5])}")
+    if not differences:
+        built = sum(sha is not None for sha in replayed.requests.values())
+        line(f"every view and {built} of {len(replayed.requests)} requests are, byte for byte, "
+             "what its manifest says")
+        return None
+    if (manifest.folds, manifest.builder) != (fold_version(), BUILDER):
+        note(f"it was made by another version (folds {manifest.folds}, builder {manifest.builder}; "
+             f"here {fold_version()}, {BUILDER}): views may differ where a fold was changed")
+    return 1

@@ -1,0 +1,322 @@
+"""The parts of an audit report: the story, and the tables of calls, approvals and attempts.
+
+Every function gives HTML in which every text of the log is escaped. This file must not know the
+page around them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby
+from typing import Any
+
+from ...processors.prices import PriceTable, dollars, total
+from ...processors.projections.ledger import Spent
+from ...processors.projections.transcript import Line
+from ...processors.ruling import Ruling
+from ...schemas.codec import Entry
+from ..contents import text_of, type_of
+from .blocks import Contents, blocks, clean, time
+from .blocks import text_of as decoded
+from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
+from .timeline import lasting
+
+SHOWN_CHARS = 1_200  # of a text; the rest unfolds
+TEXT_CHARS_MAX = 40_000  # of a text in the page: somebody will have pasted a file
+# What could turn the reading direction, or is invisible: a shown command must be the real one.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+_GOOD = frozenset({"ok", "complete", "allow", "grant", "happened", "end_turn"})
+_WARN = frozenset({"stopped", "expired", "cancelled", "interrupted", "doubt", "asks", "running"})
+_PLAIN = frozenset({"not_run", "did_not_happen", "ignored", "duplicate"})
+
+
+def e(text: Any) -> str:
+    """Text as HTML: escaped, and what would drive the display made visible."""
+    seen = _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", clean(str(text)))
+    return escape(seen, quote=True)
+
+
+def when(at_ms: int) -> str:
+    """A time, UTC."""
+    return (time(at_ms) or "?").replace("T", " ")[:19]
+
+
+def tag(word: str) -> str:
+    """A word in the colour of what it means."""
+    kinds = ((_GOOD, "ok"), (_WARN, "warn"), (_PLAIN, "plain"))
+    kind = next((name for words, name in kinds if word in words), "bad" if word else "plain")
+    return f'<span class="tag {kind}">{e(word)}</span>' if word else ""
+
+
+def text_html(text: str | None, of: str = "said") -> str:
+    """A text of people or models, its end folded away where it is long."""
+    if text is None:
+        return '<p class="note">[content is missing]</p>'
+    if not text.strip():
+        return ""
+    kept = text[:TEXT_CHARS_MAX]
+    left = len(text) - len(kept)
+    more = f"\n[... {left:,} characters more: see the bundle]" if left else ""
+    if len(kept) <= SHOWN_CHARS:
+        return f'<pre class="{of}">{e(kept)}</pre>'
+    return (
+        f'<pre class="{of}">{e(kept[:SHOWN_CHARS])}</pre><details><summary>'
+        f"{len(text) - SHOWN_CHARS:,} characters more</summary>"
+        f'<pre class="{of}">{e(kept[SHOWN_CHARS:] + more)}</pre></details>'
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[str]) -> str:
+    if not rows:
+        return ""
+    named = "".join(
+        f'<th class="num">{e(head[1:])}</th>' if head.startswith("#") else f"<th>{e(head)}</th>"
+        for head in heads
+    )
+    return f'<div class="scroll"><table><tr>{named}</tr>{"".join(rows)}</table></div>'
+
+
+# ---- the story -------------------------------------------------------------------------------
+
+Item = tuple[int, int, str, str, str]
+"""(offset, time, class, who, what as HTML)"""
+
+
+def story(facts: SessionFacts, contents: Contents) -> str:
+    """Everything that a person saw or did, in order, turn by turn."""
+    people = {entry.offset: (entry, ruling) for entry, ruling in facts.people}
+    lines = list(facts.views.transcript.lines)
+    old, own = lines[: facts.inherited], lines[facts.inherited :]
+    told = {line.offset for line in own}
+    items: list[tuple[int, Item]] = [(line.turn, _line(facts, contents, line, {})) for line in old]
+    mine = [(line.turn, _line(facts, contents, line, people)) for line in own]
+    turn_at = sorted((item[0], turn) for turn, item in mine)
+    for offset, (entry, ruling) in people.items():
+        if offset not in told:
+            turn = max((turn for at, turn in turn_at if at <= offset), default=0)
+            mine.append((turn, _asked(entry, ruling)))
+    items += sorted(mine, key=lambda pair: pair[1][0])
+    out, day = [], ""
+    for turn, group in groupby(items, key=lambda pair: pair[0]):
+        out.append(f'<li class="turn">Turn {turn}</li>' if turn else "")
+        for _, (offset, at, kind, who, what) in group:
+            date, _, hour = when(at).partition(" ")
+            first, day = f"<b>{date}</b> " if date != day else "", date
+            out.append(
+                f'<li class="{kind}"><div class="when">{first}{hour}<i>offset {offset}</i></div>'
+                f'<div class="who">{e(who)}</div><div class="what">{what}</div></li>'
+            )
+    return f'<ol class="story">{"".join(out)}</ol>'
+
+
+def _line(
+    facts: SessionFacts, contents: Contents, line: Line, people: dict[int, tuple[Entry, Ruling]]
+) -> Item:
+    asked = people.get(line.offset)
+    who = getattr(asked[0].event, "by_user", "") if asked is not None else ""
+    known = facts.calls.get(line.call)
+    call = f"<b>{e(line.name)}</b> <code>{e(line.call)}</code>"
+    body = contents.whole(line.body)
+    place = (line.offset, line.at)
+    match line.kind:
+        case "message":
+            row = facts.views.messages.received.last(line.name)
+            by = who or (row.by_user if row is not None else "a person")
+            return (*place, "person", by, text_html(None if body is None else text_of(body)))
+        case "answer" | "partial":
+            model = facts.models.get((line.turn, line.step)) or "model"
+            return (*place, "model", model, _answer(body, line))
+        case "call" | "asks":
+            ask = " asks for approval" if line.kind == "asks" else " is to run"
+            return (*place, "tool", "foldlog", f"{call}{ask}{text_html(decoded(body), 'code')}")
+        case "result":
+            owner = known.starts[-1].event.owner if known is not None and known.starts else ""
+            outcome, _, refusals = line.text.partition("; ")
+            note = f' <span class="note">{e(refusals)}</span>' if refusals else ""
+            return (*place, "tool", owner or "foldlog",
+                    f"{call} {tag(outcome)}{note}{text_html(decoded(body), 'code')}")
+        case "doubt":
+            return (*place, "bad", "foldlog", f"{call} {tag('doubt')} {e(line.text)}")
+        case "approval":
+            return (*place, "person", who or "nobody", f"{call} {tag(line.text)}")
+        case "resolved":
+            said = text_html(decoded(body))
+            return (*place, "person", who or "a person", f"{call} {tag(line.text)}{said}")
+        case "attempt":
+            return (*place, "bad", "foldlog", f"{tag(line.name)} {e(line.text)}")
+        case "ended":
+            return (*place, "", "foldlog", f"the turn ended: {tag(line.name)}")
+    what = " ".join(part for part in (line.kind, line.name, line.text) if part)
+    return (*place, "person" if who else "", who or "foldlog", e(what) + text_html(decoded(body)))
+
+
+def _answer(content: bytes | None, line: Line) -> str:
+    if content is None:
+        return text_html(None)
+    out = []
+    for block in blocks(content):
+        if block.kind == "text":
+            out.append(text_html(block.text("text") or ""))
+        elif block.kind == "thinking" and block.text("thinking"):
+            thought = text_html(block.text("thinking"))
+            out.append(f"<details><summary>thinking</summary>{thought}</details>")
+        elif block.kind == "tool_use":
+            out.append(f'<div class="note">asks for the tool {e(block.text("name"))}</div>')
+        else:
+            hidden = "thinking, not shown by the provider" if "thinking" in block.kind else ""
+            out.append(f'<div class="note">[{e(hidden or block.kind)}]</div>')
+    if line.kind == "partial":
+        out.append(f'<p class="note">stopped: {e(line.name)}</p>')
+    return "".join(out) or f'<span class="note">nothing said ({e(line.name)})</span>'
+
+
+def _asked(entry: Entry, ruling: Ruling) -> Item:
+    """What somebody asked for that is no line: opening, cancelling, and what was refused."""
+    event = entry.event
+    who = getattr(event, "by_user", "") or getattr(event, "user_id", "")
+    more = [str(getattr(event, name, "") or "") for name in ("trigger", "project_id", "call",
+                                                             "decision", "mode", "reason")]
+    what = e(" ".join([type_of(entry), *(part for part in more if part)]))
+    if not ruling.accepted:
+        told = f"{ruling.code}: {ruling.detail}" if ruling.detail else ruling.code
+        what += f' {tag(ruling.verdict)} <span class="note">{e(told)}</span>'
+    kind = "person" if ruling.verdict != "refused" else "bad"
+    return (entry.offset, entry.at, kind, who, what)
+
+
+# ---- the tables ------------------------------------------------------------------------------
+
+
+def calls_table(facts: SessionFacts, contents: Contents) -> str:
+    """Every call: arguments, who allowed it, its claims, what came of it."""
+    approvals = {a.call: a for a in facts.approvals if a.ruling is None}
+    heads = ("call", "tool and arguments", "allowed by", "claims", "outcome")
+    rows = []
+    for key, known in facts.calls.items():
+        call, given = known.call, approvals.get(key)
+        args = decoded(contents.whole(call.args))
+        rows.append(
+            f"<tr><td><code>{e(key)}</code></td><td><b>{e(call.name)}</b> "
+            f'<span class="note">{e(_effect(known))}</span>{text_html(args, "code")}</td>'
+            f"<td>{_allowed(given, known)}</td><td>{_claims(known)}</td>"
+            f"<td>{tag(call.outcome or call.status)}{_doubts(known, contents)}</td></tr>"
+        )
+    return _table(heads, rows)
+
+
+def _effect(known: CallFacts) -> str:
+    return known.call.effect if known.invoked is not None else "never decided"
+
+
+def _allowed(given: Any, known: CallFacts) -> str:
+    if given is None:
+        invoked = known.invoked.event if known.invoked is not None else None
+        rule = {"none": "rule: allow", "deny": "rule: deny"}.get(getattr(invoked, "approval", ""))
+        return f'<span class="note">{e(rule or "")}</span>'
+    if given.decided is None:
+        return tag("asks")
+    by = getattr(given.decided.event, "by_user", "") or "nobody"
+    return f"{tag(given.decision)} {e(by)}"
+
+
+def _claims(known: CallFacts) -> str:
+    return "<br>".join(
+        f'<span class="note">{number}: {e(claim.event.owner)}, {when(claim.at)[11:]}</span>'
+        for number, claim in enumerate(known.starts, 1)
+    ) or '<span class="note">none</span>'
+
+
+def _doubts(known: CallFacts, contents: Contents) -> str:
+    out = [f'<p class="note">in doubt: {e(d.event.reason)}</p>' for d in known.doubts]
+    for person in known.resolved:
+        said = decoded(contents.whole(person.event.content)) or ""
+        out.append(f'<p class="note">{e(person.event.by_user)} says: '
+                   f"{e(person.event.outcome)} {e(said)}</p>")
+    return "".join(out)
+
+
+def approvals_table(facts: SessionFacts) -> str:
+    """Every decision, on the sha256 of the arguments that were shown."""
+    rows = []
+    for approval in facts.approvals:
+        decided = approval.decided
+        event = decided.event if decided is not None else None
+        refused = approval.ruling
+        word = refused.verdict if refused is not None else approval.decision or "asks"
+        later = " and later calls" if getattr(event, "remember", False) else ""
+        why = f" {refused.code}" if refused is not None else ""
+        rows.append(
+            f"<tr><td><code>{e(approval.call)}</code></td><td>{e(approval.name)}</td>"
+            f"<td>{tag(word)}{e(later + why)}</td>"
+            f"<td>{e(getattr(event, 'by_user', '') or '')}</td>"
+            f'<td class="when">{when(decided.at) if decided is not None else ""}</td>'
+            f"<td><code>{e(approval.args_sha256[:16])}</code></td></tr>"
+        )
+    return _table(("call", "tool", "decision", "by", "when", "arguments"), rows)
+
+
+def attempts_table(facts: SessionFacts, prices: PriceTable) -> str:
+    """Every attempt, a sum per turn, and the whole."""
+    spent = {row.key: row for row in facts.views.ledger.spent}
+    heads = ("attempt", "worker", "outcome", "model", "#took", "#read", "#cached", "#said", "#cost")
+    rows: list[str] = []
+    for turn, group in groupby(
+        sorted(facts.attempts.values(), key=_turn_of), key=_turn_of
+    ):
+        of_turn = list(group)
+        rows += [_attempt(attempt, spent.get(attempt.key), prices) for attempt in of_turn]
+        known = [spent[a.key] for a in of_turn if a.key in spent]
+        rows.append(_sum("background" if turn[0] else f"turn {turn[1]}", known, prices))
+    if rows:
+        rows.append(_sum("all", list(facts.views.ledger.spent), prices))
+    return _table(heads, rows)
+
+
+def _turn_of(attempt: Attempt) -> tuple[bool, int]:
+    beside = attempt.kind == BACKGROUND
+    return beside, 0 if beside else attempt.key[0]
+
+
+def _attempt(attempt: Attempt, spent: Spent | None, prices: PriceTable) -> str:
+    claim, end = attempt.claim, attempt.end
+    name = ".".join(str(part) for part in attempt.key[:2])
+    took = lasting(end.at - claim.at) if end is not None else ""
+    why = getattr(end.event, "detail", "") or getattr(end.event, "why", "") if end else ""
+    cost = prices.cost(spent) if spent is not None else None
+    return (
+        f"<tr><td><code>{e(name)}</code> try {claim.event.attempt}</td>"
+        f"<td>{e(claim.event.owner)}</td>"
+        f'<td>{tag(attempt.outcome or "lost")} <span class="note">{e(why)}</span></td>'
+        f"<td>{e((spent.model if spent else '') or attempt.model)}</td>"
+        f'<td class="num">{e(took)}</td>{_tokens([spent] if spent else [])}'
+        f'<td class="num">{"" if cost is None else e(dollars(cost))}</td></tr>'
+    )
+
+
+def _sum(name: str, rows: list[Spent], prices: PriceTable) -> str:
+    return (
+        f'<tr class="sum"><td>{e(name)}</td><td></td><td></td><td></td><td></td>{_tokens(rows)}'
+        f'<td class="num">{e(total(rows, prices)) if rows else ""}</td></tr>'
+    )
+
+
+def _tokens(rows: Sequence[Spent]) -> str:
+    counts: Iterator[str] = (
+        f"{sum(getattr(row, name) for row in rows):,}" if rows else ""
+        for name in ("read_tokens", "cache_read_tokens", "output_tokens")
+    )
+    return "".join(f'<td class="num">{count}</td>' for count in counts)
+
+
+def refused_table(facts: SessionFacts) -> str:
+    """What people asked for and the fold refused."""
+    rows = [
+        f'<tr><td class="when">{when(entry.at)}</td><td>{entry.offset}</td>'
+        f"<td>{e(getattr(entry.event, 'by_user', '') or getattr(entry.event, 'user_id', ''))}</td>"
+        f"<td>{e(type_of(entry))}</td><td>{e(ruling.code)}: {e(ruling.detail)}</td></tr>"
+        for entry, ruling in facts.people if ruling.verdict == "refused"
+    ]
+    return _table(("when", "offset", "by", "asked for", "why it was refused"), rows)
+

@@ -1,0 +1,239 @@
+"""A session bundle (mission row S2.11): all that a session is, in one file that replays anywhere.
+
+Made from the raw records: they are copied, then folded through the very door that a reader of the
+bundle will use, and what that comes to (the sha256 of every view and of every request) is put
+beside them. `verify` does the same on another machine and compares. No setting, no name of a host
+or a cluster and no secret is in a bundle; what people and models said is, unchanged.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from msgspec.structs import replace
+
+from ...log.door import Log
+from ...log.errors import LogCut, LogUnreachable
+from ...log.partition import partition_for
+from ...processors.context.build import BUILDER, request_bytes, request_sha256
+from ...processors.runtime import views_codec
+from ...processors.runtime.store import fold_version
+from ...processors.session import SessionViews
+from ...producers.blobs import BlobError
+from ...schemas import events as ev
+from ...schemas.codec import entry_of
+from ...schemas.ids import PARTITION_KEY
+from ...schemas.parts import BlobRef, Body
+from ...schemas.record import Record
+from ...schemas.topics import SESSION_EVENTS
+from ...schemas.value import field_names
+from ..contents import ReadBlob
+from ..follow import POLL_S, STALL_S
+from ..session_fold import SessionFold
+from ..show import UnknownSession
+from .blocks import Contents, blocks
+from .bundle_file import FORMAT, Blob, Bundle, Manifest, line_of, write_bundle
+from .bundle_log import BundleLog
+from .reading import Progress
+
+
+class Replayed(NamedTuple):
+    """What a session folds to: sha256 of every view, and of the request of every step (None: it
+    can't be built, a blob is missing). `claimed`: what the claims of this builder say of requests.
+    """
+
+    views: SessionViews
+    hashes: dict[str, str]
+    requests: dict[str, str | None]
+    claimed: dict[str, str]
+
+
+class Difference(NamedTuple):
+    """A view or a request that is not what the manifest or a claim says."""
+
+    what: str
+    here: str
+    there: str
+
+
+def replay(log: Log, session_id: str, read: ReadBlob) -> Replayed:
+    """Fold a session and rebuild each of its requests. Raises UnknownSession."""
+    requests: dict[str, str | None] = {}
+    claimed: dict[str, str] = {}
+    with SessionFold(log, session_id, read=read) as folded:
+        for seen in folded.upto(folded.end()):
+            event = seen.entry.event
+            if not seen.ruling.accepted:
+                continue
+            match event:
+                case ev.LlmCalled():
+                    try:
+                        made = request_sha256(request_bytes(seen.views, read))
+                    except BlobError:
+                        made = None
+                    requests[f"{event.turn}.{event.step}"] = made
+                case ev.GenStart() | ev.GenResumed() if event.builder == BUILDER:
+                    claimed[f"{event.turn}.{event.step}"] = event.request_sha256
+        views = folded.views
+    return Replayed(views, views_codec.view_hashes(views), requests, claimed)
+
+
+def export_bundle(
+    path: Path,
+    log: Log,
+    session_id: str,
+    contents: Contents,
+    progress: Progress = lambda _read, _there: None,
+) -> Manifest:
+    """Write the bundle of a session. Raises UnknownSession, LogUnreachable."""
+    partitions = log.partitions(SESSION_EVENTS)
+    with tempfile.TemporaryFile() as lines:
+        records = list(_records(log, session_id, progress))
+        mine = [record for record in records if record.key == session_id.encode()]
+        if not mine:
+            raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
+        end = mine[-1].offset + 1
+        records = [record for record in records if record.offset < end]
+        digest = _written(records, lines)
+        bare = Manifest(
+            format=FORMAT,
+            session_id=session_id,
+            partition=partition_for(session_id, partitions),
+            partitions=partitions,
+            end=end,
+            records=len(records),
+            records_sha256=digest,
+            blobs=(),
+            folds=fold_version(),
+            builder=BUILDER,
+            views={},
+            requests={},
+        )
+        wanted = _Wanted(contents)
+        bundle = Bundle(path, bare, tuple(records), "")
+        replayed = replay(BundleLog(bundle), session_id, wanted.read)
+        if not replayed.views.turn.known:
+            raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
+        wanted.of_records(mine)
+        wanted.of(views_codec.series_of(replayed.views))
+        blobs = wanted.blobs()
+        manifest = _with(bare, blobs, replayed)
+        lines.seek(0)
+        held = ((b.sha256, wanted.bytes_of(b.sha256)) for b in blobs if b.held)
+        write_bundle(path, lines, manifest, held)
+    return manifest
+
+
+def verify(bundle: Bundle, read: ReadBlob) -> tuple[Replayed, list[Difference]]:
+    """Replay a bundle, and in what it differs from its manifest and from the session's claims."""
+    manifest = bundle.manifest
+    replayed = replay(BundleLog(bundle), manifest.session_id, read)
+    found = [
+        Difference(f"view {name}", replayed.hashes.get(name, "none"), there)
+        for name, there in manifest.views.items()
+        if replayed.hashes.get(name) != there
+    ]
+    if replayed.requests.keys() != manifest.requests.keys():
+        found.append(Difference("steps", " ".join(replayed.requests), " ".join(manifest.requests)))
+    for step, here in replayed.requests.items():
+        there = manifest.requests.get(step)
+        if here != there and manifest.builder == BUILDER:
+            found.append(Difference(f"request {step}", str(here), str(there)))
+        claim = replayed.claimed.get(step)
+        if here is not None and claim is not None and here != claim:
+            found.append(Difference(f"request {step} of its claim", here, claim))
+    return replayed, found
+
+
+def _with(bare: Manifest, blobs: tuple[Blob, ...], replayed: Replayed) -> Manifest:
+    return replace(bare, blobs=blobs, views=replayed.hashes, requests=replayed.requests)
+
+
+class _Wanted:
+    """The blobs that a session names anywhere: in its records, in its messages, in its requests."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._refs: dict[str, BlobRef] = {}
+
+    def read(self, ref: BlobRef) -> bytes:
+        """As the store reads; what is read belongs to the session."""
+        self._refs.setdefault(ref.sha256, ref)
+        return self._contents.read(ref)
+
+    def of_records(self, records: Iterable[Record]) -> None:
+        """What events name, and what the messages among them show."""
+        for record in records:
+            event = entry_of(record).event
+            self.of(event)
+            if isinstance(event, ev.MessageReceived):
+                for block in blocks(self._contents.whole(event.content) or b""):
+                    self.of(block.attachment())
+
+    def of(self, value: Any) -> None:
+        """Every reference inside of a value."""
+        match value:
+            case BlobRef():
+                self._refs.setdefault(value.sha256, value)
+            case Body():
+                self.of(value.ref)
+            case str() | bytes() | int() | float() | None:
+                return
+            case _ if names := field_names(value):
+                for name in names:
+                    self.of(getattr(value, name))
+            case _ if isinstance(value, Iterable):
+                for held in value:
+                    self.of(held)
+
+    def blobs(self) -> tuple[Blob, ...]:
+        """All of them, by name, with their real sizes where they are held."""
+        found = []
+        for name, ref in sorted(self._refs.items()):
+            data = self._contents.blob(ref)
+            size = ref.bytes if data is None else len(data)
+            found.append(Blob(name, size, ref.media_type, data is not None))
+        return tuple(found)
+
+    def bytes_of(self, name: str) -> bytes:
+        """The bytes of one that is held."""
+        return self.read(self._refs[name])
+
+
+def _records(log: Log, session_id: str, progress: Progress) -> Iterator[Record]:
+    """The session's raw records and those that say who held its partition, up to now."""
+    partition = partition_for(session_id, log.partitions(SESSION_EVENTS))
+    first = log.first_offsets(SESSION_EVENTS)[partition]
+    if first > 0:
+        raise LogCut(partition, 0, first)
+    end = log.end_offsets(SESSION_EVENTS)[partition]
+    keys = (session_id.encode(), PARTITION_KEY.encode())
+    reader = log.reader(SESSION_EVENTS, {partition: 0})
+    try:
+        moved = time.monotonic()
+        while (at := reader.positions()[partition]) < end:
+            came = reader.poll(POLL_S)
+            yield from (r for r in came if r.key in keys and r.offset < end)
+            progress(min(reader.positions()[partition], end), end)
+            if reader.positions()[partition] != at:
+                moved = time.monotonic()
+            elif time.monotonic() - moved > STALL_S:
+                raise LogUnreachable(
+                    f"the log stopped answering at offset {at} of {end}. Nothing was written. Look "
+                    "at the broker (`foldlog status`), then try again."
+                )
+    finally:
+        reader.close()
+
+
+def _written(records: Iterable[Record], lines: IO[bytes]) -> str:
+    digest = sha256()
+    for record in records:
+        text = line_of(record)
+        digest.update(text)
+        lines.write(text)
+    return digest.hexdigest()
+

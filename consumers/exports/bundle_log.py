@@ -1,0 +1,145 @@
+"""A log that is a bundle: every reader of the log reads one session from a file, offline.
+
+The same Follow, folds, views and requests as with a broker run on it, so a replay elsewhere is the
+same code. It can not be written to. This file must not know what a record means.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
+
+from ...log.door import GroupReader, Offsets, OnAssigned, OnFatal, OnRevoked, Producer, TopicReport
+from ...log.errors import Refused, TopicMissing
+from ...schemas.record import Record
+from ...schemas.topics import SESSION_EVENTS, TopicSpec
+from .bundle_file import Bundle
+
+
+class ReadOnly(Refused):
+    """Somebody tried to write to a bundle."""
+
+
+class BundleReader:
+    """See `log.door.Reader`. Offsets of other sessions are holes that it passes."""
+
+    def __init__(self, records: Sequence[Record], start: Mapping[int, int], ends: Offsets) -> None:
+        self._records, self._ends = records, ends
+        self._positions = dict(start)
+
+    def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
+        """What is left; at the end nothing, at once: nothing more can come."""
+        del timeout_s
+        for partition, at in self._positions.items():
+            if at >= self._ends[partition]:
+                continue
+            mine = self._records if partition == _partition(self._records) else ()
+            first = bisect_left(mine, at, key=lambda record: record.offset)
+            found = list(mine[first : first + max_records])
+            whole = first + len(found) == len(mine)
+            self._positions[partition] = self._ends[partition] if whole else found[-1].offset + 1
+            if found:
+                return found
+        return []
+
+    def positions(self) -> Offsets:
+        """The next offset of each partition."""
+        return dict(self._positions)
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Read on from there."""
+        self._positions[partition] = offset
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class BundleLog:
+    """See `log.door.Log`."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        manifest = bundle.manifest
+        self._ends = dict.fromkeys(range(manifest.partitions), 0) | {
+            manifest.partition: manifest.end
+        }
+
+    def reader(self, topic: str, start: Mapping[int, int]) -> BundleReader:
+        """A reader of its partitions."""
+        self._demand(topic)
+        for partition in start:
+            if partition not in self._ends:
+                raise TopicMissing(f"{topic}/{partition}")
+        return BundleReader(self._bundle.records, start, self._ends)
+
+    def partitions(self, topic: str) -> int:
+        """As many as the log had that it was made from."""
+        self._demand(topic)
+        return len(self._ends)
+
+    def first_offsets(self, topic: str) -> Offsets:
+        """All begin at 0."""
+        self._demand(topic)
+        return dict.fromkeys(self._ends, 0)
+
+    def end_offsets(self, topic: str) -> Offsets:
+        """Where its session ended; the others are empty."""
+        self._demand(topic)
+        return dict(self._ends)
+
+    def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
+        """The first offset at or after a time."""
+        self._demand(topic)
+        later = (r.offset for r in self._bundle.records if r.timestamp_ms >= timestamp_ms)
+        here = self._bundle.manifest.partition
+        return self._ends | {here: next(later, self._ends[here])}
+
+    def identity(self) -> str:
+        """Names the bundle."""
+        return f"bundle {self._bundle.sha256}"
+
+    def topic_id(self, topic: str) -> str:
+        """Names its records."""
+        self._demand(topic)
+        return self._bundle.manifest.records_sha256
+
+    def producer(self, on_fatal: OnFatal | None = None, *, brief: bool = False) -> Producer:
+        """There is none. Raises ReadOnly."""
+        del on_fatal, brief
+        _no()
+
+    def group_reader(
+        self,
+        topic: str,
+        group: str,
+        instance_id: str,
+        on_assigned: OnAssigned,
+        on_revoked: OnRevoked,
+    ) -> GroupReader:
+        """There is none. Raises ReadOnly."""
+        del topic, group, instance_id, on_assigned, on_revoked
+        _no()
+
+    def apply_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
+        """None is made. Raises ReadOnly."""
+        del specs
+        _no()
+
+    def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
+        """It has one topic. Raises ReadOnly."""
+        del specs
+        _no()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _demand(self, topic: str) -> None:
+        if topic != SESSION_EVENTS:
+            raise TopicMissing(topic)
+
+
+def _partition(records: Sequence[Record]) -> int | None:
+    return records[0].partition if records else None
+
+
+def _no() -> NoReturn:
+    raise ReadOnly("a bundle can only be read: say it to the session itself, where its log is")

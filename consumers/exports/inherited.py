@@ -1,0 +1,43 @@
+"""The calls that a fork inherits, made from what it was shown: its parent's records are not here.
+
+The views of a fork begin with its parent's conversation; the claims and approvals behind it are
+facts of the parent. So these calls have a name, arguments and what the model was told of them, and
+nothing else. This file must not know any format.
+"""
+
+from hashlib import sha256
+
+from ...processors.projections.context import Fragment
+from ...processors.projections.turn_view import Call
+from ...schemas.codec import Entry
+from ...schemas.ids import call_key
+from ...schemas.parts import Body
+from .blocks import Contents, blocks
+from .facts import CallFacts, SessionFacts
+
+
+def inherit(facts: SessionFacts, contents: Contents) -> None:
+    """Add the calls of answers that this session has and did not get itself."""
+    told: dict[str, Fragment] = {
+        call_key(f.turn, f.step, f.index): f
+        for f in facts.views.context.fragments if f.kind == "result"
+    }
+    found: dict[str, CallFacts] = {}
+    for line in facts.views.transcript.lines:
+        step = (line.turn, line.step)
+        if line.kind != "answer" or line.name != "tool_use" or step in facts.answers:
+            continue
+        uses = [b for b in blocks(contents.whole(line.body) or b"") if b.kind == "tool_use"]
+        made = Entry(facts.session_id, facts.partition, line.offset, line.at, "models", None)
+        for index, use in enumerate(uses):
+            key = call_key(*step, index)
+            args = bytes(use.json("input") or b"{}")
+            fragment = told.get(key)
+            call = Call(
+                *step, index, use.text("id") or "", use.text("name") or "",
+                Body(inline=args), sha256(args).hexdigest(), None, line.at,
+                status="done", outcome="error" if fragment is None or fragment.error else "ok",
+            )
+            found[key] = CallFacts(call, made, told=fragment)
+            facts.proposed.setdefault(step, []).append(found[key])
+    facts.calls = {**found, **facts.calls}
