@@ -39,6 +39,7 @@ class Edge:
         self.flags: list[str] = []
         self._log, self._owns_log = log, log is None
         self._opened: list[Any] = []
+        self._done: list[Callable[[], None]] = []
 
     def configure(self, flags: Mapping[str, Any], config: Path | None) -> None:
         """Flags over environment over file, unless settings are at hand. Raises SettingsError."""
@@ -106,11 +107,18 @@ class Edge:
         self._opened.insert(0, made)
         return made
 
+    def use(self, log: Log, settings: Settings, done: Callable[[], None]) -> None:
+        """Another log in place of the configured one; `done` is called when all is closed."""
+        self._log, self._settings, self._owns_log = log, settings, False
+        self._done.append(done)
+
     def close(self) -> None:
         """Close what was opened."""
         for opened in self._opened:
             opened.close()
         self._opened.clear()
+        while self._done:
+            self._done.pop()()
         self._log = None if self._owns_log else self._log
 
 
