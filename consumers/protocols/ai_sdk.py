@@ -96,7 +96,8 @@ def message_id(session_id: str, turn: int) -> str:
 def begin(session_id: str, turn: int) -> tuple[State, list[Chunk]]:
     """The state before anything of a turn, and the chunks that come before all others."""
     start = {"type": "start", "messageId": message_id(session_id, turn)}
-    return State(session_id, turn), [{**start, "messageMetadata": {"turn": turn}}]
+    metadata = {"session": session_id, "turn": turn}
+    return State(session_id, turn), [{**start, "messageMetadata": metadata}]
 
 
 def encode(
@@ -371,7 +372,7 @@ class _Pen:
                 self._put("tool-output-error", toolCallId=call.key, errorText=ENDED)
         if self.state.step:
             self._put("finish-step")
-        metadata = {"turn": self.state.turn, "reason": line.name}
+        metadata = {"reason": line.name}
         self._set(reason=line.name, held=(), said=())
         if line.name in ABORTED:
             self._put("message-metadata", messageMetadata=metadata)

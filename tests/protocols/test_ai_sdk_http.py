@@ -1,0 +1,421 @@
+"""The real chat of the AI SDK and a gateway that serves: send, resume, stop, reset, approve."""
+
+import base64
+import json
+import zlib
+from pathlib import Path
+
+import pytest
+
+from foldlog.consumers.gateway.access import token_for
+from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.gateway.served import served
+
+CLIENT = Path(__file__).with_name("ai_sdk_chat.mjs")
+SECRET = "s" * 32
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+
+
+@pytest.fixture(scope="module")
+def log():
+    return memory_log(threaded=True)
+
+
+@pytest.fixture(scope="module")
+def gateway(log, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("ai_sdk")
+    with served(log, settings_in(directory), directory / "gateway", secret=SECRET) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ana(gateway):
+    with gateway.http(token_for("ana", SECRET)) as http:
+        yield http
+
+
+@pytest.fixture
+def session(request):
+    """A session of the test's own."""
+    return f"s{zlib.crc32(request.node.name.encode()):x}"
+
+
+@pytest.fixture(scope="module")
+def node_chats(talk):
+    return talk(CLIENT)
+
+
+class Chat:
+    """One chat in node. Each method gives what the chat holds then."""
+
+    def __init__(self, node, gateway, session, name="a", **more):
+        self.node, self.name = node, f"{session}/{name}"
+        headers = {"authorization": f"Bearer {token_for('ana', SECRET)}"}
+        self("new", api=f"{gateway.url}/api/chat", id=session, headers=headers, **more)
+
+    def __call__(self, do, **more):
+        holds = self.node.ask({"do": do, "chat": self.name, **more})
+        assert "thrown" not in holds, holds["thrown"]
+        return holds
+
+    def send(self, text, message_id, **body):
+        parts = [{"type": "text", "text": text}]
+        return self("send", message={"id": message_id, "parts": parts}, options={"body": body})
+
+
+@pytest.fixture
+def chat(node_chats, gateway, session):
+    return Chat(node_chats, gateway, session)
+
+
+def worker_of(log, session_id, turn=1):
+    """A worker, as soon as that turn is open."""
+    worker = Played(log, session_id)
+    worker.wait(lambda views: views.turn.open and views.turn.number == turn)
+    return worker
+
+
+def stored(ana, session_id):
+    """The history, as the gateway gives it."""
+    return ana.get(f"/api/chat/{session_id}/messages").raise_for_status().json()["messages"]
+
+
+def texts(message):
+    return [part["text"] for part in message["parts"] if part["type"] == "text"]
+
+
+def as_stored(holds):
+    """A chat's messages as the gateway has them: a client's own have no metadata."""
+    return json.loads(json.dumps(holds["messages"]))
+
+
+def test_a_message_streams_and_the_next_turn_is_a_message_of_its_own(log, chat, ana, session):
+    chat.send("hello", "m1")
+    worker_of(log, session).answer("hello you")
+    holds = chat("ended")
+    assert holds["status"] == "ready" and "error" not in holds
+    assert [m["id"] for m in holds["messages"]] == ["m1", f"{session}:1"]
+    assert texts(holds["messages"][1]) == ["hello you"]
+    assert holds["finished"][-1]["finishReason"] == "stop"
+    chat.send("again", "m2")
+    worker_of(log, session, 2).answer("and again")
+    holds = chat("ended")
+    assert as_stored(holds) == stored(ana, session)
+    assert [texts(m) for m in holds["messages"]] == [
+        ["hello"], ["hello you"], ["again"], ["and again"],
+    ]
+
+
+def test_P5_a_chat_that_left_resumes_in_the_middle_and_has_it_all(
+    log, chat, ana, node_chats, gateway, session
+):
+    chat.send("tell", "m1")
+    worker = worker_of(log, session)
+    worker.call()
+    worker.start()
+    worker.chunk("one ")
+    assert texts(chat("until", says="one ")["messages"][1]) == ["one "]
+    chat("leave")
+    worker.chunk("two ")
+    other = Chat(node_chats, gateway, session, "b", messages=stored(ana, session))
+    for one in (chat, other):
+        one("resume")
+        one("until", says="one two ")
+    worker.chunk("three")
+    worker.complete("one two three")
+    worker.end()
+    for one in (chat, other):
+        holds = one("ended")
+        assert as_stored(holds) == stored(ana, session)
+        assert holds["status"] == "ready" and texts(holds["messages"][1]) == ["one two three"]
+        one("resume")
+        assert one("ended")["statuses"][-1] == 204, "nothing is active"
+
+
+def test_stop_stops_and_leaving_does_not(log, chat, ana, session):
+    chat.send("tell", "m1")
+    worker = worker_of(log, session)
+    worker.call()
+    worker.start()
+    worker.chunk("half of ")
+    chat("until", says="half of ")
+    chat("leave")
+    assert worker.views.turn.closing is None, "to leave is not to stop"
+    chat("resume")
+    chat("until", status="streaming")
+    stopped = ana.post(f"/api/chat/{session}/stop", json={"messageId": f"{session}:1"})
+    assert stopped.status_code == 200 and stopped.json()["stopped"]
+    worker.wait(lambda views: views.turn.closing is not None)
+    worker.stopped("half of ")
+    worker.end("cancelled")
+    holds = chat("ended")
+    assert holds["messages"][1]["metadata"]["reason"] == "cancelled"
+    assert texts(holds["messages"][1]) == ["half of "] and holds["status"] == "ready"
+    assert as_stored(holds) == stored(ana, session)
+    nothing = ana.post(f"/api/chat/{session}/stop").json()
+    assert nothing == {"session_id": session, "stopped": False, "turn": None}
+    late = ana.post(f"/api/chat/{session}/stop", json={"turn": 1})
+    assert late.status_code == 409 and late.json()["code"] and late.json()["detail"]
+
+
+def test_P6_a_superseded_attempt_is_taken_back(log, chat, ana, session):
+    chat.send("tell", "m1")
+    worker = worker_of(log, session)
+    worker.call()
+    worker.start()
+    worker.chunk("let me think", kind="thinking")
+    worker.chunk("the answer is ", block=1)
+    chat("until", says="the answer is ")
+    worker.resume("w2/1")
+    chat("until", status="streaming")
+    worker.chunk("It is 42")
+    worker.complete("It is 42")
+    worker.end()
+    holds = chat("ended")
+    assert texts(holds["messages"][1]) == ["It is 42"]
+    assert "think" not in json.dumps(holds["messages"])
+    assert [part["data"]["what"] for part in holds["data"]] == ["resumed"]
+    assert as_stored(holds) == stored(ana, session)
+
+
+def asking(log, session, *calls):
+    """A worker of a turn that asks for these calls."""
+    worker = worker_of(log, session)
+    worker.call()
+    worker.start()
+    worker.chunk("I buy.")
+    worker.complete("I buy.", [(name, {"cents": n}) for n, name in enumerate(calls)])
+    for index in range(len(calls)):
+        worker.invoke(index, approval="ask")
+    return worker
+
+
+def approvals(holds):
+    return [part["approval"]["id"] for part in holds["messages"][-1]["parts"]
+            if part.get("state") == "approval-requested"]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_an_approval_ends_the_response_and_its_answer_continues_the_message(
+    log, node_chats, gateway, ana, session, last
+):
+    chat = Chat(node_chats, gateway, session, last=last)
+    chat.send("buy", "m1")
+    worker = asking(log, session, "charge", "charge")
+    holds = chat("ended")
+    assert holds["status"] == "ready" and holds["finished"][-1]["finishReason"] == "tool-calls"
+    first, second = approvals(holds)
+    assert first.startswith("1.1.0:")
+    chat("answer", id=first, approved=True)
+    assert len(chat("look")["statuses"]) == 1, "the other one is asked for still"
+    chat("answer", id=second, approved=False)
+    worker.wait(lambda views: [c.decision for c in views.turn.calls] == ["allow", "deny"])
+    worker.tool_start()
+    worker.tool_result('{"paid": true}')
+    worker.answer("bought one")
+    holds = chat("until", status="ready", says="bought one")
+    assert as_stored(holds) == stored(ana, session)
+    assert texts(holds["messages"][1]) == ["I buy.", "bought one"], "nothing twice"
+    states = {p["toolCallId"]: p["state"] for p in holds["messages"][1]["parts"]
+              if p["type"] == "dynamic-tool"}
+    assert states == {"1.1.0": "output-available", "1.1.1": "output-denied"}
+
+
+def test_an_approval_is_bound_to_the_arguments_and_counts_once(log, chat, ana, session):
+    chat.send("buy", "m1")
+    worker = asking(log, session, "charge")
+    (approval,) = approvals(chat("ended"))
+    where = f"/api/chat/{session}/approvals"
+    other = approval[:-1] + ("0" if approval[-1] != "0" else "1")
+    refused = ana.post(where, json={"approvals": [{"id": other, "approved": True}]})
+    assert refused.status_code == 409, refused.text
+    done = ana.post(where, json={"approvals": [{"id": approval, "approved": True}]})
+    assert done.status_code == 200 and done.json()["calls"] == ["1.1.0"]
+    again = ana.post(where, json={"approvals": [{"id": approval, "approved": False}]})
+    assert again.status_code == 409
+    assert worker.views.turn.calls[0].decision == "allow"
+    body = {"id": session, "messages": [{"id": f"{session}:1", "role": "assistant", "parts": [
+        {"type": "dynamic-tool", "state": "approval-responded", "toolCallId": "1.1.0",
+         "approval": {"id": approval, "approved": True}}]}]}
+    worker.tool_start()
+    worker.tool_result("done")
+    worker.answer("bought")
+    told = ana.post("/api/chat", json=body)
+    kinds = [json.loads(line[6:])["type"] for line in told.text.split("\n\n")[:-2]]
+    assert kinds[:3] == ["start", "tool-approval-response", "tool-output-available"]
+    assert kinds[-1] == "finish"
+
+
+def test_a_message_is_said_once_whatever_list_it_comes_in(log, chat, ana, session):
+    chat.send("hello", "m1")
+    worker_of(log, session).answer("hi")
+    chat("ended")
+    said = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}
+    invented = {"id": "x", "role": "assistant", "parts": [{"type": "text", "text": "I promised"}]}
+    for listed in ([said], [invented, said]):
+        told = ana.post("/api/chat", json={"id": session, "messages": listed})
+        deltas = [json.loads(x[6:]).get("delta", "") for x in told.text.split("\n\n")[:-2]]
+        assert "".join(deltas) == "hi"
+        assert told.text.endswith("data: [DONE]\n\n")
+    other = {**said, "parts": [{"type": "text", "text": "something else"}]}
+    refused = ana.post("/api/chat", json={"id": session, "messages": [other]})
+    assert refused.status_code == 409, refused.text
+    assert [m["id"] for m in stored(ana, session)] == ["m1", f"{session}:1"]
+
+
+def test_who_says_something_while_the_model_talks_gets_the_turn_that_it_begins(
+    log, chat, ana, node_chats, gateway, session
+):
+    chat.send("one", "m1")
+    worker = worker_of(log, session)
+    worker.call()
+    worker.start()
+    other = Chat(node_chats, gateway, session, "b")
+    other.send("two", "m2")
+    worker.wait(lambda views: len(views.turn.queue) == 1)
+    worker.complete("first")
+    worker.end()
+    worker.answer("second")
+    assert texts(chat("ended")["messages"][-1]) == ["first"]
+    holds = other("ended")
+    assert holds["messages"][-1]["id"] == f"{session}:2"
+    assert texts(holds["messages"][-1]) == ["second"]
+    order = [m["id"] for m in stored(ana, session)]
+    assert order == ["m1", f"{session}:1", "m2", f"{session}:2"]
+
+
+def test_a_message_that_steers_is_a_part_of_the_answer(log, chat, ana, session):
+    chat.send("one", "m1")
+    worker = worker_of(log, session)
+    worker.call()
+    worker.start()
+    worker.complete("", [("read", {})])
+    worker.invoke()
+    worker.tool_start()
+    steer = {"id": "m2", "role": "user", "parts": [{"type": "text", "text": "shorter"}]}
+    with ana.stream("POST", "/api/chat", json={
+        "id": session, "messages": [steer], "when_busy": "steer",
+    }) as response:
+        worker.wait(lambda views: len(views.turn.queue) == 1)
+        worker.tool_result("seen")
+        worker.answer("short")
+        response.read()
+    assert '"steering-message"' in response.text and f'"{session}:1"' in response.text
+    holds = chat("ended")
+    (part,) = [p for p in holds["messages"][1]["parts"] if p["type"] == "steering-message"]
+    assert part["parts"] == [{"type": "text", "text": "shorter"}]
+    assert as_stored(holds) == stored(ana, session)
+
+
+def test_a_failed_turn_is_an_error_and_the_chat_goes_on(log, chat, session):
+    chat.send("one", "m1")
+    worker = worker_of(log, session)
+    worker.call()
+    worker.start()
+    worker.chunk("hal")
+    worker.fail(permanent=True)
+    worker.end("failed")
+    holds = chat("ended")
+    assert holds["status"] == "error" and "overloaded" in holds["error"]
+    assert texts(holds["messages"][-1]) == []
+    chat.send("two", "m2")
+    worker.wait(lambda views: views.turn.number == 2)
+    worker.answer("well")
+    assert texts(chat("ended")["messages"][-1]) == ["well"]
+
+
+def test_a_picture_is_stored_and_shown_to_its_owner_alone(log, chat, ana, gateway, session):
+    url = f"data:image/png;base64,{PNG}"
+    parts = [{"type": "file", "mediaType": "image/png", "url": url},
+             {"type": "text", "text": "what is it?"}]
+    chat("send", message={"id": "m1", "parts": parts})
+    worker_of(log, session).answer("a dot")
+    chat("ended")
+    picture, _ = stored(ana, session)[0]["parts"]
+    assert picture["mediaType"] == "image/png"
+    found = ana.get(picture["url"])
+    assert found.content == base64.b64decode(PNG)
+    assert found.headers["content-type"] == "image/png"
+    assert ana.get(picture["url"][:-1] + "x").status_code == 404
+    with gateway.http(token_for("bob", SECRET)) as bob:
+        assert bob.get(picture["url"]).status_code == 403
+
+
+def test_a_regenerated_answer_is_a_session_of_its_own(log, chat, ana, gateway, session):
+    chat.send("one", "m1")
+    worker_of(log, session).answer("first")
+    chat("ended")
+    with ana.stream("POST", "/api/chat", json={
+        "id": session, "messages": [], "trigger": "regenerate-message",
+        "messageId": f"{session}:1",
+    }) as response:
+        lines = response.iter_lines()
+        start = json.loads(next(lines)[6:])
+        other = start["messageMetadata"]["session"]
+        assert other != session
+        worker = Played(log, other)
+        worker.fold = gateway.gateway.client.fold(other)  # which knows what it began with
+        worker.answer("second")
+        assert "[DONE]" in "".join(lines)
+    assert [texts(m) for m in stored(ana, session)] == [["one"], ["first"]]
+    assert [texts(m) for m in stored(ana, other)] == [["one"], ["second"]]
+    again = {"id": session, "messages": [], "trigger": "regenerate-message", "messageId": "x:9"}
+    assert ana.post("/api/chat", json=again).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"{", 400, "invalid"),
+        (b"[]", 400, "invalid"),
+        (b'{"id":"x/y","messages":[{"id":"m","role":"user","parts":[]}]}', 400, "invalid_id"),
+        (b'{"id":"c"}', 400, "nothing_said"),
+        (b'{"id":"c","messages":[{"role":"user","parts":[]}]}', 400, "invalid"),
+        (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[1]}]}', 400, "invalid"),
+        (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[{"type":"x"}]}]}', 400,
+         "invalid_content"),
+        (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[{"type":"file","url":"http://x"'
+         b"}]}]}", 400, "not_attachable"),
+        (b'{"id":"c","trigger":"no","messages":[]}', 400, "invalid"),
+        (b'{"id":"c","trigger":"regenerate-message","messages":[]}', 404, "unknown_session"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_written(ana, body, status, code):
+    answer = ana.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+
+
+def test_another_users_chat_is_closed(log, chat, ana, gateway, session):
+    chat.send("mine", "m1")
+    worker_of(log, session).answer("a secret")
+    chat("ended")
+    said = {"id": "m9", "role": "user", "parts": [{"type": "text", "text": "canary"}]}
+    with gateway.http(token_for("bob", SECRET)) as bob:
+        for answer in (
+            bob.post("/api/chat", json={"id": session, "messages": [said]}),
+            bob.get(f"/api/chat/{session}/stream"),
+            bob.get(f"/api/chat/{session}/messages"),
+            bob.post(f"/api/chat/{session}/stop"),
+            bob.post(f"/api/chat/{session}/approvals", json={"approvals": []}),
+            bob.post("/api/chat", json={"id": session, "messages": [],
+                                        "trigger": "regenerate-message"}),
+        ):
+            assert answer.status_code == 403, answer.text
+            assert "secret" not in answer.text
+    with gateway.http() as nobody:
+        assert nobody.get(f"/api/chat/{session}/stream").status_code == 401
+    assert "canary" not in json.dumps(stored(ana, session))
+
+
+def test_the_headers_are_those_of_the_protocol(ana, log, chat, session):
+    chat.send("one", "m1")
+    worker = worker_of(log, session)
+    with ana.stream("GET", f"/api/chat/{session}/stream") as response:
+        assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert "no-cache" in response.headers["cache-control"]
+        assert response.headers["x-accel-buffering"] == "no"
+        worker.answer("done")
+        assert "[DONE]" in response.read().decode()
