@@ -22,7 +22,7 @@ from ...producers.sessions import Receipt
 from ..client import Client
 from ..outcomes import Decision, demand
 from ..show import UnknownSession
-from . import errors, routes_ag_ui, routes_inspector, routes_plain
+from . import errors, routes_ag_ui, routes_ai_sdk, routes_inspector, routes_plain
 from .access import Access, Foreign, Who
 from .hub import Hub
 from .tail import Tail
@@ -31,7 +31,7 @@ T = TypeVar("T")
 BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
 """Of a request: the largest message, and what is around it."""
 
-ROUTERS = (routes_plain.router, routes_inspector.router, routes_ag_ui.router)
+ROUTERS = (routes_plain.router, routes_inspector.router, routes_ag_ui.router, routes_ai_sdk.router)
 """What is served; each makes its routes for a gateway."""
 
 HEADERS = {
