@@ -142,6 +142,10 @@ class Tail:
         """The present end of the session's partition. Raises LogUnreachable."""
         return self._log.end_offsets(SESSION_EVENTS)[self._place(session_id).number]
 
+    def places(self) -> dict[int, int]:
+        """The next offset that is not folded, of every partition."""
+        return {number: owned.next_offset for number, owned in list(self._owned.items())}
+
     def lag(self) -> int:
         """How many records lie before the end of the log. Raises LogUnreachable."""
         ends = self._log.end_offsets(SESSION_EVENTS)

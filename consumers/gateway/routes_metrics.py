@@ -1,0 +1,44 @@
+"""/metrics, /healthz, /readyz: for machines that look after a gateway; numbers and no content.
+
+Open to whoever reaches the address, as such pages are: keep them off the public side of a proxy.
+"""
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from starlette.responses import PlainTextResponse, Response
+
+from ..telemetry.metrics import CONTENT_TYPE, gateway_metrics
+from .tail import NotReady
+
+if TYPE_CHECKING:
+    from .app import Gateway
+
+
+def router(gateway: "Gateway") -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["operation"])
+
+    @routes.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """What it does, in numbers, as Prometheus reads them."""
+        return Response(await gateway.blocking(gateway_metrics, gateway), media_type=CONTENT_TYPE)
+
+    @routes.get("/healthz", response_class=PlainTextResponse)
+    async def alive() -> Response:
+        """200 as long as it follows the log; else it should be started anew."""
+        failed = gateway.tail.failed
+        if failed is not None:
+            return PlainTextResponse(f"{type(failed).__name__}\n", 503)
+        return PlainTextResponse("ok\n")
+
+    @routes.get("/readyz", response_class=PlainTextResponse)
+    async def ready() -> Response:
+        """200 when it has read what was in the log when it began."""
+        try:
+            gateway.tail.ready()
+        except NotReady:
+            return PlainTextResponse("not yet\n", 503)
+        return PlainTextResponse("ready\n")
+
+    return routes

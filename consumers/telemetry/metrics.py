@@ -1,0 +1,53 @@
+"""What Prometheus is told of a gateway: who looks, how far it has read, what it answered.
+
+Numbers, and words of ours: no user, no session, no content. This file must not know a route.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...processors.runtime.meter import Family
+from ...processors.runtime.metrics import CONTENT_TYPE, FOLDED, exposition, lag
+
+if TYPE_CHECKING:
+    from ..gateway.app import Gateway
+
+__all__ = ["ANSWERS", "CONTENT_TYPE", "Counted", "gateway_metrics"]
+
+VIEWERS = Family("foldlog_viewers", "gauge", "Viewers that look now.")
+SESSIONS = Family("foldlog_sessions", "gauge", "Sessions that are known.")
+ANSWERS = Family("foldlog_gateway_answers", "counter", "Answers, by HTTP status; a refusal is 4xx.",
+                 ("status",))
+
+
+class Counted:
+    """An ASGI app whose answers are counted by status."""
+
+    def __init__(self, app: ASGIApp, answers: "Counter[str]") -> None:
+        self._app, self._answers = app, answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._answers[str(message["status"])] += 1
+            await send(message)
+
+        await self._app(scope, receive, counting)
+
+
+def gateway_metrics(gateway: "Gateway") -> bytes:
+    """The gateway's numbers as text. Asks the log where it ends, so not in the event loop."""
+    places: Mapping[int, int] = gateway.tail.places()
+    answered = dict(gateway.answers)
+    return exposition(
+        {
+            VIEWERS: {(): gateway.hub.viewers},
+            SESSIONS: {(): len(gateway.tail.summaries())},
+            FOLDED: {(str(n),): offset for n, offset in places.items()},
+            ANSWERS: {(status,): count for status, count in answered.items()},
+            **lag(gateway.client.log, places),
+        }
+    )
