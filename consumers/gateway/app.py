@@ -6,6 +6,7 @@ any instant, another one shows the same.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +23,8 @@ from ...producers.sessions import Receipt
 from ..client import Client
 from ..outcomes import Decision, demand
 from ..show import UnknownSession
-from . import errors, routes_ag_ui, routes_ai_sdk, routes_inspector, routes_plain
+from ..telemetry.metrics import Counted
+from . import errors, routes_ag_ui, routes_ai_sdk, routes_inspector, routes_metrics, routes_plain
 from .access import Access, Foreign, Who
 from .hub import Hub
 from .tail import Tail
@@ -50,6 +52,7 @@ class Gateway:
         self.client, self.access, self.say = client, access, say
         self.settings = client.settings
         self.read_blob = client.read_blob
+        self.answers: Counter[str] = Counter()  # by HTTP status
         self.tail = Tail(client.log, directory, say, client.read_blob)
         self.hub = Hub(self.tail, client.read_blob, chunks_reader(client.log))
 
@@ -117,7 +120,7 @@ def make_app(gateway: Gateway) -> ASGIApp:
     errors.install(app)
     for router in ROUTERS:
         app.include_router(router(gateway))
-    return Admission(app, gateway.access)
+    return Counted(Admission(app, gateway.access), gateway.answers)
 
 
 class Admission:
