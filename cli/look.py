@@ -34,6 +34,7 @@ from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
 from .edge import Edge, example, json_option, pass_edge
 from .printing import brief, clean, emit, event_line, line, note, pretty, table, when
+from .replay_bundle import bundle_option
 from .run import agent_option, load_agents, run_wake
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
               help="With --view context: what the model would be shown under full, "
               "sliding_window_N or compacted.")
 @click.option("--resolve", is_flag=True, help="Print large content too, from the blob store.")
+@bundle_option
 @json_option
 @pass_edge
 def show_command(
@@ -215,6 +217,7 @@ def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
               help="Of what is there now, only the last so many.")
 @click.option("--chunks", is_flag=True, help="Print GEN_CHUNK too, the pieces of streamed answers.")
 @click.option("--resolve", is_flag=True, help="Print large content too, from the blob store.")
+@bundle_option
 @json_option
 @pass_edge
 def tail_command(
@@ -275,6 +278,7 @@ def _print_events(entries: Iterable[Entry], as_json: bool, read: Any) -> int:
 @click.command("request", epilog=example("foldlog request s1 1.2 | python -m json.tool"))
 @click.argument("session")
 @click.argument("step", metavar="TURN.STEP")
+@bundle_option
 @json_option
 @pass_edge
 def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int | None:

@@ -5,6 +5,7 @@ This file must not fold anything itself: `consumers/replay.py` does.
 
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from ..schemas.codec import ChunkSeen
 from ..schemas.topics import SESSION_EVENTS
 from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, event_line, line, note
+from .replay_bundle import replay_bundle, use_bundle
 
 PLACE = "OFFSET, or a date and time as in 2026-11-21T10:00"
 
@@ -37,12 +39,15 @@ def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int]
 
 
 @click.command("replay", epilog=example(
-    "foldlog replay --session s1", "foldlog replay --verify", "foldlog replay --session s1 --from 0"
+    "foldlog replay --session s1 --from 0", "foldlog replay --verify",
+    "foldlog replay --bundle s1.foldlog",
 ))
 @click.option("--session", metavar="SESSION", help="Only this session.")
 @click.option("--from", "start", metavar="PLACE", help=f"List the events from here on: {PLACE}.")
 @click.option("--to", "stop", metavar="PLACE", help="Fold up to here, this offset included.")
 @click.option("--verify", "compare", is_flag=True, help="Compare with the worker's store.")
+@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Replay this bundle, offline, and compare with what its manifest says.")
 @json_option
 @pass_edge
 def replay_command(
@@ -51,6 +56,7 @@ def replay_command(
     start: str | None,
     stop: str | None,
     compare: bool,
+    bundle: Path | None,
     as_json: bool,
 ) -> int | None:
     """Fold the log anew, compare with the store.
@@ -58,8 +64,15 @@ def replay_command(
     Every fold begins at the first offset. Printed are the sha256 of every view of every session:
     anyone who replays the same log gets the same. --from lists events with the fold's word on each.
     --verify refolds up to the cursor of each store in the worker's state directory and compares
-    view by view; exit code 1 if any differs.
+    view by view; exit code 1 if any differs. --bundle needs no broker: it folds the session of
+    an exported bundle, rebuilds its requests and compares all with what they were.
     """
+    if bundle is not None and not (start or stop):
+        if compare or session:
+            raise click.UsageError("--bundle is compared with its own manifest, by itself.")
+        return replay_bundle(edge, bundle, as_json)
+    if bundle is not None:
+        use_bundle(edge, bundle)
     if compare:
         if start or stop:
             raise click.UsageError("--verify goes from the first offset to the store's cursor.")

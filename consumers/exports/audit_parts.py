@@ -27,9 +27,11 @@ TEXT_CHARS_MAX = 40_000  # of a text in the page: somebody will have pasted a fi
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
-_GOOD = frozenset({"ok", "complete", "allow", "grant", "happened", "end_turn"})
-_WARN = frozenset({"stopped", "expired", "cancelled", "interrupted", "doubt", "asks", "running"})
-_PLAIN = frozenset({"not_run", "did_not_happen", "ignored", "duplicate"})
+_GOOD = frozenset({"ok", "complete", "allow", "grant", "happened", "end_turn", "stop_tool"})
+_WARN = frozenset(
+    {"stopped", "expired", "cancelled", "interrupted", "should_stop", "doubt", "asks", "running"}
+)
+_PLAIN = frozenset({"not_run", "did_not_happen", "ignored", "forked"})
 
 
 def e(text: Any) -> str:

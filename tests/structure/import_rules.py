@@ -71,6 +71,7 @@ PLACES = {
     "uvicorn": Place("consumers/gateway/", 1),
     "jwt": Place("consumers/gateway/", 1),
     "numpy": Place("processors/search/", 1),
+    "duckdb": Place("consumers/exports/", 1),
     "msgspec": Place("", None),  # JSON, wanted in several rooms
 }
 
