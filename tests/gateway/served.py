@@ -37,12 +37,14 @@ def served(
     *,
     secret: str | None = None,
     origins: tuple[str, ...] = (),
+    port: int = 0,
 ) -> Iterator[Served]:
-    """A gateway over a log, until the block ends. `directory`: where its store lies."""
+    """A gateway over a log, until the block ends. `directory`: where its store lies. `port`: that
+    of one that ended, to take its place."""
     client = Client(settings, log, channel="gateway")
     said: list[str] = []
     gateway = Gateway(client, Access(settings.user, secret, origins), directory, said.append)
-    listening = bound("127.0.0.1", 0)
+    listening = bound("127.0.0.1", port)
     serving = server(make_app(gateway))
     thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

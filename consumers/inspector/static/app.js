@@ -106,7 +106,7 @@ function Opened({ id, at, go, about }) {
   }, [moment]);
   const shown = moment ?? last; // while one is fetched the one before stays: nothing jumps
   useEffect(() => onKeys({ session, at, go, setTab }), [session, at, go]);
-  const props = { session, at, go, moment: shown, about };
+  const props = { session, at, go, moment: shown, fresh: moment !== null, about };
   return html`
     <main class="talk" id="talk" tabindex="-1" aria-label=${`Session ${id}`}>
       <${Header} ...${props} />

@@ -129,7 +129,7 @@ export function Text({ text, bare }) {
 function Tool({ item }) {
   const [first] = item.lines;
   const named = item.lines.find((line) => line.kind === "call" || line.kind === "asks");
-  const result = item.lines.findLast((line) => line.kind === "result");
+  const result = item.lines.findLast((line) => line.kind === "result" || line.kind === "resolved");
   const state = stateOf(item.lines);
   const others = item.lines.filter((line) => line !== named && line !== result)
     .map(wordOf).filter((words, n, all) => words !== all[n - 1]); // a doubt is told twice

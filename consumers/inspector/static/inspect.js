@@ -15,7 +15,7 @@ const PANELS = {
 };
 
 export function Inspect(props) {
-  const { tab, setTab, moment } = props;
+  const { tab, setTab, moment, fresh } = props;
   const Panel = PANELS[tab];
   const press = (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -40,7 +40,7 @@ export function Inspect(props) {
           >${name}</button>
         `)}
       </div>
-      <div class=${`panel ${tab}`} id="panel" role="tabpanel" aria-labelledby=${`tab-${tab}`}>
+      <div class=${`panel ${tab}`} id="panel" role="tabpanel" aria-busy=${String(!fresh)} aria-labelledby=${`tab-${tab}`}>
         ${moment === null && tab !== "events"
           ? html`<p class="none">Folding the session…</p>`
           : html`<${Panel} ...${props} />`}

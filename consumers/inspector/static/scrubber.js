@@ -19,7 +19,7 @@ const TALL = { other: 0.3, chunk: 0.3, model: 0.65, tool: 0.65, person: 1, bad: 
 
 const kindOf = (event) => KINDS.findLast(([, is]) => is(event))?.[0] ?? "other";
 
-export function Scrubber({ session, at, go, moment, mark }) {
+export function Scrubber({ session, at, go, fresh, mark }) {
   const { events } = session;
   const last = Math.max(0, events.length - 1);
   const place = at === null ? last : session.placeAt(at);
@@ -27,7 +27,7 @@ export function Scrubber({ session, at, go, moment, mark }) {
   const [speed, setSpeed] = useState(null);
   const [rate, setRate] = useState(SPEEDS[1]);
   const to = (wanted) => events[wanted] && go(session.id, events[wanted].offset);
-  usePlaying({ session, at, place, last, speed, setSpeed, to, ready: at === null || moment?.offset === at });
+  usePlaying({ session, at, place, last, speed, setSpeed, to, ready: fresh });
   const play = () => {
     if (speed !== null) return setSpeed(null);
     if (at === null || place === last) to(0);

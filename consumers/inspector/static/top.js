@@ -44,7 +44,7 @@ function Connection({ session }) {
 }
 
 /** One line that is always there, so that nothing moves when it changes. */
-export function Banner({ session, at, go, moment, about }) {
+export function Banner({ session, at, go, moment, fresh, about }) {
   const [said, setSaid] = useState("");
   useEffect(() => setSaid(""), [at, session]);
   const error = session.error ?? (session.lost?.offset === at ? session.lost.error : null);
@@ -76,7 +76,7 @@ export function Banner({ session, at, go, moment, about }) {
   return html`
     <div class="banner past">
       <span class="words" role="status">
-        As it was right after offset ${at}${moment ? `, ${moment.event.type}` : ""}. ${said}
+        As it was right after offset ${at}${fresh ? `, ${moment.event.type}` : ""}. ${said}
       </span>
       ${about.can.fork && html`<button onClick=${fork}>Fork here</button>`}
       <button onClick=${copy}>Copy link</button>
