@@ -5,11 +5,15 @@ away is shown what is missing and nothing twice: a `Place` says how far it had s
 to remember it. This file must not know how a place travels, nor how anything is drawn.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from heapq import merge
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 from zlib import crc32
 
 from ..processors.projections.transcript import Line
+from ..processors.rows import Rows
 from ..processors.session import SessionViews
 from ..schemas.words import ChunkKind
 from .contents import ReadBlob, blocks_of, whole
@@ -25,8 +29,10 @@ from .transcript_stream import (
     rest,
     snapshot,
     spoken,
+    taken,
 )
 
+R = TypeVar("R")
 KINDS = tuple(ChunkKind)
 """What tokens are counted by, in the order in which a place names the counts."""
 
@@ -85,7 +91,9 @@ def missed(
 ) -> Iterator[tuple[int, Shown]]:
     """(offset, thing) of what a viewer at `place` lacks, as of these views and what streams."""
     left = place
-    for line in _since(views, place.offset):
+    waited = taken(views.messages, _since(views.messages.progress, place.offset))
+    lines = _since(views.transcript.lines, place.offset)
+    for line in merge(lines, waited, key=attrgetter("offset")):
         if line.kind in SAID:
             settled = _settled(left, views, line, read)
             left = Place() if left.open and _is_of(line, left.open) else left
@@ -98,14 +106,9 @@ def missed(
     yield from ((place.offset, thing) for thing in _streaming(left, viewer))
 
 
-def _since(views: SessionViews, offset: int) -> list[Line]:
-    """The lines from an offset on. Lines are in offset order."""
-    lines = views.transcript.lines
-    low, high = 0, len(lines)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if lines[middle].offset < offset else (low, middle)
-    return lines.since(low)
+def _since(rows: Rows[R], offset: int) -> list[R]:
+    """The rows from an offset on. They are in offset order."""
+    return rows.since(bisect_left(rows, offset, key=attrgetter("offset")))
 
 
 def _is_of(line: Line, attempt: Attempt) -> bool:

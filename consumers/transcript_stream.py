@@ -8,12 +8,14 @@ as if it had never been away (beyond-the-seeds 1). This file must not know how t
     Token     a piece of what the model says, never repeated
     Dropped   what was shown of an attempt does not count: another takes its place, or none does
     Settled   the attempt's words are final; its tokens add up to them, byte for byte
-    Told      a line of the transcript: messages, calls, results, approvals, ends
+    Told      a line of the transcript: messages, calls, results, approvals, ends; and `taken`: a
+              message that had waited is said to the model now
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ..processors.projections.messages import MessagesView, Progress
 from ..processors.projections.transcript import Line
 from ..processors.rows import Rows
 from ..schemas import events as ev
@@ -87,6 +89,8 @@ def see(viewer: Viewer, seen: Seen, read: ReadBlob | None = None) -> tuple[Viewe
     match event:
         case ev.GenChunk():
             return streamed(viewer, event)
+        case ev.SessionOpened():
+            return viewer, list(_inherited(seen, read))
         case ev.GenStart() | ev.GenResumed():
             lost = f"attempt {event.attempt} takes its place"
             dropped = _dropped(viewer, lost)
@@ -123,9 +127,33 @@ def _dropped(viewer: Viewer, why: str) -> list[Shown]:
     return [Dropped(viewer.open, why)]
 
 
+def _inherited(seen: Seen, read: ReadBlob | None) -> Iterator[Shown]:
+    """What a fork begins with: the answers of its parent as if they had been said here."""
+    for line in seen.views.transcript.lines.since(0):
+        if line.kind in ("answer", "partial"):
+            attempt = Attempt(line.turn, line.step, 0)
+            for piece in spoken(blocks_of(whole(line.body, read))):
+                yield Token(attempt, *piece)
+            yield Settled(attempt, line)
+        else:
+            yield Told(line)
+
+
 def _told(seen: Seen) -> list[Shown]:
-    before = len(seen.before.transcript.lines)
-    return [Told(line) for line in seen.views.transcript.lines.since(before)]
+    before, views = seen.before, seen.views
+    lines = views.transcript.lines.since(len(before.transcript.lines))
+    rows = views.messages.progress.since(len(before.messages.progress))
+    return [Told(line) for line in (*lines, *taken(views.messages, rows))]
+
+
+def taken(messages: MessagesView, rows: Iterable[Progress]) -> Iterator[Line]:
+    """A line for each message that had waited behind a turn and is now said to the model, or is
+    the next turn's: it was shown when it came, and whoever sent it learns that its time has come.
+    """
+    for row in rows:
+        received = messages.received.last(row.message_id)
+        if not row.reason and received is not None and received.offset != row.offset:
+            yield Line("taken", row.turn, 0, row.offset, received.at, row.message_id)
 
 
 def _settled(

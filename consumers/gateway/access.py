@@ -7,6 +7,7 @@ imports jwt.
 """
 
 import ipaddress
+import math
 import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -33,10 +34,12 @@ class Foreign(Refused):
 
 
 class Who(NamedTuple):
-    """Who asks. everything: development mode, in which one person sees it all."""
+    """Who asks. everything: development mode, in which one person sees it all. until: when the
+    token expires, Unix s, and with it a stream that was opened by it."""
 
     user: str
     everything: bool = False
+    until: float = math.inf
 
 
 class Access:
@@ -59,10 +62,10 @@ class Access:
         token = given.strip() if scheme.lower() == "bearer" else cookies.get(COOKIE, "")
         if not token:
             raise Unauthenticated("a token is needed: Authorization: Bearer ... (`foldlog token`)")
-        return Who(self.user_of(token))
+        return self.bearer(token)
 
-    def user_of(self, token: str) -> str:
-        """The user that a token names. Raises Unauthenticated."""
+    def bearer(self, token: str) -> Who:
+        """Who a token names, and until when. Raises Unauthenticated."""
         assert self._secret is not None, "nobody has a token in development mode"
         needed = ["sub", "exp", "iat", "aud"]
         try:
@@ -77,7 +80,7 @@ class Access:
             raise Unauthenticated(f"a token may live for {TOKEN_S_MAX} s at most")
         if not is_id(claims["sub"]):
             raise Unauthenticated("this token names no user")
-        return claims["sub"]
+        return Who(claims["sub"], until=claims["exp"])
 
     def admit(self, method: str, headers: Mapping[str, str]) -> None:
         """Raise Foreign for a page of another origin that is not allowed, and, in development mode,

@@ -6,6 +6,7 @@ when the fold has decided, with the decision; a refusal is 409 with its code and
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
@@ -167,10 +168,12 @@ def _looking(routes: APIRouter, gateway) -> None:
         The id of an event is the cursor to come back with, as Last-Event-ID or ?cursor=.
         """
         gateway.owned(request, session_id)
-        user = gateway.user(request)
+        who = gateway.who(request)
         # What is wrong is said before the stream begins.
-        seat = await gateway.hub.sit(session_id, last_event_id or cursor, since, user)
-        return EventStream(_frames(gateway, seat), at_end=lambda: gateway.hub.leave(seat))
+        seat = await gateway.hub.sit(session_id, last_event_id or cursor, since, who.user)
+        return EventStream(
+            _frames(gateway, seat, who.until), at_end=lambda: gateway.hub.leave(seat)
+        )
 
 
 def _saying(routes: APIRouter, gateway) -> None:
@@ -314,7 +317,7 @@ def _listed(who: Who) -> str | None:
 
 async def _changes(gateway, who: Who) -> AsyncIterator[bytes | None]:
     async with gateway.hub.changes() as queue:
-        while True:
+        while time.time() < who.until:
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
                     line = await queue.get()
@@ -325,9 +328,11 @@ async def _changes(gateway, who: Who) -> AsyncIterator[bytes | None]:
                 yield event(compact(line), name="session")
 
 
-async def _frames(gateway, seat: Seat) -> AsyncIterator[bytes | None]:
+async def _frames(gateway, seat: Seat, until: float) -> AsyncIterator[bytes | None]:
     """The frames of a seat as events; that the end of a turn was written is noted (S2.4)."""
     async for frame in seat:
+        if time.time() >= until:
+            return  # its token has expired: whoever comes back brings a new one
         if frame is None:
             yield None
             continue

@@ -256,3 +256,41 @@ def test_S2_4_that_an_answer_was_shown_is_noted_once(ana, log):
                 if '"kind":"ended"' in line:
                     break
     assert [row.channel for row in played.views.transcript.sent] == [routes_plain.CHANNEL]
+
+
+def test_a_message_that_waited_is_echoed_when_its_time_has_come(ana, log):
+    post(ana, "/waits/messages", text="one", message_id="m1")
+    played = Played(log, "waits")
+    played.call()
+    played.start()
+    post(ana, "/waits/messages", text="two", message_id="m2", when_busy="queue")
+    assert ana.get("/v1/sessions/waits").json()["queued"] == ["m2"]
+    played.complete("first")
+    played.end()
+    shown = []
+    with ana.stream("GET", "/v1/sessions/waits/stream") as response:
+        for line in response.iter_lines():
+            if line.startswith("data: ") and "line" in (event := json.loads(line[6:])):
+                shown.append((event["line"]["kind"], event["line"]["name"]))
+                if shown[-1][0] == "taken":
+                    break
+    assert shown == [
+        ("message", "m1"), ("message", "m2"), ("answer", "end_turn"), ("ended", "end_turn"),
+        ("taken", "m2"),
+    ]
+    assert ana.get("/v1/sessions/waits").json()["queued"] == []
+
+
+def test_a_stream_ends_with_its_token(gateway, ana):
+    opened(ana, "brief")
+    with gateway.http(token_for("ana", SECRET, 1)) as brief:
+        with brief.stream("GET", "/v1/sessions/brief/stream") as response:
+            shown = (line for line in response.iter_lines() if line.startswith("data: "))
+            said = 0
+            while True:  # something to show, as long as there is a stream
+                post(ana, "/brief/messages", text="still here?")
+                said += 1
+                if next(shown, None) is None:
+                    break
+        assert brief.get("/v1/sessions/brief").status_code == 401
+    assert said > 1
