@@ -25,6 +25,8 @@ from .contents import ReadBlob
 from .outcomes import Decision, decision_on, demand
 from .session_fold import SessionFold
 
+AGAIN = ".again"
+
 
 class CanNotFork(Refused):
     """There is no fork of that; nothing was written. `code` is for machines."""
@@ -99,14 +101,16 @@ class Branching:
             )
         if origin is not None and messages[0].offset <= origin.opened:
             return self.regenerate(origin.session_id, number, name)
-        forked = self.fork(session_id, messages[0].offset - 1, name)
+        begin = turn_begins(past.views, number)
+        forked = self.fork(session_id, begin - 1, name)
         with SessionFold(self._log, forked.session_id, read=self._read) as folded:
             folded.to_end()
             receipts = [
                 repeat(
                     self._sessions,
                     forked.session_id,
-                    message.message_id,
+                    # What waited for the turn was received before it, and its id is taken.
+                    message.message_id + AGAIN * (message.offset < begin),
                     message.content,
                     message.tokens,
                     user=self._user,
@@ -114,7 +118,7 @@ class Branching:
                 for message in messages
             ]
             decisions = [demand(decision_on(folded, receipt)) for receipt in receipts]
-        return forked._replace(decision=decisions[-1], message_id=messages[-1].message_id)
+        return forked._replace(decision=decisions[-1], message_id=receipts[-1].id)
 
     def _open(
         self, name: str | None, parent: str, offset: int, seed: BlobRef, views: SessionViews
@@ -157,6 +161,11 @@ class Branching:
             raise _nothing_there(session_id, at, records, views)
         _demand(views, self._user)
         return _Past(views, upto, opened), upto[-1].offset if at is None else at
+
+
+def turn_begins(views: SessionViews, turn: int) -> int:
+    """The offset of the event that opened a turn with a message in it."""
+    return min(row.offset for row in views.messages.progress if row.turn == turn)
 
 
 def messages_of(views: SessionViews, turn: int) -> list[Received]:

@@ -143,16 +143,18 @@ class Client:
 
     def fork(self, session_id: str, at: int | None = None, *, name: str | None = None) -> Forked:
         """A new session that begins as this one was right after an offset, or is now."""
-        return self._branching().fork(session_id, at, name)
+        return self.branching().fork(session_id, at, name)
 
     def regenerate(
         self, session_id: str, turn: int | None = None, *, name: str | None = None
     ) -> Forked:
         """A fork before a turn, by default the last, to which the same is said again."""
-        return self._branching().regenerate(session_id, turn, name)
+        return self.branching().regenerate(session_id, turn, name)
 
-    def _branching(self) -> Branching:
-        return Branching(self.log, self.sessions, self._blob_store(), self.read_blob, self.user)
+    def branching(self, user: str | None = None) -> Branching:
+        """Forks, for a user."""
+        who = user or self.user
+        return Branching(self.log, self.sessions, self._blob_store(), self.read_blob, who)
 
     def trigger(self, session_id: str, trigger: str, *, command_id: str | None = None) -> Decision:
         """Ask for a phase transition."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ...log.door import Log, Offsets, Reader
 from ...log.errors import LogUnreachable, OffsetGone
 from ...log.partition import partition_for
+from ...processors.runtime.seeds import ReadBlob, seeded
 from ...processors.session import SessionViews, fold
 from ...schemas.codec import Entry, entry_of
 from ...schemas.record import Record
@@ -40,12 +41,15 @@ class _Held:
 class InUse:
     """Sessions by id, at a place that only moves forward. May be used from several threads.
 
-    `name_of` gives the id that an event carries, for those whose decision somebody may wait for.
+    `name_of` gives the id that an event carries, for those whose decision somebody may wait for;
+    `read`: where the seeds of forks are.
     Every question raises LogUnreachable or TopicMissing when the log can't be read.
     """
 
-    def __init__(self, log: Log, name_of: Callable[[object], str]) -> None:
-        self._log, self._name_of = log, name_of
+    def __init__(
+        self, log: Log, name_of: Callable[[object], str], read: ReadBlob | None = None
+    ) -> None:
+        self._log, self._name_of, self._read = log, name_of, read
         self._changed = threading.Condition()
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._keys: frozenset[bytes] = frozenset()
@@ -162,7 +166,7 @@ class InUse:
 
     def _load(self, session_id: str) -> None:
         """Fold a session to where its partition is followed, and hand it to the thread."""
-        with SessionFold(self._log, session_id) as folded:
+        with SessionFold(self._log, session_id, read=self._read) as folded:
             place = folded.end()
             while True:
                 for _ in folded.upto(place):
@@ -221,7 +225,7 @@ class InUse:
                 self._changed.notify_all()
 
     def _fold(self, record: Record) -> None:
-        entry: Entry = entry_of(record)
+        entry: Entry = seeded(entry_of(record), self._read)
         held = self._held[entry.session_id]
         if entry.offset < held.next:
             return

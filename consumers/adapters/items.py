@@ -46,7 +46,9 @@ class ItemLog:
         self._sessions = Sessions(self._log, settings)
         self._items = Items(self._sessions)
         self._blobs = BlobStore(settings.blobs_dir)
-        self._in_use = InUse(self._log, _name_of)
+        self._in_use = InUse(
+            self._log, _name_of, lambda ref: self._blobs.get(ref.sha256)
+        )
 
     def items(self, session_id: str, limit: int | None = None) -> list[Any]:
         """The newest `limit` items, or all, oldest first."""

@@ -24,7 +24,15 @@ from ..client import Client
 from ..outcomes import Decision, demand
 from ..show import UnknownSession
 from ..telemetry.metrics import Counted
-from . import errors, routes_ag_ui, routes_ai_sdk, routes_inspector, routes_metrics, routes_plain
+from . import (
+    errors,
+    routes_ag_ui,
+    routes_ai_sdk,
+    routes_branching,
+    routes_inspector,
+    routes_metrics,
+    routes_plain,
+)
 from .access import Access, Foreign, Who
 from .hub import Hub
 from .tail import Tail
@@ -33,7 +41,13 @@ T = TypeVar("T")
 BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
 """Of a request: the largest message, and what is around it."""
 
-ROUTERS = (routes_plain.router, routes_inspector.router, routes_ag_ui.router, routes_ai_sdk.router)
+ROUTERS = (
+    routes_plain.router,
+    routes_inspector.router,
+    routes_ag_ui.router,
+    routes_ai_sdk.router,
+    routes_branching.router,
+)
 """What is served; each makes its routes for a gateway."""
 
 HEADERS = {

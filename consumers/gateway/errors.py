@@ -20,6 +20,7 @@ from ...log.errors import (
 )
 from ...producers.blobs import BlobError
 from ...producers.checks import Invalid
+from ..branching import CanNotFork
 from ..calls import UnknownCall
 from ..outcomes import CommandRefused, UnknownMessage
 from ..show import UnknownSession, UnknownStep
@@ -36,6 +37,7 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (UnknownStep, 404, "unknown_step"),
     (UnknownMessage, 404, "unknown_message"),
     (BadCursor, 400, "bad_cursor"),
+    (CanNotFork, 409, "can_not_fork"),
     (Invalid, 400, "invalid"),
     (CommandRefused, 409, "refused"),
     (TooManyViewers, 429, "too_many_viewers"),
@@ -57,7 +59,7 @@ def answer_to(error: FoldlogError) -> tuple[int, dict[str, str]]:
     status, code = next((s, c) for cls, s, c in STATUS if isinstance(error, cls))
     if isinstance(error, CommandRefused):
         code = error.decision.code or code
-    elif isinstance(error, Invalid):
+    elif isinstance(error, Invalid | CanNotFork):
         code = error.code
     return status, {"code": code, "detail": str(error)}
 

@@ -14,7 +14,8 @@ from foldlog.processors.wake import Rules, wake
 from foldlog.producers.fork import open_fork
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.branching.branched import answers_of, lines_of, played_on, talk
+from foldlog.tests.consumers.played import memory_log, settings_in
 
 
 @pytest.fixture
@@ -26,30 +27,6 @@ def log():
 def client(log, tmp_path):
     with Client(settings_in(tmp_path), log) as client:
         yield client
-
-
-def played_on(client, session_id):
-    """Plays a worker of a session that may be a fork."""
-    played = Played(client.log, session_id)
-    played.fold = client.fold(session_id)
-    return played
-
-
-def talk(client, session_id, *words, played=None):
-    """Turns of one question and one answer each."""
-    played = played or played_on(client, session_id)
-    for word in words:
-        client.say(session_id, f"say {word}", message_id=f"m-{word}")
-        played.answer(f"here is {word}")
-    return played
-
-
-def lines_of(views):
-    texts = []
-    for line in views.transcript.lines:
-        said = json.loads(line.body.inline) if line.body and line.body.inline[:1] == b"[" else []
-        texts.append((line.kind, line.turn, "".join(b.get("text", "") for b in said)))
-    return texts
 
 
 def newest(log, session_id, partition):
@@ -180,9 +157,7 @@ def test_a_fork_of_a_fork_and_forks_of_one_place_share_their_seed(client):
     talk(client, "f1", "two")
     client.fork("f1", name="g1")
     talk(client, "g1", "three")
-    assert [t for k, _, t in lines_of(client.views("g1")) if k == "answer"] == [
-        "here is one", "here is two", "here is three"
-    ]
+    assert answers_of(client.views("g1")) == ["here is one", "here is two", "here is three"]
     assert client.views("g1").origin.session_id == "f1"
     name = "g1"
     for n in range(40):  # regenerated again and again: no recursion, no limit
@@ -263,7 +238,7 @@ def test_nobody_forks_a_foreign_session_not_even_by_writing_the_event(client, lo
     assert seen.ruling.code == "not_your_session" and not len(seen.views.transcript.lines)
 
 
-def test_S2_13_a_lost_seed_freezes_the_fork_and_no_other(client):
+def test_law_13_a_lost_seed_freezes_the_fork_and_no_other(client):
     talk(client, "s1", "one")
     client.fork("s1", name="f1")
     opened = client.views("f1")
