@@ -91,8 +91,6 @@ def see(viewer: Viewer, seen: Seen, read: ReadBlob | None = None) -> tuple[Viewe
             return streamed(viewer, event)
         case ev.SessionOpened():
             return viewer, list(_inherited(seen, read))
-        case ev.SessionOpened():
-            return viewer, list(_inherited(seen, read))
         case ev.GenStart() | ev.GenResumed():
             lost = f"attempt {event.attempt} takes its place"
             dropped = _dropped(viewer, lost)
@@ -127,18 +125,6 @@ def _dropped(viewer: Viewer, why: str) -> list[Shown]:
     if viewer.open is None or not len(viewer.tokens):
         return []
     return [Dropped(viewer.open, why)]
-
-
-def _inherited(seen: Seen, read: ReadBlob | None) -> Iterator[Shown]:
-    """What a fork begins with: the answers of its parent as if they had been said here."""
-    for line in seen.views.transcript.lines.since(0):
-        if line.kind in ("answer", "partial"):
-            attempt = Attempt(line.turn, line.step, 0)
-            for piece in spoken(blocks_of(whole(line.body, read))):
-                yield Token(attempt, *piece)
-            yield Settled(attempt, line)
-        else:
-            yield Told(line)
 
 
 def _inherited(seen: Seen, read: ReadBlob | None) -> Iterator[Shown]:
