@@ -64,6 +64,7 @@ COMMANDS = (
     Named("replay", "replay", LOOK, "Fold the log anew, compare with the store."),
     Named("sql", "sql", LOOK, "Ask the log in SQL."),
     Named("export", "export", LOOK, "Write sessions to files for other tools, or a bundle."),
+    Named("traces", "traces", LOOK, "Export a session's traces, made from the log."),
     Named("doctor", "doctor", LOOK, "Check everything and say what to do."),
     Named("dev", "run", RUN, "Start all of it: Kafka, topics, a supervised worker, the gateway."),
     Named("gateway", "gateway", RUN, "Serve sessions over HTTP: inspector, streams, protocols."),

@@ -26,6 +26,7 @@ from ..schemas.words import CancelMode, Decision, Resolution, WhenBusy
 from . import attachments, checks
 from .blobs import BlobStore
 from .checks import Blocks
+from .tracing import trace_headers
 
 RULES = 1
 """Version of the fold's meaning that sessions are opened under; a test holds it equal to the
@@ -295,7 +296,7 @@ class Sessions:
             SESSION_EVENTS,
             session_id,
             encode(event),
-            headers_for(event, "producer"),
+            [*headers_for(event, "producer"), *trace_headers()],
             on_delivery=answers.put,
         )
         what = ev.BY_CLASS[type(event)].name

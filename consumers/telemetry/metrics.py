@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...processors.runtime.meter import Family
 from ...processors.runtime.metrics import CONTENT_TYPE, FOLDED, exposition, lag
+from ...producers.tracing import TRACEPARENT
 
 if TYPE_CHECKING:
     from ..gateway.app import Gateway
@@ -24,7 +25,7 @@ ANSWERS = Family("foldlog_gateway_answers", "counter", "Answers, by HTTP status;
 
 
 class Counted:
-    """An ASGI app whose answers are counted by status."""
+    """An ASGI app whose answers are counted by status, and who is traced as its clients are."""
 
     def __init__(self, app: ASGIApp, answers: "Counter[str]") -> None:
         self._app, self._answers = app, answers
@@ -35,7 +36,12 @@ class Counted:
                 self._answers[str(message["status"])] += 1
             await send(message)
 
-        await self._app(scope, receive, counting)
+        given = dict(scope.get("headers", ())).get(b"traceparent", b"")
+        traced = TRACEPARENT.set(given.decode("latin-1"))
+        try:
+            await self._app(scope, receive, counting)
+        finally:
+            TRACEPARENT.reset(traced)
 
 
 def gateway_metrics(gateway: "Gateway") -> bytes:

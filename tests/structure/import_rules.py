@@ -60,6 +60,8 @@ PLACES = {
     "pydantic_core": Place("processors/", 1),
     "agents": Place("consumers/adapters/", 1),  # the SDK of OpenAI, for its types alone
     "prometheus_client": Place("processors/runtime/", 1),  # the gateway renders by it too
+    "opentelemetry": Place("consumers/telemetry/", 1),  # an extra: OTLP as protobuf
+    "google": Place("consumers/telemetry/", 1),
     "ctok": Place("processors/", 1),  # an extra, and only where a count need not be replayed
     "fastavro": Place("schemas/", None),
     "jgo": Place("local/", None),

@@ -1,0 +1,119 @@
+"""Spans as OTLP: JSON for people and files, sent as protobuf where that is installed, else as JSON.
+
+Plain OTLP over HTTP, which collectors, Langfuse and Phoenix take alike. This file must not know
+what a span is about.
+"""
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from itertools import islice
+from typing import Any
+
+from ...log.errors import Retry
+from .spans import Span
+
+BATCH = 500
+"""Spans in one request: half a megabyte at most."""
+
+SEND_S = 30.0
+PATH = "/v1/traces"
+
+
+class NotSent(Retry):
+    """The receiver did not take the spans. Sending all of them again is harmless."""
+
+
+def request_json(spans: Iterable[Span]) -> dict[str, Any]:
+    """An export request, as OTLP writes it in JSON."""
+    made = {"name": "foldlog", "version": version("foldlog")}
+    resource = {"service.name": "foldlog", "service.version": made["version"]}
+    return {
+        "resourceSpans": [
+            {
+                "resource": {"attributes": _attributes(resource)},
+                "scopeSpans": [{"scope": made, "spans": [_span(span) for span in spans]}],
+            }
+        ]
+    }
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {
+        "traceId": span.trace_id,
+        "spanId": span.span_id,
+        **({"parentSpanId": span.parent_id} if span.parent_id else {}),
+        "name": span.name,
+        "kind": span.kind,
+        "startTimeUnixNano": str(span.start_ms * 1_000_000),
+        "endTimeUnixNano": str(span.end_ms * 1_000_000),
+        "attributes": _attributes(span.attributes),
+        "links": [{"traceId": link.trace_id, "spanId": link.span_id} for link in span.links],
+        "status": {"code": 2, "message": span.error} if span.error else {"code": 0},
+    }
+
+
+def _attributes(held: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in held.items()]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+        case list() | tuple():
+            return {"arrayValue": {"values": [_value(one) for one in value]}}
+    return {"stringValue": str(value)}
+
+
+def send(spans: Iterable[Span], url: str, headers: Mapping[str, str] | None = None) -> int:
+    """Send spans to a receiver, `URL/v1/traces`; how many. Raises NotSent."""
+    whole, sent = iter(spans), 0
+    place = url if url.endswith(PATH) else url.rstrip("/") + PATH
+    while batch := list(islice(whole, BATCH)):
+        body, kind = encoded(request_json(batch))
+        asked = urllib.request.Request(place, body, {"content-type": kind, **(headers or {})})
+        try:
+            with urllib.request.urlopen(asked, timeout=SEND_S) as answer:
+                answer.read()
+        except urllib.error.HTTPError as refused:
+            raise NotSent(
+                f"{place} answered {refused.code} {refused.reason} after {sent} spans. Look at the "
+                "address and its credentials (--header), then send again: ids stay the same."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise NotSent(f"{place} can't be reached after {sent} spans: {error}") from None
+        sent += len(batch)
+    return sent
+
+
+def encoded(request: dict[str, Any]) -> tuple[bytes, str]:
+    """A request as bytes, and their content type. Protobuf needs the extra `otel`."""
+    try:
+        from google.protobuf.json_format import ParseDict
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+    except ImportError:
+        return json.dumps(request).encode(), "application/json"
+    message = ParseDict(_ids(request), trace_service_pb2.ExportTraceServiceRequest())
+    return message.SerializeToString(), "application/x-protobuf"
+
+
+def _ids(held: Any) -> Any:
+    """OTLP writes ids in hex; protobuf's own JSON would have them in base64."""
+    if isinstance(held, list):
+        return [_ids(one) for one in held]
+    if not isinstance(held, dict):
+        return held
+    return {
+        name: base64.b64encode(bytes.fromhex(value)).decode()
+        if name in ("traceId", "spanId", "parentSpanId")
+        else _ids(value)
+        for name, value in held.items()
+    }

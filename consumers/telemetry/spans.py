@@ -1,0 +1,319 @@
+"""Spans of a session, made from its events: the same log gives the same spans, for ever.
+
+Ids are hashes of where the claim lies in the log, times are the broker's, so an export may be
+repeated, at any time and from any machine. Names are OpenTelemetry's for generative AI. Only what
+has ended is a span, and no content is in one. This file must not know how spans are sent.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from ...processors.projections.ledger import Spent
+from ...processors.projections.turn_view import call_of
+from ...schemas import events as ev
+from ...schemas.codec import ChunkSeen
+from ...schemas.topics import SESSION_EVENTS
+from ..session_fold import Seen
+
+INTERNAL, CLIENT, PRODUCER = 1, 3, 4
+"""Kinds of spans, as OTLP numbers them."""
+
+FAILED = ("failed", "max_steps", "max_tokens", "budget_exceeded", "refusal")
+"""Reasons of a turn's end that are errors to an operator."""
+
+PROVIDER = "anthropic"
+
+
+class Link(NamedTuple):
+    """Another span that this one comes from; across the log there are links, and no parents."""
+
+    trace_id: str
+    span_id: str
+
+
+class Span(NamedTuple):
+    """One span. Ids are hex, times Unix ms; `error` is '' where all went well."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    kind: int
+    start_ms: int
+    end_ms: int
+    attributes: Mapping[str, Any]
+    error: str = ""
+    links: tuple[Link, ...] = ()
+
+
+class _Open(NamedTuple):
+    """A span that has begun. `first_ms`: when its first chunk came."""
+
+    offset: int
+    start_ms: int
+    name: str
+    attributes: dict[str, Any]
+    links: tuple[Link, ...] = ()
+    first_ms: int | None = None
+
+
+def spans_of(
+    seen: Iterable[Seen], origin: str, comes_from: Mapping[int, Link] | None = None
+) -> Iterator[Span]:
+    """The spans that ended in a session's events, each as it ends.
+
+    origin: names the log, so that no two logs share an id. comes_from: what the producer of the
+    event at an offset was traced as.
+    """
+    maker = _Maker(origin, comes_from or {})
+    for one in seen:
+        if one.ruling.accepted:
+            yield from maker.take(one)
+
+
+class _Maker:
+    def __init__(self, origin: str, comes_from: Mapping[int, Link]) -> None:
+        self._origin, self._comes_from = origin, comes_from
+        self._turns: dict[int, _Open] = {}
+        self._open: dict[tuple, _Open] = {}
+        self._chats: dict[tuple[int, int], int] = {}  # the newest attempt's claim, of each step
+        self._called: ev.LlmCalled | None = None
+        self._partition = 0
+        self._last_turn: Link | None = None
+
+    # -- ids ---------------------------------------------------------------------------------------
+
+    def _id(self, what: str, offset: int, digits: int) -> str:
+        place = f"{self._origin}/{self._partition}/{offset}/{what}"
+        return sha256(place.encode()).hexdigest()[:digits]
+
+    def _trace(self, turn: int) -> str:
+        return self._id("turn", self._turns[turn].offset, 32)
+
+    def _root(self, turn: int) -> str:
+        return self._id("turn", self._turns[turn].offset, 16)
+
+    def _span(self, offset: int) -> str:
+        return self._id("claim", offset, 16)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def take(self, seen: Seen) -> Iterator[Span]:
+        entry, event = seen.entry, seen.entry.event
+        self._partition = entry.partition
+        if type(event) is ChunkSeen or type(event) is ev.GenChunk:
+            self._chunk(event, entry.at)
+            return
+        ended = list(self._ended(seen))
+        if seen.views.turn.number > seen.before.turn.number and not seen.before.turn.open:
+            self._begin_turn(seen)
+        match event:
+            case ev.LlmCalled():
+                self._called = event
+            case ev.GenStart() | ev.GenResumed():
+                yield from self._claimed(seen, ("chat", event.turn, event.step), self._chat(event))
+                self._chats[event.turn, event.step] = entry.offset
+            case ev.ToolStarted():
+                key = ("tool", event.turn, event.step, event.index)
+                yield from self._claimed(seen, key, self._tool(seen))
+            case ev.BackgroundStarted():
+                more = {"foldlog.background.kind": event.kind, "foldlog.attempt": event.attempt}
+                begun = self._begun("chat", {"gen_ai.operation.name": "chat", **more})
+                yield from self._claimed(seen, ("background", event.kind, event.upto), begun)
+            case ev.DeliveryStarted():
+                more = {"foldlog.channel": event.channel, "foldlog.attempt": event.attempt}
+                key = ("delivery", event.turn, event.step, event.channel)
+                yield from self._claimed(seen, key, self._begun(f"deliver {event.channel}", more))
+        yield from ended
+        if isinstance(event, ev.TurnEnded):
+            yield from self._end_turn(seen, event)
+
+    def _chunk(self, event: ChunkSeen | ev.GenChunk, at: int) -> None:
+        key = ("chat", event.turn, event.step)
+        begun = self._open.get(key)
+        if begun is not None and begun.first_ms is None:
+            self._open[key] = begun._replace(first_ms=at)
+
+    def _claimed(self, seen: Seen, key: tuple, begun: _Open) -> Iterator[Span]:
+        """Begin an attempt; the one before it, which nobody reported, ends here."""
+        before = self._open.pop(key, None)
+        links = begun.links
+        if before is not None:
+            yield self._close(seen, key, before, "superseded", {})
+            links = (*links, Link(self._trace_of(key), self._span(before.offset)))
+        place = {"offset": seen.entry.offset, "start_ms": seen.entry.at, "links": links}
+        self._open[key] = begun._replace(**place)
+
+    def _begun(self, name: str, attributes: dict[str, Any], links: tuple = ()) -> _Open:
+        return _Open(0, 0, name, attributes, links)
+
+    def _chat(self, event: ev.GenStart | ev.GenResumed) -> _Open:
+        called = self._called
+        model = called.model if called is not None else ""
+        params = json.loads(called.params or b"{}") if called is not None else {}
+        return self._begun(f"chat {model}".strip(), {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.request.model": model,
+            "gen_ai.request.max_tokens": params.get("max_tokens"),
+            "gen_ai.request.stream": True,
+            "foldlog.step": event.step,
+            "foldlog.attempt": event.attempt,
+            "foldlog.request_sha256": event.request_sha256,
+        })
+
+    def _tool(self, seen: Seen) -> _Open:
+        event = seen.entry.event
+        call = call_of(seen.before.turn, event)
+        name = call.name if call is not None else "unknown"
+        proposed = self._chats.get((event.turn, event.step))
+        traced = proposed is not None and event.turn in self._turns
+        links = (Link(self._trace(event.turn), self._span(proposed)),) if traced else ()
+        return self._begun(f"execute_tool {name}", {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": call.call_id if call is not None else None,
+            "foldlog.call": f"{event.turn}.{event.step}.{event.index}",
+            "foldlog.attempt": event.attempt,
+        }, links)
+
+    def _ended(self, seen: Seen) -> Iterator[Span]:
+        event = seen.entry.event
+        key, error, more = _end_of(event)
+        if key and (begun := self._open.pop(key, None)) is not None:
+            rows = seen.views.ledger.spent.since(len(seen.before.ledger.spent))
+            yield self._close(seen, key, begun, error, {**more, **_usage(rows)})
+
+    def _close(
+        self, seen: Seen, key: tuple, begun: _Open, error: str, more: Mapping[str, Any]
+    ) -> Span:
+        waited = None if begun.first_ms is None else (begun.first_ms - begun.start_ms) / 1000
+        trace, parent, kind = self._trace_of(key), "", INTERNAL
+        if key[0] in ("chat", "tool", "delivery") and key[1] in self._turns:
+            parent = self._root(key[1])
+        if key[0] in ("chat", "background"):
+            kind = CLIENT
+        elif key[0] == "delivery":
+            kind = PRODUCER
+        attributes = {
+            **begun.attributes,
+            **more,
+            "gen_ai.response.time_to_first_chunk": waited,
+            **self._common(seen, begun.offset),
+        }
+        name, end = begun.name, max(begun.start_ms, seen.entry.at)
+        if key[0] == "background" and more.get("gen_ai.response.model"):
+            name = f"chat {more['gen_ai.response.model']}"
+        if error:
+            attributes["error.type"] = error
+        return Span(trace, self._span(begun.offset), parent, name, kind, begun.start_ms, end,
+                    _given(attributes), error, begun.links)
+
+    def _trace_of(self, key: tuple) -> str:
+        if key[0] != "background" and key[1] in self._turns:
+            return self._trace(key[1])
+        return self._id("beside " + "/".join(map(str, key)), 0, 32)  # beside the turns
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def _begin_turn(self, seen: Seen) -> None:
+        links = [self._last_turn, self._comes_from.get(seen.entry.offset)]
+        number = seen.views.turn.number
+        self._turns[number] = _Open(
+            seen.views.turn.opened_offset, seen.entry.at, "", {}, tuple(filter(None, links))
+        )
+
+    def _end_turn(self, seen: Seen, event: ev.TurnEnded) -> Iterator[Span]:
+        begun = self._turns.get(event.turn)
+        if begun is None:
+            return  # a fork's: its parent has it
+        mine = (("chat", event.turn), ("tool", event.turn))
+        for key in [key for key in self._open if key[:2] in mine]:
+            yield self._close(seen, key, self._open.pop(key), "abandoned", {})
+        agent = seen.views.turn.agent
+        error = event.reason if event.reason in FAILED else ""
+        spent = [row for row in seen.views.ledger.spent if row.turn == event.turn]
+        attributes = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.agent.name": agent,
+            "foldlog.turn": event.turn,
+            "foldlog.steps": seen.before.turn.step,
+            "foldlog.end_reason": event.reason,
+            "error.type": error or None,
+            **_sums(spent),
+            **self._common(seen, begun.offset),
+        }
+        yield Span(self._trace(event.turn), self._root(event.turn), "", f"invoke_agent {agent}",
+                   INTERNAL, begun.start_ms, max(begun.start_ms, seen.entry.at),
+                   _given(attributes), error, begun.links)
+        self._last_turn = Link(self._trace(event.turn), self._root(event.turn))
+        if seen.views.turn.open:
+            self._begin_turn(seen)
+
+    def _common(self, seen: Seen, offset: int) -> dict[str, Any]:
+        session_id = seen.views.session_id
+        return {
+            "gen_ai.conversation.id": session_id,
+            "session.id": session_id,
+            "user.id": seen.views.state.user_id,
+            "messaging.system": "kafka",
+            "messaging.destination.name": SESSION_EVENTS,
+            "messaging.destination.partition.id": str(self._partition),
+            "messaging.kafka.offset": offset,
+        }
+
+
+def _end_of(event: object) -> tuple[tuple, str, dict[str, Any]]:
+    """(what ended, its error or '', what it adds) of an event that reports."""
+    match event:
+        case ev.GenComplete():
+            return ("chat", event.turn, event.step), "", {
+                "gen_ai.response.id": event.response_id,
+                "gen_ai.response.model": event.model,
+                "gen_ai.response.finish_reasons": [event.stop_reason],
+            }
+        case ev.GenFailed():
+            more = {"http.response.status_code": event.status}
+            return ("chat", event.turn, event.step), event.error, more
+        case ev.GenStopped():
+            return ("chat", event.turn, event.step), "stopped", {}
+        case ev.ToolResult():
+            error = "" if event.outcome == "ok" else event.outcome
+            more = {"foldlog.outcome": event.outcome, "foldlog.via": event.via}
+            return ("tool", event.turn, event.step, event.index), error, more
+        case ev.ToolFailedUncertain():
+            return ("tool", event.turn, event.step, event.index), "uncertain", {}
+        case ev.BackgroundDone():
+            model = {"gen_ai.response.model": event.model or None}
+            error = "" if event.ok else "failed"
+            return ("background", event.kind, event.upto), error, model
+        case ev.GenSent():
+            return ("delivery", event.turn, event.step, event.channel), "", {}
+        case ev.DeliveryFailed():
+            return ("delivery", event.turn, event.step, event.channel), event.error, {}
+    return (), "", {}
+
+
+def _usage(rows: list[Spent]) -> dict[str, Any]:
+    return _sums(rows) if rows else {}
+
+
+def _sums(rows: Iterable[Spent]) -> dict[str, Any]:
+    """Tokens, by the names of the conventions; input counts cached input too."""
+    rows = list(rows)
+    written = sum(row.cache_write_tokens for row in rows)
+    return {
+        "gen_ai.usage.input_tokens": sum(row.read_tokens for row in rows),
+        "gen_ai.usage.output_tokens": sum(row.output_tokens for row in rows),
+        "gen_ai.usage.cache_read.input_tokens": sum(row.cache_read_tokens for row in rows),
+        "gen_ai.usage.cache_write.input_tokens": written,
+        "gen_ai.usage.cache_creation.input_tokens": written,
+    }
+
+
+def _given(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}

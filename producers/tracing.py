@@ -1,0 +1,17 @@
+"""What the caller is traced as, carried into the log: W3C `traceparent`, as a record header.
+
+Set TRACEPARENT around a call (the gateway does, from its requests) and the events that it writes
+have the header. No fold reads it; exported traces have a link to that span.
+"""
+
+import re
+from contextvars import ContextVar
+
+TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
+_FORM = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def trace_headers() -> list[tuple[str, bytes]]:
+    """The header of the present call, if it has one that is well formed."""
+    held = TRACEPARENT.get()
+    return [("traceparent", held.encode())] if _FORM.fullmatch(held) else []
