@@ -10,6 +10,7 @@ import pytest
 from foldlog.consumers.adapters import in_use
 from foldlog.consumers.adapters.items import OtherAgent
 from foldlog.consumers.adapters.openai_agents import AGENT, FoldlogSessions
+from foldlog.consumers.client import Client
 from foldlog.consumers.outcomes import CommandRefused
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.log import DUPLICATE, LOST, LOST_ACK, NORMAL, Faults, MemoryLog
@@ -335,3 +336,18 @@ def test_a_session_of_the_sdk_is_one_that_no_agent_of_the_tests_serves(log, sess
     with SessionFold(log, "s1") as folded:
         assert folded.to_end().turn.agent == AGENT
         assert not folded.views.turn.open, "items open no turn"
+
+
+def test_S2_11_a_fork_goes_on_from_the_items_of_its_parent(sessions, log, tmp_path):
+    """A conversation tried another way, both kept."""
+    session = sessions.session("s1")
+    run(fill(session, 1, 2))
+    with Client(settings_in(tmp_path), log) as client:
+        end = client.fold("s1").end()
+        run(fill(session, 3))
+        client.fork("s1", end - 1, name="s2")
+    other = sessions.session("s2")
+    assert run(other.get_items()) == [said(1), said(2)]
+    run(fill(other, 4))
+    assert run(other.pop_item()) == said(4) and run(other.pop_item()) == said(2)
+    assert run(session.get_items()) == [said(1), said(2), said(3)]
