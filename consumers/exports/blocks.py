@@ -5,6 +5,8 @@ half a character. It must not know tables.
 """
 
 import json
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -15,7 +17,8 @@ from ...schemas.attachments import reference_of
 from ...schemas.parts import BlobRef, Body
 from ..contents import ReadBlob
 
-_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
+_PARSER = json.JSONDecoder()
+_BLANK = re.compile(r"[ \t\n\r]*")
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ANY = msgspec.json.Decoder()
 _NO_JSON = (msgspec.DecodeError, ValueError, RecursionError)
@@ -90,15 +93,30 @@ class Block(NamedTuple):
 
 def blocks(content: bytes) -> list[Block]:
     """The blocks of a content array. What is no such array is one block of unknown type."""
+    text = content.decode("utf-8", "replace")
     try:
-        raws = [bytes(raw).decode() for raw in _RAWS.decode(content)]
-        found = [Block(raw, json.loads(raw)) for raw in raws]
-    except _NO_JSON:
+        found = list(_items(text))
+    except (ValueError, IndexError, RecursionError):
         found = None
     if found is None or not all(isinstance(block.said, dict) for block in found):
-        text = content.decode("utf-8", "replace")
         return [Block(text, {"text": text})] if text else []
     return found
+
+
+def _items(text: str) -> Iterator[Block]:
+    """The items of a JSON array, each with the very characters it is made of."""
+    at = _BLANK.match(text).end()  # type: ignore[union-attr]
+    if text[at] != "[":
+        raise ValueError("no array")
+    at = _BLANK.match(text, at + 1).end()  # type: ignore[union-attr]
+    while text[at] != "]":
+        said, end = _PARSER.raw_decode(text, at)
+        yield Block(text[at:end], said)
+        at = _BLANK.match(text, end).end()  # type: ignore[union-attr]
+        if text[at] == ",":
+            at = _BLANK.match(text, at + 1).end()  # type: ignore[union-attr]
+        elif text[at] != "]":
+            raise ValueError("no array")
 
 
 def strict_json(data: bytes) -> msgspec.Raw | None:

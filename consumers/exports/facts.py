@@ -65,9 +65,10 @@ class Approval:
 
 @dataclass
 class SessionFacts:
-    """One session up to an offset. `models`: who was asked at a step; `answers`, `proposed`: what
-    came of a step, and the calls of it; `inherited`: how many lines are of a fork's parent. Steps
-    are keyed by (turn, step), for what a fork inherits has the offsets of another partition."""
+    """One session up to an offset. `models`, `covered`: who was asked at a step, and with how
+    many fragments; `answers`, `proposed`: what came of it, and its calls; `inherited`: how many
+    lines are of a fork's parent. Steps are keyed by (turn, step), for what a fork inherits has the
+    offsets of another partition."""
 
     session_id: str
     partition: int = 0
@@ -84,6 +85,7 @@ class SessionFacts:
     attempts: dict[tuple, Attempt] = field(default_factory=dict)
     approvals: list[Approval] = field(default_factory=list)
     models: dict[tuple[int, int], str] = field(default_factory=dict)
+    covered: dict[tuple[int, int], int] = field(default_factory=dict)
     proposed: dict[tuple[int, int], list[CallFacts]] = field(default_factory=dict)
     people: list[tuple[Entry, Ruling]] = field(default_factory=list)
 
@@ -175,6 +177,7 @@ class SessionFacts:
     def _called(self, entry: Entry, _before: SessionViews) -> None:
         event = entry.event
         self.models[event.turn, event.step] = event.model
+        self.covered[event.turn, event.step] = len(self.views.context.fragments)
 
     def _answered(self, entry: Entry, _before: SessionViews) -> None:
         self.answers[entry.event.turn, entry.event.step] = entry

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...processors.prices import PriceTable, usd
+from ...processors.projections.ledger import Spent
 from ...processors.projections.transcript import Line
 from ...processors.session import SessionViews
 from ...schemas import events as ev
@@ -20,6 +21,7 @@ from ..spending import session_cost
 from .blocks import Contents, blocks, strict_json, time
 from .blocks import text_of as text_of_bytes
 from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
+from .tables import USAGE
 
 Row = dict[str, Any]
 ROLES = {"message": "user", "answer": "assistant", "partial": "assistant"}
@@ -227,14 +229,41 @@ def usage_rows(facts: SessionFacts, prices: PriceTable) -> Iterator[Row]:
     """Every attempt, and what the ledger says of it."""
     spent = {row.key: row for row in facts.views.ledger.spent}
     for key, attempt in facts.attempts.items():
-        yield _usage_row(facts, attempt, spent.get(key), prices)
+        yield _usage_row(facts, attempt, spent.pop(key, None), prices)
+    for row in spent.values():  # paid for, and its claim never counted, or is a fork's parent's
+        yield _unclaimed_row(facts, row, prices)
 
 
-def _usage_row(facts: SessionFacts, attempt: Attempt, spent: Any, prices: PriceTable) -> Row:
+_TOKENS = tuple("input cache_read cache_write_5m cache_write_1h output".split())
+
+
+def _unclaimed_row(facts: SessionFacts, spent: Spent, prices: PriceTable) -> Row:
+    beside, cost = spent.kind == BACKGROUND, prices.cost(spent)
+    return {
+        **dict.fromkeys(USAGE.names),
+        "session_id": facts.session_id,
+        "kind": spent.kind,
+        "work": spent.work or None,
+        "upto": spent.upto if beside else None,
+        "turn": None if beside else spent.turn,
+        "step": None if beside else spent.step,
+        "attempt": spent.attempt,
+        "outcome": spent.outcome,
+        "counts": False,
+        "model": spent.model or None,
+        **{f"{t}_tokens": getattr(spent, f"{t}_tokens") for t in _TOKENS},
+        "cost_usd": None if cost is None else usd(cost),
+        "response_id": spent.response_id or None,
+        "ended_offset": spent.offset,
+    }
+
+
+def _usage_row(
+    facts: SessionFacts, attempt: Attempt, spent: Spent | None, prices: PriceTable
+) -> Row:
     beside, claim = attempt.kind == BACKGROUND, attempt.claim.event
     end = attempt.end.event if attempt.end is not None else None
     cost = prices.cost(spent) if spent is not None else None
-    tokens = "input cache_read cache_write_5m cache_write_1h output".split()
     return {
         "session_id": facts.session_id,
         "kind": attempt.kind,
@@ -248,7 +277,7 @@ def _usage_row(facts: SessionFacts, attempt: Attempt, spent: Any, prices: PriceT
         "outcome": attempt.outcome or ("running" if _runs(facts, attempt) else "lost"),
         "counts": attempt.counts,
         "model": (spent.model if spent is not None else "") or attempt.model or None,
-        **{f"{t}_tokens": getattr(spent, f"{t}_tokens", None) for t in tokens},
+        **{f"{t}_tokens": getattr(spent, f"{t}_tokens", None) for t in _TOKENS},
         "cost_usd": None if cost is None else usd(cost),
         "stop_reason": getattr(end, "stop_reason", None) or getattr(end, "why", None),
         "response_id": getattr(end, "response_id", None),

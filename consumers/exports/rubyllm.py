@@ -68,7 +68,9 @@ class _Made:
                 continue
             model, answer = self._said(facts, chat, item[1], item[2])
             last_model = model or last_model
-            for known in facts.proposed.get((item[1].turn, item[1].step), ()):
+            line = item[1]
+            calls_of = facts.proposed.get((line.turn, line.step), ())
+            for known in calls_of if line.kind == "answer" else ():
                 calls[known.call.key] = self._call(facts, known, answer)
         if last_model is not None:
             tables.change("UPDATE chats SET model_id = ? WHERE id = ?", (last_model, chat))
@@ -212,9 +214,11 @@ def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment
             place = found.pop(0) if found else None
             key = (UNSAID if place is None else place, 1, seq)
         else:
-            place = steps.get((line.turn, line.step))
-            last = max(last, place if place is not None else last)
-            key = (last, 1, seq)  # what the model refused is in no context: after what is before it
+            step = (line.turn, line.step)
+            place = steps.get(step)
+            # What the model refused to say is in no context: it stands after what it was asked.
+            last = place if place is not None else max(last, facts.covered.get(step, 0) - 1)
+            key = (last, 2, seq)
         keyed.append((key, (seq, line, place is not None)))
     return (item for _, item in sorted(keyed, key=lambda pair: pair[0]))
 

@@ -10,7 +10,7 @@ from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.golden import golden
 from foldlog.tests.laws.law import world_of
 
-WORLDS = range(24)
+WORLDS = range(12)
 """Seeds of random sessions: every temper, most of what can happen."""
 
 
