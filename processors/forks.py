@@ -99,7 +99,7 @@ def begun(views: Any, parent: Any, entry: Entry, last: int) -> Any:
     return replace(
         views,
         state=state,
-        turn=_turn(parent.turn, event, at, digest(state)),
+        turn=replace(_turn(parent.turn, event, at, digest(state)), since=entry.at),
         stream=Stream(),
         context=_context(parent.context, at, last),
         transcript=replace(transcript.initial(), lines=lines),

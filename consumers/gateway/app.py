@@ -23,6 +23,7 @@ from ...producers.sessions import Receipt
 from ..client import Client
 from ..outcomes import Decision, demand
 from ..show import UnknownSession
+from ..tabs import Tabs
 from ..telemetry.metrics import Counted
 from . import (
     errors,
@@ -32,6 +33,7 @@ from . import (
     routes_inspector,
     routes_metrics,
     routes_plain,
+    routes_tabs,
 )
 from .access import Access, Foreign, Who
 from .hub import Hub
@@ -43,6 +45,7 @@ BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
 
 ROUTERS = (
     routes_plain.router,
+    routes_tabs.router,
     routes_inspector.router,
     routes_ag_ui.router,
     routes_ai_sdk.router,
@@ -68,6 +71,7 @@ class Gateway:
         self.read_blob = client.read_blob
         self.answers: Counter[str] = Counter()  # by HTTP status
         self.tail = Tail(client.log, directory, say, client.read_blob)
+        self.tabs = Tabs(client.log, say)
         self.hub = Hub(self.tail, client.read_blob, chunks_reader(client.log))
 
     def who(self, request: Request) -> Who:
@@ -107,10 +111,12 @@ class Gateway:
         """Follow the log as long as this lasts."""
         self.hub.start()
         self.tail.start()
+        self.tabs.start()
         try:
             yield
         finally:
             self.hub.close()
+            await asyncio.to_thread(self.tabs.close)
             await asyncio.to_thread(self.tail.close)
 
 

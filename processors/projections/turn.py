@@ -52,7 +52,7 @@ def stream(view: Stream, entry) -> Stream:
 
 
 def _opened(view: TurnView, entry, event: ev.SessionOpened) -> TurnView:
-    return replace(view, known=True, agent=event.agent)
+    return replace(view, known=True, since=entry.at, agent=event.agent)
 
 
 def _message(view: TurnView, entry, event: ev.MessageReceived) -> TurnView:

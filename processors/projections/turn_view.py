@@ -111,6 +111,7 @@ class TurnView(Value):
     """Everything in flight. `number` is the open or the last turn, `step` its last LLM_CALLED."""
 
     known: bool = False
+    since: int = 0  # broker time of SESSION_OPENED, Unix ms
     agent: str = ""
     terminated: bool = False
     basis: int = -1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from ...log import Settings, open_log
 from ...log.door import Log
 from ...producers.blobs import BlobStore
-from ...schemas.topics import SESSION_EVENTS, topics
+from ...schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
 from ..agent import Agent
 from ..effects.delivery import finder
 from ..effects.result_cache import ResultCache
@@ -25,6 +25,7 @@ from ..prices import load_prices
 from ..projections import partition
 from ..session import SessionViews
 from . import crash
+from .announce import announce
 from .chunks_reader import chunks_reader
 from .effects_host import EffectsHost
 from .layers_reader import LayersReader
@@ -137,7 +138,10 @@ class Parts:
         self.worker = Worker(
             self.identity, roles, agents, self._open_store, self.actions, SystemClock(), say
         )
-        self.worker.look = _teller() if watch else None
+        if "sessions" in roles:
+            tell = _teller() if watch else lambda _views: None
+            partitions = self.log.partitions(USER_SESSIONS)
+            announce(self.worker, self.producer, partitions, self.mail.post, say, tell)
         self.loop = Loop(self.log, self.worker, f"foldlog-{'-'.join(roles)}", self.mail)
 
     def _memory(self) -> MemoryService:

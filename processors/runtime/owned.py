@@ -84,6 +84,10 @@ class Owned:
                 self._hot[session_id] = views
         return views
 
+    def hot(self, session_id: str) -> SessionViews | None:
+        """The views of a session that is cached, or None."""
+        return self._hot.get(session_id)
+
     def is_next(self, record: Record) -> bool:
         """Whether a record is not folded yet: reading begins one record before the cursor."""
         return record.offset >= self.next_offset

@@ -153,6 +153,11 @@ class Store:
         """The sessions that may owe something."""
         return [key[2:].decode() for key, _ in self._backend.scan(b"b\0")]
 
+    def rest(self, session_id: str) -> None:
+        """A session need not be looked at on the next assignment."""
+        self._busy[session_id] = False
+        self._backend.write([], [b"b\0" + session_id.encode()])
+
     def sessions(self) -> Iterator[str]:
         """Every session of the partition."""
         return (key[2:].decode() for key, _ in self._backend.scan(b"h\0"))

@@ -76,6 +76,7 @@ class Worker:
         self.owned: dict[int, Owned] = {}
         self.rulings: dict[str, int] = {}
         self.look: Callable[[SessionViews], None] | None = None  # at every session that moved
+        self.untold: Callable[[SessionViews], bool] = lambda _views: False
         self.only: str | None = None  # a session woken by hand: the others are left alone
         self._seeks: dict[int, int] = {}
         self._open_store = open_store
@@ -265,9 +266,10 @@ class Worker:
     def _write(self, owned: Owned) -> None:
         assert owned.last is not None, "a partition moves by a record"
         cursor = Cursor(owned.next_offset, crc32(owned.last.value or b""))
-        owned.store.write(owned.dirty, owned.streamed, self._may_owe, owned.partition, cursor)
-        owned.written()
         again = owned.store.is_new and owned.next_offset < owned.store.log_end
+        busy = self._may_owe if again else lambda v: self._may_owe(v) or self.untold(v)
+        owned.store.write(owned.dirty, owned.streamed, busy, owned.partition, cursor)
+        owned.written()
         crash.reach("refold.written" if again else "store.written")
 
     # -- waking ----------------------------------------------------------------------------------
@@ -292,11 +294,9 @@ class Worker:
         """
         now = self.clock.monotonic_ms()
         for owned in list(self.owned.values()):
-            held = self._held(owned)
             if owned.next_offset < owned.takes_from:
                 owned.taken_at = now  # it still catches up: its take lies ahead, and is not lost
-            wanted = len(held) < len(self.roles)
-            if wanted and now - owned.taken_at >= SESSION_TIMEOUT_MS:
+            if not self.holds(owned.number) and now - owned.taken_at >= SESSION_TIMEOUT_MS:
                 self._take(owned)
             for session_id in owned.due(self.now(owned)):
                 self._look_at(owned, session_id)
@@ -326,10 +326,9 @@ class Worker:
 
     def wake(self, owned: Owned, session_id: str) -> None:
         """Discharge what a session owes to this worker's roles, now."""
-        held = self._held(owned)
+        held, views = self._held(owned), owned.views(session_id)
         if self.only not in (None, session_id):
             return
-        views = owned.views(session_id)
         if not held or views is None or session_id in owned.stuck:
             return
         if not self._may_owe(views):

@@ -63,7 +63,7 @@ def reopened(directory: Path, belongs: Belongs = BELONGS, end: int = END) -> tup
 
 def test_a_store_of_this_log_is_opened_and_nothing_is_said(kept):
     store, said = reopened(kept)
-    assert store.load("s1") is not None and store.cursor.offset == 5 and said == []
+    assert store.load("s1") is not None and store.cursor.offset == 6 and said == []
     store.close()
 
 
@@ -73,7 +73,7 @@ def test_a_store_of_this_log_is_opened_and_nothing_is_said(kept):
         (BELONGS._replace(cluster_id="new"), END, "its cluster_id is cluster, the log's is new"),
         (BELONGS._replace(topic_id="other"), END, "its topic_id is topic, the log's is other"),
         (BELONGS._replace(folds="other"), END, "its folds is folds, the log's is other"),
-        (BELONGS, 3, "its cursor 5 lies beyond the log's end 3"),
+        (BELONGS, 3, "its cursor 6 lies beyond the log's end 3"),
     ],
 )
 def test_bad_input_a_store_of_another_log_is_made_anew_and_said(kept, belongs, end, why):
@@ -89,8 +89,8 @@ def test_bad_input_a_store_of_another_log_is_made_anew_and_said(kept, belongs, e
 @pytest.mark.parametrize(
     ("belongs", "end", "below"),
     [
-        (BELONGS, END, 5),
-        (BELONGS._replace(folds="other"), END, 5),  # other folds of the same log
+        (BELONGS, END, 6),
+        (BELONGS._replace(folds="other"), END, 6),  # other folds of the same log
         (BELONGS._replace(folds="other"), 3, 0),
         (BELONGS._replace(topic_id="other"), END, 0),
         (BELONGS._replace(cluster_id="other"), END, 0),
@@ -103,8 +103,8 @@ def test_dead_letters_of_this_log_are_not_written_again_by_a_refold(kept, belong
 
 
 def test_a_cursor_at_the_very_end_of_the_log_is_right(kept):
-    store, said = reopened(kept, end=5)
-    assert said == [] and store.cursor.offset == 5
+    store, said = reopened(kept, end=6)
+    assert said == [] and store.cursor.offset == 6
     store.close()
 
 

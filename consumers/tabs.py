@@ -1,0 +1,156 @@
+"""The tabs of every user, from the compacted topic `user-sessions`: who has which sessions open.
+
+One thread reads the topic from its first offset and keeps the newest record of each session in
+memory, so that no worker need be asked. A tab that looks gets what is open and then what changes:
+session_open, phase (or project), session_close. It says where to look; a session's own log decides.
+This file must not know HTTP.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..log.door import Log
+from ..log.errors import OffsetGone
+from ..schemas.record import Record
+from ..schemas.topics import USER_SESSIONS
+
+POLL_S = 0.2
+
+
+class Tab(NamedTuple):
+    """An open session. `opened_at`: Unix ms."""
+
+    session_id: str
+    phase: str
+    project_id: str | None
+    opened_at: int
+
+
+class Change(NamedTuple):
+    """Something that a user's tabs are told. kind: session_open, phase, session_close."""
+
+    kind: str
+    tab: Tab
+
+
+Listener = Callable[[Change], None]
+
+
+class Tabs:
+    """See the module. Ask from any thread; listeners are called in the reading one.
+
+    Raises LogUnreachable, TopicMissing when it is made.
+    """
+
+    def __init__(self, log: Log, say: Callable[[str], None] = lambda _line: None) -> None:
+        self._log, self._say = log, say
+        self._users: dict[str, dict[str, Tab]] = {}
+        self._listeners: dict[str, list[Listener]] = {}
+        self._lock = threading.Lock()
+        self._halt = threading.Event()
+        self._goal = log.end_offsets(USER_SESSIONS)
+        self._reader = log.reader(USER_SESSIONS, log.first_offsets(USER_SESSIONS))
+        self.caught_up = threading.Event()
+        self.failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="tabs", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End reading."""
+        self._halt.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._reader.close()
+
+    def open_sessions(self, user: str) -> list[Tab]:
+        """The user's open sessions, the newest first."""
+        with self._lock:
+            found = list(self._users.get(user, {}).values())
+        return sorted(found, key=lambda tab: (-tab.opened_at, tab.session_id))
+
+    def listen(self, user: str, listener: Listener) -> list[Tab]:
+        """What is open now; `listener` is called with every change after that, until `leave`."""
+        with self._lock:
+            self._listeners.setdefault(user, []).append(listener)
+            return list(self._users.get(user, {}).values())
+
+    def leave(self, user: str, listener: Listener) -> None:
+        """No more changes for this listener."""
+        with self._lock:
+            left = [other for other in self._listeners.pop(user, []) if other is not listener]
+            if left:
+                self._listeners[user] = left
+
+    # -- the thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._halt.is_set():
+                self.look(POLL_S)
+        except BaseException as error:
+            self.failed = error
+            self._say(f"tabs are no longer followed: {type(error).__name__}: {error}")
+
+    def look(self, timeout_s: float = 0) -> None:
+        """Take in what has come. Called by the thread, or by a test that has started none."""
+        try:
+            records = self._reader.poll(timeout_s)
+        except OffsetGone as gone:  # compacted away under a slow reader
+            self._reader.seek(gone.partition, gone.first)
+            return
+        for record in records:
+            self._take(record)
+        at = self._reader.positions()
+        if all(at.get(p, 0) >= end for p, end in self._goal.items()):
+            self.caught_up.set()
+
+    def _take(self, record: Record) -> None:
+        user, session_id = names_in(record.key)
+        if not session_id:
+            return
+        tab = tab_in(session_id, record.value)
+        with self._lock:
+            tabs = self._users.setdefault(user, {})
+            before = tabs.get(session_id)
+            if tab is not None:
+                tabs[session_id] = tab
+            else:
+                tabs.pop(session_id, None)
+            if not tabs:
+                del self._users[user]
+            listeners = tuple(self._listeners.get(user, ()))
+        change = _change(before, tab)
+        if change is not None:
+            for listener in listeners:
+                listener(change)
+
+
+def _change(before: Tab | None, tab: Tab | None) -> Change | None:
+    if before == tab:
+        return None  # told twice
+    if tab is None:
+        assert before is not None
+        return Change("session_close", before)
+    return Change("session_open" if before is None else "phase", tab)
+
+
+def names_in(key: bytes | None) -> tuple[str, str]:
+    """(user id, session id) of a record's key; an empty session id where it is none of ours."""
+    user, _, session_id = (key or b"").decode("utf-8", "replace").partition("/")
+    return user, session_id
+
+
+def tab_in(session_id: str, value: bytes | None) -> Tab | None:
+    """What a record says; None for a tombstone, and for what nobody of ours wrote."""
+    try:
+        told: Any = json.loads(value) if value is not None else None
+        return None if told is None else Tab(
+            session_id, str(told["phase"]), told["project_id"], int(told["opened_at"])
+        )
+    except (ValueError, KeyError, TypeError):
+        return None

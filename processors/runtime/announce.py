@@ -1,0 +1,126 @@
+"""Which sessions a user has open, told on `user-sessions`, so that a user's tabs know each other.
+
+One record per session, keyed USER/SESSION and partitioned by the user: {phase, project_id,
+opened_at} while it is open, a tombstone once it has ended. Written by the role `sessions` after the
+fold, at least once: a session whose newest state no broker has is marked in the store in the batch
+that folded it, so a worker that dies tells it when it comes back. Telling twice is harmless. What
+is told may be older than the log by a moment; the log decides, this only says where to look.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+
+from ...log.door import Delivered, Producer
+from ...log.errors import AppendError, FoldlogError, LogFatal
+from ...log.partition import partition_for
+from ...schemas.topics import USER_SESSIONS
+from ..session import SessionViews
+from .owned import may_owe
+from .worker import Worker
+
+TOLD_MAX = 50_000  # sessions remembered as told; one that is forgotten is told again
+_NEVER = object()
+
+
+def key_of(user_id: str, session_id: str) -> str:
+    """The key of a session's record; neither id has a slash."""
+    return f"{user_id}/{session_id}"
+
+
+def tab_of(views: SessionViews) -> bytes | None:
+    """What is told of a session that is known; None once it has ended."""
+    if views.turn.terminated:
+        return None
+    state = views.state
+    told = {"phase": state.phase, "project_id": state.project_id, "opened_at": views.turn.since}
+    return json.dumps(told, separators=(",", ":")).encode()
+
+
+def announce(
+    worker: Worker,
+    producer: Producer,
+    partitions: int,
+    post: Callable[[Callable[[], None]], None],
+    say: Callable[[str], None],
+    beside: Callable[[SessionViews], None] = lambda _views: None,
+) -> "Announcer":
+    """Have a worker tell of its sessions, and `beside` look at each that moves."""
+    tabs = Announcer(producer, partitions, post, lambda name: rest(worker, name), say)
+
+    def look(views: SessionViews) -> None:
+        tabs.look(views)
+        beside(views)
+
+    worker.look, worker.untold = look, tabs.untold
+    return tabs
+
+
+def rest(worker: Worker, session_id: str) -> None:
+    """A session that was told, and owes nothing else, need not be looked at after a restart."""
+    for owned in worker.owned.values():
+        views = owned.hot(session_id)
+        if views is not None and not may_owe(views, worker.rules.get(views.turn.agent)):
+            owned.store.rest(session_id)
+
+
+class Announcer:
+    """See the module. Used in the poll thread; `post` has a job done there.
+
+    partitions: of the topic. settled: called for a session whose newest state the broker has.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        partitions: int,
+        post: Callable[[Callable[[], None]], None],
+        settled: Callable[[str], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._producer, self._partitions = producer, partitions
+        self._post, self._settled, self._say = post, settled, say
+        self._told: OrderedDict[str, bytes | None] = OrderedDict()
+        self._in_air: dict[str, bytes | None] = {}
+
+    def untold(self, views: SessionViews) -> bool:
+        """Whether the broker may lack what is to be told of a session."""
+        told = self._told.get(views.session_id, _NEVER)
+        return views.turn.known and told != tab_of(views)
+
+    def look(self, views: SessionViews) -> None:
+        """Tell what is new of a session."""
+        session_id = views.session_id
+        if self.untold(views) and self._in_air.get(session_id, _NEVER) != tab_of(views):
+            self._in_air[session_id] = tab_of(views)
+            self._tell(session_id, views.state.user_id or "", tab_of(views))
+
+    def _tell(self, session_id: str, user_id: str, value: bytes | None) -> None:
+        def answered(answer: Delivered | AppendError) -> None:
+            has_it = isinstance(answer, Delivered)
+            self._post(lambda: self._answered(session_id, user_id, value, has_it))
+
+        place = partition_for(user_id, self._partitions)
+        key = key_of(user_id, session_id)
+        try:
+            self._producer.append(USER_SESSIONS, key, value, partition=place, on_delivery=answered)
+        except LogFatal:
+            raise
+        except FoldlogError as error:  # it stays untold: the next look tries again
+            self._in_air.pop(session_id, None)
+            self._say(f"session {session_id} was not announced, it will be: {error}")
+
+    def _answered(
+        self, session_id: str, user_id: str, value: bytes | None, has_it: bool
+    ) -> None:
+        if self._in_air.get(session_id, _NEVER) != value:
+            return  # a newer state is on its way
+        if not has_it:
+            self._tell(session_id, user_id, value)
+            return
+        del self._in_air[session_id]
+        self._told[session_id] = value
+        self._told.move_to_end(session_id)
+        while len(self._told) > TOLD_MAX:
+            self._told.popitem(last=False)
+        self._settled(session_id)
