@@ -42,6 +42,7 @@ END_S = 10.0
               help="A page that may use it, as in https://app.example; may be given several times.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Where it keeps its cache of the log (default: below --home).")
+@click.option("--log-json", is_flag=True, help="Log lines are JSON, one object each.")
 @click.option("--until-eof", is_flag=True, hidden=True, help="End when stdin does.")
 @pass_edge
 def gateway_command(
@@ -50,6 +51,7 @@ def gateway_command(
     port: int | None,
     origins: tuple[str, ...],
     state_dir: Path | None,
+    log_json: bool,
     until_eof: bool,
 ) -> int:
     """Serve sessions over HTTP: the inspector, streams, and the protocols of chat clients.
@@ -58,7 +60,7 @@ def gateway_command(
     FOLDLOG_GATEWAY_SECRET set, everybody needs a token (`foldlog token`) and sees their own
     sessions; without it, it is in development mode: on loopback only, and for one person.
     """
-    to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True)
+    to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True, as_json=log_json)
     edge.log.check_topics(topics(edge.settings.partitions)).demand()
     if until_eof:
         threading.Thread(target=_end_at_eof, daemon=True).start()
@@ -67,7 +69,8 @@ def gateway_command(
 
 def _end_at_eof() -> None:
     """Whoever started this gateway has ended, cleanly or not: so does it."""
-    sys.stdin.buffer.read()
+    while os.read(0, 1024):  # not sys.stdin: its lock would be held when the process ends
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -184,6 +184,27 @@ def compaction() -> History:
     return s
 
 
+def adapter_items() -> History:
+    """What another framework keeps: batches, a race for the last item that is lost, all cleared."""
+    s = opened(SESSION_ID)
+    batches = (("b1", '[{"role":"user","content":"hé"}]', 1), ("b2", "[1,2]", 2))
+    for name, items, number in batches:
+        body = ev.Body(inline=items.encode())
+        event = ev.ItemAdded(item_id=name, content=body, items=number, by_user="ana")
+        s.append(event, "producer")
+        s.append(event, "producer")
+    for command, index, seen in (("c1", 1, 2), ("c2", 1, 2), ("c3", 0, 3)):
+        taken = ev.ItemRetracted(
+            item_id="b2", index=index, seen=seen, command_id=command, by_user="ana"
+        )
+        s.append(taken, "producer")
+    wrong = ev.ItemAdded(item_id="b3", content=ev.Body(inline=b"[0]"), items=2, by_user="ana")
+    s.append(wrong, "producer")
+    s.append(ev.ItemRetracted(item_id="", all=True, command_id="c4", by_user="ana"), "producer")
+    s.append(event, "producer")
+    return s
+
+
 def beside(s: History, said: str = "So far nothing but more of it.") -> None:
     """What runs beside the session ends as it should."""
     while any(owed.row == "B2" for owed in s.owed()):
@@ -203,6 +224,7 @@ PLAYS: dict[str, Callable[[], History]] = {
         steer_and_interrupt,
         terminate,
         compaction,
+        adapter_items,
     )
 }
 
