@@ -87,8 +87,11 @@ class Tail:
         self._owned = {p: Owned(p, self._open(p, end)) for p, end in ends.items()}
         self._goal = dict(ends)
         self._summaries: dict[str, dict[str, Any]] = {}
-        for owned in self._owned.values():
-            self._summarise(owned)
+        for number, owned in self._owned.items():
+            try:
+                self._summarise(owned)
+            except Corrupt as damage:
+                self._anew(number, f"its store is damaged ({damage})")
 
     def start(self) -> None:
         """Begin to read."""
