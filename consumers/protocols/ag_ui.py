@@ -8,6 +8,7 @@ open message is closed, a CUSTOM event says what takes its place, and MESSAGES_S
 """
 
 import json
+from collections import Counter
 from typing import Any
 
 from ...processors.projections.session_state import SessionState, as_json
@@ -21,7 +22,9 @@ from .ag_ui_speech import Speech
 VERSION = "1.0"
 CANCELLED = ("cancelled", "interrupted", "terminated")
 FAILED = ("failed", "budget_exceeded")
-SAID_OUTSIDE = ("phase", "project", "terminated", "attempt", "asks", "approval", "doubt")
+SAID_OUTSIDE = (
+    "phase", "project", "terminated", "attempt", "asks", "approval", "doubt", "taken",
+)
 """Lines for which AG-UI has no event: they come as CUSTOM, named by their kind."""
 
 
@@ -42,6 +45,7 @@ class Encoder:
         self._state: dict[str, Any] | None = None
         self._calls = Calls()
         self._speech: Speech | None = None
+        self._results: Counter[str] = Counter()
         self._error = ""
         self._out: list[Event] = []
 
@@ -242,10 +246,10 @@ class Encoder:
             self._message(line)
         elif answers or (line.kind == "approval" and line.text != "allow"):
             content = whole(line.body, self._read).decode("utf-8", "replace") if answers else ""
-            self._result(line.call, line, content, line.text)
+            self._result(line.call, content, line.text)
         elif line.kind == "ended":
             for key in self._calls.unanswered():
-                self._result(key, line, "", f"no result: the turn ended ({line.name})")
+                self._result(key, "", f"no result: the turn ended ({line.name})")
         if line.kind == "attempt" and line.name == "failed":
             self._error = line.text
         if line.kind in SAID_OUTSIDE:
@@ -262,8 +266,10 @@ class Encoder:
         self._say(event("TEXT_MESSAGE_CONTENT", messageId=name, delta=text))
         self._say(event("TEXT_MESSAGE_END", messageId=name))
 
-    def _result(self, call: str, line: Line, content: str, outcome: str) -> None:
-        named = {"messageId": f"{self.thread}/{call}/{line.offset}", "toolCallId": call}
+    def _result(self, call: str, content: str, outcome: str) -> None:
+        self._results[call] += 1  # a doubt may be answered, and answered again
+        named = {"messageId": f"{self.thread}/{call}/result{self._results[call]}"}
+        named |= {"toolCallId": call}
         metadata = {"outcome": outcome}
         said = {"content": content or outcome, "role": "tool", "metadata": metadata}
         self._say(event("TOOL_CALL_RESULT", **named, **said))

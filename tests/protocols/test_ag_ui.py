@@ -51,13 +51,14 @@ def model_checked(events):
 def test_S2_every_prefix_of_a_recorded_session_is_taken(client, name):
     watched = golden_session(name)
     encoder = Encoder(watched.session_id, watched.read)
-    events = []
+    events, closed = [], []
     for thing, state in watched.things():
         events += encoder.show(thing, state)
         closed = [*events, *encoder.close()]
         held = is_taken(client, closed, encoder.messages.all)
         assert {k: v for k, v in held["state"].items() if k != "updated_at"}
     model_checked(closed)
+    assert bool(closed) == bool(watched.moments)
     assert encoder.run is None or encoder.close()[-1]["type"] == "RUN_ERROR"
 
 
