@@ -122,7 +122,7 @@ def _asked(routes: APIRouter, gateway) -> None:
     @routes.get("/inspector/api/about")
     def about(request: Request) -> Any:
         """Who looks, and what this gateway can do."""
-        can = {route.path for route in request.app.routes if hasattr(route, "path")}
+        can = request.app.openapi()["paths"]
         return {"user": gateway.user(request), "can": {"fork": FORK in can}}
 
     look = "/inspector/api/sessions/{session_id}"

@@ -63,13 +63,18 @@ def _event_row(moment: Moment) -> list[Any]:
 def lines_json(
     timeline: Timeline, read: ReadBlob, since: int = 0, limit: int = PAGE_LINES
 ) -> dict[str, Any]:
-    """The lines of the transcript from a place on. Of any moment it is the first so many."""
+    """The lines of the transcript from a place on. Of any moment it is the first so many.
+
+    `upto`: the last event that is in them. (A line's own offset may be one of a fork's parent.)
+    """
     if not timeline.moments:
-        return {"lines": [], "next": 0, "count": 0}
-    rows = timeline.moments[-1].views.transcript.lines
+        return {"lines": [], "next": 0, "count": 0, "upto": -1}
+    last = timeline.moments[-1]
+    rows = last.views.transcript.lines
     taken = rows.since(since)[: min(limit, PAGE_LINES)]
     lines = [line_json(line, read) for line in taken]
-    return {"lines": lines, "next": since + len(lines), "count": len(rows)}
+    upto = last.entry.offset
+    return {"lines": lines, "next": since + len(lines), "count": len(rows), "upto": upto}
 
 
 def moment_json(

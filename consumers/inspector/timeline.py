@@ -54,7 +54,10 @@ class Moment(NamedTuple):
 
 
 class Timeline:
-    """The moments of one session, in log order. Raises from the log; many threads may use it."""
+    """The moments of one session, in log order. Raises from the log; many threads may use it.
+
+    `read`: for seeds of forks, and for answers that were too large for the log.
+    """
 
     def __init__(self, log: Log, session_id: str, read: ReadBlob | None = None) -> None:
         self.session_id = session_id

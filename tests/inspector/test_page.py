@@ -176,6 +176,23 @@ def test_state_budget_and_cost_are_those_of_the_moment(url, page_at, moments):
     assert first.views.turn.step == 2
 
 
+def test_a_fork_begins_as_it_was_and_goes_on_by_itself(url, page_at, moments):
+    ended = of_type(moments, ev.TurnEnded)[0].entry.offset
+    page = page_at(f"{url}/#/s/talk@{ended}")
+    at(page, ended)
+    page.get_by_role("button", name="Fork here").click()
+    page.wait_for_url(re.compile(r"#/s/(?!talk)[^@]+$"))
+    conversation(page).get_by_text("question 1", exact=True).wait_for()
+    page.get_by_text("live", exact=True).wait_for()
+    assert conversation(page).get_by_text("question 2", exact=True).count() == 0
+    page.get_by_label("Message", exact=True).fill("another way")
+    page.get_by_role("button", name="Send").click()
+    conversation(page).get_by_text("another way", exact=True).wait_for()
+    page.goto(f"{url}/#/s/talk")
+    conversation(page).get_by_text("turn 3 ended").wait_for()
+    assert conversation(page).get_by_text("another way").count() == 0
+
+
 def test_a_moment_before_the_session_is_said_in_words(url, page_at, place):
     begins = {name: Timelines(place.log).of(name).moments[0].entry.offset for name in NAMES}
     later = max(begins, key=begins.get)

@@ -14,9 +14,9 @@ const OF_CALLS = new Set(["call", "asks", "approval", "result", "doubt", "resolv
 export function itemsOf(lines) {
   const items = [];
   const calls = new Map();
-  for (const line of lines) {
+  for (const [place, line] of lines.entries()) {
     if (!OF_CALLS.has(line.kind) || !line.call) {
-      items.push({ key: `${line.offset}.${line.kind}`, kind: line.kind, line });
+      items.push({ key: `line ${place}`, kind: line.kind, line });
       continue;
     }
     let item = calls.get(line.call);

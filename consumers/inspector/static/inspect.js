@@ -40,7 +40,13 @@ export function Inspect(props) {
           >${name}</button>
         `)}
       </div>
-      <div class=${`panel ${tab}`} id="panel" role="tabpanel" aria-busy=${String(!fresh)} aria-labelledby=${`tab-${tab}`}>
+      <div
+        class=${`panel ${tab}`}
+        id="panel"
+        role="tabpanel"
+        aria-busy=${String(!fresh)}
+        aria-labelledby=${`tab-${tab}`}
+      >
         ${moment === null && tab !== "events"
           ? html`<p class="none">Folding the session…</p>`
           : html`<${Panel} ...${props} />`}

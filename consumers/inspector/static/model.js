@@ -16,7 +16,7 @@ export class Session extends Model {
   #wanted = null;
   #fetching = false;
   #early = null; // lines that came while earlier ones were fetched
-  #fetched = -1; // the offset of the last line that was fetched, not told
+  #fetched = -1; // the last event that is in the lines that were fetched
 
   constructor(id) {
     super();
@@ -202,8 +202,10 @@ export class Session extends Model {
       const path = `${lookPath(this.id)}/lines?since=${this.lines.length}`;
       const page = await get(path, this.#stop.signal);
       this.lines.push(...page.lines);
-      this.#fetched = page.lines.at(-1)?.offset ?? this.#fetched;
-      if (page.next >= page.count) return;
+      if (page.next >= page.count) {
+        this.#fetched = page.upto;
+        return;
+      }
       this.changed();
     }
   }
