@@ -58,9 +58,9 @@ def sql_command(
     The dialect is DuckDB's. The tables are made anew from the log as it is now; only those that the
     query names are. Times are UTC. A query can read no file, reach no network and change nothing.
     """
-    if list_tables == (query is not None):
+    if list_tables == bool(query and query.strip()):
         raise click.UsageError("give a QUERY, or --tables to see what there is.")
-    if query is None:
+    if list_tables or query is None:
         _list(as_json)
         return None
     contents = Contents(edge.client().read_blob)

@@ -1,0 +1,240 @@
+"""`foldlog export`, `foldlog sql` and `--bundle`, as somebody types them."""
+
+import json
+import os
+import sqlite3
+
+import pytest
+
+from foldlog.cli.sql import named_tables, plain, unique
+from foldlog.consumers.exports.formats import FORMATS
+from foldlog.consumers.exports.tables import BY_NAME, TABLES
+from foldlog.producers import BlobStore, Sessions
+from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.played import Played
+
+
+@pytest.fixture
+def shell(tmp_path, capsys):
+    """Two sessions; the answer of the first is in a blob."""
+    shell = make_shell(tmp_path / "home", capsys)
+    sessions = Sessions(shell.log, shell.settings)
+    for name in ("s1", "s2"):
+        sessions.open(name, agent="shop")
+        sessions.say(name, f"hello {name}", message_id="m1")
+        played = Played(shell.log, name)
+        played.call()
+        played.start()
+        played.complete("buying", [("charge", {"cents": 3})])
+        played.invoke(approval="ask")
+        sha = played.views.turn.calls[0].args_sha256
+        sessions.decide(name, "1.1.0", "allow", args_sha256=sha)
+        played.tool_start()
+        played.tool_result("charged")
+        played.answer("done")
+        sessions.say(name, "more", message_id="m2")
+        played.call()
+        played.start()
+        content = json.dumps([{"type": "text", "text": "x" * 200_000}]).encode()
+        large = BlobStore(shell.settings.blobs_dir).body(content, "application/json")
+        played.complete("bye", content=large if name == "s1" else None)
+        played.end()
+    shell.played = played
+    return shell
+
+
+def held(path) -> dict[str, bytes]:
+    files = path.iterdir() if path.is_dir() else [path]
+    return {file.name: file.read_bytes() for file in files}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_is_written_kept_and_replaced_only_when_asked(shell, tmp_path, name):
+    path = tmp_path / "out"
+    done = shell(f"export s1 --format {name} -o", str(path))
+    assert done.code == 0, done.err
+    assert str(path) in done.out and path.exists()
+    before = held(path)
+    again = shell(f"export s1 --format {name} -o", str(path))
+    assert again.code == 1 and "--force" in again.err
+    forced = shell(f"export s1 --format {name} --force -o", str(path), "--json")
+    assert forced.code == 0 and forced.json[0]["path"] == str(path)
+    assert held(path) == before, "the same log gives the same bytes"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["home", "out"], "nothing half is left"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_bad_input_is_said_and_leaves_nothing(shell, tmp_path, name):
+    unknown = shell(f"export nobody --format {name} -o", str(tmp_path / "x"))
+    assert unknown.code == 1 and "nobody" in unknown.err
+    nowhere = shell(f"export s1 --format {name} -o", str(tmp_path / "no" / "such" / "x"))
+    assert nowhere.code == 1 and "nothing can be written" in nowhere.err
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "dir" / "mine").write_text("mine")
+    for place in ("file", "dir"):
+        kept = shell(f"export s1 --format {name} --force -o", str(tmp_path / place))
+        refused = place == "dir" or name in ("jsonl", "parquet")
+        assert kept.code == (1 if refused else 0)
+    assert (tmp_path / "dir" / "mine").read_text() == "mine"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["dir", "file", "home"]
+
+
+@pytest.mark.parametrize("name", ["bundle", "audit"])
+def test_what_is_of_one_session_takes_one(shell, tmp_path, name):
+    for sessions in ("", "s1 s2"):
+        done = shell(f"export {sessions} --format {name} -o", str(tmp_path / "x"))
+        assert done.code == 2 and "one SESSION" in done.err
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_missing_blob_is_said_and_the_rest_is_exported(shell, tmp_path, name):
+    for directory, _, files in os.walk(shell.settings.blobs_dir):
+        for file in files:
+            os.unlink(os.path.join(directory, file))
+    done = shell(f"export s1 --format {name} -o", str(tmp_path / "x"))
+    assert done.code == 0 and "1 blob is missing" in done.err and "FOLDLOG_BLOBS" in done.err
+
+
+def test_all_sessions_or_those_named(shell, tmp_path):
+    shell("export --format vercel -o", str(tmp_path / "all"))
+    shell("export s2 --format vercel -o", str(tmp_path / "one"))
+    for name, count in (("all", 2), ("one", 1)):
+        made = sqlite3.connect(tmp_path / name)
+        assert made.execute("select count(*) from chats").fetchone()[0] == count
+
+
+def test_parquet_reads_back(shell, tmp_path):
+    import duckdb
+
+    shell("export --format parquet -o", str(tmp_path / "t"))
+    rows = duckdb.sql(f"select count(*), max(seq) from '{tmp_path}/t/messages.parquet'").fetchall()
+    assert rows == [(10, 4)]
+    assert {p.stem for p in (tmp_path / "t").iterdir()} == set(BY_NAME)
+
+
+# ---- bundles ---------------------------------------------------------------------------------
+
+
+class NoLog:
+    """A log that must not be asked."""
+
+    def close(self):
+        """Nothing is open."""
+
+    def __getattr__(self, name):
+        raise AssertionError(f"a bundle needs no broker, and {name} was asked")
+
+
+def test_S2_11_a_bundle_replays_without_a_broker(shell, tmp_path, capsys):
+    path = str(tmp_path / "s1.foldlog")
+    here = {row["session"]: row for row in shell("replay --json").json}["s1"]["sha256"]
+    shown = shell("show s1 --view transcript --json").json
+    request = shell("request s1 2.1").out
+    assert shell("export s1 --format bundle -o", path).code == 0
+    away = make_shell(tmp_path / "elsewhere", capsys)
+    away.log = NoLog()
+    replayed = away("replay --json --bundle", path)
+    assert replayed.code == 0, replayed.err
+    (row,) = replayed.json
+    assert row["same"] and row["sha256"] == here and len(row["requests"]) == 3
+    assert away("show s1 --view transcript --json --bundle", path).json == shown
+    assert away("request s1 2.1 --bundle", path).out == request
+    assert "byte for byte" in away("replay --bundle", path).out
+    assert "MESSAGE_RECEIVED" in away("tail s1 --bundle", path).out
+    counted = away("sql --json --bundle", path, "select count(*) n from messages")
+    assert counted.json == [{"n": 5}]
+    assert away("export s1 --format audit -o", str(tmp_path / "a.html"), "--bundle", path).code == 0
+    assert not (tmp_path / "elsewhere" / "blobs").exists()
+
+
+def test_a_bundle_that_is_none_is_a_clear_error(shell, tmp_path):
+    (tmp_path / "x").write_text("hello")
+    for command in ("replay --bundle", "show s1 --bundle", "tail s1 --bundle"):
+        done = shell(command, str(tmp_path / "x"))
+        assert done.code == 1 and "no bundle" in done.err
+    assert "can not be read" in shell("replay --bundle", str(tmp_path / "gone")).err
+    assert shell("replay --session s1 --bundle", str(tmp_path / "x")).code == 2
+
+
+# ---- sql -------------------------------------------------------------------------------------
+
+
+def test_a_question_in_sql_for_people_and_for_machines(shell):
+    query = ("select s.session_id, name, outcome, by_user from tool_calls s "
+             "join approvals a using (session_id, call, name) order by 1")
+    done = shell("sql", query)
+    assert done.code == 0
+    assert done.out.splitlines()[0].split() == ["session", "id", "name", "outcome", "by", "user"]
+    assert shell("sql --json --session s2", query).json == [
+        {"session_id": "s2", "name": "charge", "outcome": "ok", "by_user": "ana"}]
+    assert shell("sql --json", "select 1 x, 2 x").json == [{"x": 1, "x_2": 2}]
+
+
+def test_a_table_for_people_is_bounded(shell):
+    done = shell("sql --rows 2", "select text, range from messages, range(500) order by range")
+    assert len(done.out.splitlines()) == 3 and "4,998 rows more" in done.err
+    assert max(map(len, done.out.splitlines())) <= 60 + 2 + 160
+    assert "no rows" in shell("sql", "select * from messages where false").err
+
+
+def test_the_tables_are_listed_with_their_columns(shell):
+    done = shell("sql --tables")
+    for table in TABLES:
+        assert f"{table.name}: a row is" in done.out
+        assert all(f"  {column.name} " in done.out for column in table.columns)
+    assert [row["table"] for row in shell("sql --tables --json").json] == list(BY_NAME)
+    assert shell("sql").code == 2 and shell("sql --tables", "select 1").code == 2
+
+
+@pytest.mark.parametrize("query", [
+    "select * from read_text('/etc/passwd')", "select * from '/etc/hostname'",
+    "copy messages to '{dir}/stolen.csv'", "attach '{dir}/other.db'", "install httpfs",
+    "set enable_external_access = true", "reset lock_configuration", "export database '{dir}/d'",
+    "select * from read_csv('{dir}/x.csv')", "select * from glob('/*')", "load '{dir}/x'",
+    "pragma temp_directory='{dir}'", "create persistent secret s (type http, bearer_token 'x')",
+    "select * from read_blob('{dir}/x.csv')", "import database '{dir}'",
+    "select * from sqlite_scan('{dir}/x', 'y')", "set python_enable_replacements = true",
+])
+def test_a_query_reaches_no_file_and_no_setting(shell, tmp_path, query):
+    (tmp_path / "x.csv").write_text("secret\n1\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    done = shell("sql", query.format(dir=tmp_path))
+    assert done.code in (1, 2) and "secret\n" not in done.out and "root:" not in done.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_python_object_is_no_table(shell):
+    assert shell("sql", "select * from shell").code == 2
+
+
+@pytest.mark.parametrize("query, code", [
+    ("selec 1", 2), ("select nope from messages", 2), ("select * from nope", 2),
+    ("select cast(text as int) from messages", 1), ("", 2), (" ", 2), ("select 'a", 2),
+])
+def test_a_mistake_in_sql_is_said_without_a_traceback(shell, query, code):
+    done = shell("sql", query)
+    assert done.code == code and done.err
+
+
+def test_an_unknown_session_is_said(shell):
+    assert shell("sql --session nobody", "select 1 from messages").code == 1
+
+
+def test_only_the_tables_that_are_named_are_made(shell):
+    assert named_tables("SELECT count(*) FROM Usage u, parts") == ("parts", "usage")
+    assert named_tables("show tables") == tuple(BY_NAME)
+    done = shell("sql", "select * from query_table('ev' || 'ents') join usage using (session_id)")
+    assert done.code == 2 and "loaded: usage" in done.err
+
+
+def test_values_of_sql_are_json():
+    assert plain(float("nan")) == "nan" and plain(b"\xff") == {"base64": "/w=="}
+    assert unique(["x", "x", "x_2", "x"]) == ("x", "x_2", "x_2_2", "x_3")
+
+
+def test_what_drives_a_terminal_is_shown_and_not_obeyed(shell):
+    sessions = Sessions(shell.log, shell.settings)
+    sessions.say("s1", "\x1b[2J\u202eevil", message_id="m9")
+    done = shell("sql", "select text from messages where message_id = 'm9'")
+    assert "\x1b" not in done.out and "\u202e" not in done.out and "evil" in done.out
