@@ -109,6 +109,10 @@ $(SDK): tests/adapters/sdk.lock | setup
 adapter: setup $(SDK) ## the OpenAI Agents SDK's own tests, with our session in place of theirs
 	PYTHONPATH=$(CURDIR)/$(SDK) $(PY) -m foldlog.tests.adapters $(ARGS)
 
+.PHONY: durable
+durable: setup ## the conformance suite of Durable Streams, whole, against the gateway
+	$(PY) -m foldlog.tests.protocols.durable_suite
+
 .PHONY: docs
 docs: setup ## write the generated tables into README.md and docs/
 	$(PY) -m foldlog.docs $(ARGS)
