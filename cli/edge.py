@@ -85,6 +85,13 @@ class Edge:
         return replace(self.settings, bootstrap_servers=self.bootstrap_servers())
 
     @property
+    def elsewhere(self) -> Settings:
+        """Settings by which another process has the same log; without a broker if none can."""
+        return self.connected() if self._owns_log else replace(
+            self.settings, bootstrap_servers=None
+        )
+
+    @property
     def log(self) -> Log:
         """The log. Raises LogUnreachable, SettingsError."""
         if self._log is None:

@@ -12,11 +12,13 @@ import click
 
 from ..consumers.contents import event_json
 from ..consumers.replay import Folded, Replay, Step, Verified, read_blobs, verify
+from ..consumers.replay_many import HASH, INTO, VERIFY, Hashed, jobs_of, run_jobs
 from ..log.partition import partition_for
 from ..schemas.codec import ChunkSeen
 from ..schemas.topics import SESSION_EVENTS
 from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, event_line, line, note
+from .progress import Bar
 from .replay_bundle import replay_bundle, use_bundle
 
 PLACE = "OFFSET, or a date and time as in 2026-11-21T10:00"
@@ -46,6 +48,10 @@ def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int]
 @click.option("--from", "start", metavar="PLACE", help=f"List the events from here on: {PLACE}.")
 @click.option("--to", "stop", metavar="PLACE", help="Fold up to here, this offset included.")
 @click.option("--verify", "compare", is_flag=True, help="Compare with the worker's store.")
+@click.option("--into", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write what is folded as fresh stores below DIR, beside the live ones.")
+@click.option("--processes", type=click.IntRange(min=1), metavar="N",
+              help="Partitions at once (default: one per processor, where there is much to fold).")
 @click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Replay this bundle, offline, and compare with what its manifest says.")
 @json_option
@@ -56,6 +62,8 @@ def replay_command(
     start: str | None,
     stop: str | None,
     compare: bool,
+    into: Path | None,
+    processes: int | None,
     bundle: Path | None,
     as_json: bool,
 ) -> int | None:
@@ -64,8 +72,10 @@ def replay_command(
     Every fold begins at the first offset. Printed are the sha256 of every view of every session:
     anyone who replays the same log gets the same. --from lists events with the fold's word on each.
     --verify refolds up to the cursor of each store in the worker's state directory and compares
-    view by view; exit code 1 if any differs. --bundle needs no broker: it folds the session of
-    an exported bundle, rebuilds its requests and compares all with what they were.
+    view by view; exit code 1 if any differs. --into makes a store that a worker with
+    FOLDLOG_STATE_DIR=DIR can go on from, while the live one runs. --bundle needs no broker: it
+    folds the session of an exported bundle, rebuilds its requests and compares all with what they
+    were.
     """
     if bundle is not None and not (start or stop):
         if compare or session:
@@ -73,14 +83,18 @@ def replay_command(
         return replay_bundle(edge, bundle, as_json)
     if bundle is not None:
         use_bundle(edge, bundle)
+    if into is not None and (session or start or compare):
+        raise click.UsageError("--into writes whole stores: it goes with --to alone.")
     if compare:
         if start or stop:
             raise click.UsageError("--verify goes from the first offset to the store's cursor.")
-        return _verify(edge, session, as_json)
+        return _verify(edge, session, as_json, processes)
     begin, last = offsets(edge, start, session), offsets(edge, stop, session)
     ends = last and {p: offset + 1 for p, offset in last.items()}
     if stop and not stop.isdigit():
         ends = last  # the first offset at or after a time is not before it
+    if session is None and begin is None:
+        return _replay_all(edge, ends, into, processes, as_json)
     replay = Replay(edge.log, session, ends, read_blobs(edge.settings))
     for step in replay.steps():
         if begin is not None and step.entry.offset >= begin[step.entry.partition]:
@@ -90,6 +104,25 @@ def replay_command(
     if not replay.sessions:
         note("no events there" if session is None else f"no events of session {session} there")
     return 1 if session is not None and not replay.sessions else None
+
+
+def _replay_all(
+    edge: Edge,
+    ends: dict[int, int] | None,
+    into: Path | None,
+    processes: int | None,
+    as_json: bool,
+) -> None:
+    jobs = jobs_of(edge.log, HASH if into is None else INTO, ends, into)
+    with Bar("replay") as bar:
+        done = list(run_jobs(edge.log, edge.elsewhere, jobs, bar, processes=processes))
+    sessions = sorted((hashed for each in done for hashed in each.sessions), key=lambda h: h[0])
+    for hashed in sessions:
+        _print_folded(hashed, as_json)
+    if not sessions:
+        note("no events there")
+    if into is not None:
+        note(f"{len(done)} stores were written below {into}: FOLDLOG_STATE_DIR={into} names them")
 
 
 def _print_step(step: Step, as_json: bool) -> None:
@@ -105,7 +138,7 @@ def _print_step(step: Step, as_json: bool) -> None:
         click.echo(f"{event_line(event)}  <- {word}")
 
 
-def _print_folded(folded: Folded, as_json: bool) -> None:
+def _print_folded(folded: Folded | Hashed, as_json: bool) -> None:
     if as_json:
         emit({
             "session": folded.session_id,
@@ -123,8 +156,16 @@ def _print_folded(folded: Folded, as_json: bool) -> None:
         line(f"  {view:13} {sha}")
 
 
-def _verify(edge: Edge, session: str | None, as_json: bool) -> int | None:
-    found = list(verify(edge.log, edge.settings, session))
+def _verify(
+    edge: Edge, session: str | None, as_json: bool, processes: int | None
+) -> int | None:
+    if session is not None:
+        found = list(verify(edge.log, edge.settings, session))
+    else:
+        jobs = jobs_of(edge.log, VERIFY)
+        with Bar("verify") as bar:
+            done = list(run_jobs(edge.log, edge.elsewhere, jobs, bar, processes=processes))
+        found = [each.verified for each in done if each.verified is not None]
     for verified in found:
         for row in _rows(verified):
             emit(row) if as_json else line(_line(row))

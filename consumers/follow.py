@@ -30,7 +30,8 @@ class Follow:
     its first offset. `chunks`: decode GEN_CHUNK, as a viewer needs and a fold does not. `holders`:
     also what says who holds the partitions that are read. `folded`: only what a worker folds, no
     record whose key can not name a session (its worker keeps that as a dead letter). `read`: where
-    the seeds of forks are; without it a fork is frozen where it begins.
+    the seeds of forks are; without it a fork is frozen where it begins. `partitions`: of all
+    sessions, those of these only.
     Raises LogUnreachable, TopicMissing; polling may raise OffsetGone.
     """
 
@@ -44,11 +45,12 @@ class Follow:
         holders: bool = False,
         folded: bool = False,
         read: ReadBlob | None = None,
+        partitions: Collection[int] | None = None,
     ) -> None:
         self._log, self._chunks, self._folded, self._read = log, chunks, folded, read
         first = log.first_offsets(SESSION_EVENTS)
         self._keys: frozenset[bytes] | None = None
-        wanted = set(first)
+        wanted = set(first if partitions is None else partitions)
         if sessions is not None:
             wanted = {partition_for(session_id, len(first)) for session_id in sessions}
             more = (PARTITION_KEY,) if holders else ()

@@ -6,7 +6,7 @@ view. A fold always begins at the first offset; `--from` only chooses what is li
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from ..schemas.topics import SESSION_EVENTS
 from .contents import ReadBlob, plain
 from .follow import Follow
 
+TELL_EVERY = 5_000  # events between two words on how far it has come
 FIELDS = {"session_state": "state"}
 """View names of a replay -> fields of SessionViews, where they differ."""
 
@@ -55,7 +56,7 @@ class Folded(NamedTuple):
 
 
 class Replay:
-    """A fold of the whole log, or of one session, up to `ends` (next offset by partition).
+    """A fold of the log, of one partition or session, up to `ends` (next offset by partition).
 
     Iterate `steps()` once; then `sessions` and `holders` are what it came to.
     """
@@ -66,9 +67,19 @@ class Replay:
         session_id: str | None = None,
         ends: Mapping[int, int] | None = None,
         read: ReadBlob | None = None,
+        *,
+        partition: int | None = None,
     ) -> None:
         wanted = None if session_id is None else (session_id,)
-        self._follow = Follow(log, wanted, chunks=False, holders=True, folded=True, read=read)
+        self._follow = Follow(
+            log,
+            wanted,
+            chunks=False,
+            holders=True,
+            folded=True,
+            read=read,
+            partitions=None if partition is None else (partition,),
+        )
         now = self._follow.ends()
         given = ends or {}
         self.ends = {p: min(given.get(p, end), end) for p, end in now.items()}
@@ -131,9 +142,10 @@ def read_blobs(settings: Settings) -> ReadBlob:
     return lambda ref: BlobStore(settings.blobs_dir).get(ref.sha256)
 
 
-def store_directory(settings: Settings, partition: int) -> Path:
+def store_directory(settings: Settings, partition: int, state_dir: Path | None = None) -> Path:
     """Where the worker of these settings keeps the store of a partition."""
-    return settings.state_dir / "store" / settings.topic(SESSION_EVENTS) / str(partition)
+    below = (state_dir or settings.state_dir) / "store"
+    return below / settings.topic(SESSION_EVENTS) / str(partition)
 
 
 def verify(log: Log, settings: Settings, session_id: str | None = None) -> Iterator[Verified]:
@@ -141,23 +153,35 @@ def verify(log: Log, settings: Settings, session_id: str | None = None) -> Itera
 
     A running worker's store is read as of now. Nothing is changed.
     """
-    belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
     for partition in range(log.partitions(SESSION_EVENTS)):
-        directory = store_directory(settings, partition)
-        if not directory.is_dir():
-            continue
-        try:
-            store = open_readonly(directory)
-        except Exception as broken:  # rocksdict raises plain Exception
-            yield Verified(partition, 0, 0, (), f"it can not be opened: {broken}")
-            continue
-        try:
-            yield _compare(log, partition, store, belongs, session_id, read_blobs(settings))
-        except Corrupt as damage:
-            why = f"it is damaged ({damage}); the worker that meets this makes it anew from the log"
-            yield Verified(partition, store.cursor.offset, 0, (), why)
-        finally:
-            store.close()
+        verified = verify_partition(log, settings, partition, session_id)
+        if verified is not None:
+            yield verified
+
+
+def verify_partition(
+    log: Log,
+    settings: Settings,
+    partition: int,
+    session_id: str | None = None,
+    tell: Callable[[int], None] = lambda _offset: None,
+) -> Verified | None:
+    """Compare one partition's store with the log; None where there is no store. tell(offset)."""
+    directory = store_directory(settings, partition)
+    if not directory.is_dir():
+        return None
+    belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
+    try:
+        store = open_readonly(directory)
+    except Exception as broken:  # rocksdict raises plain Exception
+        return Verified(partition, 0, 0, (), f"it can not be opened: {broken}")
+    try:
+        return _compare(log, partition, store, belongs, session_id, read_blobs(settings), tell)
+    except Corrupt as damage:
+        why = f"it is damaged ({damage}); the worker that meets this makes it anew from the log"
+        return Verified(partition, store.cursor.offset, 0, (), why)
+    finally:
+        store.close()
 
 
 def _compare(
@@ -167,6 +191,7 @@ def _compare(
     belongs: Belongs,
     session_id: str | None,
     read: ReadBlob,
+    tell: Callable[[int], None],
 ) -> Verified:
     cursor = store.cursor.offset
     ends = log.end_offsets(SESSION_EVENTS)  # asked after the store was read: a worker may run
@@ -180,8 +205,10 @@ def _compare(
     if first > 0:
         why = f"the log begins at offset {first}: what was before was deleted, and can't be folded"
         return Verified(partition, cursor, 0, (), why)
-    limits = {**dict.fromkeys(ends, 0), partition: cursor}
-    replay = Replay(log, None, limits, read).run()
+    replay = Replay(log, None, {partition: cursor}, read, partition=partition)
+    for count, step in enumerate(replay.steps()):
+        if count % TELL_EVERY == 0:
+            tell(step.entry.offset)
     found: list[Difference] = []
     holders = replay.holders.get(partition, partition_fold.INITIAL)
     if holders != store.partition:

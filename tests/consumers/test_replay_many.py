@@ -1,0 +1,112 @@
+"""Replay of whole partitions: into a fresh store, several at once, with a bar that goes away."""
+
+import io
+
+import pytest
+
+from foldlog.cli import progress
+from foldlog.consumers.client import Client
+from foldlog.consumers.replay import Replay, verify
+from foldlog.consumers.replay_many import HASH, INTO, VERIFY, NotEmpty, jobs_of, run_jobs
+from foldlog.processors.runtime.store import open_readonly
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.branching.branched import talk
+from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.played import memory_log, settings_in
+
+NAMES = ("s1", "s2", "s3", "s4")
+
+
+@pytest.fixture
+def log():
+    return memory_log()
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return settings_in(tmp_path)
+
+
+@pytest.fixture
+def client(log, settings):
+    with Client(settings, log) as client:
+        for name in NAMES:
+            talk(client, name, "one")
+        client.fork("s1", name="f1")
+        yield client
+
+
+def test_the_jobs_of_all_partitions_come_to_what_one_fold_of_everything_does(log, settings, client):
+    told = []
+    jobs = jobs_of(log, HASH)
+    done = list(run_jobs(log, settings, jobs, lambda *far: told.append(far)))
+    whole = Replay(log, None, None, client.read_blob).run().sessions
+    found = {h.session_id: h for each in done for h in each.sessions}
+    assert set(found) == {*NAMES, "f1"} == set(whole)
+    for name, hashed in found.items():
+        folded = whole[name]
+        assert hashed.hashes == folded.hashes and hashed[:5] == folded[:5]
+    assert told[-1] == (sum(job.end for job in jobs),) * 2 and told == sorted(told)
+
+
+def test_a_fresh_store_is_written_beside_the_live_one_and_is_what_the_log_says(
+    log, settings, client, tmp_path
+):
+    jobs = jobs_of(log, INTO, into=tmp_path / "fresh")
+    list(run_jobs(log, settings, jobs))
+    assert not settings.state_dir.exists(), "the live store is left alone"
+    fresh = settings_in(tmp_path)
+    object.__setattr__(fresh, "state_dir", tmp_path / "fresh")
+    found = list(verify(log, fresh))
+    assert len(found) == len(jobs) and not any(v.problem or v.differences for v in found)
+    talk(client, "s2", "two")  # the live side goes on, and the store is still of this log
+    assert not any(v.problem or v.differences for v in verify(log, fresh))
+    store = open_readonly(tmp_path / "fresh/store" / fresh.topic(SESSION_EVENTS) / "0")
+    assert set(store.busy()) == set(store.sessions())
+    store.close()
+
+
+def test_a_directory_with_something_in_it_is_left_as_it_is(log, client, tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "precious").write_text("keep")
+    with pytest.raises(NotEmpty, match="not empty"):
+        jobs_of(log, INTO, into=tmp_path / "there")
+
+
+def test_verify_by_jobs_is_verify(log, settings, client, tmp_path):
+    list(run_jobs(log, settings, jobs_of(log, INTO, into=settings.state_dir)))
+    done = list(run_jobs(log, settings, jobs_of(log, VERIFY)))
+    assert [each.verified for each in done] == list(verify(log, settings))
+    assert sum(each.verified.sessions for each in done) == 5
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_bar_is_drawn_in_place_and_leaves_nothing(monkeypatch):
+    stderr = Terminal()
+    monkeypatch.setattr("sys.stderr", stderr)
+    monkeypatch.setattr(progress, "DRAW_S", 0)
+    with progress.Bar("replay") as bar:
+        bar(50, 200)
+        bar(200, 200)
+    first, second, *_, end = stderr.getvalue().split("\r")[1:]
+    assert first.startswith("[#######...") and " 25% replay: 50 of 200 events" in first
+    assert second.startswith("[####") and "100%" in second
+    assert end == "" and stderr.getvalue().endswith(" \r")
+
+
+def test_the_command_replays_all_into_a_directory(tmp_path, capsys):
+    shell = make_shell(tmp_path, capsys)
+    with Client(shell.settings, shell.log) as client:
+        talk(client, "s1", "one")
+        talk(client, "s2", "one")
+    done = shell(f"replay --into {tmp_path / 'fresh'}")
+    assert done.code == 0 and "session s2:" in done.out and "FOLDLOG_STATE_DIR" in done.err
+    again = shell(f"replay --into {tmp_path / 'fresh'}")
+    assert again.code == 1 and "not empty" in again.err
+    assert shell("replay --into x --verify").code == 2
+    hashes = shell("replay --json").json
+    assert [row["session"] for row in hashes] == ["s1", "s2"] and "delivery" in hashes[0]["sha256"]
