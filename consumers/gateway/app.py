@@ -30,6 +30,7 @@ from . import (
     routes_ag_ui,
     routes_ai_sdk,
     routes_branching,
+    routes_durable,
     routes_inspector,
     routes_metrics,
     routes_plain,
@@ -46,12 +47,25 @@ BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
 ROUTERS = (
     routes_plain.router,
     routes_tabs.router,
+    routes_branching.router,
     routes_inspector.router,
+    routes_metrics.router,
     routes_ag_ui.router,
     routes_ai_sdk.router,
-    routes_branching.router,
+    routes_durable.router,
 )
 """What is served; each makes its routes for a gateway."""
+
+ALLOWED_HEADERS = (
+    b"authorization, content-type, last-event-id, if-none-match, stream-closed, stream-seq, "
+    b"stream-ttl, stream-expires-at, producer-id, producer-epoch, producer-seq"
+)
+"""What pages of an allowed origin may send, and see of an answer beside what all may."""
+EXPOSED_HEADERS = (
+    b"etag, location, stream-next-offset, stream-up-to-date, stream-closed, stream-cursor, "
+    b"stream-sse-data-encoding, stream-ttl, stream-expires-at, producer-epoch, producer-seq, "
+    b"producer-expected-seq, producer-received-seq"
+)
 
 HEADERS = {
     b"x-content-type-options": b"nosniff",
@@ -177,7 +191,8 @@ class Admission:
         return {
             b"access-control-allow-origin": origin.encode(),
             b"access-control-allow-credentials": b"true",
-            b"access-control-allow-headers": b"authorization, content-type, last-event-id",
+            b"access-control-allow-headers": ALLOWED_HEADERS,
+            b"access-control-expose-headers": EXPOSED_HEADERS,
             b"access-control-allow-methods": b"GET, HEAD, POST, PUT, DELETE",
             b"vary": b"origin",
         }
