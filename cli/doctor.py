@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..consumers import check_budget, check_up
+from ..consumers import check_budget, check_channels, check_up
 from ..consumers.check_up import Finding
 from ..consumers.show import fold_everything
 from ..log.errors import TopicMissing
@@ -25,9 +25,9 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """Check everything and say what to do.
 
     Broker, topics, partitions, store, worker, frozen sessions, agents that nobody has, MCP servers,
-    approvals and doubts, dead letters, sessions that are owed work and get none; instruction files
-    that can't be used, and what blows the token budget. Exit code 1 if there is a problem, 3 if the
-    log can't be reached.
+    approvals and doubts, push channels, dead letters, sessions that are owed work and get none;
+    instruction files that can't be used, and what blows the token budget. Exit code 1 if there is a
+    problem, 3 if the log can't be reached.
     """
     problems = 0
     for finding in _findings(edge):
@@ -63,6 +63,7 @@ def _findings(edge: Edge) -> Iterator[Finding]:
         yield from check_up.mcp_servers(worker.status.get("mcp", {}))
     yield from check_up.people_wanted(everything)
     yield from check_up.background_in_vain(everything)
+    yield from check_channels.channels(everything, settings.channels)
     now = max(time.time_ns() // 1_000_000, everything.newest_ms)
     yield from check_up.owed_and_idle(everything, now)
     yield from check_up.dead_letters(log)

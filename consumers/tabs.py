@@ -6,26 +6,17 @@ session_open, phase (or project), session_close. It says where to look; a sessio
 This file must not know HTTP.
 """
 
-import json
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..log.door import Log
 from ..log.errors import OffsetGone
+from ..processors.tabs import Tab, names_in, tab_in
 from ..schemas.record import Record
 from ..schemas.topics import USER_SESSIONS
 
 POLL_S = 0.2
-
-
-class Tab(NamedTuple):
-    """An open session. `opened_at`: Unix ms."""
-
-    session_id: str
-    phase: str
-    project_id: str | None
-    opened_at: int
 
 
 class Change(NamedTuple):
@@ -137,20 +128,3 @@ def _change(before: Tab | None, tab: Tab | None) -> Change | None:
         assert before is not None
         return Change("session_close", before)
     return Change("session_open" if before is None else "phase", tab)
-
-
-def names_in(key: bytes | None) -> tuple[str, str]:
-    """(user id, session id) of a record's key; an empty session id where it is none of ours."""
-    user, _, session_id = (key or b"").decode("utf-8", "replace").partition("/")
-    return user, session_id
-
-
-def tab_in(session_id: str, value: bytes | None) -> Tab | None:
-    """What a record says; None for a tombstone, and for what nobody of ours wrote."""
-    try:
-        told: Any = json.loads(value) if value is not None else None
-        return None if told is None else Tab(
-            session_id, str(told["phase"]), told["project_id"], int(told["opened_at"])
-        )
-    except (ValueError, KeyError, TypeError):
-        return None

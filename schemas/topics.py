@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 SESSION_EVENTS = "session-events"
 USER_SESSIONS = "user-sessions"
+USER_TABS = "user-tabs"
 MEMORY_EVENTS = "memory-events"
 DEAD_LETTERS = "dlq.session-events"
 
@@ -86,6 +87,13 @@ TOPICS: tuple[TopicSpec, ...] = (
         cleanup="compact",
         config=_CONFIG | _READ_BY_FAUST,
         holds="which sessions a user has open, so that the tabs of one user know each other",
+    ),
+    TopicSpec(
+        name=USER_TABS,
+        key="user_id",
+        cleanup="compact",
+        config=_CONFIG | _READ_BY_FAUST,
+        holds="the same, grouped by user: what a worker's page of a user is made from",
     ),
     TopicSpec(
         name=MEMORY_EVENTS,

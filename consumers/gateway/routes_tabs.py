@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from ...producers.sessions import new_session_id
 from ..client import DEFAULT_AGENT
-from ..tabs import Change, Tab, Tabs
+from ..tabs import Change, Tabs
 from .access import Foreign
 from .event_stream import EventStream, event
 from .routes_plain import Asked, cancelled, compact, decision_json, opened
@@ -116,5 +116,4 @@ async def _changes(tabs: Tabs, user: str) -> AsyncIterator[bytes | None]:
 
 
 def _told(change: Change) -> dict[str, Any]:
-    tab: Tab = change.tab
-    return {"event": change.kind, **tab._asdict()}
+    return {"event": change.kind, **change.tab._asdict()}

@@ -7,7 +7,6 @@ that folded it, so a worker that dies tells it when it comes back. Telling twice
 is told may be older than the log by a moment; the log decides, this only says where to look.
 """
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -16,25 +15,12 @@ from ...log.errors import AppendError, FoldlogError, LogFatal
 from ...log.partition import partition_for
 from ...schemas.topics import USER_SESSIONS
 from ..session import SessionViews
+from ..tabs import key_of, told_of
 from .owned import may_owe
 from .worker import Worker
 
 TOLD_MAX = 50_000  # sessions remembered as told; one that is forgotten is told again
 _NEVER = object()
-
-
-def key_of(user_id: str, session_id: str) -> str:
-    """The key of a session's record; neither id has a slash."""
-    return f"{user_id}/{session_id}"
-
-
-def tab_of(views: SessionViews) -> bytes | None:
-    """What is told of a session that is known; None once it has ended."""
-    if views.turn.terminated:
-        return None
-    state = views.state
-    told = {"phase": state.phase, "project_id": state.project_id, "opened_at": views.turn.since}
-    return json.dumps(told, separators=(",", ":")).encode()
 
 
 def announce(
@@ -86,14 +72,14 @@ class Announcer:
     def untold(self, views: SessionViews) -> bool:
         """Whether the broker may lack what is to be told of a session."""
         told = self._told.get(views.session_id, _NEVER)
-        return views.turn.known and told != tab_of(views)
+        return views.turn.known and told != told_of(views)
 
     def look(self, views: SessionViews) -> None:
         """Tell what is new of a session."""
         session_id = views.session_id
-        if self.untold(views) and self._in_air.get(session_id, _NEVER) != tab_of(views):
-            self._in_air[session_id] = tab_of(views)
-            self._tell(session_id, views.state.user_id or "", tab_of(views))
+        if self.untold(views) and self._in_air.get(session_id, _NEVER) != told_of(views):
+            self._in_air[session_id] = told_of(views)
+            self._tell(session_id, views.state.user_id or "", told_of(views))
 
     def _tell(self, session_id: str, user_id: str, value: bytes | None) -> None:
         def answered(answer: Delivered | AppendError) -> None:

@@ -16,7 +16,7 @@ from ...log import Settings
 from ...log.errors import Fenced, LogCut
 from ...schemas.topics import DEAD_LETTERS
 from ..agent import Agent
-from . import metrics
+from . import metrics, rendezvous
 from .assemble import ROLES, Parts, say
 from .quiet import quiet
 from .supervise import MISUSE
@@ -115,6 +115,8 @@ def _app(faust, settings: Settings, parts: Parts, web: tuple[str, int]):
     async def notice_dead_letters(stream):
         async for _ in stream:
             seen["dead_letters"] += 1
+
+    rendezvous.attach(app, settings)
 
     @app.page("/status{_:/?}")
     async def status(self, request, _):

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from foldlog.consumers.tabs import Change, Tab, Tabs, names_in, tab_in
+from foldlog.consumers.tabs import Change, Tabs
 from foldlog.log.partition import partition_for
+from foldlog.processors.tabs import Tab, names_in, tab_in
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS
 from foldlog.tests.consumers.played import memory_log, settings_in

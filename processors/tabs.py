@@ -1,0 +1,50 @@
+"""What is told of an open session on `user-sessions`, and how it is read. Pure.
+
+Key USER/SESSION, value {phase, project_id, opened_at} as compact JSON, or a tombstone: JSON and no
+Avro, for it is no event, nothing is decided by it, and whatever reads the topic can read it.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+from .session import SessionViews
+
+
+class Tab(NamedTuple):
+    """An open session. `opened_at`: Unix ms."""
+
+    session_id: str
+    phase: str
+    project_id: str | None
+    opened_at: int
+
+
+def key_of(user_id: str, session_id: str) -> str:
+    """The key of a session's record; neither id has a slash."""
+    return f"{user_id}/{session_id}"
+
+
+def names_in(key: bytes | None) -> tuple[str, str]:
+    """(user id, session id) of a record's key; an empty session id where it is none of ours."""
+    user, _, session_id = (key or b"").decode("utf-8", "replace").partition("/")
+    return user, session_id
+
+
+def told_of(views: SessionViews) -> bytes | None:
+    """What is told of a session that is known; None once it has ended."""
+    if views.turn.terminated:
+        return None
+    state = views.state
+    told = {"phase": state.phase, "project_id": state.project_id, "opened_at": views.turn.since}
+    return json.dumps(told, separators=(",", ":")).encode()
+
+
+def tab_in(session_id: str, value: bytes | None) -> Tab | None:
+    """What a record says; None for a tombstone, and for what nobody of ours wrote."""
+    try:
+        told: Any = json.loads(value) if value is not None else None
+        return None if told is None else Tab(
+            session_id, str(told["phase"]), told["project_id"], int(told["opened_at"])
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
