@@ -31,10 +31,12 @@ _EXPORTS: dict[str, str] = {
     "FoldlogError": ".log.errors",
     "Happened": ".processors.tool",
     "Limits": ".processors.limits",
+    "McpServer": ".processors.outside.server",
     "Rule": ".processors.agent",
     "Settings": ".log.settings",
     "ToolContext": ".processors.tool_context",
     "ToolFailed": ".processors.tool",
+    "read_result": ".processors.builtin_tools",
     "tool": ".processors.tool",
 }
 

@@ -60,7 +60,8 @@ def load_agents(names: Sequence[str]) -> list["Agent"]:
         found = _load(name)
         several = found if isinstance(found, list | tuple) else [found]
         if not several or not all(isinstance(agent, Agent) for agent in several):
-            raise click.UsageError(f"--agent {name}: {type(found).__name__} is no Agent.")
+            what = f"it is a {type(found).__name__}, not an Agent or a list of them"
+            raise click.UsageError(f"--agent {name}: {what}.")
         agents.extend(several)
     twice = {a.name for a in agents if sum(b.name == a.name for b in agents) > 1}
     if twice:
@@ -96,7 +97,7 @@ def _place(error: BaseException) -> str:
     """The line of the agent's own file that raised, not the one of ours that refused it."""
     ours = str(Path(__file__).parent.parent / "processors")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(ours):
+        if not frame.filename.startswith((ours, "<string>")):  # a dataclass's own __init__
             found = "importlib" not in frame.filename and frame.filename != __file__
             return f" ({frame.filename}, line {frame.lineno})" if found else ""
     return ""

@@ -151,6 +151,11 @@ def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:
                 "problem", "mcp", f"server {name} is {state}",
                 "start it or correct it: its calls fail until it is back, and nothing else does",
             )
+        elif "starts anew" in state:
+            yield Finding(
+                "look", "mcp", f"server {name} is {state}",
+                "start the worker anew: it is told at once which tools there are",
+            )
         else:
             yield Finding("ok", "mcp", f"server {name} is {state}")
 

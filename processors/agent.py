@@ -21,6 +21,7 @@ from .tool_tiers import SCHEMA_TOKENS, USE, arranged, tools_json
 
 # What a rule says, and the approval it gives a call.
 DECISIONS = {"allow": Approval.NONE, "ask": Approval.ASK, "deny": Approval.DENY}
+SHOWN_MAX = 60  # characters of a wrong value in an error
 _OUR_PARAMS = {"model", "max_tokens", "system", "tools", "messages", "stream"}
 
 
@@ -82,6 +83,7 @@ class Agent:
         _set(self, permissions=_rules(self))
         if self.workdir is not None:
             _set(self, workdir=Path(self.workdir).absolute())
+        self._check_types()
         self._check_numbers()
         if not isinstance(self.model, str) or not self.model.strip():
             raise ValueError(f"agent {self.name} needs the name of a model")
@@ -125,6 +127,19 @@ class Agent:
         except (TypeError, ValueError) as error:
             raise TypeError(f"params of agent {self.name} are no JSON: {error}") from error
 
+    def _check_types(self) -> None:
+        for what, kind in (("limits", Limits), ("compaction", Compaction)):
+            given = getattr(self, what)
+            if not isinstance(given, kind):
+                wanted = f"{kind.__name__}(...), not {_cut(given)}"
+                raise TypeError(f"agent {self.name}: {what} must be {wanted}")
+        if not isinstance(self.compaction.model, str) or not self.compaction.model.strip():
+            raise ValueError(f"agent {self.name}: compaction needs the name of a model")
+        for what in ("instructions", "memory"):
+            if not isinstance(getattr(self, what), bool):
+                given = _cut(getattr(self, what))
+                raise TypeError(f"agent {self.name}: {what} must be True or False, not {given}")
+
     def _check_numbers(self) -> None:
         numbers = {f"limits.{f.name}": getattr(self.limits, f.name) for f in fields(Limits)}
         numbers["max_output_tokens"] = self.max_output_tokens
@@ -151,9 +166,7 @@ def _tools(agent: Agent) -> tuple[Tool, ...]:
         if tool.name in seen:
             raise ValueError(f"agent {agent.name} has two tools named {tool.name!r}")
         seen.add(tool.name)
-    if not isinstance(agent.memory, bool):
-        raise TypeError(f"agent {agent.name}: memory must be True or False, not {agent.memory!r}")
-    if agent.memory:
+    if agent.memory is True:  # whatever else it is, is refused
         from .memory.tools import with_memory_tools  # not loaded for agents without
 
         try:
@@ -199,8 +212,13 @@ def _rules(agent: Agent) -> tuple[Rule, ...]:
 
 def _many(agent: Agent, what: str, given: Any) -> Iterable[Any]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"agent {agent.name}: {what} must be a list, not {given!r}")
+        raise TypeError(f"agent {agent.name}: {what} must be a list, not {_cut(given)}")
     return given
+
+
+def _cut(given: Any) -> str:
+    shown = repr(given)
+    return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}..."
 
 
 def _compact(value: Any) -> bytes:

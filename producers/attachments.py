@@ -13,12 +13,17 @@ from typing import Any
 from ..schemas.attachments import (
     FILES_MAX,
     MESSAGE_BYTES_MAX,
+    PDF,
     PDF_BYTES_MAX,
     inspect,
     reference,
 )
 from .blobs import BlobStore
 from .checks import Invalid
+
+# One of them is in every PDF that has pages: as they are, or packed. What the API can't read would
+# be in every later request of its session.
+PDF_PARTS = (b"/Page", b"/ObjStm")
 
 
 def attach(paths: Iterable[Path | str], blobs: BlobStore) -> list[dict[str, Any]]:
@@ -65,7 +70,11 @@ def _read(path: Path) -> bytes:
 
 def _inspected(path: Path, data: bytes) -> Any:
     try:
-        return inspect(data)
+        found = inspect(data)
+        if found.media_type == PDF and not any(part in data for part in PDF_PARTS):
+            # Not in `inspect`, which past requests are made with.
+            raise ValueError("it is cut or damaged: a PDF without a page")
+        return found
     except ValueError as error:
         raise Invalid(
             "not_attachable", f"{path} can't be attached: {error}; nothing was sent"

@@ -17,12 +17,12 @@ from foldlog import (
     DidNotHappen,
     Happened,
     Limits,
+    McpServer,
     ToolContext,
     ToolFailed,
+    read_result,
     tool,
 )
-from foldlog.processors.builtin_tools import read_result
-from foldlog.processors.outside import McpServer
 
 HERE = Path(__file__).parent
 EVENTS = ("packed", "handed over to the carrier", "arrived", "late, the customer waits")

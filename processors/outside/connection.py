@@ -6,7 +6,7 @@ tools or the log, and imports the `mcp` package only when a server is to be reac
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import FoldlogError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CONNECT_S = 20.0  # from the start of a server to its list of tools; one that is installed first
 CLOSE_S = 5.0  # longer than the protocol's own goodbye
 WHY_CHARS_MAX = 1_000
+NOT_AGREED = "not those that the agents have: they count when the worker starts anew"
 
 
 class Unreachable(Exception):
@@ -74,6 +75,16 @@ class Connection:
         self._task: asyncio.Task | None = None
         self._opened: asyncio.Future[Live] | None = None
         self._known: dict[str, str] | None = None
+        self._agreed: dict[str, str] | None = None  # what the agents have until the worker ends
+        self._remember: Callable[[tuple[Listed, ...]], None] = lambda listed: None
+
+    def agree(
+        self, listed: Iterable[Listed], remember: Callable[[tuple[Listed, ...]], None]
+    ) -> None:
+        """The agents begin with this list, because the server was not there in time; what it lists
+        when it comes is remembered for the next start."""
+        self._known = self._agreed = {each.name: said(each) for each in listed}
+        self._remember = remember
 
     async def listed(self) -> tuple[Listed, ...]:
         """The server's tools, as it lists them now or when it was connected. Raises Unreachable."""
@@ -174,6 +185,8 @@ class Connection:
                 live.closed.set()
 
     def _now_open(self, live: Live) -> Live:
+        if self._agreed is None:
+            self._agreed = live.said
         if self._known is not None and self._known != live.said:
             differs = sorted(dict(self._known.items() ^ live.said.items()))
             names = printable(", ".join(differs))[:200]
@@ -181,8 +194,11 @@ class Connection:
                 f"MCP server {self.server.name} lists other tools than before ({names}): they "
                 "take effect when the worker starts anew, until then those are not run"
             )
+            self._remember(live.listed)
         self._known = live.said
         self.state = f"up, {len(live.listed)} tools"
+        if live.said != self._agreed:
+            self.state += f", {NOT_AGREED}"
         return live
 
     def _plain(self, error: BaseException) -> str:

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
@@ -153,7 +154,8 @@ class OutsideTools:
         found = []
         for each, answer in zip(self._connections, asking, strict=True):
             tools = self._tools(each, answer)
-            found.append((each.server, definitions_of(each.server, tools)))
+            nobody = Definitions((), ())  # it is down: no rule of its tools is misspelt by that
+            found.append((each.server, definitions_of(each.server, tools) if tools else nobody))
         return found
 
     def _tools(self, each: Connection, answer: asyncio.Future) -> Iterable[Listed]:
@@ -166,6 +168,7 @@ class OutsideTools:
         answer.cancel()  # the connection goes on: it may be there when it is first called
         why = each.state if answer.done() else f"down: no answer within {self._start_s:g} s"
         known = _remembered(path)
+        each.agree(known, partial(_remember, path))
         what = f"the {len(known)} tools it listed before are kept" if known else "it has no tools"
         self._say(f"MCP server {name} is {why}; {what}, and calls fail until it is back")
         return known

@@ -40,7 +40,7 @@ def test_agents_are_loaded_by_name(app):
     [
         ("my_app_for_run", "say MODULE:ATTR"),
         ("my_app_for_run:nobody", "has no nobody"),
-        ("my_app_for_run:text", "str is no Agent"),
+        ("my_app_for_run:text", "it is a str, not an Agent"),
         ("not_there_at_all:agent", "No module named 'not_there_at_all'"),
         ("my_app_for_run.py:one", "not a file: my_app_for_run:one"),
         ("./sub/my_app.py:one", "not a file: sub.my_app:one"),

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from foldlog import Agent
+from foldlog.consumers.check_up import mcp_servers
 from foldlog.processors.effects.sink import Stop
 from foldlog.processors.outside import McpServer
 from foldlog.processors.outside.tools import OutsideTools
@@ -157,6 +158,20 @@ def test_a_server_that_never_was_there_stops_nobody(world):
     silent = McpServer(name="mute", command=(sys.executable, "-c", "import time; time.sleep(60)"))
     assert world.begin(silent, start_s=0.5).tools == ()
     assert "no answer within 0.5 s" in world.said[-1]
+
+
+def test_a_server_that_comes_too_late_has_its_tools_at_the_next_start(world):
+    server = world.stdio(effects={"charge": "idempotent"})
+    agent = world.begin(server, start_s=0.01)
+    assert agent.tools == () and not any("which effects names" in line for line in world.said)
+    until = time.monotonic() + 30
+    while not (late := any("when the worker starts anew" in line for line in world.said)):
+        assert time.monotonic() < until, world.said
+        time.sleep(0.02)
+    assert late
+    (finding,) = mcp_servers(world.open[-1].status())
+    assert finding.level == "look" and "up" in finding.text, "it is up, the agents lack its tools"
+    assert world.begin(server, start_s=0.01).tool("small__charge"), "however slow it is"
 
 
 def test_tools_change_only_with_the_agent(world):

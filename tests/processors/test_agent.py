@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.processors.agent import Agent, Rule
+from foldlog.processors.agent import Agent, Compaction, Rule
 from foldlog.processors.limits import Limits
 from foldlog.processors.tool import tool
 from foldlog.schemas.words import Approval
@@ -88,7 +88,11 @@ def test_a_relative_workdir_is_made_absolute_once():
         ({"tools": [look, look]}, ValueError, "two tools named 'look'"),
         ({"tools": [look, replace(run_it, name="look")]}, ValueError, "two tools named 'look'"),
         ({"tools": [len]}, TypeError, "len is no tool, decorate it with @tool"),
-        ({"tools": look}, TypeError, "tools must be a list"),
+        ({"tools": look}, TypeError, r"tools must be a list, not .{60}\.\.\.$"),
+        ({"limits": {"soft_tokens": 9}}, TypeError, "limits must be Limits.*, not {'soft_tokens'"),
+        ({"compaction": "haiku"}, TypeError, "compaction must be Compaction.*, not 'haiku'"),
+        ({"compaction": Compaction(model=" ")}, ValueError, "compaction needs the name of a model"),
+        ({"instructions": "FOLDLOG.md"}, TypeError, "instructions must be True or False"),
         ({"permissions": "deny"}, TypeError, "permissions must be a list"),
         ({"permissions": [("run_*",)]}, TypeError, "is no \\(tools, decision\\)"),
         ({"permissions": [("run_*", "none")]}, ValueError, "none of allow, ask, deny"),

@@ -57,10 +57,16 @@ def test_a_file_alone_is_a_message(shell, files):
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("gone.png", "No such file"), ("notes.txt", "neither PNG"), ("pipe", "no regular file")],
+    [
+        ("gone.png", "No such file"),
+        ("notes.txt", "neither PNG"),
+        ("pipe", "no regular file"),
+        ("cut.pdf", "a PDF without a page"),
+    ],
 )
 def test_a_file_that_can_not_go_is_named_and_nothing_is_sent(shell, files, name, why):
     os.mkfifo(files / "pipe")
+    (files / "cut.pdf").write_bytes(b"%PDF-1.7" + bytes(2_000))
     said = shell("send s1", "look", f"--attach={files / 'bill.pdf'}", f"--attach={files / name}")
     assert said.code == 1 and all(w in said.err for w in (why, name, "nothing was sent"))
     assert "MESSAGE_RECEIVED" not in shell("tail s1").out
