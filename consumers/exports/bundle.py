@@ -119,6 +119,8 @@ def export_bundle(
             raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
         wanted.of_records(mine)
         wanted.of(views_codec.series_of(replayed.views))
+        for row in replayed.views.messages.received:  # of a fork also its parent's
+            wanted.of_content(row.content)
         blobs = wanted.blobs()
         manifest = _with(bare, blobs, replayed)
         lines.seek(0)
@@ -170,8 +172,12 @@ class _Wanted:
             event = entry_of(record).event
             self.of(event)
             if isinstance(event, ev.MessageReceived):
-                for block in blocks(self._contents.whole(event.content) or b""):
-                    self.of(block.attachment())
+                self.of_content(event.content)
+
+    def of_content(self, body: Body) -> None:
+        """The attachments of a message."""
+        for block in blocks(self._contents.whole(body) or b""):
+            self.of(block.attachment())
 
     def of(self, value: Any) -> None:
         """Every reference inside of a value."""
