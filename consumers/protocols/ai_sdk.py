@@ -65,8 +65,8 @@ class State(NamedTuple):
     """What was sent of a turn's message.
 
     step: the last one that was begun; settled: the last one whose words are final. blocks: of the
-    attempt that streams, torn if they can't be put right by going on. held: lines that wait for the
-    end of their step; said: messages that may steer the turn. reason: why it ended, '' before.
+    attempt that streams. held: lines that wait for the end of their step; said: messages that may
+    steer the turn. reason: why it ended, '' before.
     """
 
     session_id: str
@@ -74,7 +74,6 @@ class State(NamedTuple):
     step: int = 0
     settled: int = 0
     blocks: tuple[Block, ...] = ()
-    torn: bool = False
     calls: tuple[CallShown, ...] = ()
     held: tuple[Line, ...] = ()
     said: tuple[Line, ...] = ()
@@ -220,8 +219,8 @@ class _Pen:
         if not text:
             return
         if not block.open:
-            self._set(torn=True)  # what was ended can't go on: put right when the step settles
-        elif block.kind == "tool":
+            return  # what was ended can't go on: it is put right when the step settles
+        if block.kind == "tool":
             self._put("tool-input-delta", toolCallId=block.call, inputTextDelta=text)
         else:
             self._put(f"{TYPES[block.kind]}-delta", id=self._id(block.number), delta=text)
@@ -244,7 +243,7 @@ class _Pen:
         """Take back what an attempt had said."""
         if self.state.blocks and self.state.step == of.step:
             self._put("reset-step")
-        self._set(blocks=(), torn=False)
+        self._set(blocks=())
 
     def settled(self, of: Attempt, line: Line) -> None:
         """The final words: what is missing of them, or all of them where others were shown."""
@@ -262,14 +261,14 @@ class _Pen:
             block = self._block(part.number, part.kind)
             if block is not None and block.open:
                 self._end(block, **part.more)
-        self._set(blocks=(), torn=False, settled=of.step)
+        self._set(blocks=(), settled=of.step)
         self._flush(of.step)
 
     def _agrees(self, final: list[Part]) -> bool:
         """Whether the final parts can be reached from what was shown by going on."""
         shown = self.state.blocks
         pairs = zip(shown, final, strict=False)
-        return not self.state.torn and len(shown) <= len(final) and all(
+        return len(shown) <= len(final) and all(
             (block.number, block.kind, block.name) == (part.number, part.kind, part.name)
             and (block.said <= len(part.text) if block.open else block.said == len(part.text))
             for block, part in pairs

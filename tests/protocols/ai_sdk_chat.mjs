@@ -80,6 +80,10 @@ class Chat extends AbstractChat {
       check()
     })
   }
+  late() {
+    return new Promise((_, reject) => setTimeout(
+      () => reject(new Error(`never ended: ${JSON.stringify(this.holds())}`)), 20_000).unref())
+  }
   holds() {
     const { status, messages, statuses, data, finished } = this
     return { status, messages, statuses, data, finished, error: this.error?.message }
@@ -95,7 +99,7 @@ const doing = {
   answer: (chat, { id, approved }) => chat.addToolApprovalResponse({ id, approved }),
   leave: chat => chat.stop(),
   until: (chat, wanted) => chat.until(wanted),
-  ended: chat => chat.begun,
+  ended: chat => Promise.race([chat.begun, chat.late()]),
   look: () => {},
 }
 

@@ -1,20 +1,21 @@
 """The real chat of the AI SDK and a gateway that serves: send, resume, stop, reset, approve."""
 
-import base64
 import json
 import zlib
-from pathlib import Path
 
 import pytest
 
 from foldlog.consumers.gateway.access import token_for
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 from foldlog.tests.gateway.served import served
-
-CLIENT = Path(__file__).with_name("ai_sdk_chat.mjs")
-SECRET = "s" * 32
-PNG = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+from foldlog.tests.protocols.ai_sdk_chats import (
+    CLIENT,
+    SECRET,
+    Chat,
+    as_stored,
+    stored,
+    texts,
+    worker_of,
 )
 
 
@@ -47,48 +48,9 @@ def node_chats(talk):
     return talk(CLIENT)
 
 
-class Chat:
-    """One chat in node. Each method gives what the chat holds then."""
-
-    def __init__(self, node, gateway, session, name="a", **more):
-        self.node, self.name = node, f"{session}/{name}"
-        headers = {"authorization": f"Bearer {token_for('ana', SECRET)}"}
-        self("new", api=f"{gateway.url}/api/chat", id=session, headers=headers, **more)
-
-    def __call__(self, do, **more):
-        holds = self.node.ask({"do": do, "chat": self.name, **more})
-        assert "thrown" not in holds, holds["thrown"]
-        return holds
-
-    def send(self, text, message_id, **body):
-        parts = [{"type": "text", "text": text}]
-        return self("send", message={"id": message_id, "parts": parts}, options={"body": body})
-
-
 @pytest.fixture
 def chat(node_chats, gateway, session):
     return Chat(node_chats, gateway, session)
-
-
-def worker_of(log, session_id, turn=1):
-    """A worker, as soon as that turn is open."""
-    worker = Played(log, session_id)
-    worker.wait(lambda views: views.turn.open and views.turn.number == turn)
-    return worker
-
-
-def stored(ana, session_id):
-    """The history, as the gateway gives it."""
-    return ana.get(f"/api/chat/{session_id}/messages").raise_for_status().json()["messages"]
-
-
-def texts(message):
-    return [part["text"] for part in message["parts"] if part["type"] == "text"]
-
-
-def as_stored(holds):
-    """A chat's messages as the gateway has them: a client's own have no metadata."""
-    return json.loads(json.dumps(holds["messages"]))
 
 
 def test_a_message_streams_and_the_next_turn_is_a_message_of_its_own(log, chat, ana, session):
@@ -210,6 +172,7 @@ def test_an_approval_ends_the_response_and_its_answer_continues_the_message(
     assert first.startswith("1.1.0:")
     chat("answer", id=first, approved=True)
     assert len(chat("look")["statuses"]) == 1, "the other one is asked for still"
+    ana.post(f"/v1/sessions/{session}/project", json={"project_id": "p1"}).raise_for_status()
     chat("answer", id=second, approved=False)
     worker.wait(lambda views: [c.decision for c in views.turn.calls] == ["allow", "deny"])
     worker.tool_start()
@@ -221,6 +184,7 @@ def test_an_approval_ends_the_response_and_its_answer_continues_the_message(
     states = {p["toolCallId"]: p["state"] for p in holds["messages"][1]["parts"]
               if p["type"] == "dynamic-tool"}
     assert states == {"1.1.0": "output-available", "1.1.1": "output-denied"}
+    assert "data-project" in [part["type"] for part in holds["messages"][1]["parts"]]
 
 
 def test_an_approval_is_bound_to_the_arguments_and_counts_once(log, chat, ana, session):
@@ -326,23 +290,6 @@ def test_a_failed_turn_is_an_error_and_the_chat_goes_on(log, chat, session):
     assert texts(chat("ended")["messages"][-1]) == ["well"]
 
 
-def test_a_picture_is_stored_and_shown_to_its_owner_alone(log, chat, ana, gateway, session):
-    url = f"data:image/png;base64,{PNG}"
-    parts = [{"type": "file", "mediaType": "image/png", "url": url},
-             {"type": "text", "text": "what is it?"}]
-    chat("send", message={"id": "m1", "parts": parts})
-    worker_of(log, session).answer("a dot")
-    chat("ended")
-    picture, _ = stored(ana, session)[0]["parts"]
-    assert picture["mediaType"] == "image/png"
-    found = ana.get(picture["url"])
-    assert found.content == base64.b64decode(PNG)
-    assert found.headers["content-type"] == "image/png"
-    assert ana.get(picture["url"][:-1] + "x").status_code == 404
-    with gateway.http(token_for("bob", SECRET)) as bob:
-        assert bob.get(picture["url"]).status_code == 403
-
-
 def test_a_regenerated_answer_is_a_session_of_its_own(log, chat, ana, gateway, session):
     chat.send("one", "m1")
     worker_of(log, session).answer("first")
@@ -363,59 +310,3 @@ def test_a_regenerated_answer_is_a_session_of_its_own(log, chat, ana, gateway, s
     assert [texts(m) for m in stored(ana, other)] == [["one"], ["second"]]
     again = {"id": session, "messages": [], "trigger": "regenerate-message", "messageId": "x:9"}
     assert ana.post("/api/chat", json=again).status_code == 409
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        (b"{", 400, "invalid"),
-        (b"[]", 400, "invalid"),
-        (b'{"id":"x/y","messages":[{"id":"m","role":"user","parts":[]}]}', 400, "invalid_id"),
-        (b'{"id":"c"}', 400, "nothing_said"),
-        (b'{"id":"c","messages":[{"role":"user","parts":[]}]}', 400, "invalid"),
-        (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[1]}]}', 400, "invalid"),
-        (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[{"type":"x"}]}]}', 400,
-         "invalid_content"),
-        (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[{"type":"file","url":"http://x"'
-         b"}]}]}", 400, "not_attachable"),
-        (b'{"id":"c","trigger":"no","messages":[]}', 400, "invalid"),
-        (b'{"id":"c","trigger":"regenerate-message","messages":[]}', 404, "unknown_session"),
-    ],
-)
-def test_mistakes_are_told_and_nothing_is_written(ana, body, status, code):
-    answer = ana.post("/api/chat", content=body, headers={"content-type": "application/json"})
-    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
-
-
-def test_another_users_chat_is_closed(log, chat, ana, gateway, session):
-    chat.send("mine", "m1")
-    worker_of(log, session).answer("a secret")
-    chat("ended")
-    said = {"id": "m9", "role": "user", "parts": [{"type": "text", "text": "canary"}]}
-    with gateway.http(token_for("bob", SECRET)) as bob:
-        for answer in (
-            bob.post("/api/chat", json={"id": session, "messages": [said]}),
-            bob.get(f"/api/chat/{session}/stream"),
-            bob.get(f"/api/chat/{session}/messages"),
-            bob.post(f"/api/chat/{session}/stop"),
-            bob.post(f"/api/chat/{session}/approvals", json={"approvals": []}),
-            bob.post("/api/chat", json={"id": session, "messages": [],
-                                        "trigger": "regenerate-message"}),
-        ):
-            assert answer.status_code == 403, answer.text
-            assert "secret" not in answer.text
-    with gateway.http() as nobody:
-        assert nobody.get(f"/api/chat/{session}/stream").status_code == 401
-    assert "canary" not in json.dumps(stored(ana, session))
-
-
-def test_the_headers_are_those_of_the_protocol(ana, log, chat, session):
-    chat.send("one", "m1")
-    worker = worker_of(log, session)
-    with ana.stream("GET", f"/api/chat/{session}/stream") as response:
-        assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
-        assert response.headers["content-type"].startswith("text/event-stream")
-        assert "no-cache" in response.headers["cache-control"]
-        assert response.headers["x-accel-buffering"] == "no"
-        worker.answer("done")
-        assert "[DONE]" in response.read().decode()

@@ -1,0 +1,123 @@
+"""What a gateway answers to mistakes and strangers on the routes of the AI SDK."""
+
+import base64
+import json
+import zlib
+
+import pytest
+
+from foldlog.consumers.gateway.access import token_for
+from foldlog.tests.consumers.played import memory_log, settings_in
+from foldlog.tests.gateway.served import served
+from foldlog.tests.protocols.ai_sdk_chats import CLIENT, SECRET, Chat, stored, worker_of
+
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+
+
+@pytest.fixture(scope="module")
+def log():
+    return memory_log(threaded=True)
+
+
+@pytest.fixture(scope="module")
+def gateway(log, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("ai_sdk")
+    with served(log, settings_in(directory), directory / "gateway", secret=SECRET) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ana(gateway):
+    with gateway.http(token_for("ana", SECRET)) as http:
+        yield http
+
+
+@pytest.fixture
+def session(request):
+    """A session of the test's own."""
+    return f"s{zlib.crc32(request.node.name.encode()):x}"
+
+
+@pytest.fixture(scope="module")
+def node_chats(talk):
+    return talk(CLIENT)
+
+
+@pytest.fixture
+def chat(node_chats, gateway, session):
+    return Chat(node_chats, gateway, session)
+
+
+def test_a_picture_is_stored_and_shown_to_its_owner_alone(log, chat, ana, gateway, session):
+    url = f"data:image/png;base64,{PNG}"
+    parts = [{"type": "file", "mediaType": "image/png", "url": url},
+             {"type": "text", "text": "what is it?"}]
+    chat("send", message={"id": "m1", "parts": parts})
+    worker_of(log, session).answer("a dot")
+    chat("ended")
+    picture, _ = stored(ana, session)[0]["parts"]
+    assert picture["mediaType"] == "image/png"
+    found = ana.get(picture["url"])
+    assert found.content == base64.b64decode(PNG)
+    assert found.headers["content-type"] == "image/png"
+    assert ana.get(picture["url"][:-1] + "x").status_code == 404
+    with gateway.http(token_for("bob", SECRET)) as bob:
+        assert bob.get(picture["url"]).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"{", 400, "invalid"),
+        (b"[]", 400, "invalid"),
+        (b'{"id":"x/y","messages":[{"id":"m","role":"user","parts":[]}]}', 400, "invalid_id"),
+        (b'{"id":"c"}', 400, "nothing_said"),
+        (b'{"id":"c","messages":[{"role":"user","parts":[]}]}', 400, "invalid"),
+        (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[1]}]}', 400, "invalid"),
+        (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[{"type":"x"}]}]}', 400,
+         "invalid_content"),
+        (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[{"type":"file","url":"http://x"'
+         b"}]}]}", 400, "not_attachable"),
+        (b'{"id":"c","trigger":"no","messages":[]}', 400, "invalid"),
+        (b'{"id":"c","trigger":"regenerate-message","messages":[]}', 404, "unknown_session"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_written(ana, body, status, code):
+    answer = ana.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+
+
+def test_another_users_chat_is_closed(log, chat, ana, gateway, session):
+    chat.send("mine", "m1")
+    worker_of(log, session).answer("a secret")
+    chat("ended")
+    said = {"id": "m9", "role": "user", "parts": [{"type": "text", "text": "canary"}]}
+    with gateway.http(token_for("bob", SECRET)) as bob:
+        for answer in (
+            bob.post("/api/chat", json={"id": session, "messages": [said]}),
+            bob.get(f"/api/chat/{session}/stream"),
+            bob.get(f"/api/chat/{session}/messages"),
+            bob.post(f"/api/chat/{session}/stop"),
+            bob.post(f"/api/chat/{session}/approvals", json={"approvals": []}),
+            bob.post("/api/chat", json={"id": session, "messages": [],
+                                        "trigger": "regenerate-message"}),
+        ):
+            assert answer.status_code == 403, answer.text
+            assert "secret" not in answer.text
+    with gateway.http() as nobody:
+        assert nobody.get(f"/api/chat/{session}/stream").status_code == 401
+    assert "canary" not in json.dumps(stored(ana, session))
+
+
+def test_the_headers_are_those_of_the_protocol(ana, log, chat, session):
+    chat.send("one", "m1")
+    worker = worker_of(log, session)
+    with ana.stream("GET", f"/api/chat/{session}/stream") as response:
+        assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert "no-cache" in response.headers["cache-control"]
+        assert response.headers["x-accel-buffering"] == "no"
+        worker.answer("done")
+        assert "[DONE]" in response.read().decode()
