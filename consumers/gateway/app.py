@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...processors.runtime.chunks_reader import chunks_reader
@@ -181,7 +181,7 @@ class Admission:
             await JSONResponse({"code": "too_large", "detail": detail}, 413)(scope, receive, out)
             return
         if request.method == "OPTIONS" and allowed:
-            await JSONResponse(None, 204)(scope, receive, out)
+            await Response(status_code=204)(scope, receive, out)
             return
         await self._app(scope, receive, out)
 
