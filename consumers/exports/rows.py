@@ -38,13 +38,13 @@ def _offset(entry: Entry | None) -> int | None:
 
 def event_row(entry: Entry, verdict: str, code: str) -> Row:
     """A record of the log."""
-    event = entry.event
-    call = getattr(event, "call", None)
-    if call is None and type(event) in _OF_CALLS:
-        call = call_key(event.turn, event.step, event.index)
+    event, call = entry.event, None
     if type(event) is ev.GenChunk:  # most of a log
         fields = {name: getattr(event, name) for name in _CHUNK}
     else:
+        call = getattr(event, "call", None)
+        if call is None and type(event) in _OF_CALLS:
+            call = call_key(event.turn, event.step, event.index)
         shown = event_json(entry)
         kind = shown["type"].lower()
         names = field_names(event)
