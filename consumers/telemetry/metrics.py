@@ -4,17 +4,17 @@ Numbers, and words of ours: no user, no session, no content. This file must not 
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ...processors.runtime.meter import Family
 from ...processors.runtime.metrics import CONTENT_TYPE, FOLDED, exposition, lag
 from ...producers.tracing import TRACEPARENT
 
 if TYPE_CHECKING:
-    from ..gateway.app import Gateway
+    from ..gateway.parts import Gateway
+
+App = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 
 __all__ = ["ANSWERS", "CONTENT_TYPE", "Counted", "gateway_metrics"]
 
@@ -27,11 +27,11 @@ ANSWERS = Family("foldlog_gateway_answers", "counter", "Answers, by HTTP status;
 class Counted:
     """An ASGI app whose answers are counted by status, and who is traced as its clients are."""
 
-    def __init__(self, app: ASGIApp, answers: "Counter[str]") -> None:
+    def __init__(self, app: App, answers: "Counter[str]") -> None:
         self._app, self._answers = app, answers
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def counting(message: Message) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        async def counting(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 self._answers[str(message["status"])] += 1
             await send(message)

@@ -118,6 +118,16 @@ def _app(faust, settings: Settings, parts: Parts, web: tuple[str, int]):
 
     rendezvous.attach(app, settings)
 
+    _pages(app, parts, seen)
+    asked = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    state.note({"pid": os.getpid(), "web": f"http://{asked}:{port}"})
+    say(f"worker {parts.identity.owner} runs {', '.join(parts.worker.roles)} on port {port}")
+    return app
+
+
+def _pages(app, parts: Parts, seen: dict[str, int]) -> None:
+    """What the worker serves for those who look after it: numbers, ids, and no content."""
+
     @app.page("/status{_:/?}")
     async def status(self, request, _):
         return self.json({**parts.worker.status(), **seen, "mcp": parts.outside.status()})
@@ -137,11 +147,6 @@ def _app(faust, settings: Settings, parts: Parts, web: tuple[str, int]):
     async def ready(self, request, _):
         is_ready = metrics.worker_ready(parts)
         return self.text("ready\n" if is_ready else "not yet\n", status=200 if is_ready else 503)
-
-    asked = "127.0.0.1" if host in ("0.0.0.0", "::") else host
-    state.note({"pid": os.getpid(), "web": f"http://{asked}:{port}"})
-    say(f"worker {parts.identity.owner} runs {', '.join(parts.worker.roles)} on port {port}")
-    return app
 
 
 def _options(settings: Settings, parts: Parts, host: str, port: int) -> dict[str, Any]:

@@ -20,6 +20,8 @@ COMES_WITH = {
     "mcp-types": "mcp",
     "anyio": "mcp",
     "pydantic-core": "pydantic",
+    "protobuf": "opentelemetry-exporter-otlp-proto-http",
+    "starlette": "fastapi",
 }
 
 
