@@ -121,7 +121,7 @@ def failing() -> Watching:
     history.result("1.1.0", "seen")
     history.later(100_000)
     history.work()
-    assert history.became_of("m5") == "budget_exceeded"
+    assert history.became_of() == "budget_exceeded"
     return history
 
 
