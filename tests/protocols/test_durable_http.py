@@ -1,0 +1,184 @@
+"""Sessions and written streams over HTTP, with the real client, and who may do what."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from foldlog.consumers.gateway.access import token_for
+from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.gateway.served import served
+
+CLIENT = Path(__file__).parents[1] / "node" / "durable_client.mjs"
+SECRET = "s" * 32
+
+
+@pytest.fixture(scope="module")
+def log():
+    return memory_log(threaded=True)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("durable")
+
+
+@pytest.fixture(scope="module")
+def gateway(log, directory):
+    with served(log, settings_in(directory), directory / "gateway", secret=SECRET) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ana(gateway):
+    with gateway.http(token_for("ana", SECRET)) as http:
+        yield http
+
+
+@pytest.fixture(scope="module")
+def reader(talk):
+    return talk(CLIENT)
+
+
+def say(ana, log, session, text, answer):
+    ana.post(f"/v1/sessions/{session}/messages", json={"text": text}).raise_for_status()
+    worker = Played(log, session)
+    worker.wait(lambda views: views.turn.open)
+    worker.answer(answer)
+
+
+def asked(gateway, name, offset="-1", live=False):
+    headers = {"authorization": f"Bearer {token_for('ana', SECRET)}"}
+    return {"url": f"{gateway.url}/v1/stream/{name}", "headers": headers, "offset": offset,
+            "live": live}
+
+
+def settled(ana, session, lines):
+    """Wait until the gateway has folded so many lines; a stream is as of its fold."""
+    place = "-1"
+    while lines:
+        got = ana.get(f"/v1/stream/{session}", params={"offset": place, "live": "long-poll"})
+        lines -= len(got.json()) if got.status_code == 200 else 0
+        place = got.headers["stream-next-offset"]
+    return place
+
+
+def test_S2_a_session_is_read_by_the_real_client_and_on_from_where_it_was(
+    log, gateway, ana, reader
+):
+    say(ana, log, "s1", "hello", "hello you")
+    end = settled(ana, "s1", 3)
+    first = reader.ask(asked(gateway, "s1"))
+    assert [line["kind"] for line in first["items"]] == ["message", "answer", "ended"]
+    assert (first["offset"], first["closed"]) == (end, False)
+    say(ana, log, "s1", "more", "more of it")
+    settled(ana, "s1", 6)
+    rest = reader.ask(asked(gateway, "s1", first["offset"]))
+    whole = reader.ask(asked(gateway, "s1"))
+    assert first["items"] + rest["items"] == whole["items"] and len(whole["items"]) == 6
+
+
+@pytest.mark.parametrize("live", ["sse", "long-poll"])
+def test_S2_a_live_reader_has_every_line_and_ends_with_the_session(
+    log, gateway, ana, reader, live
+):
+    session = f"live-{live}"
+    say(ana, log, session, "one", "eins")
+    reader.send(asked(gateway, session, live=live))
+    say(ana, log, session, "two", "zwei")
+    ana.post(f"/v1/sessions/{session}/terminate", json={}).raise_for_status()
+    read = reader.receive()
+    kinds = [line["kind"] for line in read["items"]]
+    assert kinds == ["message", "answer", "ended"] * 2 + ["terminated"]
+    assert read["closed"] is True
+    again = reader.ask(asked(gateway, session))
+    assert again["items"] == read["items"] and again["closed"] is True
+
+
+def test_S2_a_long_poll_gets_what_comes_while_it_waits(log, ana):
+    say(ana, log, "poll", "one", "eins")
+    end = settled(ana, "poll", 3)
+    got = []
+    url, query = "/v1/stream/poll", {"offset": end, "live": "long-poll"}
+    waiting = threading.Thread(target=lambda: got.append(ana.get(url, params=query)))
+    waiting.start()
+    ana.post("/v1/sessions/poll/messages", json={"text": "two"}).raise_for_status()
+    waiting.join(20)
+    (answer,) = got
+    assert [line["kind"] for line in answer.json()] == ["message"]
+    assert answer.headers["stream-next-offset"] > end and answer.headers["stream-cursor"]
+
+
+def test_S2_what_was_read_is_not_sent_again_and_no_cache_between_keeps_it(log, ana):
+    say(ana, log, "tag", "one", "eins")
+    settled(ana, "tag", 3)
+    first = ana.get("/v1/stream/tag")
+    assert first.headers["cache-control"] == "private, no-cache"
+    tagged = {"if-none-match": first.headers["etag"]}
+    again = ana.get("/v1/stream/tag", headers=tagged)
+    assert (again.status_code, again.content) == (304, b"")
+    say(ana, log, "tag", "two", "zwei")
+    settled(ana, "tag", 6)
+    assert ana.get("/v1/stream/tag", headers=tagged).status_code == 200
+    head = ana.head("/v1/stream/tag")
+    assert (head.headers["cache-control"], head.content) == ("no-store", b"")
+
+
+def test_S2_a_session_of_an_agent_is_not_written_here(log, gateway, ana):
+    ana.post("/v1/sessions", json={"session_id": "mine"}).raise_for_status()
+    before = Played(log, "mine").fold.end()
+    text = {"content": b"x", "headers": {"content-type": "application/json"}}
+    said = [
+        ana.put("/v1/stream/mine"),
+        ana.post("/v1/stream/mine", content=b"[1]", headers=text["headers"]),
+        ana.delete("/v1/stream/mine"),
+    ]
+    assert [(s.status_code, s.json()["code"]) for s in said] == [(405, "read_only")] * 3
+    assert all(s.headers["allow"] == "GET, HEAD" for s in said)
+    assert Played(log, "mine").fold.end() == before
+
+
+def test_S2_a_written_stream_is_the_same_at_another_gateway(log, gateway, ana, directory):
+    kind = {"content-type": "text/plain"}
+    producer = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
+    assert ana.put("/v1/stream/notes", headers=kind).status_code == 201
+    first = ana.post("/v1/stream/notes", content=b"once", headers={**kind, **producer})
+    assert first.status_code == 200
+    other = served(log, settings_in(directory), directory / "other", secret=SECRET)
+    with other as second, second.http(token_for("ana", SECRET)) as http:
+        retry = http.post("/v1/stream/notes", content=b"once", headers={**kind, **producer})
+        assert retry.status_code == 204, "a retry counts once, whichever gateway it reaches"
+        read = http.get("/v1/stream/notes")
+    assert read.content == b"once"
+    assert read.headers["stream-next-offset"] == first.headers["stream-next-offset"]
+
+
+def test_S2_a_fork_header_makes_no_plain_stream(ana):
+    refused = ana.put("/v1/stream/forked", headers={"stream-forked-from": "/v1/stream/notes"})
+    assert (refused.status_code, refused.json()["code"]) == (400, "no_forks")
+    assert ana.get("/v1/stream/forked").status_code == 404
+
+
+def test_S2_nobody_reads_or_writes_what_is_anothers(log, gateway, ana):
+    kind = {"content-type": "text/plain"}
+    ana.put("/v1/stream/hers", headers=kind, content=b"secret").raise_for_status()
+    ana.post("/v1/sessions", json={"session_id": "her-session"}).raise_for_status()
+    with gateway.http(token_for("ben", SECRET)) as ben, gateway.http() as nobody:
+        for http, status in ((ben, 403), (nobody, 401)):
+            for name in ("hers", "her-session"):
+                url = f"/v1/stream/{name}"
+                for live in ({}, {"live": "sse"}, {"live": "long-poll"}):
+                    got = http.get(url, params={"offset": "-1", **live})
+                    assert got.status_code == status and b"secret" not in got.content
+                assert http.head(url).status_code == status
+                assert http.put(url, headers=kind).status_code == status
+                assert http.post(url, content=b"x", headers=kind).status_code == status
+                assert http.delete(url).status_code == status
+    assert ana.get("/v1/stream/hers").content == b"secret"
+
+
+@pytest.mark.parametrize("offset", ["", "x", "00000_1", "99999_0000000000000000001"])
+def test_S2_a_bad_offset_is_refused(ana, offset):
+    ana.post("/v1/sessions", json={"session_id": "bad"}).raise_for_status()
+    got = ana.get("/v1/stream/bad", params={"offset": offset})
+    assert (got.status_code, got.json()["code"]) == (400, "invalid_offset")
