@@ -20,10 +20,10 @@ from foldlog.tests.golden import golden
 from foldlog.tests.protocols.shown_histories import Watched, golden_session, random_session
 
 CLIENT = Path(__file__).with_name("ai_sdk_client.mjs")
-SEEDS = range(16)
+SEEDS = range(12)
 """Of the random histories. A longer run, of 300, has passed as well."""
 CUTS_APART = 3
-"""Of a random history, one moment in so many is one at which somebody comes."""
+"""Of a random history, one moment in so many is one at which somebody comes or loads."""
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_I12_who_comes_at_any_instant_ends_up_with_what_the_others_have(client, 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_a_history_is_a_list_of_valid_messages_at_any_instant(client, name):
     history = told(name)
-    for moment in history.moments:
+    for moment in history.moments[:: 1 if isinstance(name, str) else CUTS_APART]:
         made = messages(moment.views, history.read)
         if made:
             client(messages=made)

@@ -96,6 +96,26 @@ def test_P5_a_chat_that_left_resumes_in_the_middle_and_has_it_all(
         assert one("ended")["statuses"][-1] == 204, "nothing is active"
 
 
+def test_a_response_that_is_cut_is_no_end_and_the_chat_comes_back(
+    log, chat, ana, gateway, session
+):
+    chat.send("tell", "m1")
+    worker = worker_of(log, session)
+    worker.call()
+    worker.start()
+    worker.chunk("one ")
+    chat("until", says="one ")
+    for seat in list(gateway.gateway.hub._watchings[session].result().seats):
+        seat.end()  # as for a viewer that is too slow
+    worker.chunk("two ")
+    holds = chat("ended")
+    assert holds["status"] == "error" and not holds["finished"][-1].get("finishReason")
+    chat("resume")
+    worker.complete("one two three")
+    worker.end()
+    assert as_stored(chat("ended")) == stored(ana, session)
+
+
 def test_stop_stops_and_leaving_does_not(log, chat, ana, session):
     chat.send("tell", "m1")
     worker = worker_of(log, session)
