@@ -47,7 +47,7 @@ def conversation(page):
 
 def at(page, offset):
     """Wait until the page shows that moment."""
-    page.get_by_role("status").get_by_text(re.compile(f"right after offset {offset}, ")).wait_for()
+    page.get_by_role("status").get_by_text(re.compile(f"Right after offset {offset}, ")).wait_for()
 
 
 def of_type(moments, kind):

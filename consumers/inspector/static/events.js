@@ -63,7 +63,7 @@ function List({ rows, at, follows, choose }) {
       const inSight = top >= element.scrollTop && top + ROW <= element.scrollTop + element.clientHeight;
       if (!inSight) element.scrollTop = top - element.clientHeight / 2;
     }
-  }, [here, follows, follows ? rows.length : 0]);
+  }, [here, follows, follows ? rows.length : 0, view.height]);
   const first = Math.max(0, Math.floor(view.top / ROW) - AROUND);
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / ROW) + AROUND);
   const press = (event) => {

@@ -76,7 +76,7 @@ export function Banner({ session, at, go, moment, fresh, about }) {
   return html`
     <div class="banner past">
       <span class="words" role="status">
-        As it was right after offset ${at}${fresh ? `, ${moment.event.type}` : ""}. ${said}
+        Right after offset ${at}${fresh ? `, ${moment.event.type}` : ""}. ${said}
       </span>
       ${about.can.fork && html`<button onClick=${fork}>Fork here</button>`}
       <button onClick=${copy}>Copy link</button>

@@ -6,7 +6,7 @@ import { html } from "./lib.js";
 export function Wake({ moment }) {
   return html`
     <h2>Owed right after offset ${moment.offset}</h2>
-    ${!moment.wake.length && html`<p class="none">Nothing: the session was ${moment.status}.</p>`}
+    ${!moment.wake.length && html`<p class="none">Nothing. The session was: ${moment.status}.</p>`}
     <ul class="wake">
       ${moment.wake.map((row) => html`
         <li key=${`${row.row}.${row.subject}`}>
