@@ -1,29 +1,17 @@
 """The gateway as an ASGI app: its parts put together, and what holds for every request.
 
-A request is admitted by origin and size, told who asks, and given to a route; routes are one file
-per protocol. Everything a route may use is an attribute of `Gateway`. It holds no truth: killed at
-any instant, another one shows the same.
+A request is admitted by origin and size and given to a route; routes are one file per protocol,
+and what they may use is in parts.py.
 """
 
-import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...processors.runtime.chunks_reader import chunks_reader
-from ...processors.session import SessionViews
-from ...producers.sessions import Receipt
-from ..client import Client
-from ..outcomes import Decision, demand
-from ..show import UnknownSession
-from ..tabs import Tabs
 from ..telemetry.metrics import Counted
 from . import (
     errors,
@@ -36,11 +24,9 @@ from . import (
     routes_plain,
     routes_tabs,
 )
-from .access import Access, Foreign, Who
-from .hub import Hub
-from .tail import Tail
+from .access import Access, Foreign
+from .parts import Gateway
 
-T = TypeVar("T")
 BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
 """Of a request: the largest message, and what is around it."""
 
@@ -72,66 +58,6 @@ HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"cross-origin-resource-policy": b"same-origin",
 }
-
-
-class Gateway:
-    """The parts of one gateway process. Raises as Client and Tail do."""
-
-    def __init__(
-        self, client: Client, access: Access, directory: Path, say: Callable[[str], None]
-    ) -> None:
-        self.client, self.access, self.say = client, access, say
-        self.settings = client.settings
-        self.read_blob = client.read_blob
-        self.answers: Counter[str] = Counter()  # by HTTP status
-        self.tail = Tail(client.log, directory, say, client.read_blob)
-        self.tabs = Tabs(client.log, say)
-        self.hub = Hub(self.tail, client.read_blob, chunks_reader(client.log))
-
-    def who(self, request: Request) -> Who:
-        """Who asks. Raises Unauthenticated."""
-        return self.access.who(request.headers, request.cookies)
-
-    def user(self, request: Request) -> str:
-        """The user who asks. Raises Unauthenticated."""
-        return self.who(request).user
-
-    def owned(self, request: Request, session_id: str) -> SessionViews:
-        """The views of a session that the asker may see. Raises Unauthenticated, Foreign,
-        UnknownSession."""
-        views = self.seen_by(self.who(request), session_id)
-        if views is None:
-            raise UnknownSession(f"there is no session {session_id[:128]}")
-        return views
-
-    def seen_by(self, who: Who, session_id: str) -> SessionViews | None:
-        """The views of a session, None if it is not known. Raises Foreign, NotReady."""
-        self.tail.ready()
-        views = self.tail.views(session_id)
-        if views is not None and not who.everything and views.state.user_id != who.user:
-            raise Foreign(f"session {session_id} is not yours")
-        return views
-
-    async def decided(self, receipt: Receipt) -> Decision:
-        """What the fold decided on what was asked for. Raises CommandRefused, NotDecidedYet."""
-        return demand(await self.hub.decided(receipt.session_id, receipt.offset))
-
-    async def blocking(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
-        """Run what waits for the log or the disk, beside the loop."""
-        return await asyncio.to_thread(do, *args, **named)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Follow the log as long as this lasts."""
-        self.hub.start()
-        self.tail.start()
-        self.tabs.start()
-        try:
-            yield
-        finally:
-            self.hub.close()
-            await asyncio.to_thread(self.tabs.close)
-            await asyncio.to_thread(self.tail.close)
 
 
 def make_app(gateway: Gateway) -> ASGIApp:

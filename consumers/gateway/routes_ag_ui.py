@@ -31,6 +31,7 @@ from ..protocols.ag_ui_messages import Event, Message
 from ..sent import note_sent
 from ..transcript_stream import Told
 from .event_stream import EventStream, event
+from .parts import Gateway
 from .routes_plain import compact, said
 from .watching import Seat
 
@@ -40,7 +41,7 @@ CHANNEL = "ag-ui"
 Pieces = AsyncIterator[bytes | None]
 
 
-def router(gateway) -> APIRouter:
+def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(prefix="/agui")
 
@@ -78,7 +79,7 @@ async def _body(request: Request) -> Any:
         raise Invalid("invalid", "the body is no JSON") from None
 
 
-async def _answered(gateway, request: Request, wanted: Asked) -> int | None:
+async def _answered(gateway: Gateway, request: Request, wanted: Asked) -> int | None:
     """Have the answers to interrupts decided; the offset of the last, None where there is none."""
     last, sessions = None, gateway.client.sessions
     for interrupt, payload in wanted.resume:
@@ -99,7 +100,7 @@ async def _answered(gateway, request: Request, wanted: Asked) -> int | None:
     return last
 
 
-async def _heard(gateway, request: Request, wanted: Asked) -> dict[str, int]:
+async def _heard(gateway: Gateway, request: Request, wanted: Asked) -> dict[str, int]:
     """Have the user's newest messages decided; the offset of each, also of those that were said
     before: who asks again gets the same run again."""
     who, heard = gateway.who(request), {}
@@ -118,7 +119,7 @@ async def _heard(gateway, request: Request, wanted: Asked) -> dict[str, int]:
     return heard
 
 
-def _attach(gateway) -> Callable[[bytes], dict[str, Any]]:
+def _attach(gateway: Gateway) -> Callable[[bytes], dict[str, Any]]:
     store = BlobStore(gateway.settings.blobs_dir)
 
     def attach(data: bytes) -> dict[str, Any]:
@@ -131,15 +132,17 @@ def _attach(gateway) -> Callable[[bytes], dict[str, Any]]:
 # -- streams ---------------------------------------------------------------------------------------
 
 
-async def _seat(gateway, request: Request, wanted: Asked) -> Seat:
+async def _seat(gateway: Gateway, request: Request, wanted: Asked) -> Seat:
     return await gateway.hub.sit(wanted.thread, None, "start", gateway.user(request))
 
 
-def _stream(gateway, seat: Seat, pieces: Pieces) -> Response:
+def _stream(gateway: Gateway, seat: Seat, pieces: Pieces) -> Response:
     return EventStream(pieces, at_end=lambda: gateway.hub.leave(seat))
 
 
-async def _run(gateway, seat: Seat, wanted: Asked, begin: int, message: str | None) -> Pieces:
+async def _run(
+    gateway: Gateway, seat: Seat, wanted: Asked, begin: int, message: str | None
+) -> Pieces:
     """What answers a POST: from the event at `begin` on, until the run ends in which `message` was
     answered, or which waits for a person."""
     encoder, begun = Encoder(wanted.thread, gateway.read_blob), False
@@ -171,7 +174,7 @@ def _waits(message: str | None, encoder: Encoder, seat: Seat) -> bool:
     return progress is None or progress.turn > encoder.turn
 
 
-async def _thread(gateway, seat: Seat, wanted: Asked, follow: bool) -> Pieces:
+async def _thread(gateway: Gateway, seat: Seat, wanted: Asked, follow: bool) -> Pieces:
     """Every run until now, and the one that is open until it ends."""
     encoder, known = Encoder(wanted.thread, gateway.read_blob), _known(wanted)
     before, views = seat.ready(), seat.views
@@ -199,7 +202,9 @@ def _known(wanted: Asked) -> list[Message]:
     return [message for message in wanted.messages if message["role"] in SHOWN]
 
 
-def _pieces(gateway, seat: Seat, frame: Frame | None, events: list[Event]) -> Iterator[bytes]:
+def _pieces(
+    gateway: Gateway, seat: Seat, frame: Frame | None, events: list[Event]
+) -> Iterator[bytes]:
     """Events as server-sent events; behind the end of a turn it is noted that it was shown."""
     for one in events:
         yield event(compact(one))

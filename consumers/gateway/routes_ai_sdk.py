@@ -27,6 +27,7 @@ from ..protocols.ai_sdk_messages import messages
 from ..sent import note_sent
 from ..transcript_stream import Shown, Told
 from .event_stream import EventStream, TooSlow, event
+from .parts import Gateway
 from .routes_plain import cancelled, decision_json, said
 from .watching import Seat
 
@@ -41,7 +42,7 @@ TurnOf = Callable[[SessionViews], int | None]
 """Which turn is to be shown, by what the log says until now; None: not known yet."""
 
 
-def router(gateway) -> APIRouter:
+def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(prefix="/api/chat")
     _streaming(routes, gateway)
@@ -49,7 +50,7 @@ def router(gateway) -> APIRouter:
     return routes
 
 
-def _streaming(routes: APIRouter, gateway) -> None:
+def _streaming(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("", response_class=EventStream)
     async def chat(request: Request) -> Response:
         """Say the newest message, or answer approvals, and stream the turn that follows.
@@ -80,7 +81,7 @@ def _streaming(routes: APIRouter, gateway) -> None:
         return await _stream(gateway, request, session_id, lambda _views: turn.number)
 
 
-def _beside(routes: APIRouter, gateway) -> None:
+def _beside(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/{session_id}/messages")
     def listed(request: Request, session_id: str) -> Any:
         """What was said until now, as UIMessages."""
@@ -134,7 +135,7 @@ async def _body(request: Request) -> Any:
         raise Invalid("invalid", "the body is no JSON") from None
 
 
-async def _said(gateway, request: Request, wanted: Posted) -> str:
+async def _said(gateway: Gateway, request: Request, wanted: Posted) -> str:
     """Have the newest message decided; its id. Said before, it is a repetition."""
     assert wanted.message is not None
     content = await gateway.blocking(content_of, wanted.message, _attach(gateway))
@@ -146,7 +147,7 @@ async def _said(gateway, request: Request, wanted: Posted) -> str:
     return message_id
 
 
-def _attach(gateway) -> Callable[[bytes], dict[str, Any]]:
+def _attach(gateway: Gateway) -> Callable[[bytes], dict[str, Any]]:
     store = BlobStore(gateway.settings.blobs_dir)
 
     def attach(data: bytes) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def _attach(gateway) -> Callable[[bytes], dict[str, Any]]:
     return attach
 
 
-async def _answered(gateway, request: Request, wanted: Posted) -> list[str]:
+async def _answered(gateway: Gateway, request: Request, wanted: Posted) -> list[str]:
     """Have the answers to approvals decided; their calls. With a message behind them, only what
     still asks is answered: the rest is the client's memory."""
     if not wanted.answers:
@@ -172,7 +173,7 @@ async def _answered(gateway, request: Request, wanted: Posted) -> list[str]:
     return calls
 
 
-async def _decide(gateway, request: Request, session_id: str, answer: Answer) -> None:
+async def _decide(gateway: Gateway, request: Request, session_id: str, answer: Answer) -> None:
     call = call_named(gateway.owned(request, session_id), answer.call)
     receipt = await gateway.blocking(
         gateway.client.sessions.decide,
@@ -198,7 +199,7 @@ def _was_decided(views: SessionViews, answer: Answer) -> bool:
     )
 
 
-async def _regenerated(gateway, request: Request, wanted: Posted) -> tuple[str, int]:
+async def _regenerated(gateway: Gateway, request: Request, wanted: Posted) -> tuple[str, int]:
     """Fork before a turn and say its message there again; the new session, and its turn."""
     views = gateway.owned(request, wanted.session_id)
     of_message = views.messages.progress.last(wanted.about)
@@ -220,7 +221,7 @@ def _named_turn(body: Any) -> int | None:
     return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else None
 
 
-def _attached(gateway, views: SessionViews, sha256: str) -> BlobRef | None:
+def _attached(gateway: Gateway, views: SessionViews, sha256: str) -> BlobRef | None:
     """The reference of an attachment, if a message of the session has it."""
     for received in views.messages.received:
         for block in blocks_of(whole(received.content, gateway.read_blob)):

@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from ...producers.sessions import Receipt
 from ..branching import Forked
+from .parts import Gateway
 from .routes_plain import Asked, decision_json
 
 
@@ -28,7 +29,7 @@ class Regenerate(Asked):
     name: str | None = None
 
 
-def router(gateway) -> APIRouter:
+def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(prefix="/v1")
 
@@ -51,7 +52,7 @@ def router(gateway) -> APIRouter:
     return routes
 
 
-async def _told(gateway, forked: Forked) -> dict[str, Any]:
+async def _told(gateway: Gateway, forked: Forked) -> dict[str, Any]:
     """The answer, once this gateway has the fork as well."""
     decision = forked.decision
     partition, _ = gateway.tail.cursor(forked.session_id)

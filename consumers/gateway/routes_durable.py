@@ -25,6 +25,7 @@ from ..protocols.durable_written import AGENT
 from ..show import UnknownSession
 from .durable_streams import Streams
 from .event_stream import EventStream
+from .parts import Gateway
 from .routes_durable_write import writing
 from .watching import HEARTBEAT_S, Seat
 
@@ -39,7 +40,7 @@ PRIVATE = "private, no-cache"
 """A session is its user's: nobody between us keeps it; the ETag saves sending it again."""
 
 
-def router(gateway) -> APIRouter:
+def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(prefix="/v1/stream")
     streams = Streams(gateway)
@@ -114,7 +115,7 @@ class Reading:
         )
 
 
-async def _reading(gateway, streams: Streams, request: Request, name: str) -> Reading:
+async def _reading(gateway: Gateway, streams: Streams, request: Request, name: str) -> Reading:
     """A stream that the asker may read. Raises Unauthenticated, Foreign, UnknownSession."""
     gateway.user(request)
     if not is_id(name):
@@ -122,7 +123,7 @@ async def _reading(gateway, streams: Streams, request: Request, name: str) -> Re
     return _as_of(gateway, streams, name, gateway.owned(request, name))
 
 
-def _as_of(gateway, streams: Streams, name: str, views: SessionViews) -> Reading:
+def _as_of(gateway: Gateway, streams: Streams, name: str, views: SessionViews) -> Reading:
     partition, _ = gateway.tail.cursor(name)
     if views.turn.agent != AGENT:
         return Reading(name, partition, SessionStream(views, gateway.read_blob))
@@ -165,7 +166,7 @@ def _polled(
 class Bell(Seat):
     """A viewer that is only told that something happened. `with` lets it go."""
 
-    def __init__(self, gateway, seat: Seat) -> None:
+    def __init__(self, gateway: Gateway, seat: Seat) -> None:
         super().__init__(seat.watching, seat.place, seat.user)
         self._gateway, self._seat = gateway, seat
         seat.watching.seats.discard(seat)
@@ -193,7 +194,7 @@ class Bell(Seat):
         self._gateway.hub.leave(self._seat)
 
 
-async def _bell(gateway, request: Request, name: str) -> Bell:
+async def _bell(gateway: Gateway, request: Request, name: str) -> Bell:
     return Bell(gateway, await gateway.hub.sit(name, None, "now", gateway.user(request)))
 
 

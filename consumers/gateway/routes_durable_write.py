@@ -21,6 +21,7 @@ from ...producers.items import Items
 from ..protocols.durable import is_json, offset_of
 from ..protocols.durable_written import AGENT, Verdict, held
 from .durable_streams import Streams
+from .parts import Gateway
 from .routes_plain import opened
 
 DEFAULT_TYPE = "application/octet-stream"
@@ -38,7 +39,7 @@ READ_ONLY = {
 }
 
 
-def writing(routes: APIRouter, gateway, streams: Streams) -> None:
+def writing(routes: APIRouter, gateway: Gateway, streams: Streams) -> None:
     """The routes that write."""
     items = Items(gateway.client.sessions)
 

@@ -18,6 +18,7 @@ from ...processors.prices import load_prices
 from ..inspector import api
 from ..inspector.timeline import Moment, Timeline, Timelines
 from ..show import UnknownSession
+from .parts import Gateway
 
 STATIC = Path(__file__).parents[1] / "inspector" / "static"
 INDEX = "index.html"
@@ -51,6 +52,7 @@ AtLeast0 = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=1, le=api.PAGE_EVENTS)]
 
 
+
 class File(NamedTuple):
     """A file of the page. etag: of its bytes, so that an upgrade is seen and nothing is sent twice.
     """
@@ -72,7 +74,7 @@ def files() -> dict[str, File]:
     return found
 
 
-def router(gateway) -> APIRouter:
+def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(include_in_schema=False)
     _page(routes, files())
@@ -103,7 +105,7 @@ def _page(routes: APIRouter, held: dict[str, File]) -> None:
         return answer(request, name)
 
 
-def _asked(routes: APIRouter, gateway) -> None:
+def _asked(routes: APIRouter, gateway: Gateway) -> None:
     timelines = Timelines(gateway.client.log, gateway.read_blob)
     prices = load_prices(gateway.settings.prices)
     read = gateway.read_blob

@@ -3,19 +3,15 @@
 Open to whoever reaches the address, as such pages are: keep them off the public side of a proxy.
 """
 
-from typing import TYPE_CHECKING
-
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from ..telemetry.metrics import CONTENT_TYPE, gateway_metrics
+from .parts import Gateway
 from .tail import NotReady
 
-if TYPE_CHECKING:
-    from .app import Gateway
 
-
-def router(gateway: "Gateway") -> APIRouter:
+def router(gateway: Gateway) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["operation"])
 

@@ -30,6 +30,7 @@ from ..transcript_stream import Told
 from .access import Who
 from .cursors import cursor_of
 from .event_stream import EventStream, event
+from .parts import Gateway
 from .watching import HEARTBEAT_S, Seat
 
 CHANNEL = "gateway"
@@ -120,7 +121,7 @@ def decision_json(decision: Decision, **more: Any) -> dict[str, Any]:
     }
 
 
-def router(gateway) -> APIRouter:
+def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(prefix="/v1")
     _looking(routes, gateway)
@@ -129,7 +130,7 @@ def router(gateway) -> APIRouter:
     return routes
 
 
-def _looking(routes: APIRouter, gateway) -> None:
+def _looking(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/sessions")
     def sessions(request: Request, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100) -> Any:
         """The asker's sessions, last changed first."""
@@ -176,7 +177,7 @@ def _looking(routes: APIRouter, gateway) -> None:
         )
 
 
-def _saying(routes: APIRouter, gateway) -> None:
+def _saying(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions", status_code=201)
     async def open_session(request: Request, body: Opening) -> Any:
         """Open a session of the asker's; again with the same agent is harmless."""
@@ -206,7 +207,7 @@ def _saying(routes: APIRouter, gateway) -> None:
         return await _told(gateway, request, "terminate", session_id, reason=body.reason)
 
 
-def _deciding(routes: APIRouter, gateway) -> None:
+def _deciding(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/cancel")
     async def cancel(request: Request, session_id: str, body: Cancel) -> Any:
         """Stop what runs, if it is what was seen."""
@@ -249,7 +250,7 @@ def _deciding(routes: APIRouter, gateway) -> None:
 # -- shared with the routes of the protocols -------------------------------------------------------
 
 
-async def opened(gateway, user: str, session_id: str, agent: str) -> Decision:
+async def opened(gateway: Gateway, user: str, session_id: str, agent: str) -> Decision:
     """Open a session for a user, and wait for the decision. Raises CommandRefused, Invalid."""
     receipt = await gateway.blocking(
         gateway.client.sessions.open, session_id, agent=agent, user=user
@@ -270,7 +271,7 @@ async def said(
     return await gateway.decided(receipt), receipt
 
 
-async def cancelled(gateway, request: Request, session_id: str, **named: Any) -> Decision:
+async def cancelled(gateway: Gateway, request: Request, session_id: str, **named: Any) -> Decision:
     """Stop what runs: the turn and the phase that are named, or those of now."""
     views = gateway.owned(request, session_id)
     if named.get("turn") is None:
@@ -283,13 +284,13 @@ async def cancelled(gateway, request: Request, session_id: str, **named: Any) ->
     return await gateway.decided(receipt)
 
 
-async def _told(gateway, request: Request, command: str, *args: Any, **named: Any) -> Any:
+async def _told(gateway: Gateway, request: Request, command: str, *args: Any, **named: Any) -> Any:
     do = getattr(gateway.client.sessions, command)
     receipt = await gateway.blocking(do, *args, user=gateway.user(request), **named)
     return decision_json(await gateway.decided(receipt))
 
 
-def session_json(gateway, views) -> dict[str, Any]:
+def session_json(gateway: Gateway, views) -> dict[str, Any]:
     """What there is to know of one session, beside its transcript. `cursor` goes on from here."""
     partition, offset = gateway.tail.cursor(views.session_id)
     turn = views.turn
@@ -315,7 +316,7 @@ def _listed(who: Who) -> str | None:
     return None if who.everything else who.user
 
 
-async def _changes(gateway, who: Who) -> AsyncIterator[bytes | None]:
+async def _changes(gateway: Gateway, who: Who) -> AsyncIterator[bytes | None]:
     async with gateway.hub.changes() as queue:
         while time.time() < who.until:
             try:
@@ -328,7 +329,7 @@ async def _changes(gateway, who: Who) -> AsyncIterator[bytes | None]:
                 yield event(compact(line), name="session")
 
 
-async def _frames(gateway, seat: Seat, until: float) -> AsyncIterator[bytes | None]:
+async def _frames(gateway: Gateway, seat: Seat, until: float) -> AsyncIterator[bytes | None]:
     """The frames of a seat as events; that the end of a turn was written is noted (S2.4)."""
     async for frame in seat:
         if time.time() >= until:

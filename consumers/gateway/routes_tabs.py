@@ -18,6 +18,7 @@ from ..client import DEFAULT_AGENT
 from ..tabs import Change, Tabs
 from .access import Foreign
 from .event_stream import EventStream, event
+from .parts import Gateway
 from .routes_plain import Asked, cancelled, compact, decision_json, opened
 from .tail import NotReady
 from .watching import HEARTBEAT_S
@@ -36,7 +37,7 @@ class OfTab(Asked):
     agent: str = DEFAULT_AGENT
 
 
-def router(gateway) -> APIRouter:
+def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter()
 
@@ -77,7 +78,7 @@ def router(gateway) -> APIRouter:
     return routes
 
 
-def _had(gateway, request: Request, cookie: str) -> str | None:
+def _had(gateway: Gateway, request: Request, cookie: str) -> str | None:
     """The session that the tab had and may go on with, or None."""
     session_id = request.cookies.get(cookie, "")
     try:
@@ -87,7 +88,7 @@ def _had(gateway, request: Request, cookie: str) -> str | None:
     return session_id if views is not None and not views.turn.terminated else None
 
 
-def _ready(gateway) -> Tabs:
+def _ready(gateway: Gateway) -> Tabs:
     if not gateway.tabs.caught_up.is_set() or gateway.tabs.failed is not None:
         raise NotReady("this gateway does not know the tabs yet, or no longer: ask again")
     return gateway.tabs
