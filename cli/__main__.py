@@ -63,7 +63,7 @@ COMMANDS = (
     Named("wake", "look", LOOK, "Show what a session owes now, and why; with --run, do it."),
     Named("replay", "replay", LOOK, "Fold the log anew, compare with the store."),
     Named("sql", "sql", LOOK, "Ask the log in SQL."),
-    Named("export", "export", LOOK, "Write sessions to files for other tools, or a bundle."),
+    Named("export", "export", LOOK, "Write sessions to files for other tools."),
     Named("traces", "traces", LOOK, "Export a session's traces, made from the log."),
     Named("doctor", "doctor", LOOK, "Check everything and say what to do."),
     Named("dev", "run", RUN, "Start all of it: Kafka, topics, a supervised worker, the gateway."),
