@@ -21,7 +21,7 @@ from foldlog.tests.protocols.shown_histories import Watched, golden_session, ran
 
 CLIENT = Path(__file__).with_name("ai_sdk_client.mjs")
 SEEDS = range(12)
-"""Of the random histories. A longer run, of 300, has passed as well."""
+"""Of the random histories. A longer run, of 160, has passed as well."""
 CUTS_APART = 3
 """Of a random history, one moment in so many is one at which somebody comes or loads."""
 
