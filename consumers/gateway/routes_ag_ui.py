@@ -5,6 +5,7 @@ of the session, so a connection that is lost loses nothing. Read docs/ag-ui.md.
 """
 
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...processors.projections.transcript import Line
 from ...producers.blobs import BlobStore
 from ...producers.checks import Invalid
 from ...schemas.attachments import inspect, reference
@@ -57,8 +59,8 @@ def router(gateway: Gateway) -> APIRouter:
                           "answered, and no run is open: nothing was done")
         begin = min(heard.values(), default=turn.opened_offset) if answered is None else answered
         message = next(reversed(heard), None)
-        seat = await _seat(gateway, request, wanted)
-        return _stream(gateway, seat, _run(gateway, seat, wanted, begin, message))
+        seat, until = await _seat(gateway, request, wanted), gateway.who(request).until
+        return _stream(gateway, seat, _run(gateway, seat, wanted, begin, message, until))
 
     @routes.post("/connect", response_class=EventStream)
     async def connect(request: Request, follow: bool = False) -> Response:
@@ -66,8 +68,8 @@ def router(gateway: Gateway) -> APIRouter:
         `follow`, all to come. A client that has messages is brought up to date instead."""
         wanted = asked(await _body(request))
         gateway.owned(request, wanted.thread)
-        seat = await _seat(gateway, request, wanted)
-        return _stream(gateway, seat, _thread(gateway, seat, wanted, follow))
+        seat, until = await _seat(gateway, request, wanted), gateway.who(request).until
+        return _stream(gateway, seat, _thread(gateway, seat, wanted, follow, until))
 
     return routes
 
@@ -141,19 +143,21 @@ def _stream(gateway: Gateway, seat: Seat, pieces: Pieces) -> Response:
 
 
 async def _run(
-    gateway: Gateway, seat: Seat, wanted: Asked, begin: int, message: str | None
+    gateway: Gateway, seat: Seat, wanted: Asked, begin: int, message: str | None, until: float
 ) -> Pieces:
     """What answers a POST: from the event at `begin` on, until the run ends in which `message` was
-    answered, or which waits for a person."""
+    answered, or which waits for a person; or until the asker's token has expired."""
     encoder, begun = Encoder(wanted.thread, gateway.read_blob), False
     async for frame in seat:
+        if time.time() >= until:
+            break
         if frame is None:
             yield None
             continue
         line = getattr(frame.shown, "line", None)
         if begun:
             events = encoder.show(frame.shown, seat.views.state)
-        elif line is not None and line.offset >= begin:
+        elif line is not None and line.offset >= begin and not _ends_at(line, begin):
             events, begun = encoder.enter(frame.shown, seat.views.state, _known(wanted)), True
         else:
             encoder.show(frame.shown)
@@ -166,6 +170,11 @@ async def _run(
         yield piece
 
 
+def _ends_at(line: Line, begin: int) -> bool:
+    """Whether a line is the end of the turn before: what it left waiting opened one there."""
+    return line.kind == "ended" and line.offset == begin
+
+
 def _waits(message: str | None, encoder: Encoder, seat: Seat) -> bool:
     """Whether a message is for a later turn than the last run's."""
     if message is None or seat.views.turn.terminated:
@@ -174,7 +183,9 @@ def _waits(message: str | None, encoder: Encoder, seat: Seat) -> bool:
     return progress is None or progress.turn > encoder.turn
 
 
-async def _thread(gateway: Gateway, seat: Seat, wanted: Asked, follow: bool) -> Pieces:
+async def _thread(
+    gateway: Gateway, seat: Seat, wanted: Asked, follow: bool, until: float
+) -> Pieces:
     """Every run until now, and the one that is open until it ends."""
     encoder, known = Encoder(wanted.thread, gateway.read_blob), _known(wanted)
     before, views = seat.ready(), seat.views
@@ -182,19 +193,19 @@ async def _thread(gateway: Gateway, seat: Seat, wanted: Asked, follow: bool) -> 
     for piece in _pieces(gateway, seat, None, encoder.join(known) if known else events):
         yield piece
     goes_on = encoder.run is not None or (views.turn.open and not encoder.interrupted)
-    while goes_on or follow:
+    while (goes_on or follow) and time.time() < until:
         try:
             frame = await anext(seat)
         except StopAsyncIteration:
-            for piece in _pieces(gateway, seat, None, encoder.close()):
-                yield piece
-            return
+            break
         if frame is None:
             yield None
             continue
         for piece in _pieces(gateway, seat, frame, encoder.show(frame.shown, seat.views.state)):
             yield piece
         goes_on = encoder.run is not None
+    for piece in _pieces(gateway, seat, None, encoder.close()):
+        yield piece
 
 
 def _known(wanted: Asked) -> list[Message]:

@@ -235,7 +235,9 @@ async def _pieces(
 ) -> AsyncIterator[bytes | None]:
     """Each append and where to read on behind it; a control event first where there is nothing."""
     name, partition, kind = reading.name, reading.partition, reading.stream.content_type
-    deadline = asyncio.get_running_loop().time() + SSE_S
+    # Not longer than the token lives that opened it.
+    lasts_s = min(SSE_S, gateway.who(request).until - time.time())
+    deadline = asyncio.get_running_loop().time() + lasts_s
     found = reading.page(place)
     while True:
         for number, (behind, messages) in enumerate(found.appends, 1):

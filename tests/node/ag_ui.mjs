@@ -1,5 +1,5 @@
 // The real AG-UI client, told events by a test: {events, messages?} a line, what it then holds back.
-// {url, ...}: the same over HTTP, see ag_ui_http below.
+// {name, url, ...} makes an HttpAgent, {name, ...} has it run or connect: what it holds then.
 import { createInterface } from 'node:readline'
 import { AbstractAgent, HttpAgent, transformHttpEventStream, runHttpRequest } from '@ag-ui/client'
 import { EventSchemas } from '@ag-ui/core/schemas'

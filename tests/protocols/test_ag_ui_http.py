@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.consumers.gateway import routes_ag_ui
 from foldlog.consumers.gateway.access import token_for
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 from foldlog.tests.gateway.served import served
@@ -296,3 +297,45 @@ def test_an_image_goes_through_the_blob_store(log, gateway, node_client, thread)
     worker.answer("a dot")
     held = agent.held()
     assert held["error"] is None and held["messages"][-1]["content"] == "a dot"
+
+
+def test_S2_a_client_that_asks_for_nothing_new_joins_the_run_that_is_open(
+    log, gateway, ana, node_client, thread
+):
+    url = f"/v1/sessions/{thread}"
+    ana.post(f"{url}/messages", json={"text": "one", "message_id": "m1"}).raise_for_status()
+    worker = worker_of(log, thread)
+    worker.call()
+    ana.post(f"{url}/messages", json={"text": "two", "message_id": "m2"}).raise_for_status()
+    worker.start()
+    worker.complete("eins")
+    worker.end()
+    worker.wait(lambda _views: ana.get(url).json()["turn"] == 2)
+    agent = Agent(node_client, gateway, "a", thread)
+    agent.run()
+    worker.answer("zwei")
+    held = agent.held()
+    assert held["error"] is None and held["finished"] == ["success"]
+    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{thread}:2"]
+    assert texts(held)[-1] == ("assistant", "zwei")
+
+
+def test_S2_a_stream_ends_with_its_token(log, gateway, ana, thread, monkeypatch):
+    say = {"text": "one", "message_id": "m1"}
+    ana.post(f"/v1/sessions/{thread}/messages", json=say).raise_for_status()
+    worker = worker_of(log, thread)
+    body = {"threadId": thread, "messages": []}
+    with ana.stream("POST", "/agui/connect?follow=true", json=body) as answer:
+        lines = answer.iter_lines()
+        assert "RUN_STARTED" in next(lines)
+        monkeypatch.setattr(routes_ag_ui, "time", FarAway)
+        worker.answer("not for you any more")
+        rest = "".join(lines)
+    assert "stream_cut" in rest
+    assert rest.count("RUN_FINISHED") == 0
+
+
+class FarAway:
+    """A clock by which every token has expired."""
+
+    time = staticmethod(lambda: 2.0**40)
