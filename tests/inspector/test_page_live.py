@@ -79,6 +79,7 @@ def test_an_attempt_that_is_lost_is_taken_away(place, url, page_at, said):
     conversation(page).get_by_text("never mind").wait_for()
     played.resume()
     conversation(page).get_by_text("the one before was lost").wait_for()
+    assert conversation(page).get_by_text("never mind").count() == 0
     played.chunk("anew")
     page.get_by_label("What the model is saying").get_by_text("anew").wait_for()
     assert conversation(page).get_by_text("never mind").count() == 0
@@ -86,8 +87,18 @@ def test_an_attempt_that_is_lost_is_taken_away(place, url, page_at, said):
 
 def test_what_was_there_before_and_what_comes_are_seen_once(place, url, page_at, said):
     played = place.talk("once", 3)
-    page = page_at(f"{url}/#/s/once")
-    for number in range(4, 7):
+    page = page_at(f"{url}/")
+
+    def told_meanwhile(route):  # by the stream, which is open, and then by the answer as well
+        if played.views.turn.number == 3:
+            said.say("once", "question 4", message_id="n4")
+            played.answer("answer 4")
+        route.continue_()
+
+    page.route("**/lines?*", told_meanwhile)
+    page.goto(f"{url}/#/s/once")
+    conversation(page).get_by_text("turn 4 ended").wait_for()
+    for number in range(5, 7):
         said.say("once", f"question {number}", message_id=f"n{number}")
         played.answer(f"answer {number}")
     conversation(page).get_by_text("turn 6 ended").wait_for()
