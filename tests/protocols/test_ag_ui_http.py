@@ -312,7 +312,9 @@ def test_S2_a_client_that_asks_for_nothing_new_joins_the_run_that_is_open(
     worker.end()
     worker.wait(lambda _views: ana.get(url).json()["turn"] == 2)
     agent = Agent(node_client, gateway, "a", thread)
+    before = gateway.gateway.hub.viewers
     agent.run()
+    worker.wait(lambda _views: gateway.gateway.hub.viewers > before)
     worker.answer("zwei")
     held = agent.held()
     assert held["error"] is None and held["finished"] == ["success"]
