@@ -77,9 +77,10 @@ class Branching:
             # Where a fork begins it is as its parent was: the same seed, no further generation.
             return self._open(name, origin.session_id, origin.offset, seed, past.views)
         turn = past.views.turn
-        streaming = None
+        streaming: list[str] = []
         if turn.open and turn.generation is not None and turn.generation.status == "running":
-            streaming = f"{turn.number}.{turn.step}.{turn.generation.attempt}"
+            attempts = (*(lost for lost, _ in turn.generation.chain), turn.generation.attempt)
+            streaming = [f"{turn.number}.{turn.step}.{attempt}" for attempt in attempts]
         records = without_chunks(past.records, streaming)
         made = store_seed(self._blobs, session_id, records, seed)
         return self._open(name, session_id, offset, made, past.views)

@@ -99,7 +99,8 @@ def missed(
             left = Place() if left.open and _is_of(line, left.open) else left
             yield from ((line.offset, thing) for thing in settled)
             continue
-        if left.open and line.kind in ("attempt", "ended") and left.open.turn == line.turn:
+        ends = line.kind in ("attempt", "ended") and not _goes_on(line)
+        if left.open and ends and left.open.turn == line.turn:
             yield line.offset, Dropped(left.open, line.text or f"the turn ended: {line.name}")
             left = Place()
         yield line.offset, Told(line)
@@ -115,12 +116,19 @@ def _is_of(line: Line, attempt: Attempt) -> bool:
     return (line.turn, line.step) == (attempt.turn, attempt.step)
 
 
+def _goes_on(line: Line) -> bool:
+    """Whether an attempt is said to have resumed the one before it."""
+    return line.name == "resumed" and " by resume:" in line.text
+
+
 def _settled(place: Place, views: SessionViews, line: Line, read: ReadBlob) -> list[Shown]:
     """What is missing of settled words, and their line."""
     attempt = Attempt(line.turn, line.step, _attempt_of(views, line))
     final = [Token(attempt, *piece) for piece in spoken(blocks_of(whole(line.body, read)))]
     if place.open is None or not _is_of(line, place.open):
         return [*final, Settled(attempt, line)]
+    if any(_goes_on(other) and _is_of(other, attempt) for other in views.transcript.lines):
+        attempt = place.open  # it was resumed, and is shown as one
     why = f"attempt {attempt.attempt} takes its place" if place.open != attempt else ""
     # What was stopped is kept as text alone, and its blocks may count otherwise.
     kinds = SPOKEN.values() if line.kind == "answer" else (ChunkKind.TEXT,)

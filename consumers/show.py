@@ -18,6 +18,7 @@ from ..processors.wake import Obligation, Rules, wake
 from ..processors.wake_table import BY_ID
 from ..schemas import events as ev
 from ..schemas.ids import PARTITION_KEY
+from ..schemas.words import Recovery
 from .contents import ReadBlob, plain
 from .follow import Follow
 from .session_fold import SessionFold
@@ -116,7 +117,9 @@ def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Req
             case ev.LlmCalled() if event.step == step:
                 body = request_bytes(seen.views, read)
             case ev.GenStart() | ev.GenResumed() if event.step == step:
-                claims.append((event.attempt, event.request_sha256, event.builder))
+                # A resumed attempt's request is this one and what was kept behind it.
+                more = "+resume" if getattr(event, "strategy", "") == Recovery.RESUME else ""
+                claims.append((event.attempt, event.request_sha256, event.builder + more))
     known(folded)
     if body is None:
         raise UnknownStep(f"session {folded.session_id} has no step {turn}.{step}")

@@ -68,11 +68,19 @@ Shown = Token | Dropped | Settled | Told
 
 
 class Viewer(NamedTuple):
-    """The open attempt, and what was shown of it. `seq`: the next chunk that counts."""
+    """The open attempt, and what was shown of it. `seq`: the next chunk that counts. `goes_on`:
+    the number of the attempt that resumes it, whose words are shown as those of the first."""
 
     open: Attempt | None = None
     tokens: Rows[Token] = Rows()
     seq: int = 0
+    goes_on: int | None = None
+
+    def is_of(self, turn: int, step: int, attempt: int) -> bool:
+        """Whether an event of that attempt is about what is shown."""
+        return self.open is not None and (turn, step, attempt) == (
+            self.open.turn, self.open.step, self.goes_on or self.open.attempt
+        )
 
 
 INITIAL = Viewer()
@@ -91,6 +99,8 @@ def see(viewer: Viewer, seen: Seen, read: ReadBlob | None = None) -> tuple[Viewe
             return streamed(viewer, event)
         case ev.SessionOpened():
             return viewer, list(_inherited(seen, read))
+        case ev.GenResumed(strategy="resume") if viewer.open is not None:
+            return _resumed(viewer, seen, event)
         case ev.GenStart() | ev.GenResumed():
             lost = f"attempt {event.attempt} takes its place"
             dropped = _dropped(viewer, lost)
@@ -111,14 +121,25 @@ def see(viewer: Viewer, seen: Seen, read: ReadBlob | None = None) -> tuple[Viewe
 
 
 def streamed(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
-    attempt = Attempt(event.turn, event.step, event.attempt)
-    if attempt != viewer.open or event.seq < viewer.seq:
+    attempt = viewer.open
+    if not viewer.is_of(event.turn, event.step, event.attempt) or event.seq < viewer.seq:
         return viewer, []  # written twice by a producer that lost an acknowledgement
     if event.seq > viewer.seq:
         # A chunk was lost. What follows waits for the completion, so that no gap is ever shown.
         return viewer, []
+    assert attempt is not None
     token = Token(attempt, event.block, event.kind, event.delta)
-    return Viewer(attempt, viewer.tokens.append(token), viewer.seq + 1), [token]
+    seen = viewer._replace(tokens=viewer.tokens.append(token), seq=viewer.seq + 1)
+    return seen, [token]
+
+
+def _resumed(viewer: Viewer, seen: Seen, event: ev.GenResumed) -> tuple[Viewer, list[Shown]]:
+    """What is shown goes on. What the lost attempt said after it was read counts no more: then all
+    is taken back and what is kept is said again."""
+    kept = viewer.tokens.upto(min(len(viewer.tokens), event.prior_seq + 1))
+    again = Viewer(viewer.open, kept, len(kept), event.attempt)
+    taken_back = _dropped(viewer, "its last words were lost") if len(kept) < viewer.seq else []
+    return again, [*taken_back, *(kept if taken_back else ()), *_told(seen)]
 
 
 def _dropped(viewer: Viewer, why: str) -> list[Shown]:
@@ -165,6 +186,8 @@ def _settled(
     the content; where they say anything else, they are dropped and the content is shown instead.
     """
     attempt = Attempt(event.turn, event.step, event.attempt)
+    if viewer.open is not None and viewer.is_of(*attempt):
+        attempt = viewer.open
     (line,) = seen.views.transcript.lines.since(len(seen.before.transcript.lines))
     content = event.content
     if content.ref is not None and read is None:

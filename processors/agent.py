@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..schemas.ids import is_id, why_not_an_id
-from ..schemas.words import Approval
+from ..schemas.words import Approval, Recovery
 from .cuts import window_size
 from .limits import DEFAULT_LIMITS, Limits
 from .outside.server import McpServer
@@ -53,6 +53,8 @@ class Agent:
     always are). directive: what matters most, said last in the system prompt.
     tools: what is rare, or over tool_schema_tokens (tokens of all schemas), is found by a search.
     mcp: servers whose tools a worker adds when it starts.
+    recovery: what becomes of an answer whose worker died: replace starts it over, resume has the
+    model continue it, where it was text.
     memory: whether it has long-term memory: in its prompt, by tools, and extracted after turns.
     Raises TypeError or ValueError naming what is wrong.
     """
@@ -74,6 +76,7 @@ class Agent:
     compaction: Compaction = Compaction()
     memory: bool = False
     _params: bytes = field(default=b"", init=False, repr=False, compare=False)
+    recovery: str = Recovery.REPLACE
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_id(self.name):
@@ -94,6 +97,9 @@ class Agent:
             window_size(self.strategy)
         except ValueError as error:
             raise ValueError(f"agent {self.name}: {error}") from None
+        if self.recovery not in list(Recovery):
+            words = " or ".join(Recovery)
+            raise ValueError(f"agent {self.name}: recovery is {words}, not {self.recovery!r}")
         taken = _OUR_PARAMS & set(self.params)
         if taken:
             raise ValueError(f"agent {self.name}: params must not set {', '.join(sorted(taken))}")

@@ -15,6 +15,7 @@ from .projections import background, context, delivery, items, ledger, transcrip
 from .projections.compaction import CompactionView, Short, Summary
 from .projections.messages import MessagesView, Progress
 from .projections.turn_view import Closing, Stream, TurnView
+from .resuming import chunks_of
 from .said import said_so_far
 
 
@@ -45,7 +46,7 @@ def endings(views: Any, last: Entry, chunks: list[ev.GenChunk]) -> list[Entry]:
         return []
     if generation is not None and generation.status == "running":
         here = (turn.number, turn.step, generation.attempt)
-        said = said_so_far(c for c in chunks if (c.turn, c.step, c.attempt) == here)
+        said = said_so_far(chunks_of(chunks, here, generation.chain))
         stopped = [
             ev.GenStopped(
                 turn=turn.number,

@@ -88,7 +88,7 @@ WAKE: tuple[Row, ...] = (
         "another owner still streams, or its deadline has not passed"),
     Row("S3", "S", {**RUNS, "status": ("running",), "claim": ("gone", "void"), "left": (True,)},
         "GEN_RESUMED", "models",
-        "the owner is gone: take over by replace"),
+        "the owner is gone: take over, by replace or by resume"),
     Row("S4", "S", {**RUNS, "status": ("failed",), "permanent": (True,), "too_long": (False,)},
         "TURN_ENDED", "sessions",
         "no attempt can help"),

@@ -43,16 +43,16 @@ def read_records(log: Log, session_id: str, partition: int, end: int) -> list[Re
     return found
 
 
-def without_chunks(records: Iterable[Record], streaming: str | None) -> list[Record]:
-    """The records that a seed holds: of chunks those of the attempt that is named, if any.
+def without_chunks(records: Iterable[Record], streaming: Iterable[str] = ()) -> list[Record]:
+    """The records that a seed holds: of chunks those of the attempts that are named.
 
-    streaming: TURN.STEP.ATTEMPT, as a chunk's header `g` says it.
+    streaming: TURN.STEP.ATTEMPT each, as a chunk's header `g` says it.
     """
-    kept = streaming.encode() if streaming is not None else None
+    kept = {name.encode() for name in streaming}
     return [
         record
         for record in records
-        if record.header("t") != b"GEN_CHUNK" or record.header("g") == kept
+        if record.header("t") != b"GEN_CHUNK" or record.header("g") in kept
     ]
 
 

@@ -192,7 +192,9 @@ class Hub:
                 attempt, claim = running
                 partition, _ = self._tail.cursor(session_id)
                 chunks = await asyncio.to_thread(self._chunks, session_id, partition, claim)
-                watching.viewer = viewer_of(attempt, chunks)
+                assert views.turn.generation is not None
+                chain = views.turn.generation.chain
+                watching.viewer = viewer_of(attempt, chunks, chain)
             elif running is not None:
                 watching.viewer = Viewer(running[0])
             for seen in pending:

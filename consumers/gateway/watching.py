@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from ...processors.resuming import Chain, chunks_of
 from ...processors.session import SessionViews
 from ...schemas import events as ev
 from ..contents import ReadBlob
@@ -32,12 +33,12 @@ class Watching:
         self.seats: set[Seat] = set()
 
     def open_attempt(self) -> tuple[Attempt, int] | None:
-        """The attempt that runs and has chunks, and the offset of its claim."""
+        """The attempt that runs and has chunks, and an offset from which on they are."""
         turn = self.views.turn
         generation = turn.generation
         if generation is None or generation.status != "running" or generation.claim is None:
             return None
-        return Attempt(turn.number, turn.step, generation.attempt), generation.claim.offset
+        return Attempt(turn.number, turn.step, generation.attempt), generation.offset
 
     def take(self, seen: Seen, read: ReadBlob) -> None:
         """See one event, and hand what it shows to everybody who looks."""
@@ -128,10 +129,9 @@ def lacking(
         yield max(at + 1, watching.offset), together
 
 
-def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk]) -> Viewer:
-    """The viewer after the chunks of an attempt, read from its claim on."""
-    viewer = Viewer(attempt)
-    for chunk in chunks:
-        if (chunk.turn, chunk.step, chunk.attempt) == attempt:
-            viewer, _ = streamed(viewer, chunk)
-    return viewer
+def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk], chain: Chain = ()) -> Viewer:
+    """The viewer after the chunks of an attempt, and of those that it goes on from."""
+    viewer = Viewer(attempt._replace(attempt=chain[0][0]) if chain else attempt)
+    for chunk in chunks_of(chunks, attempt, chain):
+        viewer, _ = streamed(viewer._replace(goes_on=chunk.attempt), chunk)
+    return viewer._replace(goes_on=attempt.attempt if chain else None)

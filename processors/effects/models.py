@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schemas.events import Body, GenChunk, GenComplete, GenFailed, GenStopped, ProposedCall
-from ...schemas.words import ChunkKind, Recovery
+from ...schemas.words import ChunkKind
 from ..limits import Limits
+from ..resuming import Kept
 from .models_answer import NO_USAGE, Answer
 from .models_chunks import Chunks
 from .models_client import DETAIL_CHARS_MAX, make_client, open_stream
 from .models_errors import POLICY, AttemptFailed, Trouble, class_of, wait_ms
 from .models_json import Malformed, encodable
+from .models_resumed import ResumedAnswer
 from .sink import Sink, Stop
 from .slots import Slots
 
@@ -68,21 +70,19 @@ async def generate(
     limits: Limits,
     pace: Slots | None = None,
     store_body: StoreBody = inline_body,
-    strategy: str = Recovery.REPLACE,
+    kept: Kept | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Make one model call and report it; returns when the log has the one outcome.
 
     request: the body without `stream`, sent byte for byte. pace: the slots of the API key, which
     are told when the whole key must wait (the caller takes and releases the slot itself).
-    store_body(data, media_type): may write a blob, and is called in a thread. strategy: only
-    `replace` is known yet. clock: monotonic seconds.
+    store_body(data, media_type): may write a blob, and is called in a thread. kept: what
+    an attempt that resumes goes on from. clock: monotonic seconds.
     Ends without an outcome only when its task is cancelled or the sink raises.
     """
-    run = _Attempt(claim, sink, limits, store_body, clock)
+    run = _Attempt(claim, sink, limits, store_body, clock, kept)
     try:
-        if strategy != Recovery.REPLACE:
-            raise NotImplementedError(f"recovery strategy {strategy!r} is not built yet")
         trouble = await run.receive(request, client, stop)
         outcome = await run.outcome(trouble, stop)
     except Exception as error:
@@ -100,6 +100,7 @@ class _Attempt:
         limits: Limits,
         store_body: StoreBody,
         clock: Callable[[], float],
+        kept: Kept | None,
     ) -> None:
         self._claim = claim
         self._sink = sink
@@ -107,8 +108,9 @@ class _Attempt:
         self._store_body = store_body
         self._clock = clock
         self._began = self._moved = clock()
-        self._answer = Answer()
-        self._chunks = Chunks(self._emit, asyncio.get_running_loop().call_later)
+        self._answer = Answer() if kept is None else ResumedAnswer(kept)
+        first = 0 if kept is None else kept.prior_seq + 1
+        self._chunks = Chunks(self._emit, asyncio.get_running_loop().call_later, first)
 
     async def receive(self, request: bytes, client: Any, stop: Stop) -> Trouble | None:
         """Receive until the answer ends, fails, stalls or is stopped. None: it ended or stopped.

@@ -30,14 +30,14 @@ Later = Callable[[float, Callable[[], None]], Timer]
 class Chunks:
     """Joins deltas into chunks.
 
-    emit(seq, block, kind, text): where a chunk goes; seq counts from 0 without a gap.
+    emit(seq, block, kind, text): where a chunk goes; seq counts from `first`, without a gap.
     later(seconds, call): runs a call in this thread after a while, as `loop.call_later` does.
     """
 
-    def __init__(self, emit: Emit, later: Later) -> None:
+    def __init__(self, emit: Emit, later: Later, first: int = 0) -> None:
         self._emit = emit
         self._later = later
-        self._seq = 0
+        self._seq = self._first = first
         self._place: tuple[int, ChunkKind] | None = None
         self._parts: list[str] = []
         self._chars = 0
@@ -52,7 +52,7 @@ class Chunks:
             self._place = (block, kind)
         self._parts.append(text)
         self._chars += len(text)
-        if self._seq == 0 or self._chars >= FLUSH_CHARS:
+        if self._seq == self._first or self._chars >= FLUSH_CHARS:
             self._send(keep_half_pair=True)
         elif self._timer is None:
             self._timer = self._later(FLUSH_AFTER_S, self._on_time)

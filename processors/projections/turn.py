@@ -125,7 +125,12 @@ def _llm_called(view: TurnView, entry, event: ev.LlmCalled) -> TurnView:
 def _claimed(view: TurnView, entry, event: ev.GenStart | ev.GenResumed) -> TurnView:
     assert view.generation is not None
     claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
-    generation = replace(view.generation, status="running", attempt=event.attempt, claim=claim)
+    resumes = isinstance(event, ev.GenResumed) and event.strategy == "resume"
+    lost = view.generation
+    chain = (*lost.chain, (lost.attempt, event.prior_seq)) if resumes else ()
+    generation = replace(
+        view.generation, status="running", attempt=event.attempt, claim=claim, chain=chain
+    )
     return replace(view, generation=generation)
 
 

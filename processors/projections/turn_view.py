@@ -30,7 +30,8 @@ class Claim(Value):
 class Generation(Value):
     """The model call of the current step and its newest attempt.
 
-    status: owed, running, failed, stopped, done. `called`: digest of the LLM_CALLED.
+    status: owed, running, failed, stopped, done. `called`: digest of the LLM_CALLED. `chain`: what
+    the attempt goes on from: (attempt, the last seq that is kept of it), the oldest first.
     """
 
     offset: int
@@ -43,6 +44,7 @@ class Generation(Value):
     permanent: bool = False
     error: str = ""
     stop_reason: str = ""
+    chain: tuple[tuple[int, int], ...] = ()
 
 
 class Call(Value):

@@ -39,6 +39,7 @@ from .claims import (
     unbegun_work,
     work_claim,
 )
+from .going_on import GoingOn
 from .owned import Clock, Owned
 from .waiting_room import Place, WaitingRoom
 
@@ -106,6 +107,7 @@ class Actions:
         self._begun: dict[str, set[int]] = {}
         self._renderings = Renderings()
         self._built: dict[str, tuple[tuple, Built]] = {}
+        self._going_on = GoingOn()
         self._claimed_at: dict[str, dict[tuple, int]] = {}
         self._rejections: dict[str, tuple[TurnView, int]] = {}
 
@@ -212,6 +214,8 @@ class Actions:
                     place = (owned.number, views.session_id)
                     self.waiting.enter(owed.role, place, self._slot_at(owed.role, now))
                     return Discharged(None)
+                if self._going_on.is_reading(views, owed, agent, owned.number, self._effects):
+                    return Discharged(now + SLOT_WAIT_MS)
                 events = [self._claim(views, owed, agent, owned, now)]
             case _:
                 events = decide(owed, views, agent, self._desk)
@@ -257,8 +261,8 @@ class Actions:
         if owed.owed == "DELIVERY_STARTED":
             return delivery_claim(views, owed, agent, holder, now)
         if owed.owed != "TOOL_STARTED":
-            request = self._request(views)
-            return generation_claim(views, owed, agent, holder, now, request.sha256)
+            sha256, kept = self._going_on.claim(views, owed, self._request(views))
+            return generation_claim(views, owed, agent, holder, now, sha256, kept)
         claim = tool_claim(views, owed, agent, holder, now)
         # With the deadline: a claim that comes back late is not the one that was made anew since.
         place = (*owed.subject, claim.attempt, claim.epoch, claim.deadline)
@@ -293,16 +297,15 @@ class Actions:
         elif owed.owed == "abort":
             self._effects.report(views.session_id, unbegun_generation(views.turn))
         else:
-            self._effects.generate(views.session_id, self._generation(views, agent))
+            begin = self._generation(views, agent)
+            if begin.chain and begin.kept is None:  # claimed, and what it goes on from is forgotten
+                self._effects.report(views.session_id, unbegun_generation(views.turn))
+            else:
+                self._effects.generate(views.session_id, begin)
         return None
 
     def _generation(self, views: SessionViews, agent: Agent) -> BeginGeneration:
-        generation = views.turn.generation
-        assert generation is not None and generation.claim is not None
-        turn, request = views.turn, self._request(views).request
-        return BeginGeneration(
-            turn.number, turn.step, generation.attempt, generation.claim, request, agent
-        )
+        return self._going_on.begin(views, agent, self._request(views))
 
     def _request(self, views: SessionViews) -> Built:
         """The step's request: built for its claim, and kept until the claim begins."""
@@ -388,6 +391,7 @@ class Actions:
         """Nothing is in flight any more: what had begun need not be remembered."""
         self._begun.pop(session_id, None)
         self._built.pop(session_id, None)
+        self._going_on.forget(session_id)
         self._claimed_at.pop(session_id, None)
         self._rejections.pop(session_id, None)
 

@@ -14,6 +14,7 @@ from ..context.tasks import Task
 from ..effects.delivery import Delivery
 from ..projections.delivery import Owed, delivery_of
 from ..projections.turn_view import Call, Claim, TurnView
+from ..resuming import Chain, Kept
 from ..session import SessionViews
 
 
@@ -37,6 +38,9 @@ class Effects(Protocol):
     def generate(self, session_id: str, begin: "BeginGeneration") -> None: ...
     def run_tool(self, session_id: str, begin: "BeginTool") -> None: ...
     def reconcile(self, session_id: str, begin: "BeginTool") -> None: ...
+    def chunks_since(
+        self, session_id: str, partition: int, offset: int
+    ) -> list[ev.GenChunk] | None: ...
     def recover_chunks(self, session_id: str, partition: int, begin: "BeginGeneration") -> None: ...
     def work(self, session_id: str, begin: "BeginWork") -> None: ...
     def deliver(self, session_id: str, begin: "BeginDelivery") -> None: ...
@@ -46,7 +50,8 @@ class Effects(Protocol):
 
 
 class BeginGeneration(NamedTuple):
-    """A model call to begin. `claim` is the one that came back from the log."""
+    """A model call to begin. `claim` is the one that came back from the log. `kept`: what it goes
+    on from, found by its `chain` among the chunks from the offset `since` on."""
 
     turn: int
     step: int
@@ -54,6 +59,9 @@ class BeginGeneration(NamedTuple):
     claim: Claim
     request: bytes
     agent: Agent
+    kept: Kept | None = None
+    chain: Chain = ()
+    since: int = 0
 
 
 class BeginTool(NamedTuple):

@@ -1,6 +1,7 @@
 """Claims: what a worker writes to say "attempt n of this effect is mine", from the views alone."""
 
 from ...schemas import events as ev
+from ...schemas.words import Recovery
 from ..agent import Agent
 from ..context.build import BUILDER
 from ..context.tasks import is_made
@@ -8,6 +9,7 @@ from ..projections.background import KINDS, Work, find_work
 from ..projections.delivery import delivery_of
 from ..projections.partition import Holder
 from ..projections.turn_view import Claim, find_call
+from ..resuming import Kept
 from ..session import SessionViews
 from ..wake import Obligation
 
@@ -19,6 +21,7 @@ def generation_claim(
     holder: Holder,
     now: int,
     request_sha256: str,
+    kept: Kept | None = None,
 ) -> ev.GenStart | ev.GenResumed:
     """The claim of the next attempt of a model call."""
     generation = views.turn.generation
@@ -36,6 +39,8 @@ def generation_claim(
     }
     if owed.owed == "GEN_START":
         return ev.GenStart(**fields)
+    if kept is not None:
+        return ev.GenResumed(**fields, strategy=Recovery.RESUME, prior_seq=kept.prior_seq)
     stream, here = views.stream, (views.turn.number, views.turn.step, generation.attempt)
     streamed = stream.chunks if (stream.turn, stream.step, stream.attempt) == here else 0
     return ev.GenResumed(**fields, strategy="replace", prior_seq=streamed - 1)

@@ -20,9 +20,11 @@ from ..effects.result_cache import ResultCache
 from ..effects.side_log import SideLogStore
 from ..effects.sink import Stop
 from ..effects.slots import Slots
+from ..resuming import chunks_of
 from . import crash
 from .begin import BeginDelivery, BeginGeneration, BeginTool, BeginWork
 from .chunks_reader import ChunksReader, said_so_far
+from .going_on import Aside
 from .reports import Reports
 
 CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
@@ -69,7 +71,7 @@ class EffectsHost:
         self._side_log = side_log
         self._slots = model_slots
         self._make_client = make_client
-        self._read_chunks = read_chunks
+        self._read_chunks, self._aside = read_chunks, Aside(read_chunks)
         self._say = say
         self._memory = memory
         self._results = results
@@ -176,6 +178,7 @@ class EffectsHost:
             limits=begin.agent.limits,
             pace=self._slots,
             store_body=self._blobs.body,
+            kept=begin.kept,
         )
 
     def run_tool(self, session_id: str, begin: BeginTool) -> None:
@@ -260,6 +263,12 @@ class EffectsHost:
         host = self._tool_host(begin.agent)
         await tools.reconcile(claim, tool, begin.args, sink, stop, host)
 
+    def chunks_since(
+        self, session_id: str, partition: int, offset: int
+    ) -> list[ev.GenChunk] | None:
+        """What an attempt had said, of all its session from an offset on; None: ask again."""
+        return self._aside.since(session_id, partition, offset)
+
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Close a lost attempt with what its chunks had said (row A2)."""
         work = self._recover_chunks(session_id, partition, begin)
@@ -269,10 +278,11 @@ class EffectsHost:
         self, session_id: str, partition: int, begin: BeginGeneration
     ) -> None:
         chunks = await asyncio.to_thread(
-            self._read_chunks, session_id, partition, begin.claim.offset
+            self._read_chunks, session_id, partition, begin.since
         )
         place = (begin.turn, begin.step, begin.attempt)
-        content = said_so_far(chunk for chunk in chunks if place_of(chunk) == place)
+        own = [chunk for chunk in chunks if place_of(chunk) == place]
+        content = said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)
         event = ev.GenStopped(
             turn=begin.turn,
             step=begin.step,

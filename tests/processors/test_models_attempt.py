@@ -300,7 +300,7 @@ class Broken(Collected):
         raise KeyError("a bug in the sink")
 
 
-@pytest.mark.parametrize("bug", ["sink", "request", "client", "strategy"])
+@pytest.mark.parametrize("bug", ["sink", "request", "client"])
 def test_a_bug_still_ends_in_one_failure_that_may_be_tried_again(serve, bug):
     async def go():
         sink = Broken() if bug == "sink" else Collected()
@@ -313,7 +313,6 @@ def test_a_bug_still_ends_in_one_failure_that_may_be_tried_again(serve, bug):
                 Stop(),
                 None if bug == "client" else client,
                 limits=Limits(),
-                strategy="resume" if bug == "strategy" else "replace",
             )
         return sink
 

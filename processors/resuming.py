@@ -1,0 +1,92 @@
+"""Resuming an answer: what a lost attempt had said, and the request that has it continued. Pure.
+
+An attempt that resumes goes on where the chunks of the one before ended: its chunks are counted on
+from there, its content is what was kept and what came. Only text can be continued: thinking that
+was not signed and a call that was cut can not, so whatever holds them is started over (replace).
+"""
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..schemas.events import GenChunk
+from .context.blocks import compact
+
+Chain = tuple[tuple[int, int], ...]
+"""(attempt, the last seq that is kept of it) of the attempts that an attempt goes on from."""
+
+# Models that take a last message of the assistant's; newer ones refuse it.
+PREFILLED = ("claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4-5")
+NOT_PREFILLED = ("-4-6", "-4-7", "-4-8")
+CONTINUE = (
+    "Your previous response was interrupted. Continue exactly from where it ended: do not repeat "
+    "any of it, and do not comment on the interruption."
+)
+
+
+class Kept(NamedTuple):
+    """What is kept of attempts that are lost: their text by block, and the last chunk of it."""
+
+    texts: tuple[str, ...]
+    block: int
+    prior_seq: int
+
+
+def chunks_of(
+    chunks: Iterable[GenChunk], place: tuple[int, int, int], chain: Chain
+) -> list[GenChunk]:
+    """The chunks that make up what an attempt has said, with what it goes on from, in order and
+    up to the first that is missing. place: (turn, step, attempt)."""
+    turn, step, attempt = place
+    there = list(chunks)
+    found: list[GenChunk] = []
+    for number, upto in (*chain, (attempt, None)):
+        for chunk in there:
+            is_next = (chunk.turn, chunk.step, chunk.attempt) == (turn, step, number)
+            is_next = is_next and chunk.seq == len(found) and (upto is None or chunk.seq <= upto)
+            if is_next:
+                found.append(chunk)
+    return found
+
+
+def kept_of(chunks: list[GenChunk]) -> Kept | None:
+    """What can be continued of these chunks; None where nothing can."""
+    texts: dict[int, str] = {}
+    for chunk in chunks:
+        if chunk.kind != "text":
+            return None
+        texts[chunk.block] = texts.get(chunk.block, "") + chunk.delta
+    if not texts or not all(map(str.strip, texts.values())):
+        return None
+    return Kept(tuple(texts.values()), chunks[-1].block, chunks[-1].seq)
+
+
+def prefills(model: str, params: bytes) -> bool:
+    """Whether the model goes on from an assistant's message at the end; none does that thinks."""
+    thinks = json.loads(params or b"{}").get("thinking", {}).get("type", "disabled")
+    old = model.startswith(PREFILLED) and not any(new in model for new in NOT_PREFILLED)
+    return old and thinks == "disabled"
+
+
+def continued(request: bytes, kept: Kept, model: str, params: bytes) -> bytes:
+    """The request of the step, and behind it what is kept, to be continued."""
+    assert request.endswith(b"]}"), "messages come last in a request"
+    texts, prefill = list(kept.texts), prefills(model, params)
+    if prefill:
+        texts[-1] = texts[-1].rstrip()  # the provider refuses whitespace at the end
+    said = [{"type": "text", "text": text} for text in texts]
+    more = [{"role": "assistant", "content": said}]
+    if not prefill:
+        more.append({"role": "user", "content": [{"type": "text", "text": CONTINUE}]})
+    tail = "".join(f",{compact(message)}" for message in more)
+    return request[:-2] + tail.encode() + b"]}"
+
+
+def joined(before: str, text: str) -> str:
+    """What is shown of a continuation: without the whitespace that it repeats of what was kept."""
+    tail = before[len(before.rstrip()) :]
+    words = text.lstrip()
+    if not words or not tail:
+        return text if words else ""
+    space = text[: len(text) - len(words)]
+    return text[len(tail) :] if space.startswith(tail) else words

@@ -1,0 +1,166 @@
+"""Resume: a lost answer is continued, by prefill or by a user message, and shown as one."""
+
+import json
+
+import pytest
+
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, see
+from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
+from foldlog.processors.agent import Agent
+from foldlog.processors.resuming import CONTINUE, joined
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import entry_of
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.engine.driven import Driven
+
+OLD, NEW = "claude-haiku-4-5", "claude-opus-5-5"
+
+
+class Resuming(Driven):
+    """A worker that dies in the middle of an answer, and one that finds what it had said."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.lost: list[tuple[str, str]] = []
+
+    def generate(self, session_id, begin):
+        if self.lost:
+            place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
+            first = begin.kept.prior_seq + 1 if begin.kept else 0
+            for seq, (kind, delta) in enumerate(self.lost.pop(0), first):
+                self.write("models", ev.GenChunk(**place, seq=seq, block=0, kind=kind, delta=delta))
+            return
+        super().generate(session_id, begin)
+
+    def chunks_since(self, session_id, partition, offset):
+        events = (entry_of(r, chunks=True).event for r in self.log.records(SESSION_EVENTS, 0))
+        return [event for event in events if isinstance(event, ev.GenChunk)]
+
+    async def _generate(self, begin):
+        from foldlog.processors.effects import models
+        from foldlog.processors.effects.sink import Stop
+
+        claim = models.GenClaim(
+            session_id="s", turn=begin.turn, step=begin.step, attempt=begin.attempt,
+            claimed_at=begin.claim.at,
+        )
+        client = await self._get_client()
+        await models.generate(
+            claim, begin.request, self, Stop(), client, limits=begin.agent.limits,
+            store_body=self.blobs.body, kept=begin.kept,
+        )
+
+    def lose(self, *attempts):
+        """Attempts that die after these chunks."""
+        self.lost = [list(chunks) for chunks in attempts]
+        for _ in attempts:
+            self.run()
+            self.restart()
+            self.run()
+            self.ms += 80_000
+        return self.run()
+
+
+@pytest.fixture
+def driven(tmp_path):
+    made = []
+
+    def make(model=NEW, recovery="resume", reply=None, **more):
+        server = ScriptedServer([Rule(reply=reply or Reply([text("a time there was")]))])
+        server.__enter__()
+        agent = Agent(name="helper", model=model, recovery=recovery, **more)
+        made.append((Resuming(agent, server, tmp_path / str(len(made))), server))
+        return made[-1][0]
+
+    yield make
+    for session, server in made:
+        session.close()
+        server.__exit__(None, None, None)
+
+
+def said(*words):
+    return [("text", word) for word in words]
+
+
+def shown_of(session):
+    viewer, shown = INITIAL, []
+    with SessionFold(session.log, "s", chunks=True) as folded:
+        for seen in folded.upto(folded.end()):
+            viewer, more = see(viewer, seen)
+            shown += more
+    return shown
+
+
+@pytest.mark.parametrize("model", [OLD, NEW])
+def test_S2_9_a_lost_answer_is_continued_and_each_token_is_shown_once(driven, model):
+    session = driven(model).say("tell")
+    session.lose(said("once ", "upon "))
+    (resumed,) = session.events(ev.GenResumed)
+    assert (resumed.strategy, resumed.prior_seq) == ("resume", 1)
+    (complete,) = session.events(ev.GenComplete)
+    (block,) = json.loads(complete.content.inline)
+    assert block["text"] == "once upon a time there was"
+    shown = shown_of(session)
+    assert not [thing for thing in shown if isinstance(thing, Dropped)]
+    tokens = [thing for thing in shown if isinstance(thing, Token)]
+    assert "".join(token.text for token in tokens) == block["text"]
+    (settled,) = [thing for thing in shown if isinstance(thing, Settled)]
+    assert {token.of for token in tokens} == {settled.of}
+    lines = [line.text for line in session.views.transcript.lines if line.kind == "attempt"]
+    assert "by resume" in lines[0]
+
+
+@pytest.mark.parametrize(("model", "roles"), [
+    (OLD, ["user", "assistant"]), (NEW, ["user", "assistant", "user"])
+])
+def test_the_request_is_the_steps_and_what_was_kept_behind_it(driven, model, roles):
+    session = driven(model).say("tell")
+    begun = []
+    generate = session.generate
+    session.generate = lambda name, begin: (begun.append(begin), generate(name, begin))
+    session.lose(said("once ", "upon "))
+    first, again = (begin.request for begin in begun)
+    assert again.startswith(first[:-2])
+    messages = json.loads(again)["messages"]
+    assert [message["role"] for message in messages] == roles
+    if model == NEW:
+        assert messages[-1]["content"][0]["text"] == CONTINUE
+    from foldlog.processors.context.build import request_sha256
+    assert session.events(ev.GenResumed)[0].request_sha256 == request_sha256(again)
+
+
+def test_what_was_no_text_is_started_over_and_said_so(driven):
+    session = driven().say("tell")
+    session.lose([("thinking", "hm"), ("text", "once")])
+    assert session.events(ev.GenResumed)[0].strategy == "replace"
+    (complete,) = session.events(ev.GenComplete)
+    assert json.loads(complete.content.inline)[0]["text"] == "a time there was"
+
+
+def test_an_agent_that_replaces_starts_over(driven):
+    session = driven(recovery="replace").say("tell")
+    session.lose(said("once ", "upon "))
+    assert session.events(ev.GenResumed)[0].strategy == "replace"
+    assert any(isinstance(thing, Dropped) for thing in shown_of(session))
+
+
+def test_lost_twice_it_goes_on_from_both(driven):
+    session = driven().say("tell")
+    session.lose(said("once "), said("upon "))
+    assert [event.prior_seq for event in session.events(ev.GenResumed)] == [0, 1]
+    (complete,) = session.events(ev.GenComplete)
+    assert json.loads(complete.content.inline)[0]["text"] == "once upon a time there was"
+
+
+@pytest.mark.parametrize(("before", "text", "shown"), [
+    ("once ", "upon", "upon"), ("once ", " upon", "upon"), ("once", " upon", " upon"),
+    ("once\n", "\n\nupon", "\nupon"), ("once ", "", ""), ("once\n", " upon", "upon"),
+])
+def test_whitespace_is_not_said_twice(before, text, shown):
+    assert joined(before, text) == shown
+
+
+def test_a_word_that_is_no_recovery_is_refused_at_once():
+    with pytest.raises(ValueError, match="recovery is replace or resume"):
+        Agent(name="a", model=NEW, recovery="pray")
