@@ -31,10 +31,9 @@ from ..protocols.ag_ui_input import (
 )
 from ..protocols.ag_ui_messages import Event, Message
 from ..sent import note_sent
-from ..transcript_stream import Told
 from .event_stream import EventStream, event
 from .parts import Gateway
-from .routes_plain import compact, said
+from .routes_plain import compact, ended_now, said
 from .watching import Seat
 
 CHANNEL = "ag-ui"
@@ -219,6 +218,5 @@ def _pieces(
     """Events as server-sent events; behind the end of a turn it is noted that it was shown."""
     for one in events:
         yield event(compact(one))
-    if frame is not None and isinstance(frame.shown, Told) and frame.shown.line.kind == "ended":
-        producer = gateway.client.sessions.producer
-        note_sent(producer, seat.views, frame.shown.line.turn, CHANNEL)
+    if frame is not None and (turn := ended_now(frame, seat)) is not None:
+        note_sent(gateway.client.sessions.producer, seat.views, turn, CHANNEL)

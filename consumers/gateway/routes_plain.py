@@ -21,7 +21,7 @@ from ...producers.sessions import Receipt, new_session_id
 from ..calls import call_named
 from ..client import DEFAULT_AGENT
 from ..contents import plain
-from ..history import Place, history
+from ..history import Frame, Place, history
 from ..outcomes import Decision
 from ..protocols.plain import frame_json, thing_json
 from ..sent import note_sent
@@ -339,9 +339,17 @@ async def _frames(gateway: Gateway, seat: Seat, until: float) -> AsyncIterator[b
             continue
         data = frame_json(frame, gateway.read_blob)
         yield event(compact(data), id=frame.cursor, name=data["type"])
-        if isinstance(frame.shown, Told) and frame.shown.line.kind == "ended":
-            producer = gateway.client.sessions.producer
-            note_sent(producer, seat.views, frame.shown.line.turn, CHANNEL)
+        if (turn := ended_now(frame, seat)) is not None:
+            note_sent(gateway.client.sessions.producer, seat.views, turn, CHANNEL)
+
+
+def ended_now(frame: Frame, seat: Seat) -> int | None:
+    """The turn that a frame ends, live or as the newest: to look at old ones writes nothing."""
+    shown = frame.shown
+    if not isinstance(shown, Told) or shown.line.kind != "ended":
+        return None
+    is_news = frame.live or shown.line.turn == seat.views.turn.number
+    return shown.line.turn if is_news else None
 
 
 def compact(value: Any) -> str:

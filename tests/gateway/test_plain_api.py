@@ -294,3 +294,22 @@ def test_a_stream_ends_with_its_token(gateway, ana, monkeypatch):
             monkeypatch.setattr(routes_plain, "time", SimpleNamespace(time=lambda: later))
             post(ana, "/brief/messages", text="and now?")
             assert next(shown, None) is None
+
+
+def test_to_look_at_old_turns_writes_nothing(ana, log):
+    played = None
+    for number in (1, 2):
+        post(ana, "/old/messages", text=f"say {number}")
+        played = played or Played(log, "old")
+        played.call()
+        played.start()
+        played.complete(f"said {number}")
+        played.end()
+    with ana.stream("GET", "/v1/sessions/old/stream") as response:
+        ended = 0
+        for line in response.iter_lines():
+            ended += '"kind":"ended"' in line
+            if ended == 2:
+                break
+    post(ana, "/old/messages", text="say 3")  # behind whatever the look at it has written
+    assert {row.turn for row in played.views.transcript.sent} <= {2}
