@@ -47,6 +47,7 @@ def messages_from(fragments, place: int) -> int:
     return sum(1 for n, role in enumerate(roles) if n == 0 or role is not roles[n - 1])
 
 
+@lru_cache(64)
 def window_size(strategy: str) -> int | None:
     """N of `sliding_window_N`, or None for another strategy. Raises ValueError if it is unknown."""
     if strategy in ("full", "compacted"):

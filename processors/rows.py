@@ -27,18 +27,19 @@ class Rows(Generic[R]):
 
     def append(self, *rows: R) -> "Rows[R]":
         """These rows and some more; self stays as it is."""
-        ahead = self._list[self._length : self._length + len(rows)]
-        if ahead and ahead == [*rows]:  # a worker folds its decisions before they come back
-            return self._upto(self._length + len(rows))
-        base = self if len(self._list) == self._length else Rows(self, self._key)
-        grown: Rows[R] = Rows.__new__(Rows)
-        grown._list, grown._key, grown._index = base._list, base._key, base._index
-        for row in rows:
-            if grown._key is not None:
-                grown._index.setdefault(grown._key(row), []).append(len(grown._list))
-            grown._list.append(row)
-        grown._length = len(grown._list)
-        return grown
+        held, base = self._list, self
+        if len(held) != self._length:  # others went on from here
+            ahead = held[self._length : self._length + len(rows)]
+            if ahead and ahead == [*rows]:  # a worker folds its decisions before they come back
+                return self._upto(self._length + len(rows))
+            base = Rows(self, self._key)
+            held = base._list
+        key = base._key
+        if key is not None:
+            for place, row in enumerate(rows, len(held)):
+                base._index.setdefault(key(row), []).append(place)
+        held.extend(rows)
+        return base._upto(len(held))
 
     def last(self, key: Any) -> R | None:
         """The newest row of this version with that key, or None."""

@@ -10,9 +10,11 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from ...schemas.value import replace
+from ..cuts import is_fixed
 from ..projections.compaction import CompactionView
 from ..projections.context import ContextView, Request
 from .blocks import (
+    SIGNED,
     Names,
     ReadBlob,
     answer_blocks,
@@ -62,16 +64,27 @@ def request_bytes(views, read_blob: ReadBlob) -> bytes:
 
 def compaction_request(views, cut: int, read_blob: ReadBlob) -> bytes | None:
     """The request for the provider's own summary of everything before a cut, as it was sent; None
-    where it would refuse, because there is only one block."""
+    where it would refuse: there is only one block, or thinking is missing before its end."""
     request = views.context.request
     assert request is not None
     covered = replace(request, fragments=cut)
     shown = context_of(views.context, views.compaction, covered, read_blob)
-    if sum(len(message.blocks) for message in shown.messages) < 2:
+    if sum(len(message.blocks) for message in shown.messages) < 2 or _lacks_thinking(
+        request, shown.messages
+    ):
         return None
     parts = [f'"model":{json.dumps(request.model)}', request.params.decode().strip()[1:-1]]
     parts.append('"compaction":{"type":"summarize"}')
     return marked_request(parts, shown.system, shown.tools, shown.messages)
+
+
+def _lacks_thinking(request: Request, messages: tuple[Message, ...]) -> bool:
+    """Whether the end are results of calls whose thinking is left out, where it must be said."""
+    if not is_fixed(request.params) or len(messages) < 2:
+        return False
+    said, results = messages[-2].blocks, messages[-1].blocks
+    answers = any(json.loads(block)["type"] == "tool_result" for block in results)
+    return answers and json.loads(said[0])["type"] not in SIGNED
 
 
 def request_sha256(request: bytes) -> str:

@@ -224,8 +224,12 @@ def _called(
     compaction,
 ) -> ContextView:
     last, first_new = view.request, len(view.fragments)
-    runs = event.step > 1 or answers_calls(view.fragments)
-    held = runs and is_fixed(event.params)
+    size = window_size(event.strategy)
+    held = (
+        size is not None
+        and is_fixed(event.params)
+        and (event.step > 1 or answers_calls(view.fragments))
+    )
     said = _said(entry, event.turn, event.step, event.includes, messages)
     texts = {reminder.reminder_id: reminder.text for reminder in before.reminders}
     reminders = [
@@ -233,7 +237,7 @@ def _called(
         for reminder_id in event.reminders
     ]
     view = _add(view, *said, *reminders)
-    start, size = 0, window_size(event.strategy)
+    start = 0
     if event.checkpoint is not None:
         start = compaction.summaries.last(event.checkpoint).kept_from
     elif size is not None:

@@ -59,15 +59,14 @@ def test_constraint_1_the_boundary_lies_within_the_conversation(world):
 @law()
 def test_S3_4_a_summary_leaves_the_newest_12_messages_as_they_are(world):
     """But where nothing could ever be said again if it did: over the hard cap."""
-    tight = -1
-    rules = rules_of(world.agent)
-    for step in world.steps:
-        if needs_room(step.views, rules):
-            tight = step.entry.offset
+    for number, step in enumerate(world.steps):
         if isinstance(step.entry.event, ev.ContextCompacted) and step.ruling.accepted:
             event, fragments = step.entry.event, list(step.views.context.fragments)
-            enough = messages(fragments[event.kept_from :]) >= KEPT
-            assert enough or tight >= event.upto
+            if messages(fragments[event.kept_from :]) >= KEPT:
+                continue
+            since = [n for n in range(number + 1) if world.steps[n].entry.offset >= event.upto]
+            known = {world.rules[n] for n in since}  # whoever edits the agent edits its budget
+            assert any(needs_room(world.steps[n].views, rules) for n in since for rules in known)
 
 
 @law(forged=True)

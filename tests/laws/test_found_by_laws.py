@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from foldlog.processors.context.build import compaction_request
 from foldlog.schemas.codec import entry_of
 from foldlog.tests.laws.agents import AGENT, variant
 from foldlog.tests.laws.answers import Use, dumps, thinking
@@ -125,3 +126,17 @@ def test_S3_4_of_a_single_block_the_cheap_model_makes_the_summary():
     begun = [begin for owed in s.owed() if owed.row == "B2" for _, begin in s.do(owed).begun]
     (summary,) = (begin for begin in begun if begin.kind == "context")
     assert summary.task.kept_from == 1 and b'"summarize"' not in summary.task.request
+
+
+def test_S1_E_a_provider_is_not_asked_for_a_summary_that_ends_where_thinking_is_missing():
+    """With a fixed budget it refuses results whose answer does not begin with thinking; the cheap
+    model makes that summary, or nothing would ever become shorter."""
+    s = opened(agent=variant(thinking="fixed", provider=True))
+    s.say("one")
+    s.answer(LOOK).result("1.1.0")
+    s.work()
+    s.complete("done")
+    kinds = [fragment.kind for fragment in s.views.context.fragments]
+    assert compaction_request(s.views, kinds.index("result") + 1, s.blobs.read) is None
+    whole = compaction_request(s.views, len(kinds), s.blobs.read)
+    assert whole is not None and b'"compaction"' in whole

@@ -10,6 +10,7 @@ from typing import Any
 
 from foldlog.local.messages_api.binding import Prefix
 from foldlog.processors.assembly.layers import Layer, Layers
+from foldlog.processors.budget import Rules
 from foldlog.processors.context.build import request_bytes
 from foldlog.processors.decide import rules_of
 from foldlog.processors.wake import wake
@@ -77,6 +78,7 @@ class World(Outcomes):
         self.asked_beside: list[bytes] = []  # requests of background work
         self.bound: dict[tuple[int, int], Prefix] = {}
         self.prefixes = Prefixes()
+        self.rules: list[Rules] = []  # of the agent as it was at each step
         self.choose, self.forged = choose, forged
         self.plausible = Plausible(choose)
         acts = [
@@ -121,6 +123,7 @@ class World(Outcomes):
         """As in a history; notes what each step sends."""
         known = len(self.steps)
         ruling = super().append_raw(*args)
+        self.rules += [rules_of(self.agent)] * (len(self.steps) - known)
         event = self.steps[-1].entry.event if len(self.steps) > known else None
         if ruling.accepted and isinstance(event, ev.LlmCalled):
             place = (event.turn, event.step)

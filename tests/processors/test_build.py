@@ -10,6 +10,7 @@ import pytest
 
 from foldlog.processors.context.build import BUILDER, raw_blocks, request_bytes, request_sha256
 from foldlog.processors.projections.context import estimated_tokens
+from foldlog.producers.blobs import BlobMissing
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import AGENT, EDITED
@@ -265,7 +266,7 @@ def test_a_blob_that_is_gone_is_an_error_of_the_request_and_not_of_the_fold():
     s.say("a long story " * 100, "m1")
     s.work(before=("S1",))
     s.blobs.held.clear()
-    with pytest.raises(KeyError):
+    with pytest.raises(BlobMissing):
         request_bytes(s.views, s.blobs.read)
     assert s.views.frozen is None
 
