@@ -152,12 +152,8 @@ def _bytes(text: str) -> bytes:
 
 def _attempt_of(views: SessionViews, line: Line) -> int:
     """Which attempt settled: what was paid for by the event of that line; 0 if it is not known."""
-    for spent in reversed(views.ledger.spent.since(0)):
-        if spent.offset == line.offset:
-            return spent.attempt
-        if spent.offset < line.offset:
-            break
-    return 0
+    paid = _since(views.ledger.spent, line.offset)
+    return paid[0].attempt if paid and paid[0].offset == line.offset else 0
 
 
 def _streaming(place: Place, viewer: Viewer) -> Iterator[Shown]:

@@ -6,7 +6,7 @@ viewer is in watching.py. This file must not know a protocol, nor HTTP.
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -48,8 +48,10 @@ class NotDecidedYet(Retry):
 class Hub:
     """All viewers, and the decisions that others wait for. Use from one event loop."""
 
-    def __init__(self, tail: Tail, read: ReadBlob, chunks: ChunksReader) -> None:
-        self._tail, self._read, self._chunks = tail, read, chunks
+    def __init__(
+        self, tail: Tail, read: ReadBlob, chunks: ChunksReader, say: Callable[[str], None]
+    ) -> None:
+        self._tail, self._read, self._chunks, self._say = tail, read, chunks, say
         self._watchings: OrderedDict[str, asyncio.Task[Watching]] = OrderedDict()
         self._pending: dict[str, list[Seen]] = {}
         self._decisions: OrderedDict[tuple[str, int], Decision] = OrderedDict()
@@ -90,7 +92,7 @@ class Hub:
         for seen in batch.seen:
             task = self._watchings.get(seen.entry.session_id)
             if task is not None and task.done() and not task.cancelled():
-                task.result().take(seen, self._read)
+                self._show(task.result(), seen)
             elif seen.entry.session_id in self._pending:
                 self._pending[seen.entry.session_id].append(seen)
         for line in batch.moved.values():
@@ -98,6 +100,18 @@ class Hub:
                 if queue.full():
                     queue.get_nowait()  # a list is as good with the newest lines only
                 queue.put_nowait(line)
+
+    def _show(self, watching: Watching, seen: Seen) -> None:
+        """Hand an event to who looks; a session that can't be shown lets its own viewers go."""
+        try:
+            watching.take(seen, self._read)
+        except Exception as error:
+            place = f"{watching.session_id} at offset {seen.entry.offset}"
+            self._say(f"session {place} can't be shown: {type(error).__name__}: {error}")
+            self._watchings.pop(watching.session_id, None)
+            self._tail.unwatch(watching.session_id)
+            for seat in list(watching.seats):
+                seat.end()
 
     async def decided(self, session_id: str, offset: int) -> Decision:
         """The fold's word on an event that a producer wrote. Raises NotDecidedYet."""

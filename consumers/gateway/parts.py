@@ -5,6 +5,7 @@ route, nor what holds for every request.
 """
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +16,9 @@ from starlette.requests import Request
 
 from ...processors.runtime.chunks_reader import chunks_reader
 from ...processors.session import SessionViews
+from ...producers.blobs import BlobError
 from ...producers.sessions import Receipt
+from ...schemas.parts import BlobRef
 from ..client import Client
 from ..outcomes import Decision, demand
 from ..show import UnknownSession
@@ -39,7 +42,7 @@ class Gateway:
         self.answers: Counter[str] = Counter()  # by HTTP status
         self.tail = Tail(client.log, directory, say, client.read_blob)
         self.tabs = Tabs(client.log, say)
-        self.hub = Hub(self.tail, client.read_blob, chunks_reader(client.log))
+        self.hub = Hub(self.tail, self.shown_blob, chunks_reader(client.log), say)
 
     def who(self, request: Request) -> Who:
         """Who asks. Raises Unauthenticated."""
@@ -64,6 +67,15 @@ class Gateway:
         if views is not None and not who.everything and views.state.user_id != who.user:
             raise Foreign(f"session {session_id} is not yours")
         return views
+
+    def shown_blob(self, ref: BlobRef) -> bytes:
+        """The content of a reference, or blocks that say it is missing: a session whose blob is
+        lost or damaged can still be looked at."""
+        try:
+            return self.read_blob(ref)
+        except BlobError as error:
+            text = f"[{ref.bytes} bytes of this are missing from the blob store: {error}]"
+            return json.dumps([{"type": "text", "text": text}]).encode()
 
     async def decided(self, receipt: Receipt) -> Decision:
         """What the fold decided on what was asked for. Raises CommandRefused, NotDecidedYet."""

@@ -146,7 +146,7 @@ async def _run(
 ) -> Pieces:
     """What answers a POST: from the event at `begin` on, until the run ends in which `message` was
     answered, or which waits for a person; or until the asker's token has expired."""
-    encoder, begun = Encoder(wanted.thread, gateway.read_blob), False
+    encoder, begun = Encoder(wanted.thread, gateway.shown_blob), False
     async for frame in seat:
         if time.time() >= until:
             break
@@ -186,7 +186,7 @@ async def _thread(
     gateway: Gateway, seat: Seat, wanted: Asked, follow: bool, until: float
 ) -> Pieces:
     """Every run until now, and the one that is open until it ends."""
-    encoder, known = Encoder(wanted.thread, gateway.read_blob), _known(wanted)
+    encoder, known = Encoder(wanted.thread, gateway.shown_blob), _known(wanted)
     before, views = seat.ready(), seat.views
     events = [e for frame in before for e in encoder.show(frame.shown, views.state)]
     for piece in _pieces(gateway, seat, None, encoder.join(known) if known else events):

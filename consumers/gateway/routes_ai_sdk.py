@@ -86,7 +86,7 @@ def _beside(routes: APIRouter, gateway: Gateway) -> None:
     def listed(request: Request, session_id: str) -> Any:
         """What was said until now, as UIMessages."""
         views = gateway.owned(request, session_id)
-        return {"id": session_id, "messages": messages(views, gateway.read_blob)}
+        return {"id": session_id, "messages": messages(views, gateway.shown_blob)}
 
     @routes.get("/{session_id}/files/{sha256}")
     def file(request: Request, session_id: str, sha256: str) -> Response:
@@ -289,7 +289,7 @@ async def _chunks(
         if frame is None:
             yield None
             continue
-        state, more = encode(state, frame.shown, gateway.read_blob, steered_in(seat.views))
+        state, more = encode(state, frame.shown, gateway.shown_blob, steered_in(seat.views))
         if silent:
             answered = _answers_one(frame.shown, calls)
             silent = not answered and not _waited(state, calls)

@@ -152,8 +152,8 @@ def _looking(routes: APIRouter, gateway: Gateway) -> None:
     def transcript(request: Request, session_id: str) -> Any:
         """What was said and done until now."""
         views = gateway.owned(request, session_id)
-        told = [thing_json(thing, gateway.read_blob)
-                for _, thing in history(views, gateway.read_blob)]
+        told = [thing_json(thing, gateway.shown_blob)
+                for _, thing in history(views, gateway.shown_blob)]
         return {"session_id": session_id, "lines": [t["line"] for t in told if "line" in t]}
 
     @routes.get("/sessions/{session_id}/stream", response_class=EventStream)
@@ -337,7 +337,7 @@ async def _frames(gateway: Gateway, seat: Seat, until: float) -> AsyncIterator[b
         if frame is None:
             yield None
             continue
-        data = frame_json(frame, gateway.read_blob)
+        data = frame_json(frame, gateway.shown_blob)
         yield event(compact(data), id=frame.cursor, name=data["type"])
         if (turn := ended_now(frame, seat)) is not None:
             note_sent(gateway.client.sessions.producer, seat.views, turn, CHANNEL)

@@ -313,3 +313,15 @@ def test_to_look_at_old_turns_writes_nothing(ana, log):
                 break
     post(ana, "/old/messages", text="say 3")  # behind whatever the look at it has written
     assert {row.turn for row in played.views.transcript.sent} <= {2}
+
+
+def test_a_session_whose_blob_is_lost_can_be_looked_at_and_says_so(gateway, ana, log):
+    long = "word " * 20_000
+    post(ana, "/lost/messages", text=long)
+    played = Played(log, "lost")
+    (received,) = played.views.messages.received
+    (kept,) = gateway.gateway.settings.blobs_dir.rglob(f"*{received.content.ref.sha256[4:]}*")
+    kept.unlink()
+    told = events_of(ana, "lost", "told")
+    (block,) = told[0]["line"]["content"]
+    assert "missing from the blob store" in block["text"]
