@@ -294,11 +294,11 @@ class Actions:
             self._effects.deliver(views.session_id, begin)
         elif owed.role == "tools":
             self._begin_tool(views, owed, agent)
-        elif owed.owed == "abort":
-            self._effects.report(views.session_id, unbegun_generation(views.turn))
         else:
             begin = self._generation(views, agent)
-            if begin.chain and begin.kept is None:  # claimed, and what it goes on from is forgotten
+            if owed.owed == "abort" and begin.chain:  # what it would go on from has been said
+                self._effects.recover_chunks(views.session_id, owned.number, begin)
+            elif owed.owed == "abort" or (begin.chain and begin.kept is None):  # it is forgotten
                 self._effects.report(views.session_id, unbegun_generation(views.turn))
             else:
                 self._effects.generate(views.session_id, begin)

@@ -264,10 +264,10 @@ class EffectsHost:
         await tools.reconcile(claim, tool, begin.args, sink, stop, host)
 
     def chunks_since(
-        self, session_id: str, partition: int, offset: int
+        self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
         """What an attempt had said, of all its session from an offset on; None: ask again."""
-        return self._aside.since(session_id, partition, offset)
+        return self._aside.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Close a lost attempt with what its chunks had said (row A2)."""
@@ -277,12 +277,8 @@ class EffectsHost:
     async def _recover_chunks(
         self, session_id: str, partition: int, begin: BeginGeneration
     ) -> None:
-        chunks = await asyncio.to_thread(
-            self._read_chunks, session_id, partition, begin.since
-        )
-        place = (begin.turn, begin.step, begin.attempt)
-        own = [chunk for chunk in chunks if place_of(chunk) == place]
-        content = said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)
+        chunks = await asyncio.to_thread(self._read_chunks, session_id, partition, begin.since)
+        content = said_of(begin, chunks)
         event = ev.GenStopped(
             turn=begin.turn,
             step=begin.step,
@@ -361,6 +357,13 @@ class EffectsHost:
 def place_of(event: Any) -> tuple[int, int, int]:
     """(turn, step, attempt) of a generation's event."""
     return event.turn, event.step, event.attempt
+
+
+def said_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
+    """The content of an attempt that is lost, and of those that it went on from."""
+    place = (begin.turn, begin.step, begin.attempt)
+    own = [chunk for chunk in chunks if place_of(chunk) == place]
+    return said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)
 
 
 def _failed(

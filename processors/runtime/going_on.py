@@ -50,7 +50,8 @@ class GoingOn:
         of = (generation.called, generation.attempt + 1)
         if session_id in self._found and self._found[session_id].of == of:
             return False
-        chunks = effects.chunks_since(session_id, partition, generation.offset)
+        lost = generation.attempt
+        chunks = effects.chunks_since(session_id, partition, generation.offset, lost)
         if chunks is None:
             return True
         place = (views.turn.number, views.turn.step, generation.attempt)
@@ -72,6 +73,8 @@ class GoingOn:
         kept = None
         if generation.chain:
             kept = self._for_attempt(views.session_id, generation, generation.attempt)
+            if kept is not None and kept.prior_seq != generation.chain[-1][1]:
+                kept = None  # read anew since: the claim that won says how far is kept
         return BeginGeneration(
             turn.number,
             turn.step,
@@ -102,16 +105,30 @@ def with_kept(views: SessionViews, built: Built, kept: Kept | None) -> Built:
     return Built(more, request_sha256(more))
 
 
+def _in_a_thread(run: Callable[[], None]) -> None:
+    threading.Thread(target=run, name="chunks", daemon=True).start()
+
+
 class Aside:
-    """Reads chunks beside whoever asks, who asks again."""
+    """Reads chunks beside whoever asks, who asks again. `begin`: runs a function, beside or not."""
 
-    def __init__(self, read: Callable[[str, int, int], list[ev.GenChunk]]) -> None:
-        self._read, self._lock = read, threading.Lock()
-        self._results: dict[tuple[str, int, int], list[ev.GenChunk] | None] = {}
+    def __init__(
+        self,
+        read: Callable[[str, int, int], list[ev.GenChunk]],
+        begin: Callable[[Callable[[], None]], None] = _in_a_thread,
+    ) -> None:
+        self._read, self._begin, self._lock = read, begin, threading.Lock()
+        self._results: dict[tuple[str, int, int, int], list[ev.GenChunk] | None] = {}
 
-    def since(self, session_id: str, partition: int, offset: int) -> list[ev.GenChunk] | None:
-        """The chunks of a session from an offset on; None as long as they are read."""
-        key = (session_id, partition, offset)
+    def since(
+        self, session_id: str, partition: int, offset: int, attempt: int
+    ) -> list[ev.GenChunk] | None:
+        """The chunks of a session from an offset on; None as long as they are read.
+
+        `attempt`: the lost one that they are read for. Who asked for one and went away left a
+        result that another must not be given.
+        """
+        key = (session_id, partition, offset, attempt)
         with self._lock:
             if key in self._results:
                 found = self._results[key]
@@ -119,12 +136,12 @@ class Aside:
                     del self._results[key]
                 return found
             self._results[key] = None
-        threading.Thread(target=self._run, args=(key,), name="chunks", daemon=True).start()
+        self._begin(lambda: self._run(key))
         return None
 
-    def _run(self, key: tuple[str, int, int]) -> None:
+    def _run(self, key: tuple[str, int, int, int]) -> None:
         try:
-            found = self._read(*key)
+            found = self._read(*key[:3])
         except Exception:  # the log is away: then the answer is started over
             found = []
         with self._lock:

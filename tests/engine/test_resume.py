@@ -33,7 +33,7 @@ class Resuming(Driven):
             return
         super().generate(session_id, begin)
 
-    def chunks_since(self, session_id, partition, offset):
+    def chunks_since(self, session_id, partition, offset, attempt):
         events = (entry_of(r, chunks=True).event for r in self.log.records(SESSION_EVENTS, 0))
         return [event for event in events if isinstance(event, ev.GenChunk)]
 

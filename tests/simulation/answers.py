@@ -63,6 +63,7 @@ class Tastes(NamedTuple):
     ends: float = 0.15  # refusal, max_tokens, pause_turn instead of end_turn
     fails: float = 0.1
     hangs: float = 0.05
+    long: float = 0.0  # many pieces and no call
     slow: float = 0.1  # nearly as long as it may before the next piece
     tools: tuple[str, ...] = ()
 
@@ -72,6 +73,8 @@ END_TURN = Answer("end_turn", ({"type": "text", "text": "Done."},), (), ("Done."
 
 def an_answer(rng: Random, tastes: Tastes, said: int) -> Answer:
     """An answer; `said` counts the answers of this world, so that every text is its own."""
+    if tastes.long and rng.random() < tastes.long:
+        return _a_long_one(rng, said)
     blocks: list[dict[str, Any]] = []
     if rng.random() < 0.3:
         signature = "" if rng.random() < 0.2 else f"sig{said}"
@@ -94,6 +97,11 @@ def an_answer(rng: Random, tastes: Tastes, said: int) -> Answer:
     if rng.random() < 0.05:
         blocks = []
     return Answer(reason, tuple(blocks), (), (text[:4], text[4:]))
+
+
+def _a_long_one(rng: Random, said: int) -> Answer:
+    pieces = tuple(f"{rng.choice((' ', '', chr(10)))}a{said}.{n} " for n in range(8))
+    return Answer("end_turn", ({"type": "text", "text": "".join(pieces)},), (), pieces)
 
 
 def _wanted(rng: Random, tastes: Tastes) -> Wanted:

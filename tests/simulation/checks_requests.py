@@ -7,6 +7,7 @@ from typing import Any
 
 from foldlog.processors.context.build import request_bytes
 from foldlog.schemas import events as ev
+from foldlog.tests.simulation.checks_resumed import Heard, continued, resumes
 from foldlog.tests.simulation.invariant import Invariant
 from foldlog.tests.simulation.strict_requests import flat, problems
 
@@ -75,21 +76,36 @@ def without_thinking(blocks: list) -> list:
 
 class RequestsKeepTheirHash(Invariant):
     """Law 11, I14: the bytes rebuilt from the log have the hash that each claim carries, and are
-    what the model is sent."""
+    what the model is sent; those of an attempt that resumes, with what is kept behind them."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self.heard = Heard()
+        self.sent: dict[tuple[str, int], bytes] = {}
 
     def _decided(self, session: str, offset: int) -> bytes:
         return [r for at, r in self.world.requests[session] if at < offset][-1]
 
     def on_seen(self, seen: Any) -> None:
         event = seen.entry.event
-        if isinstance(event, ev.GenStart | ev.GenResumed) and seen.ruling.accepted:
-            request = self._decided(seen.entry.session_id, seen.entry.offset)
+        if not seen.ruling.accepted:
+            return
+        if isinstance(event, ev.GenStart | ev.GenResumed):
+            place = (seen.entry.session_id, seen.entry.offset)
+            request = self._decided(*place)
+            if resumes(event):
+                request = continued(request, self.heard.kept(seen))
+                found = problems(request, may_end_with_answer=True)
+                if found:
+                    self.fail(f"{seen.entry}: {found} in {request.decode()}")
             if sha256(request).hexdigest() != event.request_sha256:
                 self.fail(f"{seen.entry} was made for another request")
+            self.sent[place] = request
+        self.heard.take(seen)
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
         if role == "models":
-            request = self._decided(session_id, begin.claim.offset)
+            request = self.sent[session_id, begin.claim.offset]
             self.demand(begin.request == request, f"{session_id}: another request is sent")
 
 

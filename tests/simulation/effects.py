@@ -5,7 +5,7 @@ somebody pokes it; between two yields it is one indivisible action of the schedu
 outcome: outbox first, then the log, again until acknowledged. It must not know a fold.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,16 +14,26 @@ from foldlog.processors.effects.sink import Stop
 from foldlog.processors.runtime.actions import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.runtime.begin import BeginDelivery
 from foldlog.processors.runtime.chunks_reader import chunks_reader, said_so_far
-from foldlog.processors.runtime.effects_host import _failed, _no_tool, place_of
+from foldlog.processors.runtime.effects_host import _failed, _no_tool, said_of
+from foldlog.processors.runtime.going_on import Aside
 from foldlog.processors.runtime.reports import AGAIN_S, ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.beside import SAYINGS, ends_of
-from foldlog.tests.simulation.answers import END_TURN, USAGE, an_answer, calls_of, usage_of
+from foldlog.tests.simulation.answers import (
+    END_TURN,
+    USAGE,
+    Answer,
+    an_answer,
+    calls_of,
+    usage_of,
+)
+from foldlog.tests.simulation.resumed import GoesOn
 from foldlog.tests.simulation.tool_plans import ToolRun
 
+MID_STREAM = "after a chunk was produced"  # passed only by whom it shall strike
 Steps = Generator[int | None, Any, Any]
 
 
@@ -51,6 +61,7 @@ class SimEffects:
         self.world = process.world
         self.tasks: list[Task] = []
         self._read_chunks = chunks_reader(process.world.log)
+        self._aside = Aside(self._read_chunks, begin=lambda run: run())
 
     # -- the schedule ----------------------------------------------------------------------------
 
@@ -141,32 +152,37 @@ class SimEffects:
         fails, hangs = rng.random() < tastes.fails, rng.random() < tastes.hangs
         if world.calm:
             answer, fails, hangs, slow = END_TURN, False, False, 5
-        for seq, text in enumerate(answer.texts):
+        likely = 0.97 if tastes.long else 0.7
+        goes_on = None if begin.kept is None else GoesOn(begin.kept, answer, place)
+        for chunks in self._chunks(place, answer) if goes_on is None else goes_on.chunks():
             if not task.stop.requested:
                 yield slow if rng.random() < tastes.slow else rng.choice(spans)
             if task.stop.requested:
                 break
-            chunk = ev.GenChunk(**place, seq=seq, block=0, kind="text", delta=text)
-            said.append(chunk)
-            if rng.random() < 0.7:  # losing one only costs a viewer some text
-                self.process.append_chunk(session_id, chunk)
+            said += chunks
+            for chunk in chunks:
+                if rng.random() < likely:  # losing one only costs a viewer some text
+                    self.process.append_chunk(session_id, chunk)
+                    self._streamed()
             if hangs or fails:
                 break
+        so_far = said_so_far(said) if goes_on is None else goes_on.so_far()
         if hangs and not task.stop.requested:
             yield begin.agent.limits.stall_timeout_ms
         if task.stop.requested:
             event: Any = ev.GenStopped(
                 **place,
                 why=task.stop.why or "",
-                content=world.store_body(said_so_far(said), "application/json"),
+                content=world.store_body(so_far, "application/json"),
             )
         elif fails or hangs:
-            event = self._a_failure(session_id, begin, said, began, hangs)
+            event = self._a_failure(session_id, begin, so_far, began, hangs)
         else:
             self.process.crash_point("before a completion")
+            content = (answer if goes_on is None else goes_on).content()
             event = ev.GenComplete(
                 **place,
-                content=world.store_body(answer.content(), "application/json"),
+                content=world.store_body(content, "application/json"),
                 calls=calls_of(answer),
                 stop_reason=answer.stop_reason,
                 response_id=f"msg_{world.answers}",
@@ -175,8 +191,20 @@ class SimEffects:
             )
         yield from self.outcome(task, session_id, event)
 
+    def _streamed(self) -> None:
+        node = self.process.node
+        if node.on_chunk is not None:
+            node.on_chunk()
+        if node.kill_at == MID_STREAM:
+            self.process.crash_point(MID_STREAM)
+
+    @staticmethod
+    def _chunks(place: dict[str, int], answer: Answer) -> Iterator[list[ev.GenChunk]]:
+        for seq, text in enumerate(answer.texts):
+            yield [ev.GenChunk(**place, seq=seq, block=0, kind="text", delta=text)]
+
     def _a_failure(
-        self, session_id: str, begin: BeginGeneration, said: list, began: int, hangs: bool
+        self, session_id: str, begin: BeginGeneration, so_far: bytes, began: int, hangs: bool
     ) -> ev.GenFailed:
         rng = self.world.rng
         if rng.random() < 0.1:
@@ -189,13 +217,19 @@ class SimEffects:
             turn=begin.turn,
             step=begin.step,
             attempt=begin.attempt,
-            content=ev.Body(inline=said_so_far(said)),
+            content=ev.Body(inline=so_far),
             error="stalled" if hangs else "overloaded",
             detail="simulated",
             retry_at=begin.claim.at + self.world.now - began + wait,
             permanent=False,
             usage=USAGE if rng.random() < 0.5 else None,
         )
+
+    def chunks_since(
+        self, session_id: str, partition: int, offset: int, attempt: int
+    ) -> list[ev.GenChunk] | None:
+        """As EffectsHost.chunks_since: asked again, it is there."""
+        return self._aside.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Close a lost attempt with what its chunks had said (row A2)."""
@@ -206,9 +240,8 @@ class SimEffects:
         self, task: Task, session_id: str, partition: int, begin: BeginGeneration
     ) -> Steps:
         yield self.world.rng.choice((0, 30))
-        chunks = self._read_chunks(session_id, partition, begin.claim.offset)
-        place = (begin.turn, begin.step, begin.attempt)
-        content = said_so_far(chunk for chunk in chunks if place_of(chunk) == place)
+        chunks = self._read_chunks(session_id, partition, begin.since)
+        content = said_of(begin, chunks)
         event = ev.GenStopped(
             turn=begin.turn,
             step=begin.step,

@@ -10,6 +10,7 @@ from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.runtime.views_codec import encode_row
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.simulation.effects import MID_STREAM
 
 CLAIMS = (
     b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_STARTED",
@@ -108,7 +109,7 @@ class Faults:
         self.left = 0
         for node in self.world.nodes:
             node.kill_in, node.kill_at = 0, ""
-            node.delays_claim = node.on_begun = None
+            node.delays_claim = node.on_begun = node.on_chunk = None
             node.poll_paused_until = node.effects_paused_until = 0
             node.silent_since = None
             if node.process is None:
@@ -229,6 +230,19 @@ class Faults:
         """Inside or around the next effect."""
         at_tools = self.world.rng.random() < self.world.scenario.at_tools
         node.kill_at = self.world.rng.choice(TOOL_POINTS if at_tools else EFFECT_POINTS)
+
+    def kill_streaming(self, node: Any) -> None:
+        """After the next piece of an answer."""
+        node.kill_at = MID_STREAM
+
+    def freeze_streaming(self, node: Any) -> None:
+        """It stands still after the next piece of an answer, and says the rest when it wakes."""
+
+        def freeze() -> None:
+            node.on_chunk = None
+            self._freeze(node, self.world.rng.choice((9_000, 80_000, 80_000, 300_000)))
+
+        node.on_chunk = freeze
 
     def kill_beside(self, node: Any) -> None:
         """Around the next background work."""

@@ -6,9 +6,10 @@ from foldlog.tests.simulation.checks_delivery import DELIVERY
 from foldlog.tests.simulation.checks_effects import EFFECTS
 from foldlog.tests.simulation.checks_limits import LIMITS
 from foldlog.tests.simulation.checks_requests import REQUESTS
+from foldlog.tests.simulation.checks_resumed import RESUMED
 from foldlog.tests.simulation.checks_state import STATE
 from foldlog.tests.simulation.checks_stores import STORES
 from foldlog.tests.simulation.checks_wake import WAKE
 
-ALL = (*STATE, *EFFECTS, *DECIDED, *LIMITS, *REQUESTS, *WAKE, *BESIDE, *DELIVERY, *STORES)
+ALL = (*STATE, *EFFECTS, *DECIDED, *LIMITS, *REQUESTS, *WAKE, *BESIDE, *DELIVERY, *STORES, *RESUMED)
 BY_NAME = {invariant.__name__: invariant for invariant in ALL}

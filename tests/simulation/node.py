@@ -262,6 +262,7 @@ class Node:
         self.delays_claim: Any = None  # called when a claim of these types is about to be produced
         self.delayed: tuple[bytes, ...] = ()
         self.on_begun: Any = None  # called when an effect has begun
+        self.on_chunk: Any = None  # called when a piece of an answer was produced
 
     def crash_point(self, where: str) -> None:
         """Dies here if somebody wants it to."""

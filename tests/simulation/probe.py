@@ -57,6 +57,11 @@ class Probe:
         event = ev.GenFailed(**place, content=content, error="x", detail="", permanent=True)
         self.events.append((event, "models"))
 
+    def chunks_since(
+        self, session_id: str, partition: int, offset: int, attempt: int
+    ) -> list[ev.GenChunk]:
+        return []
+
     def recover_chunks(self, session_id: str, partition: int, begin: Any) -> None:
         place = {"turn": begin.turn, "step": begin.step, "attempt": begin.attempt}
         event = ev.GenStopped(**place, why="x", content=ev.Body(inline=b"[]"))

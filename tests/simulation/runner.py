@@ -97,6 +97,7 @@ class Search:
             ("rulings", self._of("ruling ")),
             ("commands", self._of("command ")),
             ("faults", self._of("fault ")),
+            ("answers resumed", self._of("resumed ")),
         ):
             lines.append(f"{title}:")
             lines += [f"  {count:8} {name}" for name, count in sorted(counts.items())]

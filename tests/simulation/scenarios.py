@@ -21,7 +21,7 @@ class Scenario(NamedTuple):
     for a tool. overlap: all workers believe they own everything.
     probes: the chance that law 9 is also asked at made-up views. compacts: messages, results and
     budgets are such that summaries and short forms are made and adopted. pushes: messages come by
-    push channels too.
+    push channels too. resumes: in every world answers are resumed, and they are long.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Scenario(NamedTuple):
     upgrades: bool = False
     compacts: bool = False
     pushes: bool = False
+    resumes: bool = False
     probes: float = 0.3
 
     @property
@@ -307,6 +308,20 @@ SCENARIOS = (
         fates=SLOW,
         reacts=0.05,
         pushes=True,
+    ),
+    Scenario(
+        "resumed",
+        10,
+        "long answers whose owner dies or stands still in the middle: the next one goes on",
+        habits={"say": 8, "queue": 1, "cancel": 0.5, "steer": 0.5},
+        tastes={"calls": 0.3, "long": 0.8, "odd": 0.02, "fails": 0.03, "hangs": 0.02},
+        faults={"kill_streaming": 6, "freeze_streaming": 6, "kill_at": 1, "pause": 1, **MOVES},
+        at_tools=0.0,
+        fault_every_ms=8_000,
+        faults_max=12,
+        fates=SLOW,
+        reacts=0.05,
+        resumes=True,
     ),
     Scenario(
         "chaos",

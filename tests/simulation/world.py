@@ -20,6 +20,7 @@ from foldlog.tests.simulation.fates import Group, LogFaults
 from foldlog.tests.simulation.faults import Faults
 from foldlog.tests.simulation.invariant import Violation
 from foldlog.tests.simulation.node import ROLES, Node
+from foldlog.tests.simulation.resumed import recovering
 from foldlog.tests.simulation.scenarios import Scenario
 from foldlog.tests.simulation.users import Users
 from foldlog.tests.simulation.witness import Witness
@@ -56,7 +57,8 @@ class World:
         self.calm = self.brink = self._late_answers = False
         self.blobs: dict[str, bytes] = {}
         self.inline_max = self.rng.choice((64, 64 * 1024, 64 * 1024))
-        self.agent = (a_compacting_agent if scenario.compacts else an_agent)(self.rng)
+        made = (a_compacting_agent if scenario.compacts else an_agent)(self.rng)
+        self.agent = recovering(made, seed, always=scenario.resumes)
         self.newer_agent = newer(self.agent)
         self.model_slots = self.rng.choice((1, 16, 16))
         self.tool_slots = self.rng.choice((2, 32, 32))
