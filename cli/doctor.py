@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..consumers import check_budget, check_channels, check_up
+from ..consumers import check_budget, check_channels, check_framing, check_up
 from ..consumers.check_up import Finding
 from ..consumers.show import fold_everything
 from ..log.errors import TopicMissing
@@ -24,10 +24,10 @@ MARKS = {"ok": "ok      ", "note": "look    ", "problem": "PROBLEM "}
 def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """Check everything and say what to do.
 
-    Broker, topics, partitions, store, worker, frozen sessions, agents that nobody has, MCP servers,
-    approvals and doubts, push channels, dead letters, sessions that are owed work and get none;
-    instruction files that can't be used, and what blows the token budget. Exit code 1 if there is a
-    problem, 3 if the log can't be reached.
+    Broker, framing, topics, partitions, store, worker, frozen sessions, agents that nobody has, MCP
+    servers, approvals and doubts, push channels, dead letters, sessions that are owed work and get
+    none; instruction files that can't be used, and what blows the token budget. Exit code 1 if
+    there is a problem, 3 if the log can't be reached.
     """
     problems = 0
     for finding in _findings(edge):
@@ -46,6 +46,7 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
 def _findings(edge: Edge) -> Iterator[Finding]:
     log, settings = edge.log, edge.settings
     yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
+    yield from check_framing.framing(settings)
     try:
         yield from check_up.topics_as_wanted(log, settings)
         everything = fold_everything(log, edge.client().read_blob)

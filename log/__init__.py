@@ -8,6 +8,7 @@ Read in this order:
     memory.py, memory_reader.py, memory_group.py   the twin: deterministic and fast
     faults.py     what a simulator may do to the twin
     kafka.py, kafka_reader.py, admin.py, client.py   the real one; they alone import confluent_kafka
+    framing.py, registry.py   Confluent framing over either, for who has a schema registry
 Knows `schemas` (records, topics) and none of the rooms above it.
 """
 
@@ -39,6 +40,7 @@ from .errors import (
     Poison,
     RecordTooLarge,
     Refused,
+    RegistryAway,
     Retry,
     SettingsError,
     TopicMismatch,
@@ -50,6 +52,7 @@ from .partition import partition_for
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from .framing import FramedLog
     from .kafka import KafkaLog
 
 __all__ = [
@@ -83,6 +86,7 @@ __all__ = [
     "Record",
     "RecordTooLarge",
     "Refused",
+    "RegistryAway",
     "Retry",
     "Settings",
     "SettingsError",
@@ -94,8 +98,9 @@ __all__ = [
 ]
 
 
-def open_log(settings: Settings) -> "KafkaLog":
-    """The log that `settings` name. Connects to nothing yet; raises SettingsError without broker.
+def open_log(settings: Settings) -> "KafkaLog | FramedLog":
+    """The log that `settings` name. Connects to nothing yet; raises SettingsError without broker,
+    or without the schema registry that this home has used before.
 
     The client library is imported here and not above: folds, tests and the simulator use this room
     without it.
@@ -107,9 +112,19 @@ def open_log(settings: Settings) -> "KafkaLog":
             "no Kafka broker is configured: start the local one with `foldlog up`, or set "
             "KAFKA_BOOTSTRAP_SERVERS, or bootstrap_servers in foldlog.toml."
         )
-    return KafkaLog(
+    kafka = KafkaLog(
         settings.bootstrap_servers,
         topic_prefix=settings.topic_prefix,
         client_properties=settings.client_properties,
         linger_ms=settings.linger_ms,
     )
+    if settings.registry_url is None and not (settings.home / "registry").exists():
+        return kafka
+    from .framing import FramedLog
+    from .registry import registry_of
+
+    registry = registry_of(settings)
+    if registry is None:
+        return kafka
+    confluent = settings.framing == "confluent"
+    return FramedLog(kafka, registry, confluent=confluent, prefix=settings.topic_prefix)

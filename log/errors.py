@@ -6,6 +6,7 @@
      + Retry           transient: try again later
      |  + LogUnreachable   no broker answered in time (exit code 3 of the command line)
      |  + LogBusy          the producer's queue is full: let it drain
+     |  + RegistryAway     the schema registry does not serve us; it is LogUnreachable and LogBusy
      |  + AppendError      one record was not acknowledged; it may or may not be in the log
      + Poison          a record that can not be decoded: dead letter, go on
      + Corrupt         what we kept disagrees with the log: delete it and refold
@@ -45,6 +46,10 @@ class LogUnreachable(Retry):
 
 class LogBusy(Retry):
     """The producer's queue is full because the broker is slow or away. Nothing was queued."""
+
+
+class RegistryAway(LogUnreachable, LogBusy):
+    """The schema registry did not answer, or not as asked. Nothing was queued, nothing skipped."""
 
 
 class AppendError(Retry):

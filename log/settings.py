@@ -2,8 +2,8 @@
 
 This file owns where a setting comes from: flags over environment over `foldlog.toml` over defaults.
 Nothing else in foldlog reads the environment. It must not know what a setting is used for beyond
-its range. Secrets (the API key, the gateway's, values of client properties, a password in a URL)
-are never shown.
+its range. Secrets (the API key, the gateway's, the registry's, values of client properties, a
+password in a URL) are never shown.
 """
 
 import re
@@ -31,6 +31,10 @@ LINGER_MS_MAX = 5
 SECRET_BYTES_MIN = 32
 """Of the gateway's secret: what signs tokens with SHA-256 has as many bytes (RFC 7518)."""
 
+FRAMINGS = ("avro", "confluent")
+"""How records are written: Avro single-object encoding, or Confluent's for those with a registry.
+Both are always read (framing.py)."""
+
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
 _USER = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
 
@@ -53,6 +57,10 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "gateway_secret": ("FOLDLOG_GATEWAY_SECRET",),
     "user": ("FOLDLOG_USER",),
     "inline_limit_bytes": ("FOLDLOG_INLINE_LIMIT_BYTES",),
+    "framing": ("FOLDLOG_FRAMING",),
+    "registry_url": ("FOLDLOG_REGISTRY_URL",),
+    "registry_user": ("FOLDLOG_REGISTRY_USER",),
+    "registry_password": ("FOLDLOG_REGISTRY_PASSWORD",),
 }
 """The environment variables of each setting, the first that is set and not empty wins."""
 
@@ -63,6 +71,7 @@ _INTS: Mapping[str, tuple[int, int]] = {
 }
 _PATHS = ("home", "state_dir", "blobs_dir", "cache_dir", "config_dir", "managed_instructions")
 _PATHS += ("prices",)
+_SECRETS = ("api_key", "gateway_secret", "registry_user", "registry_password")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -75,6 +84,8 @@ class Settings:
     which every agent gets; config_dir holds the user's. prices: a table of one's own (None: the
     list prices that come with foldlog). embedder: MODULE:ATTR of what makes vectors of memory
     (None: the hashing that comes with foldlog). channels: where answers are pushed to, by name.
+    framing: one of FRAMINGS, how records are written; registry_url: the schema registry, which
+    "confluent" needs to write and every reader of such records needs once.
     """
 
     bootstrap_servers: str | None = None
@@ -96,6 +107,10 @@ class Settings:
     user: str
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     channels: Mapping[str, Channel] = field(default_factory=dict)
+    framing: str = FRAMINGS[0]
+    registry_url: str | None = None
+    registry_user: str | None = None
+    registry_password: str | None = None
 
     @classmethod
     def load(
@@ -134,6 +149,7 @@ class Settings:
         config = _base(env, "XDG_CONFIG_HOME", ".config")
         given.setdefault("config_dir", config / "foldlog")
         given.setdefault("user", _login(env))
+        _check_registry(given)
         return cls(client_properties=properties, **given)
 
     @property
@@ -147,8 +163,8 @@ class Settings:
 
     def __repr__(self) -> str:
         shown = {f.name: getattr(self, f.name) for f in fields(self)}
-        shown["api_key"] = "set, not shown" if self.api_key else None
-        shown["gateway_secret"] = "set, not shown" if self.gateway_secret else None
+        for secret in _SECRETS:
+            shown[secret] = "set, not shown" if shown[secret] else None
         shown["base_url"] = _without_password(self.base_url)
         shown["client_properties"] = sorted(self.client_properties)
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
@@ -214,9 +230,44 @@ def _checked(name: str, value: Any, source: str) -> Any:
         raise SettingsError(f"{source}: user must be 1-128 of A-Z a-z 0-9 . _ : @ -: {value!r}")
     if name == "gateway_secret" and len(value.encode()) < SECRET_BYTES_MIN:
         raise SettingsError(f"{source}: gateway_secret has {SECRET_BYTES_MIN} bytes at least")
+    if name == "framing" and value not in FRAMINGS:
+        raise SettingsError(f"{source}: framing must be {' or '.join(FRAMINGS)}: {value!r}")
+    if name == "registry_url":
+        return _registry_url(value.strip(), source)
     if name not in ("topic_prefix",) and not value.strip():
         raise SettingsError(f"{source}: {name} is empty")
     return value.strip()
+
+
+def _registry_url(value: str, source: str) -> str:
+    """Without a slash at its end. What is wrong is not shown: it may hold a password."""
+    try:
+        parts = urlsplit(value)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits or parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", value):
+        raise SettingsError(f"{source}: registry_url must be http(s)://HOST[:PORT][/PATH]")
+    if "@" in parts.netloc:
+        raise SettingsError(
+            f"{source}: registry_url must hold no user and no password: set "
+            "FOLDLOG_REGISTRY_USER and FOLDLOG_REGISTRY_PASSWORD."
+        )
+    return value.rstrip("/")
+
+
+def _check_registry(given: Mapping[str, Any]) -> None:
+    """Raise SettingsError where the settings of the registry do not make a whole."""
+    if given.get("framing") == "confluent" and not given.get("registry_url"):
+        raise SettingsError(
+            'framing "confluent" needs a schema registry: set registry_url, or '
+            "FOLDLOG_REGISTRY_URL."
+        )
+    user, password = given.get("registry_user"), given.get("registry_password")
+    if (user is None) != (password is None):
+        raise SettingsError("registry_user and registry_password go together: set both or none.")
+    if ":" in (user or ""):
+        raise SettingsError("registry_user must hold no colon.")
 
 
 def _properties_file(path: str | None, env: Mapping[str, str]) -> Mapping[str, str]:

@@ -98,13 +98,30 @@ _UNKNOWN = (None, None, None)
 
 
 @cache
+def _history() -> list[dict]:
+    """The files of history/, read when something is met that current code does not write."""
+    files = resources.files(__package__).joinpath("history").iterdir()
+    return [json.loads(f.read_text("utf-8")) for f in files if f.name.endswith(".json")]
+
+
+@cache
 def _retired() -> dict[bytes, tuple[type, Any, Any]]:
     """The readers of the shapes that current code writes no more; read when one is met."""
-    files = resources.files(__package__).joinpath("history").iterdir()
-    shapes = [json.loads(f.read_text("utf-8")) for f in files if f.name.endswith(".json")]
     return {
-        head: reader for head, reader in map(reader_of, shapes) if head not in _readers()
+        head: reader for head, reader in map(reader_of, _history()) if head not in _readers()
     }
+
+
+def is_ours(head: bytes) -> bool:
+    """Whether records with this head can be decoded."""
+    return head in _readers() or head in _retired()
+
+
+@cache
+def shapes() -> dict[bytes, dict]:
+    """The schema of every shape whose records can be decoded, by their head: slow to make."""
+    schemas = [shape["schema"] for shape in _history()] + [schema_of(row.name) for row in ROWS]
+    return {MAGIC + fingerprint_of(schema): schema for schema in schemas}
 
 
 def reader_of(shape: dict) -> tuple[bytes, tuple[type, Any, Any]]:

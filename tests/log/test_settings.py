@@ -39,9 +39,14 @@ def test_without_any_source_the_defaults_hold():
         "embedder": None,
         "api_key": None,
         "base_url": None,
+        "gateway_secret": None,
         "user": "ada",
         "inline_limit_bytes": 65536,
         "channels": {},
+        "framing": "avro",
+        "registry_url": None,
+        "registry_user": None,
+        "registry_password": None,
     }
     assert settings.kafka_dir == home / "kafka"
     with pytest.raises(FrozenInstanceError):

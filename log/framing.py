@@ -1,0 +1,162 @@
+"""Confluent framing at the door: what is above it sees Avro single-object encoding only.
+
+    Avro       C3 01 and the fingerprint of the schema (10 bytes), then the body
+    Confluent  00 and the schema's id in a registry (5 bytes), then the same body
+
+A log wrapped by FramedLog exchanges the head of a record and touches nothing else: on writing, if
+it is told to, the first for the second; on reading always the second for the first. So stores,
+replay, checksums and bundles do not know which one a log holds. This file owns that exchange. It
+must not know a broker, nor decode a body.
+
+A value that is no record of ours in either framing passes as it is, and the codec says what it is.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..schemas.codec import HEAD_BYTES, MAGIC, is_ours
+from ..schemas.record import Record
+from ..schemas.topics import MEMORY_EVENTS, SESSION_EVENTS
+from .door import (
+    GroupReader,
+    Headers,
+    Log,
+    OnAssigned,
+    OnDelivery,
+    OnFatal,
+    OnRevoked,
+    Producer,
+    Reader,
+)
+from .errors import RegistryAway
+from .registry import Registry
+
+CONFLUENT = b"\0"
+FRAME_BYTES = 5  # the zero and the id, big-endian
+EVENT_TOPICS = frozenset({SESSION_EVENTS, MEMORY_EVENTS})
+"""Where events are. A dead letter stays as it was found; the other topics hold no Avro."""
+
+LOGGER = logging.getLogger("foldlog.log.client")
+
+
+def to_confluent(value: bytes | None, topic: str, registry: Registry) -> bytes | None:
+    """A value as the registry's tools read it. Raises RegistryAway. `topic`: its full name."""
+    if value is None or value[:2] != MAGIC:
+        return value
+    head = value[:HEAD_BYTES]
+    if not is_ours(head):
+        return value
+    return CONFLUENT + registry.id_of(topic, head).to_bytes(4, "big") + value[HEAD_BYTES:]
+
+
+def from_confluent(value: bytes | None, registry: Registry) -> bytes | None:
+    """A value as the codec reads it. Raises RegistryAway."""
+    if value is None or len(value) < FRAME_BYTES or value[:1] != CONFLUENT:
+        return value
+    head = registry.head_of(int.from_bytes(value[1:FRAME_BYTES], "big"))
+    return value if head is None or not is_ours(head) else head + value[FRAME_BYTES:]
+
+
+class FramedProducer:
+    """See `door.Producer`. `append` also raises RegistryAway, for a type not written before."""
+
+    def __init__(self, inner: Producer, registry: Registry, prefix: str) -> None:
+        self._inner, self._registry, self._prefix = inner, registry, prefix
+
+    def append(
+        self,
+        topic: str,
+        key: str | bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        partition: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        if topic in EVENT_TOPICS:
+            value = to_confluent(value, self._prefix + topic, self._registry)
+        self._inner.append(topic, key, value, headers, partition=partition, on_delivery=on_delivery)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class FramedReader:
+    """See `door.Reader` and `door.GroupReader`.
+
+    While the registry is away a record that needs it is not handed out, nor any after it in its
+    partition: they are read again until it answers. A broker that is away is as silent.
+    """
+
+    def __init__(self, inner: Reader | GroupReader, registry: Registry) -> None:
+        self._inner, self._registry = inner, registry
+
+    def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
+        deadline = time.monotonic() + timeout_s
+        found = self._inner.poll(timeout_s, max_records)
+        for record in found:
+            if record.value and record.value[0] == 0:
+                break
+        else:
+            return found
+        records = self._translated(found)
+        if not records:  # they come again at once
+            time.sleep(max(0.0, deadline - time.monotonic()))
+        return records
+
+    def _translated(self, found: list[Record]) -> list[Record]:
+        records: list[Record] = []
+        waits: set[int] = set()
+        for record in found:
+            if record.partition in waits:
+                continue
+            try:
+                value = from_confluent(record.value, self._registry)
+            except RegistryAway as error:
+                waits.add(record.partition)
+                self._inner.seek(record.partition, record.offset)
+                place = f"{record.topic}/{record.partition} waits at offset {record.offset}"
+                LOGGER.error("%s %s: %s", "REGISTRY", place, error)
+                continue
+            records.append(record if value is record.value else record._replace(value=value))
+        return records
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class FramedLog:
+    """See `door.Log`: `inner`, whose events are read in both framings.
+
+    confluent: they are written in that framing. prefix: what `inner` puts before a topic's name.
+    """
+
+    def __init__(self, inner: Log, registry: Registry, *, confluent: bool, prefix: str) -> None:
+        self._inner, self._registry = inner, registry
+        self._confluent, self._prefix = confluent, prefix
+
+    def producer(self, on_fatal: OnFatal | None = None, **more: Any) -> Producer:
+        made = self._inner.producer(on_fatal, **more)
+        return FramedProducer(made, self._registry, self._prefix) if self._confluent else made
+
+    def reader(self, topic: str, start: Mapping[int, int]) -> Reader:
+        return self._framed(topic, self._inner.reader(topic, start))
+
+    def group_reader(
+        self,
+        topic: str,
+        group: str,
+        instance_id: str,
+        on_assigned: OnAssigned,
+        on_revoked: OnRevoked,
+    ) -> GroupReader:
+        made = self._inner.group_reader(topic, group, instance_id, on_assigned, on_revoked)
+        return self._framed(topic, made)
+
+    def _framed(self, topic: str, made: Any) -> Any:
+        return FramedReader(made, self._registry) if topic in EVENT_TOPICS else made
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

@@ -1,0 +1,159 @@
+"""The registry's client: who it says it is, what it takes for an answer, what it keeps."""
+
+import logging
+
+import pytest
+
+from foldlog.consumers.check_framing import framing
+from foldlog.log import RegistryAway, Settings, SettingsError, open_log
+from foldlog.log.registry import Registry, registry_of
+from foldlog.schemas import codec
+from foldlog.tests.log.mock_registry import MockRegistry
+
+HEADS = list(codec.shapes())
+SECRETS = ("hunter2", "ana-the-user", "YW5hLXRoZS11c2VyOmh1bnRlcjI")
+
+
+@pytest.fixture
+def mock():
+    with MockRegistry().serving() as serving:
+        yield serving
+
+
+def settings(tmp_path, **more):
+    env = {"HOME": str(tmp_path), "USER": "ada", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    return Settings.load(env | {f"FOLDLOG_{name.upper()}": text for name, text in more.items()})
+
+
+def test_the_user_is_said_to_the_registry_and_to_nobody_else(mock, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    mock.users = {"ana-the-user": "hunter2"}
+    given = settings(
+        tmp_path, framing="confluent", registry_url=mock.url,
+        registry_user="ana-the-user", registry_password="hunter2",
+    )  # fmt: skip
+    registry = registry_of(given)
+    mock.users["ana-the-user"] = "changed"
+    with pytest.raises(RegistryAway, match="FOLDLOG_REGISTRY_USER.*HTTP 401") as raised:
+        registry.id_of("t", HEADS[0])
+    shown = [str(raised.value), repr(given), str(framing_of(given))]
+    mock.users["ana-the-user"] = "hunter2"
+    registry = registry_of(given)
+    assert registry.head_of(registry.id_of("t", HEADS[0])) == HEADS[0]
+    shown += [file.read_text() for file in registry.kept.rglob("*") if file.is_file()]
+    shown += [str(path) for path in tmp_path.rglob("*")] + [caplog.text]
+    assert len(shown) > 5
+    assert not [secret for secret in SECRETS for text in shown if secret in text]
+
+
+def framing_of(given):
+    return list(framing(given))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        (404, '{"error_code": 404}'),
+        (404, "<html>no such page</html>"),
+        (200, "<html>log in first</html>"),
+        (200, "{}"),
+        (200, '{"schema": 7, "id": "x"}'),
+        (200, '{"id": true}'),
+        (302, ""),
+        (409, '{"error_code": 409}'),
+        (429, ""),
+        (500, '{"error_code": 50001}'),
+        (503, ""),
+    ],
+)
+def test_what_is_no_answer_of_a_registry_is_as_if_it_were_away(mock, tmp_path, answers):
+    registry = Registry(mock.url, tmp_path)
+    mock.answers = answers
+    with pytest.raises(RegistryAway):
+        registry.head_of(7)
+    with pytest.raises(RegistryAway):
+        registry.id_of("t", HEADS[0])
+    assert not list(registry.kept.rglob("*.json"))
+    mock.answers = None
+    again = Registry(mock.url, tmp_path)
+    assert again.head_of(7) is None and again.id_of("t", HEADS[0])
+
+
+def test_a_schema_that_the_subject_does_not_take_hinders_no_other(mock, tmp_path):
+    registry = Registry(mock.url, tmp_path)
+    mock.compatible = False
+    with pytest.raises(RegistryAway, match="compatib"):
+        registry.id_of("t", HEADS[0])
+    mock.compatible = True
+    assert registry.id_of("t", HEADS[1])
+
+
+def test_what_is_kept_may_be_torn_or_unwritable(mock, tmp_path):
+    first = Registry(mock.url, tmp_path)
+    found = first.id_of("t", HEADS[0])
+    for file in first.kept.rglob("*.json"):
+        file.write_text('{"fingerprint": "xyz", "id": -1', "utf-8")
+    again = Registry(mock.url, tmp_path)
+    assert (again.id_of("t", HEADS[0]), again.head_of(found)) == (found, HEADS[0])
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert Registry(mock.url, blocked).id_of("t", HEADS[0]) == found
+
+
+def test_another_registry_has_other_ids(mock, tmp_path):
+    with MockRegistry().serving() as other:
+        other.add({"type": "record", "name": "X", "fields": []})
+        ids = [Registry(each.url, tmp_path).id_of("t", HEADS[0]) for each in (mock, other)]
+    assert ids[0] != ids[1]
+
+
+def test_a_path_before_the_requests_is_kept(mock, tmp_path):
+    with pytest.raises(RegistryAway):
+        Registry(mock.url + "/apis/ccompat/v7", tmp_path).check()
+    assert mock.asked == ["GET /apis/ccompat/v7/schemas/types"]
+
+
+def test_a_home_that_has_used_a_registry_does_not_read_without(mock, tmp_path):
+    assert registry_of(settings(tmp_path)) is None
+    registry = registry_of(settings(tmp_path, registry_url=mock.url))
+    registry.id_of("t", HEADS[0])
+    with pytest.raises(SettingsError, match="registry_url.*delete that folder"):
+        open_log(settings(tmp_path))
+    open_log(settings(tmp_path, registry_url=mock.url)).close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"framing": "json"}, "FOLDLOG_FRAMING: framing must be avro or confluent: 'json'"),
+        ({"framing": "confluent"}, "needs a schema registry: set registry_url"),
+        ({"registry_url": "far:8081"}, "FOLDLOG_REGISTRY_URL: registry_url must be http"),
+        ({"registry_url": "http://"}, "registry_url must be http"),
+        ({"registry_url": "http://far:x"}, "registry_url must be http"),
+        ({"registry_url": "http://far/a b"}, "registry_url must be http"),
+        ({"registry_url": "http://far/?a=hunter2"}, "registry_url must be http"),
+        ({"registry_url": "http://a:hunter2@far"}, "must hold no user and no password"),
+        ({"registry_user": "a"}, "go together"),
+        ({"registry_password": "hunter2"}, "go together"),
+        ({"registry_user": "a:b", "registry_password": "hunter2"}, "no colon"),
+    ],
+)
+def test_settings_that_make_no_whole_are_named(tmp_path, given, said):
+    with pytest.raises(SettingsError) as raised:
+        settings(tmp_path, **given)
+    assert said in str(raised.value) and "hunter2" not in str(raised.value)
+
+
+def test_doctor_says_which_framing_and_whether_the_registry_answers(mock, tmp_path):
+    def found(**more):
+        (finding,) = framing(settings(tmp_path, **more))
+        return finding
+
+    assert found()[:2] == ("ok", "framing") and "single-object" in found().text
+    plain, confluent = {"registry_url": mock.url + "/"}, {"framing": "confluent"}
+    assert found(**plain).level == found(**plain, **confluent).level == "ok"
+    assert "confluent" in found(**plain, **confluent).text
+    mock.answers = (503, "")
+    away = found(**plain, **confluent)
+    assert away.level == "problem" and mock.url in away.text and away.do
+    assert found(**plain).level == "note"
