@@ -6,7 +6,7 @@ to remember it. This file must not know how a place travels, nor how anything is
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
@@ -103,6 +103,9 @@ def missed(
         if left.open and ends and left.open.turn == line.turn:
             yield line.offset, Dropped(left.open, line.text or f"the turn ended: {line.name}")
             left = Place()
+        elif left.open == viewer.open and _goes_on(line) and not _is_begun(left, viewer):
+            yield line.offset, Dropped(viewer.open, "its last words were lost")
+            left = Place()
         yield line.offset, Told(line)
     yield from ((place.offset, thing) for thing in _streaming(left, viewer))
 
@@ -129,6 +132,7 @@ def _settled(place: Place, views: SessionViews, line: Line, read: ReadBlob) -> l
         return [*final, Settled(attempt, line)]
     if any(_goes_on(other) and _is_of(other, attempt) for other in views.transcript.lines):
         attempt = place.open  # it was resumed, and is shown as one
+        final = [token._replace(of=attempt) for token in final]
     why = f"attempt {attempt.attempt} takes its place" if place.open != attempt else ""
     # What was stopped is kept as text alone, and its blocks may count otherwise.
     kinds = SPOKEN.values() if line.kind == "answer" else (ChunkKind.TEXT,)
@@ -139,7 +143,12 @@ def _settled(place: Place, views: SessionViews, line: Line, read: ReadBlob) -> l
     return [*rest(final, _counts(place)), Settled(attempt, line)]
 
 
-def _agrees(final: list[Token], kind: ChunkKind, place: Place) -> bool:
+def _is_begun(place: Place, viewer: Viewer) -> bool:
+    """Whether what was shown is how what streams begins: of what was lost some may not be kept."""
+    return all(_agrees(viewer.tokens, kind, place) for kind in KINDS)
+
+
+def _agrees(final: Iterable[Token], kind: ChunkKind, place: Place) -> bool:
     """Whether what was shown of a kind is how the final words of that kind begin."""
     chars, crc = place.shown[KINDS.index(kind)]
     words = "".join(token.text for token in final if token.kind == kind)

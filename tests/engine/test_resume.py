@@ -9,10 +9,12 @@ from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
 from foldlog.processors.agent import Agent
 from foldlog.processors.resuming import CONTINUE, joined
+from foldlog.processors.runtime.effects_host import said_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.engine.driven import Driven
+from foldlog.tests.gateway.test_viewers import Audience, Screen
 
 OLD, NEW = "claude-haiku-4-5", "claude-opus-5-5"
 
@@ -151,6 +153,91 @@ def test_lost_twice_it_goes_on_from_both(driven):
     assert [event.prior_seq for event in session.events(ev.GenResumed)] == [0, 1]
     (complete,) = session.events(ev.GenComplete)
     assert json.loads(complete.content.inline)[0]["text"] == "once upon a time there was"
+
+
+def audience_of(session):
+    """The session's log, to be played to viewers of a gateway."""
+    with SessionFold(session.log, "s", chunks=True) as folded:
+        history = list(folded.upto(folded.end()))
+    return Audience("s", history, lambda ref: session.blobs.get(ref.sha256))
+
+
+def seen_by_who_left_at(session, at):
+    """(screen, tokens and drops) of who leaves after so many events, and comes back with a cursor
+    when the answer is resumed and has gone on."""
+    audience, screen, things = audience_of(session), Screen(), []
+
+    def look(frames):
+        screen.draw(frames)
+        things.extend(frame.shown for frame in frames)
+        return frames[-1].cursor if frames else cursor
+
+    seat, cursor = audience.seat(), None
+    for number, _ in enumerate(audience.events()):
+        cursor = cursor if seat is None else look(seat.ready())
+        if number == at:
+            audience.watching.seats.discard(seat)
+            seat = None
+        viewer = audience.watching.viewer
+        if seat is None and number > at and viewer.goes_on and len(viewer.tokens) > 2:
+            seat, at = audience.seat(cursor), len(audience.history)
+    look(seat.ready())
+    return screen, things
+
+
+def test_S2_9_who_left_in_the_lost_attempt_goes_on_in_the_resumed_one(driven):
+    session = driven().say("tell")
+    session.lose(said("once ", "upon "))
+    chunks = [n for n, seen in enumerate(audience_of(session).history)
+              if isinstance(seen.entry.event, ev.GenChunk)]
+    for at in chunks[:2]:
+        screen, things = seen_by_who_left_at(session, at)
+        assert not [thing for thing in things if isinstance(thing, Dropped)]
+        tokens = [thing for thing in things if isinstance(thing, Token)]
+        assert "".join(token.text for token in tokens) == "once upon a time there was"
+        assert len({token.of for token in tokens}) == 1
+        assert not screen.open
+
+
+def test_what_was_said_after_the_lost_answer_was_read_is_taken_back(driven):
+    """Its owner stood still and spoke on just before the other's claim landed."""
+    session = driven().say("tell")
+    read = session.chunks_since
+    session.chunks_since = lambda *place: read(*place)[:2]
+    session.lose(said("once ", "upon ", "another "))
+    (resumed,) = session.events(ev.GenResumed)
+    assert (resumed.strategy, resumed.prior_seq) == ("resume", 1)
+    (complete,) = session.events(ev.GenComplete)
+    text = json.loads(complete.content.inline)[0]["text"]
+    assert text == "once upon a time there was"
+    chunks = [n for n, seen in enumerate(audience_of(session).history)
+              if isinstance(seen.entry.event, ev.GenChunk)]
+    for at in chunks[:3]:
+        screen, things = seen_by_who_left_at(session, at)
+        dropped = [thing.why for thing in things if isinstance(thing, Dropped)]
+        assert dropped == ["its last words were lost"] * (at == chunks[2])
+        assert [words[0] for _, words in screen.done if isinstance(words, tuple)] == [text]
+
+
+def test_a_stop_before_a_resumed_answer_begins_keeps_what_was_said(driven):
+    session = driven().say("tell")
+    session.lost = [said("once ", "upon ")]
+    session.run()
+    session.restart()
+    recovered = []
+    session.recover_chunks = lambda *args: recovered.append(args[-1])
+    while not session.events(ev.GenResumed):
+        session.worker.consume(session.reader.poll(0, 1000))
+    # The claim is produced, and a cancel comes before it is read back.
+    assert session.events(ev.GenResumed)
+    session.write(
+        "producer", ev.CancelRequested(cancel_id="c", mode="now", reason="", by_user="u")
+    )
+    session.run()
+    (begin,) = recovered
+    assert begin.attempt == 2 and begin.chain == ((1, 1),)
+    chunks = session.chunks_since("s", 0, 0, 2)
+    assert json.loads(said_of(begin, chunks))[0]["text"] == "once upon "
 
 
 @pytest.mark.parametrize(("before", "text", "shown"), [
