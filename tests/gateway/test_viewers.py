@@ -13,8 +13,12 @@ from foldlog.schemas.codec import entry_of
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.simulation import runner
+from foldlog.tests.simulation.scenarios import BY_NAME
 
-SEEDS = range(1, 25)
+SCHEDULES = [
+    *((seed, None) for seed in range(1, 25)),
+    *((seed, BY_NAME["resumed"]) for seed in range(14)),
+]
 GUESTS = 20
 LEAVES = 0.15  # of the looks of a guest
 COMEBACKS_MIN = 2_000
@@ -76,12 +80,16 @@ class Guest:
     def __init__(self, audience, chance):
         self.audience, self.chance = audience, chance
         self.screen, self.cursor, self.comebacks = Screen(), None, 0
+        self.left_in, self.resumed = None, 0  # by whom it was said when it left; then by another
         self.seat = audience.seat()
 
     def look(self):
         if self.seat is None:
             if self.chance.random() < 0.3:
                 self.seat, self.comebacks = self.audience.seat(self.cursor), self.comebacks + 1
+                viewer = self.audience.watching.viewer
+                goes_on = viewer.goes_on not in (None, self.left_in)
+                self.resumed += goes_on and self.screen.of == viewer.open
             return
         frames = self.seat.ready()
         if not frames:
@@ -93,7 +101,7 @@ class Guest:
         self.draw(frames[:kept])
         if leaves:
             self.audience.watching.seats.discard(self.seat)
-            self.seat = None
+            self.seat, self.left_in = None, self.audience.watching.viewer.goes_on
 
     def draw(self, frames):
         self.screen.draw(frames)
@@ -101,9 +109,9 @@ class Guest:
             self.cursor = frames[-1].cursor
 
 
-def audiences(seed):
+def audiences(seed, scenario=None):
     """The sessions of a simulated schedule: crashes, takeovers, cancels, late and double chunks."""
-    world = runner.run(seed).world
+    world = runner.run(seed, scenario).world
     histories = {}
     for partition in world.log.topic(SESSION_EVENTS).partitions:
         for record in partition.records:
@@ -118,10 +126,10 @@ def audiences(seed):
 
 
 def test_beyond_1_a_viewer_that_comes_back_has_what_one_has_that_never_left():
-    comebacks, midway = 0, 0
-    for seed in SEEDS:
+    comebacks, midway, resumed = 0, 0, 0
+    for seed, scenario in SCHEDULES:
         chance = random.Random(seed)
-        for audience in audiences(seed):
+        for audience in audiences(seed, scenario):
             stayed, stays = Screen(), audience.seat()
             guests = [Guest(audience, chance) for _ in range(GUESTS)]
             for _ in audience.events():
@@ -134,12 +142,13 @@ def test_beyond_1_a_viewer_that_comes_back_has_what_one_has_that_never_left():
                 guest.draw((guest.seat or audience.seat(guest.cursor)).ready())
                 assert guest.screen.done == stayed.done, (seed, audience.watching.session_id)
                 assert guest.screen.words() == stayed.words()
-                comebacks += guest.comebacks
+                comebacks, resumed = comebacks + guest.comebacks, resumed + guest.resumed
             late = Screen()
             late.draw(audience.seat().ready())
             assert (late.done, late.words()) == (stayed.done, stayed.words())
     assert comebacks >= COMEBACKS_MIN, f"only {comebacks}: more seeds are needed"
     assert midway >= 100, f"only {midway} came back in the middle of an attempt"
+    assert resumed >= 20, f"only {resumed} left in a lost attempt and came back in its resumption"
 
 
 def test_beyond_1_a_viewer_that_does_not_keep_up_is_let_go_and_loses_nothing():
