@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -31,6 +32,18 @@ END_S = 10.0
 """For a clean end of the gateway that `dev` started."""
 
 
+def _origins(_context: click.Context, _option: click.Parameter, given: Sequence[str]) -> tuple:
+    """Origins as browsers name them: one that never matches would look as if it were allowed."""
+    for origin in given:
+        parts = urlsplit(origin)
+        if parts.scheme not in ("http", "https") or origin != f"{parts.scheme}://{parts.netloc}":
+            raise click.BadParameter(
+                f"{origin!r} is no origin: scheme, host and port, nothing behind, "
+                "as in https://app.example"
+            )
+    return tuple(origin.lower() for origin in given)
+
+
 @click.command("gateway", epilog=example(
     "foldlog gateway", "foldlog gateway --port 9000", "foldlog gateway --host 0.0.0.0"
 ))
@@ -38,7 +51,7 @@ END_S = 10.0
               help="The address to listen on; others than loopback need a secret.")
 @click.option("--port", type=click.IntRange(0, 65535),
               help=f"The port; 0 takes a free one (default: {PORT}, or a free one if it is taken).")
-@click.option("--cors-origin", "origins", multiple=True, metavar="ORIGIN",
+@click.option("--cors-origin", "origins", multiple=True, metavar="ORIGIN", callback=_origins,
               help="A page that may use it, as in https://app.example; may be given several times.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Where it keeps its cache of the log (default: below --home).")
@@ -109,8 +122,11 @@ def serve(
             "are. Set FOLDLOG_GATEWAY_SECRET (32 random characters or more), or leave it on "
             "127.0.0.1."
         )
-    listening = _listening(host, port)
-    with listening, _sole(directory), Client(settings, channel="gateway") as client:
+    with (
+        _sole(directory),  # first: who starts it twice by mistake is told so, not of a port
+        _listening(host, port) as listening,
+        Client(settings, channel="gateway") as client,
+    ):
         access = Access(settings.user, secret, origins)
         app = make_app(Gateway(client, access, directory, note))
         line(f"the gateway serves http://{host}:{listening.getsockname()[1]}/")

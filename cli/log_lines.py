@@ -26,6 +26,11 @@ class InWords(logging.Formatter):
         return super().format(record)
 
 
+def worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether a line says anything: asyncio counts writes to clients that have just left."""
+    return not (record.name == "asyncio" and record.msg == "socket.send() raised exception.")
+
+
 _IDS = {
     "session": re.compile(r"\bsession (?P<id>[A-Za-z0-9._:@-]{1,128}?)[:,;.]?(?:\s|$)"),
     "partition": re.compile(r"\b(?:partition|store) (?P<id>\d+)\b"),
@@ -51,5 +56,6 @@ def to_stderr(level: int, line: str, *, anew: bool = False, as_json: bool = Fals
     anew: whatever was set before.
     """
     handler = logging.StreamHandler()
+    handler.addFilter(worth_a_line)
     handler.setFormatter(AsJson("%(message)s") if as_json else InWords(line))
     logging.basicConfig(level=level, handlers=[handler], force=anew)

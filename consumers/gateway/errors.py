@@ -53,6 +53,12 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
 )
 """The first class that an error is one of decides; specific before general."""
 
+NOT_HERE = {
+    404: "nothing is served at this address: /openapi.json lists what is",
+    405: "this address does not take this method: /openapi.json lists what it takes",
+}
+"""What the router alone says in two words."""
+
 
 def answer_to(error: FoldlogError) -> tuple[int, dict[str, str]]:
     """Status and body of an error."""
@@ -77,9 +83,13 @@ def install(app: FastAPI) -> None:
     async def misshapen(_request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return JSONResponse({"code": "invalid", "detail": f"{where}: {first['msg']}"}, 400)
+        detail = f"{where}: {first['msg']}"
+        if first["loc"] == ("body",) or first["type"] == "json_invalid":
+            detail = "the body must be a JSON object, sent with `content-type: application/json`"
+        return JSONResponse({"code": "invalid", "detail": detail}, 400)
 
     @app.exception_handler(HTTPException)
     async def plain(_request: Request, error: HTTPException) -> JSONResponse:
-        body = {"code": f"http_{error.status_code}", "detail": str(error.detail)}
+        detail = NOT_HERE.get(error.status_code, str(error.detail))
+        body = {"code": f"http_{error.status_code}", "detail": detail}
         return JSONResponse(body, error.status_code, error.headers)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from ...processors.session import SessionViews
 from ...producers.blobs import BlobStore
@@ -93,7 +93,8 @@ def _beside(routes: APIRouter, gateway: Gateway) -> None:
         """An attachment of a message of this session."""
         ref = _attached(gateway, gateway.owned(request, session_id), sha256)
         if ref is None:
-            return Response(status_code=404)
+            detail = "no message of this session has that attachment"
+            return JSONResponse({"code": "unknown_attachment", "detail": detail}, 404)
         caching = {"cache-control": "private, immutable, max-age=86400"}
         return Response(gateway.read_blob(ref), media_type=ref.media_type, headers=caching)
 

@@ -6,10 +6,12 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from foldlog.cli.__main__ import BY_NAME, COMMANDS, exit_code, foldlog, main
 from foldlog.cli.edge import Edge
-from foldlog.cli.log_lines import InWords
+from foldlog.cli.gateway import gateway_command
+from foldlog.cli.log_lines import InWords, worth_a_line
 from foldlog.log import LogFatal, LogUnreachable, SettingsError, TopicMissing
 from foldlog.log.errors import Corrupt, Refused
 from foldlog.tests.cli.harness import make_shell
@@ -174,3 +176,17 @@ def test_a_broker_that_goes_away_is_told_in_words(text, said):
     """In the middle of a chat stood the name of a thread of librdkafka and its state."""
     record = logging.LogRecord("foldlog", logging.ERROR, "", 0, "%s", (text,), None)
     assert InWords("foldlog: %(message)s").format(record) == said
+
+
+def test_a_client_that_has_just_left_leaves_no_line():
+    """asyncio counted, without a word of what or whose, each write to a viewer that had gone."""
+    left = logging.LogRecord("asyncio", logging.WARNING, "", 0, "socket.send() raised exception.",
+                             (), None)
+    other = logging.LogRecord("asyncio", logging.ERROR, "", 0, "Task exception", (), None)
+    assert not worth_a_line(left) and worth_a_line(other)
+
+
+@pytest.mark.parametrize("origin", ["foo", "https://app.example/", "app.example", "*"])
+def test_an_origin_that_no_page_has_is_refused(origin):
+    done = CliRunner().invoke(gateway_command, ["--cors-origin", origin])
+    assert done.exit_code == 2 and "no origin" in done.output

@@ -207,6 +207,14 @@ def test_a_body_that_is_too_large_is_refused(ana):
 def test_a_body_that_is_no_json_is_refused(ana):
     answer = ana.post("/v1/sessions/bad/messages", content=b"{nonsense")
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid")
+    assert "content-type: application/json" in answer.json()["detail"]
+    form = ana.post("/v1/sessions/bad/messages", data={"text": "x"})
+    assert form.status_code == 400 and "content-type" in form.json()["detail"]
+
+
+def test_an_address_that_is_none_says_where_they_are_listed(ana):
+    for answer in (ana.get("/v1/nothing"), ana.put("/v1/sessions")):
+        assert answer.status_code in (404, 405) and "/openapi.json" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
