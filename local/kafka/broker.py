@@ -108,13 +108,15 @@ class Broker:
             raise _unusable(self.dir, error) from error
 
     def down(self) -> bool:
-        """Stops the broker and keeps its data; False if none ran. Its port is forgotten."""
+        """Stops the broker and keeps its data; False if none ran. The next `up` takes its port
+        again if it can: workers and gateways that went on look for it there."""
         if not self.dir.exists():
             return False
         with self._only_one(lambda _line: None):
             found = process.find(self._marker)
             if found:
                 process.end(found[0], patience_s=_DOWN_S)
+                self._port_file.write_text(f"{_port_in(found[1])}\n")
             self._state_file.unlink(missing_ok=True)
             return found is not None
 
@@ -260,14 +262,21 @@ class Broker:
                     " program, or choose another port."
                 )
             return self.port
-        last = self.state()  # after a crash clients still look for the port it had
-        wanted = last.port if last else self.preferred_port
+        last = self.state()  # clients still look for the port it had, after a crash or a `down`
+        wanted = last.port if last else self._port_before() or self.preferred_port
         if wanted is not None:
             holder = holder_of(wanted)
             if holder is None:
                 return wanted
             progress(f"port {holder}; choosing another one")
         return free_pair()
+
+    def _port_before(self) -> int | None:
+        """The port it had when it was last stopped; None if that is not known."""
+        try:
+            return int(self._port_file.read_text())
+        except (OSError, ValueError):
+            return None
 
     # ---- files
 
@@ -280,6 +289,10 @@ class Broker:
     @property
     def _state_file(self) -> Path:
         return self.dir / "broker.json"
+
+    @property
+    def _port_file(self) -> Path:
+        return self.dir / "last.port"
 
     def _write_state(self, state: BrokerState) -> None:
         scratch = self._state_file.with_suffix(".new")

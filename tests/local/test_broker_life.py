@@ -160,6 +160,7 @@ def test_data_is_kept_over_down_and_up_in_a_directory_with_odd_letters(broker_of
     assert read(broker, "kept", 3) == [b"one", b"two", b"three"]
     assert second.cluster_id == first.cluster_id
     assert second.pid != first.pid
+    assert second.port == first.port  # workers and gateways that went on find it again
 
 
 def test_back_after_kill_9_on_the_same_port_with_every_acknowledged_record(broker_of):
