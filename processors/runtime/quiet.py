@@ -19,6 +19,16 @@ _AWAY = (
 """A broker that is away, in the words of a client that is told so many times a second."""
 
 
+_HAS_NO_STREAM = "Stream has not started processing"
+"""Faust's alarm, every 7 s from minute 5 on, for a partition whose stream has had no record. Ours
+read tables and announcements, on which there may be none for days."""
+
+
+class _NoStream(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(_HAS_NO_STREAM)
+
+
 class _SaidElsewhere(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
@@ -34,6 +44,7 @@ def quiet() -> None:
         logger = logging.getLogger(f"aiokafka{part}")  # a filter is not inherited
         for one in (_SaidElsewhere(), OncePerWhile()):
             logger.addFilter(one)
+    logging.getLogger("faust.transport.drivers.aiokafka").addFilter(_NoStream())
     threading.excepthook = _unless_cancelled
 
 

@@ -5,6 +5,7 @@ import logging
 import threading
 
 import pytest
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
 from foldlog.processors.runtime import quiet as quiet_module
 from foldlog.processors.runtime.quiet import quiet
@@ -17,6 +18,7 @@ def restored(monkeypatch):
     yield
     for part in ("", ".conn", ".cluster", ".consumer.fetcher", ".consumer.group_coordinator"):
         logging.getLogger(f"aiokafka{part}").filters.clear()
+    AIOKafkaConsumerThread.logger.filters.clear()
 
 
 def test_a_broker_that_is_away_is_told_by_our_own_client_alone(caplog):
@@ -46,3 +48,12 @@ def test_a_thread_that_is_cancelled_as_it_ends_leaves_no_traceback(monkeypatch):
     assert seen == [] and threading.excepthook is quiet_module._unless_cancelled
     ends(KeyError("a bug"))
     assert seen == [KeyError]
+
+
+def test_a_stream_that_has_had_no_record_yet_is_no_alarm(caplog):
+    """Fifteen lines every 7 s, from the fifth minute of a worker on: nobody had opened a tab."""
+    thread = AIOKafkaConsumerThread.logger
+    thread.error("Stream has not started processing %r (started %s). ...", "tp", "5 minutes ago")
+    assert caplog.messages == []
+    thread.error("Stream stopped processing, or is slow for %r", "tp")
+    assert caplog.messages == ["Stream stopped processing, or is slow for 'tp'"]
