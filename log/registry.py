@@ -148,7 +148,7 @@ class Registry:
     def check(self) -> None:
         """Ask something cheap. Raises RegistryAway."""
         with self._lock:
-            self._ask("GET", "/schemas/types", "it was asked whether it serves us")
+            self._ask("GET", "/schemas/types", "a first look at it failed")
 
     # -- asking ----------------------------------------------------------------------------------
 
