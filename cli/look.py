@@ -291,7 +291,7 @@ def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int |
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
         raise click.UsageError(f"TURN.STEP is two numbers, as in 1.2, not {step!r}.")
     client = edge.client()
-    with client.fold(session) as folded:
+    with client.fold(session, chunks=True) as folded:
         found = request_of(folded, int(parts[0]), int(parts[1]), client.read_blob)
     claims = [{"attempt": a, "request_sha256": sha, "builder": b} for a, sha, b in found.claims]
     if as_json:

@@ -13,6 +13,7 @@ from ..log.errors import Refused
 from ..processors.context.build import BUILDER, request_bytes, request_sha256
 from ..processors.projections import partition as partition_fold
 from ..processors.projections.partition import PartitionView
+from ..processors.resuming import resumed_request
 from ..processors.session import SessionViews, fold, initial
 from ..processors.wake import Obligation, Rules, wake
 from ..processors.wake_table import BY_ID
@@ -34,6 +35,7 @@ VIEWS = (
     "background",
     "wake",
 )
+MORE = {False: "", True: "+resume"}
 
 
 class UnknownSession(Refused):
@@ -96,7 +98,8 @@ def view_json(folded: SessionFold, view: str, read: ReadBlob | None = None) -> A
 class Request(NamedTuple):
     """A past request as it was sent. `claims`: each attempt's sha256 and builder, from its claim.
 
-    `agrees`: whether every claim made by this version's builder has the sha256 of `body`.
+    A builder with `+resume`: that attempt was sent `body` and what was kept of a lost answer.
+    `agrees`: whether every claim made by this version's builder has the sha256 of what is rebuilt.
     """
 
     body: bytes
@@ -106,26 +109,32 @@ class Request(NamedTuple):
 
 
 def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Request:
-    """Rebuild the request of a step (design law 11). Raises UnknownSession, UnknownStep."""
+    """Rebuild the request of a step (design law 11), and what of a lost answer was behind it for
+    attempts that resumed: for those the fold must decode chunks. Raises UnknownSession,
+    UnknownStep."""
     body: bytes | None = None
+    chunks: list[ev.GenChunk] = []
     claims = []
+    agrees = True
     for seen in folded.upto(folded.end()):
         event = seen.entry.event
         if not seen.ruling.accepted or getattr(event, "turn", None) != turn:
             continue
         match event:
             case ev.LlmCalled() if event.step == step:
-                body = request_bytes(seen.views, read)
-            case ev.GenStart() | ev.GenResumed() if event.step == step:
-                # A resumed attempt's request is this one and what was kept behind it.
-                more = "+resume" if getattr(event, "strategy", "") == Recovery.RESUME else ""
-                claims.append((event.attempt, event.request_sha256, event.builder + more))
+                body, chunks, claims, agrees = request_bytes(seen.views, read), [], [], True
+            case ev.GenChunk() if event.step == step:
+                chunks.append(event)
+            case ev.GenStart() | ev.GenResumed() if event.step == step and body is not None:
+                resumes = getattr(event, "strategy", "") == Recovery.RESUME
+                sent = resumed_request(body, seen.views, chunks) if resumes else body
+                claims.append((event.attempt, event.request_sha256, event.builder + MORE[resumes]))
+                is_same = sent is not None and request_sha256(sent) == event.request_sha256
+                agrees &= is_same or event.builder != BUILDER
     known(folded)
     if body is None:
         raise UnknownStep(f"session {folded.session_id} has no step {turn}.{step}")
-    name = request_sha256(body)
-    agrees = all(sha == name for _, sha, builder in claims if builder == BUILDER)
-    return Request(body, name, tuple(claims), agrees)
+    return Request(body, request_sha256(body), tuple(claims), agrees)
 
 
 class Everything(NamedTuple):

@@ -7,7 +7,7 @@ was not signed and a call that was cut can not, so whatever holds them is starte
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..schemas.events import GenChunk
 from .context.blocks import compact
@@ -59,6 +59,18 @@ def kept_of(chunks: list[GenChunk]) -> Kept | None:
     if not texts or not all(map(str.strip, texts.values())):
         return None
     return Kept(tuple(texts.values()), chunks[-1].block, chunks[-1].seq)
+
+
+def resumed_request(request: bytes, views: Any, chunks: Iterable[GenChunk]) -> bytes | None:
+    """The request of an attempt that resumes, rebuilt from the log: the step's, the views right
+    after the claim, and the step's chunks by then. None: they are not what the claim says."""
+    turn, generation = views.turn, views.turn.generation
+    said = chunks_of(chunks, (turn.number, turn.step, generation.attempt), generation.chain)
+    kept = kept_of(said)
+    if kept is None or kept.prior_seq != generation.chain[-1][1]:
+        return None
+    called = views.context.request
+    return continued(request, kept, called.model, called.params)
 
 
 def prefills(model: str, params: bytes) -> bool:

@@ -19,6 +19,7 @@ from ...log.door import Log
 from ...log.errors import LogCut, LogUnreachable
 from ...log.partition import partition_for
 from ...processors.context.build import BUILDER, request_bytes, request_sha256
+from ...processors.resuming import resumed_request
 from ...processors.runtime import views_codec
 from ...processors.runtime.store import fold_version
 from ...processors.session import SessionViews
@@ -30,9 +31,10 @@ from ...schemas.parts import BlobRef, Body
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ...schemas.value import field_names
+from ...schemas.words import Recovery
 from ..contents import ReadBlob
 from ..follow import POLL_S, STALL_S
-from ..session_fold import SessionFold
+from ..session_fold import Seen, SessionFold
 from ..show import UnknownSession
 from .blocks import Contents, blocks
 from .bundle_file import FORMAT, Blob, Bundle, Manifest, line_of, write_bundle
@@ -63,7 +65,8 @@ def replay(log: Log, session_id: str, read: ReadBlob) -> Replayed:
     """Fold a session and rebuild each of its requests. Raises UnknownSession."""
     requests: dict[str, str | None] = {}
     claimed: dict[str, str] = {}
-    with SessionFold(log, session_id, read=read) as folded:
+    body, chunks = b"", list[ev.GenChunk]()
+    with SessionFold(log, session_id, chunks=True, read=read) as folded:
         for seen in folded.upto(folded.end()):
             event = seen.entry.event
             if not seen.ruling.accepted:
@@ -71,14 +74,27 @@ def replay(log: Log, session_id: str, read: ReadBlob) -> Replayed:
             match event:
                 case ev.LlmCalled():
                     try:
-                        made = request_sha256(request_bytes(seen.views, read))
+                        body, chunks = request_bytes(seen.views, read), []
+                        made = request_sha256(body)
                     except BlobError:
-                        made = None
+                        body, made = b"", None
                     requests[f"{event.turn}.{event.step}"] = made
+                case ev.GenChunk():
+                    chunks.append(event)
                 case ev.GenStart() | ev.GenResumed() if event.builder == BUILDER:
-                    claimed[f"{event.turn}.{event.step}"] = event.request_sha256
+                    if not _is_resumed(seen, body, chunks):
+                        claimed[f"{event.turn}.{event.step}"] = event.request_sha256
         views = folded.views
     return Replayed(views, views_codec.view_hashes(views), requests, claimed)
+
+
+def _is_resumed(seen: Seen, body: bytes, chunks: list[ev.GenChunk]) -> bool:
+    """Whether a claim goes on from a lost answer, with the request that it says."""
+    event = seen.entry.event
+    if not body or getattr(event, "strategy", "") != Recovery.RESUME:
+        return False
+    sent = resumed_request(body, seen.views, chunks)
+    return sent is not None and request_sha256(sent) == event.request_sha256
 
 
 def export_bundle(

@@ -15,6 +15,7 @@ from ...processors.projections.turn_view import Call
 from ...processors.ruling import Ruling
 from ...producers.blobs import BlobError
 from ...schemas import events as ev
+from ...schemas.words import Recovery
 from ..contents import ReadBlob, event_json, plain, type_of
 from ..context_view import short_forms
 from ..show import owed_json, status_of
@@ -208,13 +209,16 @@ def _claims(timeline: Timeline, called: Moment, moment: Moment) -> list[Moment]:
 
 def _claim(moment: Moment, sha: str) -> dict[str, Any]:
     event = moment.entry.event
+    # What a resumed one was sent besides is in chunks, which are not kept here: `foldlog request`.
+    resumes = getattr(event, "strategy", "") == Recovery.RESUME
+    is_this = event.builder == BUILDER and not resumes
     return {
         "attempt": event.attempt,
         "owner": event.owner,
         "offset": moment.entry.offset,
         "request_sha256": event.request_sha256,
         "builder": event.builder,
-        "agrees": event.request_sha256 == sha if event.builder == BUILDER else None,
+        "agrees": event.request_sha256 == sha if is_this else None,
     }
 
 

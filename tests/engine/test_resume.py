@@ -4,10 +4,13 @@ import json
 
 import pytest
 
+from foldlog.consumers.exports.bundle import replay
 from foldlog.consumers.session_fold import SessionFold
+from foldlog.consumers.show import request_of
 from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, see
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
 from foldlog.processors.agent import Agent
+from foldlog.processors.context.build import BUILDER
 from foldlog.processors.resuming import CONTINUE, joined
 from foldlog.processors.runtime.effects_host import said_of
 from foldlog.schemas import events as ev
@@ -246,6 +249,30 @@ def test_a_stop_before_a_resumed_answer_begins_keeps_what_was_said(driven):
 ])
 def test_whitespace_is_not_said_twice(before, text, shown):
     assert joined(before, text) == shown
+
+
+@pytest.mark.parametrize("model", [OLD, NEW])
+def test_a_resumed_request_is_rebuilt_and_compared_with_its_claim(driven, model):
+    session = driven(model).say("tell")
+    session.lose(said("once "), said("upon "))
+    read = lambda ref: session.blobs.get(ref.sha256)  # noqa: E731
+
+    def agrees():
+        with SessionFold(session.log, "s", chunks=True) as folded:
+            found = request_of(folded, 1, 1, read)
+        assert [builder for *_, builder in found.claims] == [BUILDER] + [f"{BUILDER}+resume"] * 2
+        replayed = replay(session.log, "s", read)
+        is_same = replayed.requests["1.1"] == replayed.claimed["1.1"]
+        assert is_same == found.agrees
+        return found.agrees
+
+    assert agrees()
+    records = session.log.topic(SESSION_EVENTS).partitions[0].records
+    (at,) = [n for n, record in enumerate(records) if b"upon " in (record.value or b"")
+             and isinstance(entry_of(record, chunks=True).event, ev.GenChunk)]
+    changed = records[at].value.replace(b"upon ", b"UPON ")
+    records[at] = records[at]._replace(value=changed)
+    assert not agrees()
 
 
 def test_a_word_that_is_no_recovery_is_refused_at_once():
