@@ -23,7 +23,7 @@ from .printing import emit, line
 def fork_command(
     edge: Edge, session: str, at: int | None, name: str | None, user: str | None, as_json: bool
 ) -> None:
-    """Open a session that begins as this one was.
+    """Open a session that begins as another was.
 
     What was said up to there is the new session's past, and its requests begin with the same bytes.
     Nothing is run or delivered again; an open turn is closed in the fork, doubts stay with the

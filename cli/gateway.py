@@ -67,7 +67,7 @@ def gateway_command(
     log_json: bool,
     until_eof: bool,
 ) -> int:
-    """Serve sessions over HTTP: the inspector, streams, and the protocols of chat clients.
+    """Serve sessions over HTTP: inspector, streams, protocols of chat clients.
 
     It holds no truth: kill it, start another, and viewers go on where they were. With
     FOLDLOG_GATEWAY_SECRET set, everybody needs a token (`foldlog token`) and sees their own
@@ -177,7 +177,10 @@ def _listening(host: str, port: int | None) -> socket.socket:
               type=click.IntRange(1, 3_600), help="How long it is good for.")
 @pass_edge
 def token_command(edge: Edge, user: str | None, life_s: int) -> int:
-    """Print a token for the gateway, signed with FOLDLOG_GATEWAY_SECRET."""
+    """Print a token for the gateway.
+
+    It is signed with FOLDLOG_GATEWAY_SECRET: the gateway needs the same.
+    """
     from ..consumers.gateway.access import token_for
     from ..producers.checks import an_id
 

@@ -239,7 +239,7 @@ def run_supervised(
 @agent_option
 @pass_edge
 def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
-    """Start all of it: Kafka, topics, a supervised worker, the gateway with its inspector.
+    """Start all of it: Kafka, topics, a supervised worker, the gateway.
 
     Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers. The worker names what
     blows a token budget as it happens. Ctrl-C ends it; Kafka goes on until `foldlog down`.

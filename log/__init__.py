@@ -109,8 +109,8 @@ def open_log(settings: Settings) -> "KafkaLog | FramedLog":
 
     if settings.bootstrap_servers is None:
         raise SettingsError(
-            "no Kafka broker is configured: start the local one with `foldlog up`, or set "
-            "KAFKA_BOOTSTRAP_SERVERS, or bootstrap_servers in foldlog.toml."
+            "no Kafka broker is configured: set KAFKA_BOOTSTRAP_SERVERS, or bootstrap_servers in "
+            "foldlog.toml. Of the local one `foldlog up` prints the address, also where it runs."
         )
     kafka = KafkaLog(
         settings.bootstrap_servers,
