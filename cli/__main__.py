@@ -67,7 +67,7 @@ COMMANDS = (
     Named("traces", "traces", LOOK, "Export a session's traces, made from the log."),
     Named("doctor", "doctor", LOOK, "Check everything and say what to do."),
     Named("dev", "run", RUN, "Start all of it: Kafka, topics, a supervised worker, the gateway."),
-    Named("gateway", "gateway", RUN, "Serve sessions over HTTP: inspector, streams, protocols of chat clients."),
+    Named("gateway", "gateway", RUN, "Serve sessions over HTTP: inspector, streams, protocols."),
     Named("token", "gateway", RUN, "Print a token for the gateway."),
     Named("demo", "run", RUN, "Watch an agent survive being killed, on a real broker."),
     Named("up", "machine", RUN, "Start the local Kafka."),

@@ -67,7 +67,7 @@ def gateway_command(
     log_json: bool,
     until_eof: bool,
 ) -> int:
-    """Serve sessions over HTTP: inspector, streams, protocols of chat clients.
+    """Serve sessions over HTTP: inspector, streams, protocols.
 
     It holds no truth: kill it, start another, and viewers go on where they were. With
     FOLDLOG_GATEWAY_SECRET set, everybody needs a token (`foldlog token`) and sees their own

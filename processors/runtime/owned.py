@@ -49,6 +49,9 @@ def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
     return bool(views.background.works or views.delivery.owed) or bool(due_works(views, rules))
 
 
+_BESIDE_STREAM = tuple(name for name in SessionViews.__annotations__ if name != "stream")
+
+
 class Owned:
     """One assigned partition."""
 
@@ -113,11 +116,14 @@ class Owned:
         return self.last.timestamp_ms
 
     def changed(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
-        """Note new views. A chunk changes the stream place only; then only that is written."""
+        """Note new views. A chunk changes the stream place only; then only that is written.
+
+        A fork of a session that streamed begins with a stream place, and all the rest.
+        """
         self._hot[session_id] = views
         if session_id in self.dirty:
             self.dirty[session_id] = views
-        elif views.stream is not before.stream:
+        elif all(getattr(views, view) is getattr(before, view) for view in _BESIDE_STREAM):
             self.streamed[session_id] = views
         else:
             self.streamed.pop(session_id, None)
