@@ -64,7 +64,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 .PHONY: test
 test: setup ## the gate: every test, with a real broker of its own
-	$(PY) -m pytest -ra $(ARGS)
+	$(PY) -m pytest -ra -n 2 --dist loadfile $(ARGS)
 
 .PHONY: quick
 quick: setup ## the inner loop: no broker, no killed processes, seconds

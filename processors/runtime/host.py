@@ -5,12 +5,12 @@
 
 import asyncio
 import functools
+import logging
 import os
 import socket
 import threading
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import quote
 
 from ...log import Settings
 from ...log.errors import Fenced, LogCut
@@ -21,6 +21,7 @@ from .assemble import ROLES, Parts, say
 from .quiet import quiet
 from .supervise import MISUSE
 
+LINGER_S = 5.0  # for a thread of Faust's, when the worker has ended
 JOIN_S = 10.0  # how long the poll thread may take to finish its round
 
 
@@ -47,13 +48,27 @@ def run(
     app = _app(faust, settings, parts, web)
     worker = faust.Worker(app, override_logging=False, quiet=True, redirect_stdouts=False)
     worker.spinner = None
+    code = 0
     try:
         worker.execute_from_commandline()
     except SystemExit as end:
-        return exit_code(parts.fatal) or int(end.code or 0)
+        code = int(end.code or 0)
     finally:
         parts.close()
-    return 0
+    code = exit_code(parts.fatal) or code
+    _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """End the process although a thread of Faust's does not: what is ours is closed by now."""
+    others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
+    for thread in others:
+        thread.join(LINGER_S)
+    if any(thread.is_alive() for thread in others):
+        say("a thread of Faust has not ended; everything of ours has, so the process does as well")
+        logging.shutdown()
+        os._exit(code)
 
 
 def exit_code(fatal: list[BaseException]) -> int:
@@ -102,7 +117,10 @@ def _app(faust, settings: Settings, parts: Parts, web: tuple[str, int]):
             return Interpreter(loop=self.loop, beacon=self.beacon)
 
     app = App(
-        f"{settings.topic_prefix}foldlog-{parts.identity.worker_id}",
+        # A group of its own for each process. Who takes the place of a killed member is given what
+        # that one read, the changelog of the table with it, before it asks for it, and Faust's
+        # client dies of that; a new member of the same group would wait 60 s for the old one's end.
+        f"{settings.topic_prefix}foldlog-{parts.identity.owner.replace('/', '-')}",
         **_options(settings, parts, host, port),
     )
 
@@ -162,12 +180,6 @@ def _options(settings: Settings, parts: Parts, host: str, port: int) -> dict[str
         topic_replication_factor=1,
         topic_allow_declare=False,
         topic_disable_leader=True,
-        # Static: a killed worker is replaced at once. A dynamic member would wait for the death of
-        # the one before it, 60 s, and could not be ended meanwhile.
-        consumer_group_instance_id=parts.identity.worker_id,
-        # It is then given the assignment of the one before it, which must have been of this name;
-        # the default holds the port, another one each time.
-        canonical_url=f"http://worker/{quote(parts.identity.worker_id, safe='')}",
         worker_redirect_stdouts=False,
     )
 

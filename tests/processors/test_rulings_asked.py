@@ -46,12 +46,12 @@ def test_rules_of_a_newer_version_are_refused():
     assert not s.turn.known
 
 
-def test_a_fork_is_refused_by_this_version():
+def test_a_fork_without_a_seed_is_refused():
     s = History()
     fork = ev.SessionOpened(
         user_id="ana", agent="helper", rules=1, parent_session="s0", parent_offset=3
     )
-    assert word(s.append(fork, "producer")) == "unsupported"
+    assert word(s.append(fork, "producer")) == "invalid_fork"
 
 
 # -- messages --------------------------------------------------------------------------------------
