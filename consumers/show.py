@@ -33,6 +33,8 @@ VIEWS = (
     "messages",
     "compaction",
     "background",
+    "delivery",
+    "items",
     "wake",
 )
 MORE = {False: "", True: "+resume"}
