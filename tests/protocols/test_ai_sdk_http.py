@@ -111,6 +111,7 @@ def test_a_response_that_is_cut_is_no_end_and_the_chat_comes_back(
     holds = chat("ended")
     assert holds["status"] == "error" and not holds["finished"][-1].get("finishReason")
     chat("resume")
+    chat("until", status="streaming")  # or its end would be that of the response before
     worker.complete("one two three")
     worker.end()
     assert as_stored(chat("ended")) == stored(ana, session)
