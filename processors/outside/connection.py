@@ -187,18 +187,18 @@ class Connection:
     def _now_open(self, live: Live) -> Live:
         if self._agreed is None:
             self._agreed = live.said
-        if self._known is not None and self._known != live.said:
-            differs = sorted(dict(self._known.items() ^ live.said.items()))
+        before, self._known = self._known, live.said
+        agreed = "" if live.said == self._agreed else f", {NOT_AGREED}"
+        # Whoever hears what is said below may ask for the state at once: it is whole by then.
+        self.state = f"up, {len(live.listed)} tools{agreed}"
+        if before is not None and before != live.said:
+            differs = sorted(dict(before.items() ^ live.said.items()))
             names = printable(", ".join(differs))[:200]
+            self._remember(live.listed)
             self._say(
                 f"MCP server {self.server.name} lists other tools than before ({names}): they "
                 "take effect when the worker starts anew, until then those are not run"
             )
-            self._remember(live.listed)
-        self._known = live.said
-        self.state = f"up, {len(live.listed)} tools"
-        if live.said != self._agreed:
-            self.state += f", {NOT_AGREED}"
         return live
 
     def _plain(self, error: BaseException) -> str:
