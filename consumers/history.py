@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeVar
 from zlib import crc32
 
-from ..processors.projections.transcript import Line
+from ..processors.projections.transcript import CONTINUED, Line
 from ..processors.rows import Rows
 from ..processors.session import SessionViews
 from ..schemas.words import ChunkKind
@@ -120,8 +120,8 @@ def _is_of(line: Line, attempt: Attempt) -> bool:
 
 
 def _goes_on(line: Line) -> bool:
-    """Whether an attempt is said to have resumed the one before it."""
-    return line.name == "resumed" and " by resume:" in line.text
+    """Whether an attempt goes on from the words of the one before it."""
+    return line.kind == "attempt" and line.name == CONTINUED
 
 
 def _settled(place: Place, views: SessionViews, line: Line, read: ReadBlob) -> list[Shown]:

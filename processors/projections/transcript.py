@@ -6,17 +6,22 @@ viewer folds those of the open attempt itself (consumers/).
 
 from ...schemas import events as ev
 from ...schemas.value import Value, replace
+from ...schemas.words import Recovery
 from ..rows import Rows
 from .session_state import SessionState, triggered
 from .turn_view import TurnView, call_of
+
+
+CONTINUED = "continued"
+"""The name of an attempt's line that goes on from the words of the lost one: they count."""
 
 
 class Line(Value):
     """One thing seen. kind: message, answer, partial, call, asks, result, doubt, attempt, ended,
     phase, project, terminated.
 
-    `name` is the message_id, tool name, reason or phase; `call` is TURN.STEP.INDEX; `text` is a
-    note for people.
+    `name` is the message_id, tool name, reason or phase, of an attempt failed, resumed (the words
+    before are lost) or continued; `call` is TURN.STEP.INDEX; `text` is a note for people.
     """
 
     kind: str
@@ -91,7 +96,8 @@ def _line(entry, event, before: TurnView, turn: TurnView) -> Line | None:
             return Line("attempt", event.turn, event.step, *at, "failed", text=text)
         case ev.GenResumed():
             text = f"attempt {event.attempt} by {event.strategy}: the one before was lost"
-            return Line("attempt", event.turn, event.step, *at, "resumed", text=text)
+            name = CONTINUED if event.strategy == Recovery.RESUME else "resumed"
+            return Line("attempt", event.turn, event.step, *at, name, text=text)
         case ev.PhaseTriggered():
             return Line("phase", turn.number, turn.step, *at, event.trigger)
         case ev.ProjectLocked():

@@ -112,8 +112,8 @@ def test_S2_9_a_lost_answer_is_continued_and_each_token_is_shown_once(driven, mo
     assert "".join(token.text for token in tokens) == block["text"]
     (settled,) = [thing for thing in shown if isinstance(thing, Settled)]
     assert {token.of for token in tokens} == {settled.of}
-    lines = [line.text for line in session.views.transcript.lines if line.kind == "attempt"]
-    assert "by resume" in lines[0]
+    lines = [line for line in session.views.transcript.lines if line.kind == "attempt"]
+    assert lines[0].name == "continued" and "by resume" in lines[0].text
 
 
 @pytest.mark.parametrize(("model", "roles"), [

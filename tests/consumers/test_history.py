@@ -1,0 +1,61 @@
+"""Who comes back finds what is missing and nothing twice, by what the log says and no wording."""
+
+import pytest
+
+from foldlog.consumers.history import Place, count, missed
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, see
+from foldlog.processors.rows import Rows
+from foldlog.schemas import events as ev
+from foldlog.schemas.value import replace
+from foldlog.tests.consumers.played import memory_log, opened, settings_in
+
+TOLD = "once upon a time"
+
+
+def place_of(worker):
+    """How far somebody has seen who was there until now."""
+    viewer, place = INITIAL, Place()
+    fold = SessionFold(worker.log, worker.session_id, chunks=True)
+    for seen in fold.upto(fold.end()):
+        viewer, shown = see(viewer, seen)
+        place = place._replace(offset=seen.entry.offset + 1)
+        for thing in shown:
+            place = count(place, thing)
+    return place
+
+
+def in_other_words(views):
+    """The views with other notes for people."""
+    lines = Rows()
+    for line in views.transcript.lines:
+        lines = lines.append(replace(line, text="as somebody else would put it"))
+    return replace(views, transcript=replace(views.transcript, lines=lines))
+
+
+@pytest.mark.parametrize("retold", [lambda views: views, in_other_words])
+@pytest.mark.parametrize(
+    ("strategy", "name", "drops", "tokens", "attempt"),
+    [("resume", "continued", 0, "a time", 1), ("replace", "resumed", 1, TOLD, 2)],
+)
+def test_an_attempt_is_gone_on_from_by_its_name_and_not_by_its_note(
+    tmp_path, strategy, name, drops, tokens, attempt, retold
+):
+    sessions, worker = opened(memory_log(), settings_in(tmp_path))
+    sessions.say("s1", "tell", message_id="m1")
+    worker.call()
+    worker.start()
+    worker.chunk("once ")
+    worker.chunk("upon ")
+    place = place_of(worker)
+    worker.take("w2/1")
+    claim = worker._claim()
+    worker.append(ev.GenResumed(**claim, strategy=strategy, prior_seq=1), "models")
+    worker.complete(TOLD)
+    names = [line.name for line in worker.views.transcript.lines if line.kind == "attempt"]
+    assert names == [name]
+    shown = [thing for _, thing in missed(place, retold(worker.views), INITIAL, lambda _: b"")]
+    assert sum(isinstance(thing, Dropped) for thing in shown) == drops
+    assert "".join(thing.text for thing in shown if isinstance(thing, Token)) == tokens
+    (settled,) = [thing for thing in shown if isinstance(thing, Settled)]
+    assert settled.of.attempt == attempt
