@@ -11,7 +11,6 @@ from ..rows import Rows
 from .session_state import SessionState, triggered
 from .turn_view import TurnView, call_of
 
-
 CONTINUED = "continued"
 """The name of an attempt's line that goes on from the words of the lost one: they count."""
 
