@@ -13,7 +13,9 @@ from ...processors.projections.transcript import Line
 from ...schemas import events as ev
 from ...schemas.attachments import label, reference_of
 from ...schemas.words import ChunkKind
-from ..contents import ReadBlob, blocks_of, whole
+from ..contents import ReadBlob, whole
+from . import exact
+from .exact import blocks_of
 
 FORBIDDEN = ("__proto__", "constructor")
 """Keys with which the client refuses a whole stream: JSON that has them is shown as text."""
@@ -62,7 +64,7 @@ def approval_id(call: str, args: ev.Body | None) -> str:
 def value_of(data: bytes) -> Any:
     """An output: its JSON, or its text where it is none or the client would refuse it."""
     try:
-        return _safe(json.loads(data, parse_constant=_no_number))
+        return _safe(exact.value_of(data))
     except ValueError:
         return text_of(data)
 
@@ -79,10 +81,6 @@ def _safe(value: Any) -> Any:
     except ValueError:
         return json.dumps(value)
     return text if any(f'"{key}"' in text for key in FORBIDDEN) else value
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
 
 
 def user_parts(session_id: str, body: ev.Body | None, read: ReadBlob) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from ...processors.projections.transcript import Line
 from ..contents import ReadBlob, shown, whole
 from ..history import Frame
 from ..transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
+from .exact import value_of
 
 WHOLE = frozenset({"message", "answer", "partial"})
 """Lines whose content is given whole; of a tool's, what lies in the log and where the rest is."""
@@ -40,8 +41,8 @@ def frame_json(frame: Frame, read: ReadBlob) -> dict[str, Any]:
 
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
-    """A line of the transcript. `content`: blocks, arguments or a text; `ref`: where the whole of
-    a large one lies."""
+    """A line of the transcript. `content`: blocks, arguments or a text, with numbers that no double
+    holds as texts; `ref`: where the whole of a large one lies."""
     out: dict[str, Any] = {
         "kind": line.kind,
         "turn": line.turn,
@@ -62,7 +63,10 @@ def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
 def _content(line: Line, read: ReadBlob) -> Any:
     data = whole(line.body, read if line.kind in WHOLE else None)
     try:
-        return json.loads(data)
+        value = value_of(data)
+        if b"\\ud" in data.lower():
+            json.dumps(value, ensure_ascii=False).encode()  # half of a pair is not in UTF-8
+        return value
     except ValueError:
         return shown(data)
 

@@ -154,7 +154,7 @@ def test_words_that_agree_are_never_taken_back_and_each_is_sent_once():
         ('{"a": [1, null]}', {"a": [1, null := None]}),
         ("plain", "plain"),
         ("NaN", "NaN"),
-        ("1e999", "Infinity"),
+        ("1e999", "1e999"),
         ('{"__proto__": 1}', '{"__proto__": 1}'),
         ('{"x": {"constructor": {"prototype": 1}}}', '{"x": {"constructor": {"prototype": 1}}}'),
         ('"\\ud800"', "\ud800"),
