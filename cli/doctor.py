@@ -64,7 +64,7 @@ def _findings(edge: Edge) -> Iterator[Finding]:
         yield from check_up.mcp_servers(worker.status.get("mcp", {}))
     yield from check_up.people_wanted(everything)
     yield from check_up.background_in_vain(everything)
-    yield from check_channels.channels(everything, settings.channels)
+    yield from check_channels.channels(everything, settings.channels, settings.channels_wrong)
     now = max(time.time_ns() // 1_000_000, everything.newest_ms)
     yield from check_up.owed_and_idle(everything, now)
     yield from check_up.dead_letters(log)

@@ -177,6 +177,8 @@ def worker_command(
     directory (FOLDLOG_STATE_DIR) belongs to it alone.
     """
     wanted = parse_roles(roles)
+    if "delivery" in wanted:
+        edge.settings.demand_channels()
     if supervise:
         more = ["--web", web, *(["--log-json"] if log_json else [])]
         return run_supervised(edge, wanted, agents, worker_id, watch=watch, more=more)
@@ -247,6 +249,7 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     from ..consumers.client import DEFAULT_AGENT
 
     named = [agent.name for agent in load_agents(agents)] if agents else [DEFAULT_AGENT]
+    edge.settings.demand_channels()
     with sole(edge):
         pass  # said before anything is started
     servers = start_broker(edge)

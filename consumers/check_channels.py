@@ -6,7 +6,7 @@ must not know how anything is printed.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..log.channels import Channel
 from ..processors.projections.delivery import Owed
@@ -18,8 +18,15 @@ SHOWN_MAX = 3
 """Of each kind and channel; the cause is the same most times."""
 
 
-def channels(everything: Everything, known: Mapping[str, Channel]) -> Iterator[Finding]:
-    """Every finding about push channels."""
+def channels(
+    everything: Everything, known: Mapping[str, Channel], wrong: Sequence[str] = ()
+) -> Iterator[Finding]:
+    """Every finding about push channels. wrong: what the settings say of those not known."""
+    for what in wrong:
+        yield Finding(
+            "problem", "channels", what,
+            "correct it: workers that deliver don't start with it",
+        )
     owed = _by_channel(everything, "owed")
     for name in sorted({PUSH + name for name in known} | set(owed)):
         channel, waits = known.get(name.removeprefix(PUSH)), owed.get(name, [])

@@ -31,12 +31,19 @@ class Channel:
     networks: tuple[str, ...] = ()
 
 
-def channels_from(held: Any, source: str, env: Mapping[str, str]) -> dict[str, Channel]:
-    """The channels of a `[channels]` table, by name. Raises SettingsError."""
+def channels_from(
+    held: Any, source: str, env: Mapping[str, str]
+) -> tuple[dict[str, Channel], tuple[str, ...]]:
+    """The channels of a `[channels]` table, by name, and what is wrong with the others."""
     if not isinstance(held, dict):
-        raise SettingsError(f"{source}: channels must be tables, as in [channels.crm]")
-    return {name: _channel(name, said, f"{source}, channels.{name}", env) for name, said in
-            held.items()}
+        return {}, (f"{source}: channels must be tables, as in [channels.crm]",)
+    good, wrong = {}, []
+    for name, said in held.items():
+        try:
+            good[name] = _channel(name, said, f"{source}, channels.{name}", env)
+        except SettingsError as error:
+            wrong.append(str(error).rstrip("."))
+    return good, tuple(wrong)
 
 
 def _channel(name: str, said: Any, where: str, env: Mapping[str, str]) -> Channel:

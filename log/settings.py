@@ -83,7 +83,8 @@ class Settings:
     read from the `client.properties` file. managed_instructions: the operator's instruction file,
     which every agent gets; config_dir holds the user's. prices: a table of one's own (None: the
     list prices that come with foldlog). embedder: MODULE:ATTR of what makes vectors of memory
-    (None: the hashing that comes with foldlog). channels: where answers are pushed to, by name.
+    (None: the hashing that comes with foldlog). channels: where answers are pushed to, by name;
+    channels_wrong: what the file says of others that can't be used, which `demand_channels` raises.
     framing: one of FRAMINGS, how records are written; registry_url: the schema registry, which
     "confluent" needs to write and every reader of such records needs once.
     """
@@ -107,6 +108,7 @@ class Settings:
     user: str
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     channels: Mapping[str, Channel] = field(default_factory=dict)
+    channels_wrong: tuple[str, ...] = ()
     framing: str = FRAMINGS[0]
     registry_url: str | None = None
     registry_user: str | None = None
@@ -123,14 +125,15 @@ class Settings:
 
         A file that does not exist is an empty one. A flag that is None was not given. Paths may
         begin with `~`; those in the file are relative to it, others to the working directory.
-        Raises SettingsError naming the setting and its source.
+        Raises SettingsError naming the setting and its source; of a channel that can't be used
+        only who delivers must know, so `demand_channels` does.
         """
         found = _from_toml(toml_path, env)
         channels, source = found.pop("channels", ({}, ""))
         found |= _from_env(env)
         found |= _from_flags(flags or {})
         given = {name: _checked(name, value, source) for name, (value, source) in found.items()}
-        given["channels"] = channels_from(channels, source, env)
+        given["channels"], given["channels_wrong"] = channels_from(channels, source, env)
         return cls._complete(given, env)
 
     @classmethod
@@ -151,6 +154,15 @@ class Settings:
         given.setdefault("user", _login(env))
         _check_registry(given)
         return cls(client_properties=properties, **given)
+
+    def demand_channels(self) -> Mapping[str, Channel]:
+        """The channels, for who delivers. Raises SettingsError if one of them can't be used."""
+        if self.channels_wrong:
+            raise SettingsError(
+                f"{'; '.join(self.channels_wrong)}. Whoever delivers answers does not start with "
+                "this, and nothing was sent: correct it. All else works."
+            )
+        return self.channels
 
     @property
     def kafka_dir(self) -> Path:

@@ -87,6 +87,7 @@ class Parts:
         watch: bool = False,
     ) -> None:
         self.settings = settings
+        channels = settings.demand_channels() if "delivery" in roles else {}
         self.state = StateDir(settings.state_dir, worker_id)
         crash.reach("start.locked")
         self.log: Log = open_log(settings)
@@ -118,7 +119,7 @@ class Parts:
             say,
             memory=self.memory,
             results=self.results,
-            find_channel=finder(settings.channels),
+            find_channel=finder(channels),
         )
         layers = LayersReader(settings, self.memory and self.memory.reader, say)
         self.actions = MeteredActions(

@@ -1,5 +1,6 @@
 """worker, dev: a command line becomes agents and roles, or an error that names what is wrong."""
 
+import dataclasses
 import json
 import os
 import threading
@@ -85,6 +86,18 @@ def test_a_worker_without_topics_is_told_once_before_any_is_started(tmp_path, ca
 
     told = Shell(MemoryLog(), tmp_path, capsys)("worker --supervise")
     assert told.code == 3 and told.err.count("foldlog topics apply") == 1
+
+
+@pytest.mark.parametrize("command", ["worker", "worker --supervise", "dev"])
+def test_a_wrong_channel_stops_only_who_delivers(tmp_path, capsys, command):
+    shell = make_shell(tmp_path, capsys)
+    wrong = ("foldlog.toml, channels.crm: url is no url",)
+    shell.settings = dataclasses.replace(shell.settings, channels_wrong=wrong, base_url="http://x")
+    told = shell(command)
+    assert told.code == 2 and "channels.crm: url is no url" in told.err
+    assert not list(tmp_path.glob("**/worker.json")), "nothing was begun"
+    assert shell("send s1 hi").code == 0 and shell("down").code == 0
+    assert "PROBLEM channels: foldlog.toml, channels.crm: url is no url" in shell("doctor").out
 
 
 def test_up_names_what_is_really_next(tmp_path):

@@ -63,5 +63,12 @@ def test_a_session_that_has_ended_waits_for_nothing():
     assert found({}, s) == []
 
 
+def test_an_entry_that_can_not_be_used_is_a_problem():
+    everything = SimpleNamespace(sessions={})
+    (one,) = channels(everything, {}, ["foldlog.toml, channels.crm: url is no url"])
+    assert (one.level, one.text) == ("problem", "foldlog.toml, channels.crm: url is no url")
+    assert "correct it" in one.do
+
+
 def test_neither_url_nor_secret_is_told():
     assert "crm.example" not in repr(found(KNOWN, pushed()))

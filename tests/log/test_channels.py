@@ -45,7 +45,22 @@ def test_a_secret_that_is_not_set_is_no_error_of_every_command(tmp_path):
     ],
 )
 def test_a_wrong_channel_is_refused_by_name_and_its_url_is_not_shown(tmp_path, text, says):
+    settings = load(tmp_path, text)
     with pytest.raises(SettingsError) as refused:
-        load(tmp_path, text)
+        settings.demand_channels()
     assert says in str(refused.value) and "hook-of-nobody" not in str(refused.value)
     assert "pw" not in str(refused.value)
+
+
+def test_a_wrong_channel_is_no_error_of_every_command_and_the_others_are_kept(tmp_path):
+    settings = load(tmp_path, f"[channels.crm]\n{GOOD}[channels.bad]\nurl = 'ftp://x'\n")
+    assert list(settings.channels) == ["crm"]
+    (what,) = settings.channels_wrong
+    assert "channels.bad: secret_env is missing" in what
+    with pytest.raises(SettingsError, match=r"channels\.bad.* does not start with this"):
+        settings.demand_channels()
+
+
+def test_where_all_channels_are_right_they_are_all_that_is_demanded(tmp_path):
+    settings = load(tmp_path, f"[channels.crm]\n{GOOD}")
+    assert settings.demand_channels() is settings.channels

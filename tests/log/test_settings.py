@@ -43,6 +43,7 @@ def test_without_any_source_the_defaults_hold():
         "user": "ada",
         "inline_limit_bytes": 65536,
         "channels": {},
+        "channels_wrong": (),
         "framing": "avro",
         "registry_url": None,
         "registry_user": None,
