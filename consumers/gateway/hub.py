@@ -67,11 +67,12 @@ class Hub:
     def close(self) -> None:
         """Let every viewer go."""
         for task in self._watchings.values():
-            if task.done() and not task.cancelled() and task.exception() is None:
-                for seat in list(task.result().seats):
-                    seat.end()
-            else:
+            if not task.done():
                 task.cancel()
+                continue
+            for seat in list(task.result().seats):
+                seat.end()
+        self._watchings.clear()
 
     @property
     def viewers(self) -> int:
@@ -91,7 +92,7 @@ class Hub:
                 self._decisions.popitem(last=False)
         for seen in batch.seen:
             task = self._watchings.get(seen.entry.session_id)
-            if task is not None and task.done() and not task.cancelled():
+            if task is not None and task.done():
                 self._show(task.result(), seen)
             elif seen.entry.session_id in self._pending:
                 self._pending[seen.entry.session_id].append(seen)
@@ -156,8 +157,10 @@ class Hub:
             raise TooManyViewers("this gateway serves no more viewers now: close one, try again")
         self._viewers[user] += 1
         try:
+            if place is not None:
+                await self._demand_reached(session_id, place)
             watching = await self._watch(session_id)
-            seat = Seat(watching, self._begin(watching, place, since), user)
+            seat = Seat(watching, place or _start(watching, since), user)
             for offset, shown in lacking(watching, seat.place, self._read):
                 seat.put(offset, shown, live=False)
         except BaseException:
@@ -175,23 +178,22 @@ class Hub:
             self._viewers += Counter()  # forgets those that have none
             self._let_go()
 
-    def _begin(self, watching: Watching, place: Place | None, since: str) -> Place:
-        if place is None:
-            turn = watching.views.turn
-            starts = {"start": 0, "turn": turn.opened_offset, "now": watching.offset}
-            return Place(max(0, starts[since]))
-        ahead = place.offset > watching.offset
-        if ahead and place.offset > self._tail.end(watching.session_id):
+    async def _demand_reached(self, session_id: str, place: Place) -> None:
+        """Raise BadCursor for a place that the log has not come to."""
+        ahead = place.offset > self._tail.cursor(session_id)[1]  # of us; another gateway was there
+        if ahead and place.offset > await asyncio.to_thread(self._tail.end, session_id):
             raise BadCursor("lies beyond the end of the log")
-        return place
 
     async def _watch(self, session_id: str) -> Watching:
-        task = self._watchings.get(session_id)
-        if task is None or task.cancelled() or (task.done() and task.exception() is not None):
-            task = asyncio.ensure_future(self._look(session_id))
-            self._watchings[session_id] = task
-        self._watchings.move_to_end(session_id)
-        return await asyncio.shield(task)
+        while True:
+            task = self._watchings.get(session_id)
+            if task is None:
+                task = asyncio.ensure_future(self._look(session_id))
+                self._watchings[session_id] = task
+            self._watchings.move_to_end(session_id)
+            watching = await asyncio.shield(task)
+            if self._watchings.get(session_id) is task:
+                return watching  # else it was let go before this viewer had its turn
 
     async def _look(self, session_id: str) -> Watching:
         """Begin to watch: the views as of now, the open attempt's chunks, then what came since."""
@@ -214,6 +216,10 @@ class Hub:
             for seen in pending:
                 watching.take(seen, self._read)
             return watching
+        except BaseException:  # the next viewer tries anew
+            self._watchings.pop(session_id, None)
+            self._tail.unwatch(session_id)
+            raise
         finally:
             del self._pending[session_id]
 
@@ -222,7 +228,7 @@ class Hub:
         idle = [
             session_id
             for session_id, task in self._watchings.items()
-            if task.done() and (task.cancelled() or task.exception() or not task.result().seats)
+            if task.done() and not task.result().seats
         ]
         for session_id in idle[: max(0, len(idle) - IDLE_WATCHES_MAX)]:
             del self._watchings[session_id]
@@ -239,3 +245,9 @@ class Hub:
             yield queue
         finally:
             self._lists.discard(queue)
+
+
+def _start(watching: Watching, since: str) -> Place:
+    turn = watching.views.turn
+    starts = {"start": 0, "turn": turn.opened_offset, "now": watching.offset}
+    return Place(max(0, starts[since]))

@@ -61,7 +61,7 @@ class Seat:
         self.slow = self.left = False
         self._queue: deque[Frame] = deque()
         self._ready = asyncio.Event()
-        self._ended = False
+        self._ended, self._history = False, 0
 
     @property
     def views(self) -> SessionViews:
@@ -80,7 +80,8 @@ class Seat:
                 self.place = self.place._replace(offset=offset)
                 cursor = cursor_of(self.watching.session_id, self.place)
             self._queue.append(Frame(cursor, thing, live))
-        if live and len(self._queue) > QUEUE_MAX:
+        self._history += 0 if live else len(shown)  # of which it has not been slow yet
+        if live and len(self._queue) > self._history + QUEUE_MAX:
             self.slow = True
             self.end()
         self._ready.set()
@@ -126,7 +127,7 @@ def lacking(
         at = offset
         together.append(thing)
     if together:
-        yield max(at + 1, watching.offset), together
+        yield max(place.offset, watching.offset), together
 
 
 def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk], chain: Chain = ()) -> Viewer:
