@@ -52,11 +52,13 @@ class Plan(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Background work that is due. `worth`: there is enough to leave out."""
+    """Background work that is due. `worth`: there is enough to leave out. `at`: Unix ms before
+    which it is not tried again."""
 
     kind: str
     upto: int
     worth: bool = True
+    at: int = 0
 
 
 def held(views, rules: Rules) -> Request | None:
@@ -233,7 +235,7 @@ def due_works(views, rules: Rules) -> list[Due]:
         due += [summary] if summary is not None else []
     extracted = any(work.kind == "memory" for work in view.works)
     if rules.memory and not turn.open and view.idle_at > view.remembered_upto and not extracted:
-        due.append(Due("memory", view.idle_at))
+        due.append(Due("memory", view.idle_at, at=view.memory_at))
     return due
 
 

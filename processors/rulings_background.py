@@ -37,7 +37,7 @@ def background_started(views, event: ev.BackgroundStarted) -> Ruling:
     view = views.background
     if event.kind not in KINDS:
         return Ruling("ignored", "unsupported")
-    if views.turn.closing is not None:
+    if views.turn.closing is not None or views.turn.terminated:
         return VOID
     work = find_work(view, event.kind, event.upto)
     if work is not None:

@@ -46,7 +46,7 @@ def wake(
     if gate == "live":
         for work in views.background.works:
             owed.append(_claimed_work(common, partition, now, rules, work))
-        owed.extend(_due_work(common, due) for due in due_works(views, rules))
+        owed.extend(_due_work(common, now, due) for due in due_works(views, rules))
         for delivery in next_owed(views.delivery):
             owed.append(_delivery(common, partition, now, rules, delivery))
     return tuple(obligation for obligation in owed if obligation is not None)
@@ -157,6 +157,7 @@ def _claimed_work(common, partition, now: int, rules: Rules, work: Work):
         **common,
         "status": "running",
         "worth": True,
+        "retry_due": True,
         "stop": work.stop,
         "claim": "gone" if work.released else claim,
         "left": work.attempt < rules.limits.background_attempts,
@@ -181,12 +182,9 @@ def _delivery(common, partition, now: int, rules: Rules, owed: Owed):
     return _owe("D", facts, (owed.number,), due)
 
 
-def _due_work(common, due: Due):
-    return _owe(
-        "B",
-        {**common, "status": "due", "worth": due.worth},
-        (KINDS.index(due.kind), due.upto),
-    )
+def _due_work(common, now: int, due: Due):
+    facts = {**common, "status": "due", "worth": due.worth, "retry_due": now >= due.at}
+    return _owe("B", facts, (KINDS.index(due.kind), due.upto), due.at)
 
 
 def _effects(common, views, partition, now: int, rules: Rules):

@@ -7,6 +7,7 @@ wrote is checked before it may stand for anything. This file must not know the l
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ Remember = Callable[[str, Any], Any]
 
 
 class WorkClaim(NamedTuple):
-    """What was claimed. `claimed_at`: Unix ms."""
+    """What was claimed. `claimed_at`: Unix ms, by which the tries of its model call are timed."""
 
     session_id: str
     kind: str
@@ -169,9 +170,20 @@ async def _by_tool(compactor: Callable[[str], str], text: str) -> str:
 
 
 async def _asked(
-    claim: WorkClaim, task: Task, limits: Limits, stop: Stop, client: Any, paid: Paid
+    claim: WorkClaim,
+    task: Task,
+    limits: Limits,
+    stop: Stop,
+    client: Any,
+    paid: Paid,
+    clock: Callable[[], float] = time.monotonic,
 ) -> ev.GenComplete:
     """The model's whole answer; tried again while its failures may pass. Raises Useless."""
+    began = clock()
+
+    def now() -> int:
+        return claim.claimed_at + int((clock() - began) * 1000)
+
     for attempt in range(1, TRIES + 1):
         kept = Kept([])
         call = models.GenClaim(
@@ -179,7 +191,7 @@ async def _asked(
             turn=0,
             step=0,
             attempt=attempt,
-            claimed_at=claim.claimed_at,
+            claimed_at=now(),  # each try's own: what it failed with is counted from there
         )
         # Without the pace of the key: answers don't wait because a cheap model is busy (S1.H).
         await models.generate(call, task.request, kept, stop, client, limits=limits)
@@ -189,14 +201,14 @@ async def _asked(
             return outcome
         if isinstance(outcome, ev.GenFailed) and (outcome.permanent or attempt == TRIES):
             raise Useless(f"{task.model} failed: {outcome.error}: {outcome.detail}")
-        if isinstance(outcome, ev.GenStopped) or await _stopped(stop, outcome, claim):
+        if isinstance(outcome, ev.GenStopped) or await _stopped(stop, outcome, now()):
             break
     raise Useless("it was stopped")
 
 
-async def _stopped(stop: Stop, failed: ev.GenFailed, claim: WorkClaim) -> bool:
+async def _stopped(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
     """Wait until the next try is due; whether the work was stopped meanwhile."""
-    due_s = ((failed.retry_at or 0) - claim.claimed_at) / 1000
+    due_s = ((failed.retry_at or 0) - now) / 1000
     try:
         await asyncio.wait_for(stop.wait(), min(WAIT_S_MAX, max(0.0, due_s)))
     except TimeoutError:

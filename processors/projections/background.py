@@ -15,6 +15,8 @@ SUMMARIES = ("context", "resume")  # of these, one at a time
 RESULT_TOKENS_MIN = 500  # a result below this is not worth a model call, whatever an agent says
 RESULTS_MAX = 32  # waiting at a time; a summary covers what was let go
 STOPPING = ("cancelled", "terminated")  # an abort ends background work too (constraint 3)
+MEMORY_TRIES = 4  # in a row that came to nothing: then what they covered is let go
+MEMORY_WAIT_MS = 60_000  # before the second, and ten times as long before each further one
 
 
 class Large(Value):
@@ -40,8 +42,9 @@ class Work(Value):
 class BackgroundView(Value):
     """`results`: not yet tried. `works`: claimed and not done. `tried_upto`, `tried_tokens`: the
     newest summary that was tried in vain, and all that had ever been said when it was.
-    `idle_at`, `remembered_upto`: offsets of the newest TURN_ENDED, and of the newest one whose
-    memory was tried."""
+    `idle_at`: offset of the newest TURN_ENDED, or of the extraction that came to nothing since;
+    `remembered_upto`: what lies before it is in the memory, or was given up. `memory_missed`:
+    extractions that came to nothing since; before `memory_at` (Unix ms) there is no other."""
 
     results: tuple[Large, ...] = ()
     works: tuple[Work, ...] = ()
@@ -49,6 +52,8 @@ class BackgroundView(Value):
     tried_tokens: int = 0
     idle_at: int = -1
     remembered_upto: int = -1
+    memory_missed: int = 0
+    memory_at: int = 0
     said: str = ""
 
 
@@ -91,13 +96,15 @@ def apply(
         case ev.BackgroundStarted():
             return _started(view, entry, event)
         case ev.BackgroundDone():
-            return _done(view, event, context)
+            return _done(view, entry, event, context)
         case ev.CompactionSkipped():
             return _tried(view, event.upto, event.why, context)
         case ev.ContextCompacted():
             return replace(view, tried_tokens=0)
         case ev.TurnEnded():
-            return replace(view, idle_at=entry.offset)
+            view = replace(view, idle_at=entry.offset)
+    if after.terminated and not after.open:
+        return replace(view, works=(), results=())  # nobody goes on with it: row G
     if after.closing is not None and after.closing.reason in STOPPING:
         works = tuple([replace(work, stop=True) for work in view.works])
         return replace(view, works=works, results=())
@@ -121,7 +128,9 @@ def _started(view: BackgroundView, entry, event: ev.BackgroundStarted) -> Backgr
     return replace(view, works=(*others, work))
 
 
-def _done(view: BackgroundView, event: ev.BackgroundDone, context: ContextView) -> BackgroundView:
+def _done(
+    view: BackgroundView, entry, event: ev.BackgroundDone, context: ContextView
+) -> BackgroundView:
     works = tuple([w for w in view.works if (w.kind, w.upto) != (event.kind, event.upto)])
     work = find_work(view, event.kind, event.upto)
     if event.released and work is not None:
@@ -134,10 +143,21 @@ def _done(view: BackgroundView, event: ev.BackgroundDone, context: ContextView) 
         case "memory":
             if work is not None and work.stop and not event.ok:
                 return view  # what an abort took is due again when the turn has ended
-            return replace(view, remembered_upto=max(view.remembered_upto, event.upto))
+            return _remembered(view, entry, event)
     if event.ok:  # its summary is there, or was useless by then: not again for the same offset
         return replace(view, tried_upto=max(view.tried_upto, event.upto), tried_tokens=0)
     return _tried(view, event.upto, view.said, context)
+
+
+def _remembered(view: BackgroundView, entry, event: ev.BackgroundDone) -> BackgroundView:
+    """What is remembered now. A try that came to nothing is owed anew under its own offset: it
+    covers what was missed, and whatever was said since."""
+    missed = 0 if event.ok else view.memory_missed + 1
+    if not 0 < missed < MEMORY_TRIES:
+        upto = max(view.remembered_upto, event.upto)
+        return replace(view, remembered_upto=upto, memory_missed=0, memory_at=0)
+    at = entry.at + MEMORY_WAIT_MS * 10 ** (missed - 1)
+    return replace(view, idle_at=entry.offset, memory_missed=missed, memory_at=at)
 
 
 def _tried(view: BackgroundView, upto: int, why: str, context: ContextView) -> BackgroundView:

@@ -127,7 +127,8 @@ def work_claim(
 
 def unbegun_work(views: SessionViews, work: Work) -> ev.BackgroundDone:
     """The outcome of claimed work that need not begin, or can not."""
-    made = is_made(views, work)
+    # Where nobody said anything there is nothing to remember, and nothing to be tried again.
+    made = is_made(views, work) or (work.kind == "memory" and not work.stop)
     why = "the turn was aborted first" if work.stop else "nothing is left to be done"
     return ev.BackgroundDone(
         kind=work.kind, upto=work.upto, attempt=work.attempt, ok=made, why="" if made else why

@@ -12,7 +12,8 @@ from foldlog.processors.decide import rules_of
 from foldlog.processors.wake import wake
 from foldlog.processors.wake_table import BY_ID, SEED_ROWS
 from foldlog.schemas import events as ev
-from foldlog.tests.laws.agents import LIMITS, MINUTE
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.agents import LIMITS, MINUTE, variant
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, Step, asked, opened
 from foldlog.tests.laws.law9 import check_law_9
@@ -88,6 +89,15 @@ def beside(*, times: int = 1) -> History:
     s.discharge("B1")
     for number in range(2, times + 1):
         s.take(f"w1/{number}").discharge("B3")
+    return s
+
+
+def unremembered() -> History:
+    """What to remember of a turn was asked in vain, just now."""
+    s = opened(agent=variant(memory=True))
+    s.say()
+    work = s.answer("hi").views.background.works[-1]
+    s.append(answers.done(work.kind, work.upto, work.attempt, why="no words"), "background")
     return s
 
 
@@ -177,6 +187,7 @@ GIVEN: dict[str, Callable[[], History]] = {
     ).later(1),
     "D4g": lambda: pushed(LIMITS.delivery_attempts - 1).take("w1/9"),
     "B1": lambda: large_result(),
+    "B1w": lambda: unremembered(),
     "B1s": lambda: then(
         streaming(), lambda s: s.complete(LOOK, read=LIMITS.soft_tokens)
     ),

@@ -90,7 +90,7 @@ class WorkBesideEnds(Invariant):
     def when_calm(self) -> None:
         for session, views in self.world.witness.views.items():
             known = views.turn.agent == self.world.agent.name and views.frozen is None
-            if known and not (views.turn.terminated and not views.turn.open):
+            if known:
                 works = views.background.works
                 self.demand(not works, f"{session} still has {works}")
 

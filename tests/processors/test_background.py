@@ -1,0 +1,152 @@
+"""background: an extraction that came to nothing is owed again, and nothing outlives a session."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from foldlog.processors.context.tasks import Task, task_of
+from foldlog.processors.effects import background as effect
+from foldlog.processors.effects.sink import Stop
+from foldlog.processors.limits import Limits
+from foldlog.processors.projections.background import MEMORY_TRIES, MEMORY_WAIT_MS
+from foldlog.processors.runtime.claims import unbegun_work
+from foldlog.schemas import events as ev
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.agents import variant
+from foldlog.tests.laws.history import History, opened
+
+
+def remembering() -> History:
+    """A turn has ended, and what to remember of it is being found out."""
+    s = opened(agent=variant(memory=True))
+    s.say("I like tea.")
+    return s.answer("So do I.")
+
+
+def memory_work(s: History):
+    (work,) = [work for work in s.views.background.works if work.kind == "memory"]
+    return work
+
+
+def miss(s: History, why: str = "no words") -> None:
+    """The extraction that runs comes to nothing."""
+    work = memory_work(s)
+    done = answers.done("memory", work.upto, work.attempt, why=why)
+    assert s.append(done, "background").accepted
+
+
+def read_by(s: History) -> str:
+    """What the model that extracts is shown."""
+    return task_of(s.views, memory_work(s), s.agent, s.blobs.read).request.decode()
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def test_S1_H_an_extraction_that_came_to_nothing_is_tried_again_and_later_each_time():
+    s = remembering()
+    for number in range(MEMORY_TRIES - 1):
+        first = memory_work(s)
+        miss(s)
+        view = s.views.background
+        assert (view.memory_missed, view.said) == (number + 1, "memory: no words")
+        assert s.rows() == ["B1w"], "not at once"
+        s.later(MEMORY_WAIT_MS * 10**number - 2)
+        assert s.rows() == ["B1w"]
+        s.later(2).work()
+        assert memory_work(s).upto > first.upto, "another work, with tries of its own"
+        assert "I like tea." in read_by(s)
+
+
+def test_S1_H_what_was_never_extracted_is_let_go_after_so_many_tries():
+    s = remembering()
+    for _ in range(MEMORY_TRIES):
+        s.later(MEMORY_WAIT_MS * 10**MEMORY_TRIES).work()
+        miss(s)
+    assert s.later(10**12).rows() == []
+    s.say("And coffee?")
+    s.answer("Too.")
+    assert "coffee" in read_by(s) and "tea" not in read_by(s)
+    assert s.views.background.memory_missed == 0
+
+
+def test_S1_H_the_next_turns_extraction_covers_what_was_missed():
+    s = remembering()
+    miss(s)
+    s.say("And coffee?")
+    s.answer("Too.")
+    assert s.rows() == ["B1w"], "a new turn does not hurry a model that fails"
+    s.later(MEMORY_WAIT_MS).work()
+    assert "tea" in read_by(s) and "coffee" in read_by(s)
+    work = memory_work(s)
+    s.append(answers.done("memory", work.upto, work.attempt), "background")
+    assert (s.views.background.memory_missed, s.rows()) == (0, [])
+
+
+def test_S1_H_where_nothing_was_said_nothing_is_tried_again():
+    s = remembering()
+    ending = unbegun_work(s.views, memory_work(s))
+    assert ending.ok and s.append(ending, "background").accepted
+    assert (s.views.background.memory_missed, s.rows()) == (0, [])
+
+
+# -- a session that is over ------------------------------------------------------------------------
+
+
+def test_constraint_3_who_is_terminated_while_idle_leaves_no_work_behind():
+    s = remembering()
+    work = memory_work(s)
+    s.terminate()
+    assert s.views.background.works == () and s.rows() == []
+    ending = answers.done("memory", work.upto, work.attempt, why="it was stopped")
+    assert s.append(ending, "background").code == "duplicate"
+    assert s.views.ledger.output_tokens == 15, "what it cost counts"
+
+
+def test_constraint_3_work_that_outlives_the_grace_of_a_terminated_turn_is_dropped():
+    s = remembering()
+    s.say("more")
+    s.work()
+    s.terminate()
+    assert memory_work(s).stop
+    s.later(60_000).work()
+    assert not s.turn.open and s.views.background.works == ()
+
+
+def test_law_7_a_claim_that_comes_after_the_end_is_void():
+    s = remembering()
+    miss(s)
+    s.later(MEMORY_WAIT_MS)
+    ((claim, role),) = s.in_the_air("B1")
+    s.terminate()
+    assert s.land([(claim, role)]) == ["void"]
+    assert s.views.background.works == ()
+
+
+# -- tries of one work -----------------------------------------------------------------------------
+
+
+def test_a_second_try_is_timed_from_its_own_beginning(monkeypatch):
+    """The first hangs for 50 s and may be tried 2 s later, and so may the second."""
+    at, waited, began = [0.0], [], []
+
+    async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
+        began.append(call.claimed_at)
+        at[0] += 50
+        failed = answers.failed((0, 0, call.attempt), retry_at=call.claimed_at + 50_000 + 2_000)
+        await sink.outcome("s", failed)
+
+    async def stopped(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
+        waited.append(failed.retry_at - now)
+        at[0] += 2
+        return False
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    monkeypatch.setattr(effect, "_stopped", stopped)
+    claim = effect.WorkClaim("s", "result", 3, 1, 1_000_000)
+    task = Task(b"{}", "claude-cheapest", 5_000)
+    made = effect._asked(claim, task, Limits(), Stop(), None, effect.Paid(), lambda: at[0])
+    with pytest.raises(effect.Useless, match="overloaded"):
+        asyncio.run(made)
+    assert began == [1_000_000, 1_052_000, 1_104_000] and waited == [2_000, 2_000]
