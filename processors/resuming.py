@@ -3,6 +3,7 @@
 An attempt that resumes goes on where the chunks of the one before ended: its chunks are counted on
 from there, its content is what was kept and what came. Only text can be continued: thinking that
 was not signed and a call that was cut can not, so whatever holds them is started over (replace).
+So is an answer that must begin with thinking, and one that goes on from a pause: see `may_resume`.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ..schemas.events import GenChunk
 from .context.blocks import compact
+from .cuts import SPOKEN, is_fixed
 
 Chain = tuple[tuple[int, int], ...]
 """(attempt, the last seq that is kept of it) of the attempts that an attempt goes on from."""
@@ -30,6 +32,18 @@ class Kept(NamedTuple):
     texts: tuple[str, ...]
     block: int
     prior_seq: int
+
+
+def may_resume(views: Any) -> bool:
+    """Whether the answer to the step's request may be gone on from in another request.
+
+    Not with a fixed thinking budget: the thinking that comes before the rest is bound to a request
+    that nobody sends again, and without it results of calls are refused. Not after a pause: what is
+    kept would be a second message of the assistant's, behind a call that has no result yet.
+    """
+    request, fragments = views.context.request, views.context.fragments
+    paused = request.fragments > 0 and fragments[request.fragments - 1].kind in SPOKEN
+    return not paused and not is_fixed(request.params)
 
 
 def chunks_of(

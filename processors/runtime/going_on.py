@@ -15,7 +15,7 @@ from ..agent import Agent
 from ..context.build import request_sha256
 from ..context.rendered import Built
 from ..projections.turn_view import Generation
-from ..resuming import Kept, chunks_of, continued, kept_of
+from ..resuming import Kept, chunks_of, continued, kept_of, may_resume
 from ..session import SessionViews
 from ..wake import Obligation
 from .begin import BeginGeneration, Effects
@@ -45,6 +45,8 @@ class GoingOn:
         """Whether what the lost attempt had said is still read, for the one that takes over."""
         generation, session_id = views.turn.generation, views.session_id
         if owed.owed != "GEN_RESUMED" or agent is None or agent.recovery != Recovery.RESUME:
+            return False
+        if not may_resume(views):
             return False
         assert generation is not None
         of = (generation.called, generation.attempt + 1)

@@ -8,11 +8,20 @@ from foldlog.consumers.exports.bundle import replay
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.show import request_of
 from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, see
-from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
+from foldlog.local.messages_api import (
+    Reply,
+    Rule,
+    ScriptedServer,
+    server_tool_use,
+    text,
+    thinking,
+    tool_use,
+)
 from foldlog.processors.agent import Agent
 from foldlog.processors.context.build import BUILDER
 from foldlog.processors.resuming import CONTINUE, joined
 from foldlog.processors.runtime.effects_host import said_of
+from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -278,3 +287,53 @@ def test_a_resumed_request_is_rebuilt_and_compared_with_its_claim(driven, model)
 def test_a_word_that_is_no_recovery_is_refused_at_once():
     with pytest.raises(ValueError, match="recovery is replace or resume"):
         Agent(name="a", model=NEW, recovery="pray")
+
+
+@tool(effect="pure")
+def look(ctx) -> str:
+    """Looks."""
+    return "there it is"
+
+
+def test_S1_C_with_a_fixed_thinking_budget_an_answer_is_started_over(driven):
+    """What it thought before it spoke is bound to a request that nobody sends again; the results
+    of its calls would be refused without."""
+    def reply(request):
+        called = request.turn_results
+        return Reply([text("done")] if called else [thinking("hm"), tool_use("look", {})])
+
+    fixed = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+    session = driven(reply=reply, params=fixed, tools=(look,)).say("look")
+    session.lose(said("once "))
+    (resumed,) = session.events(ev.GenResumed)
+    assert resumed.strategy == "replace"
+    assert [turn.reason for turn in session.events(ev.TurnEnded)] == ["end_turn"]
+
+
+@pytest.mark.parametrize("model", [OLD, NEW])
+def test_S2_9_after_a_pause_an_answer_is_started_over(driven, model):
+    """It would be a second message of the assistant's, behind a call that has no result yet."""
+    def reply(request):
+        paused = request.body["messages"][-1]["role"] == "assistant"
+        if paused:
+            return Reply([text("found")])
+        use = server_tool_use("web_search", {"query": "x"})
+        return Reply([text("searching"), use], stop_reason="pause_turn")
+
+    session = driven(model, reply=reply).say("search")
+    generate, count = session.generate, []
+
+    def second_is_lost(name, begin):
+        count.append(begin)
+        if len(count) == 2:
+            session.lost = [said("once ")]
+        generate(name, begin)
+
+    session.generate = second_is_lost
+    session.run()
+    session.restart()
+    session.run()
+    (resumed,) = session.events(ev.GenResumed)
+    assert resumed.strategy == "replace"
+    assert count[2].request == count[1].request
+    assert [turn.reason for turn in session.events(ev.TurnEnded)] == ["end_turn"]
