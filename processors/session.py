@@ -113,11 +113,11 @@ def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
     """
     try:
         ruling = judge(views, entry)
-        if ruling is ACCEPTED and _is_fork(entry):
+        if ruling is not ACCEPTED:
+            return _not_accepted(views, entry, ruling), ruling
+        if _is_fork(entry):
             return _fork(views, entry, _parent(entry.seed or Seed(why="no reader resolved it")))
-        if ruling is ACCEPTED:
-            return _apply(views, entry), ruling
-        return _not_accepted(views, entry, ruling), ruling
+        return _apply(views, entry), ruling
     except Exception as bug:
         frozen = Frozen(entry.offset, f"{type(bug).__name__}: {bug}"[:500])
         return replace(views, frozen=views.frozen or frozen), FROZEN

@@ -184,6 +184,8 @@ def _with_call(view: TurnView, call: Call, **changes) -> TurnView:
 def _kept(doubts: tuple[Call, ...], ended: Iterable[Call] = ()) -> tuple[Call, ...]:
     """Every open doubt, also of calls of a step that ended, and the newest of the resolved ones."""
     doubts = (*doubts, *[call for call in ended if _outlives(call)])
+    if not doubts:  # nearly always
+        return doubts
     resolved = [call for call in doubts if call.status == "done"]
     dropped = set(map(id, resolved[:-RESOLVED_MAX]))
     return tuple([call for call in doubts if id(call) not in dropped])

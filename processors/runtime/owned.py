@@ -102,18 +102,12 @@ class Owned:
         if record.timestamp_ms > self.newest_at:
             self.newest_at = record.timestamp_ms
 
-    def streamed_on(self, session_id: str, chunks: list[Record]) -> None:
+    def streamed_on(self, session_id: str, chunks: int, last: Record) -> None:
         """Fold chunks that follow an accepted one of the same attempt: most of a log is these."""
         before = self.views(session_id)
         assert before is not None
-        self.folded(chunks[-1])
-        self.changed(session_id, before, streamed_on(before, len(chunks), self.last_at))
-
-    @property
-    def last_at(self) -> int:
-        """Broker time of the last record folded, Unix ms."""
-        assert self.last is not None
-        return self.last.timestamp_ms
+        self.folded(last)
+        self.changed(session_id, before, streamed_on(before, chunks, last.timestamp_ms))
 
     def changed(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
         """Note new views. A chunk changes the stream place only; then only that is written.

@@ -32,10 +32,6 @@ from .store import Cursor, Store
 SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
 
 
-# Of two records with the same key and headers one is like the other, but for what it says.
-_sort_of = attrgetter("key", "headers")
-
-
 class OpenStore(Protocol):
     """Opens the store of a partition; `fresh` makes it anew whatever is there."""
 
@@ -145,16 +141,24 @@ class Worker:
 
     def _fold_run(self, owned: Owned, records: Iterable[Record]) -> None:
         """Fold records of one partition, up to where its store proves to be of another log."""
-        for _, group in groupby(records, _sort_of):
-            alike = list(group)
-            for place, record in enumerate(alike, 1):
-                if owned.checking and not self._same_log(owned, record):
-                    self._refold(owned, "the log is not the one its store was folded from")
-                    return
-                session_id = self._fold(owned, record) if owned.is_next(record) else None
-                if session_id is not None and place < len(alike):
-                    owned.streamed_on(session_id, alike[place:])
+        ahead = iter(records)
+        record = next(ahead, None)
+        while record is not None:
+            if owned.checking and not self._same_log(owned, record):
+                self._refold(owned, "the log is not the one its store was folded from")
+                return
+            streaming = self._fold(owned, record) if owned.is_next(record) else None
+            if streaming is None:
+                record = next(ahead, None)
+                continue
+            key, headers = record.key, record.headers
+            last, chunks = record, 0
+            while (record := next(ahead, None)) is not None:
+                if record.headers != headers or record.key != key:
                     break
+                last, chunks = record, chunks + 1
+            if chunks:
+                owned.streamed_on(streaming, chunks, last)
 
     def _same_log(self, owned: Owned, record: Record) -> bool:
         owned.checking = False
