@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from ...log.errors import Retry
 from ...processors.runtime.chunks_reader import chunks_reader
 from ...processors.session import SessionViews
 from ...producers.blobs import BlobError
@@ -21,11 +22,13 @@ from ...producers.sessions import Receipt
 from ...schemas.parts import BlobRef
 from ..client import Client
 from ..outcomes import Decision, demand
+from ..sent import note_sent
 from ..show import UnknownSession
 from ..tabs import Tabs
 from .access import Access, Foreign, Who
 from .hub import Hub
 from .tail import Tail
+from .watching import Seat
 
 T = TypeVar("T")
 
@@ -80,6 +83,16 @@ class Gateway:
     async def decided(self, receipt: Receipt) -> Decision:
         """What the fold decided on what was asked for. Raises CommandRefused, NotDecidedYet."""
         return demand(await self.hub.decided(receipt.session_id, receipt.offset))
+
+    async def noted(self, seat: Seat, turn: int, channel: str) -> None:
+        """Note that a viewer was shown the end of a turn (S2.4); its stream goes on either way."""
+        try:
+            await self.blocking(
+                note_sent, self.client.sessions.producer, seat.views, turn, channel
+            )
+        except Retry as error:
+            place = f"turn {turn} of session {seat.watching.session_id}"
+            self.say(f"{place} was shown by {channel}, which is not noted: {error}")
 
     async def blocking(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
         """Run what waits for the log or the disk, beside the loop."""

@@ -6,7 +6,7 @@ of the session, so a connection that is lost loses nothing. Read docs/ag-ui.md.
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from fastapi import APIRouter
@@ -30,7 +30,6 @@ from ..protocols.ag_ui_input import (
     newest,
 )
 from ..protocols.ag_ui_messages import Event, Message
-from ..sent import note_sent
 from .event_stream import EventStream, event
 from .parts import Gateway
 from .routes_plain import compact, ended_now, said
@@ -58,7 +57,7 @@ def router(gateway: Gateway) -> APIRouter:
                           "answered, and no run is open: nothing was done")
         begin = min(heard.values(), default=turn.opened_offset) if answered is None else answered
         message = next(reversed(heard), None)
-        seat, until = await _seat(gateway, request, wanted), gateway.who(request).until
+        until, seat = gateway.who(request).until, await _seat(gateway, request, wanted)
         return _stream(gateway, seat, _run(gateway, seat, wanted, begin, message, until))
 
     @routes.post("/connect", response_class=EventStream)
@@ -67,7 +66,7 @@ def router(gateway: Gateway) -> APIRouter:
         `follow`, all to come. A client that has messages is brought up to date instead."""
         wanted = asked(await _body(request))
         gateway.owned(request, wanted.thread)
-        seat, until = await _seat(gateway, request, wanted), gateway.who(request).until
+        until, seat = gateway.who(request).until, await _seat(gateway, request, wanted)
         return _stream(gateway, seat, _thread(gateway, seat, wanted, follow, until))
 
     return routes
@@ -161,11 +160,11 @@ async def _run(
         else:
             encoder.show(frame.shown)
             continue
-        for piece in _pieces(gateway, seat, frame, events):
+        async for piece in _pieces(gateway, seat, frame, events):
             yield piece
         if encoder.run is None and (encoder.interrupted or not _waits(message, encoder, seat)):
             return
-    for piece in _pieces(gateway, seat, None, encoder.close() if begun else []):
+    async for piece in _pieces(gateway, seat, None, encoder.close() if begun else []):
         yield piece
 
 
@@ -189,7 +188,7 @@ async def _thread(
     encoder, known = Encoder(wanted.thread, gateway.shown_blob), _known(wanted)
     before, views = seat.ready(), seat.views
     events = [e for frame in before for e in encoder.show(frame.shown, views.state)]
-    for piece in _pieces(gateway, seat, None, encoder.join(known) if known else events):
+    async for piece in _pieces(gateway, seat, None, encoder.join(known) if known else events):
         yield piece
     goes_on = encoder.run is not None or (views.turn.open and not encoder.interrupted)
     while (goes_on or follow) and time.time() < until:
@@ -200,10 +199,11 @@ async def _thread(
         if frame is None:
             yield None
             continue
-        for piece in _pieces(gateway, seat, frame, encoder.show(frame.shown, seat.views.state)):
+        events = encoder.show(frame.shown, seat.views.state)
+        async for piece in _pieces(gateway, seat, frame, events):
             yield piece
         goes_on = encoder.run is not None
-    for piece in _pieces(gateway, seat, None, encoder.close()):
+    async for piece in _pieces(gateway, seat, None, encoder.close()):
         yield piece
 
 
@@ -212,11 +212,11 @@ def _known(wanted: Asked) -> list[Message]:
     return [message for message in wanted.messages if message["role"] in SHOWN]
 
 
-def _pieces(
+async def _pieces(
     gateway: Gateway, seat: Seat, frame: Frame | None, events: list[Event]
-) -> Iterator[bytes]:
+) -> AsyncIterator[bytes]:
     """Events as server-sent events; behind the end of a turn it is noted that it was shown."""
     for one in events:
         yield event(compact(one))
     if frame is not None and (turn := ended_now(frame, seat)) is not None:
-        note_sent(gateway.client.sessions.producer, seat.views, turn, CHANNEL)
+        await gateway.noted(seat, turn, CHANNEL)

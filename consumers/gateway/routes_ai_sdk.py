@@ -6,6 +6,7 @@ stop: /stop is. Read docs/ai-sdk.md.
 """
 
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -24,7 +25,6 @@ from ..contents import blocks_of, whole
 from ..protocols.ai_sdk import Chunk, State, begin, encode, paused, steered_in
 from ..protocols.ai_sdk_input import Answer, Posted, answer_of, content_of, posted
 from ..protocols.ai_sdk_messages import messages
-from ..sent import note_sent
 from ..transcript_stream import Shown, Told
 from .event_stream import EventStream, TooSlow, event
 from .parts import Gateway
@@ -248,7 +248,8 @@ async def _stream(
 ) -> Response:
     """A turn as a response. `calls`: those that were just answered; what led to their requests is
     what the client has already, and not repeated."""
-    user = gateway.user(request)
+    who = gateway.who(request)
+    user = who.user
     seats = [await gateway.hub.sit(session_id, None, "now", user)]
 
     def leave() -> None:
@@ -259,7 +260,7 @@ async def _stream(
         turn = turn_of(seats[0].views)
         while turn is None:  # the message waits for a turn of its own, or for the next step
             frame = await anext(seats[0], _GONE)
-            if frame is _GONE:
+            if frame is _GONE or time.time() >= who.until:
                 raise TooSlow
             if frame is None:
                 yield None
@@ -270,6 +271,8 @@ async def _stream(
             if turn == seats[-1].views.turn.number:
                 break
         async for some in _chunks(gateway, seats[-1], turn, calls):
+            if time.time() >= who.until:
+                raise TooSlow  # whoever comes back brings a new token
             if some is None:
                 yield None
             for chunk in some or ():
@@ -298,7 +301,7 @@ async def _chunks(
         if more:
             yield more
         if state.reason:
-            note_sent(gateway.client.sessions.producer, seat.views, turn, CHANNEL)
+            await gateway.noted(seat, turn, CHANNEL)
             return
         if not silent and not _waited(state, calls) and _pauses(state, seat.views):
             yield paused(state)

@@ -5,6 +5,7 @@ id, which the page makes once and keeps in sessionStorage: that is per tab and o
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from ...producers.sessions import new_session_id
 from ..client import DEFAULT_AGENT
 from ..tabs import Change, Tabs
-from .access import Foreign
+from .access import Foreign, Who
 from .event_stream import EventStream, event
 from .parts import Gateway
 from .routes_plain import Asked, cancelled, compact, decision_json, opened
@@ -53,7 +54,7 @@ def router(gateway: Gateway) -> APIRouter:
 
         Whoever comes back is told what is open again: there is no cursor to keep.
         """
-        return EventStream(_changes(_ready(gateway), gateway.user(request)))
+        return EventStream(_changes(_ready(gateway), gateway.who(request)))
 
     @routes.post("/api/tabs")
     async def tab(request: Request, body: OfTab) -> Any:
@@ -94,17 +95,17 @@ def _ready(gateway: Gateway) -> Tabs:
     return gateway.tabs
 
 
-async def _changes(tabs: Tabs, user: str) -> AsyncIterator[bytes | None]:
+async def _changes(tabs: Tabs, who: Who) -> AsyncIterator[bytes | None]:
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Change] = asyncio.Queue()
 
     def listener(change: Change) -> None:
         loop.call_soon_threadsafe(queue.put_nowait, change)
 
-    now = tabs.listen(user, listener)
+    now = tabs.listen(who.user, listener)
     try:
         yield event(compact({"tabs": [tab._asdict() for tab in now]}), name="tabs")
-        while queue.qsize() <= QUEUE_MAX:
+        while queue.qsize() <= QUEUE_MAX and time.time() < who.until:
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
                     change = await queue.get()
@@ -113,7 +114,7 @@ async def _changes(tabs: Tabs, user: str) -> AsyncIterator[bytes | None]:
                 continue
             yield event(compact(_told(change)), name=change.kind)
     finally:
-        tabs.leave(user, listener)
+        tabs.leave(who.user, listener)
 
 
 def _told(change: Change) -> dict[str, Any]:

@@ -112,7 +112,9 @@ class Tail:
     def views(self, session_id: str) -> SessionViews | None:
         """The views of a session as of now; None if it is not known."""
         with self._lock:
-            found = self._place(session_id).views(session_id)
+            owned = self._place(session_id)
+            found = owned.views(session_id)
+            owned.trim({session_id})
         return found if found is not None and found.turn.known else None
 
     def cursor(self, session_id: str) -> tuple[int, int]:

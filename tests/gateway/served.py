@@ -17,10 +17,10 @@ READY_S = 20
 
 
 class Served:
-    """A running gateway, and where it is."""
+    """A running gateway, where it is, and the thread of its loop."""
 
-    def __init__(self, gateway: Gateway, port: int) -> None:
-        self.gateway, self.port = gateway, port
+    def __init__(self, gateway: Gateway, port: int, thread: threading.Thread) -> None:
+        self.gateway, self.port, self.thread = gateway, port, thread
         self.url = f"http://127.0.0.1:{port}"
 
     def http(self, token: str | None = None, **more) -> httpx.Client:
@@ -48,7 +48,7 @@ def served(
     serving = server(make_app(gateway))
     thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    running = Served(gateway, listening.getsockname()[1])
+    running = Served(gateway, listening.getsockname()[1], thread)
     try:
         with running.http() as http:
             http.get("/openapi.json").raise_for_status()

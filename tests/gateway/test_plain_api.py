@@ -1,6 +1,7 @@
 """The plain API: what is asked is answered when the fold has decided, and every mistake is told."""
 
 import json
+import threading
 import time
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.app import BODY_BYTES_MAX
 from foldlog.consumers.gateway.cursors import cursor_of
 from foldlog.consumers.history import Place
+from foldlog.log.errors import LogBusy
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 from foldlog.tests.gateway.served import served
 
@@ -266,6 +268,44 @@ def test_S2_4_that_an_answer_was_shown_is_noted_once(ana, log):
                 if '"kind":"ended"' in line:
                     break
     assert [row.channel for row in played.views.transcript.sent] == [routes_plain.CHANNEL]
+
+
+class Full:
+    """A producer whose queue is full for notes of viewers."""
+
+    def __init__(self, inner):
+        self._inner, self.refused = inner, []
+
+    def append(self, topic, key, value, headers=(), **more):
+        if ("t", b"GEN_SENT") in headers:
+            self.refused.append(threading.current_thread())
+            raise LogBusy("full")
+        self._inner.append(topic, key, value, headers, **more)
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+def test_S2_4_a_note_that_can_not_be_written_ends_no_stream_and_waits_in_no_loop(
+    gateway, ana, log, monkeypatch
+):
+    sessions = gateway.gateway.client.sessions
+    full = Full(sessions.producer)
+    monkeypatch.setattr(sessions, "_producer", full)
+    post(ana, "/full/messages", text="one")
+    played = Played(log, "full")
+    with ana.stream("GET", "/v1/sessions/full/stream") as response:
+        shown = (json.loads(line[6:]) for line in response.iter_lines() if line[:6] == "data: ")
+        for number in (1, 2):
+            played.call()
+            played.start()
+            played.complete("said")
+            played.end()
+            while (told := next(shown)).get("line", {}).get("kind") != "ended":
+                pass
+            assert told["line"]["turn"] == number
+            post(ana, "/full/messages", text="two")
+    assert full.refused and gateway.thread not in full.refused
 
 
 def test_a_message_that_waited_is_echoed_when_its_time_has_come(ana, log):

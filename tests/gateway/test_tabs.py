@@ -4,9 +4,11 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
+from foldlog.consumers.gateway import routes_tabs
 from foldlog.consumers.gateway.access import token_for
 from foldlog.tests.consumers.played import memory_log, settings_in
 from foldlog.tests.gateway.served import served
@@ -140,6 +142,16 @@ def test_S0_7_a_tab_hears_what_opens_changes_and_closes(gateway, ana):
     hears("session_close", one)
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
+
+
+def test_S0_7_a_stream_of_changes_ends_with_its_token(gateway, ana, monkeypatch):
+    with browser(gateway, "ana") as brief, brief.stream("GET", "/api/tabs/events") as response:
+        told = (line for line in response.iter_lines() if line.startswith("data: "))
+        assert next(told)
+        later = time.time() + 3_601
+        monkeypatch.setattr(routes_tabs, "time", SimpleNamespace(time=lambda: later))
+        of_tab(ana, "tab-late"), of_tab(ana, "tab-later")
+        assert None in [next(told, None) for _ in range(2)], "it goes on"
 
 
 def test_S0_6_another_tab_of_the_same_user_stops_a_session_and_nobody_else_does(ana, bob):

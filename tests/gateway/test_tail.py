@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from foldlog.consumers.gateway.tail import Tail
+from foldlog.processors.runtime import owned
 from foldlog.processors.runtime.store import RocksBackend
 from foldlog.producers.sessions import Sessions
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
@@ -111,3 +112,15 @@ def test_chunks_are_decoded_for_sessions_that_are_watched_and_for_no_other(log, 
         following.until(lambda tail: tail.views("s1").stream.chunks == 2)
         seen = [s.entry.event.delta for batch in following.batches for s in batch.seen]
         assert seen == ["seen"]
+
+
+def test_to_look_at_many_sessions_keeps_few_of_them(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(owned, "HOT_SESSIONS_MAX", 2)
+    sessions, names = Sessions(log, settings_in(tmp_path)), [f"s{n}" for n in range(40)]
+    for name in names:
+        sessions.open(name, agent="default")
+    with Following(log, tmp_path / "tail") as following:
+        following.until(lambda tail: tail.caught_up)
+        assert all(following.tail.views(name) for name in names)
+        held = [place.hot(name) for place in following.tail._owned.values() for name in names]
+        assert len(list(filter(None, held))) <= 2 * len(following.tail._owned)
