@@ -24,7 +24,6 @@ from ..contents import plain
 from ..history import Frame, Place, history
 from ..outcomes import Decision
 from ..protocols.plain import frame_json, thing_json
-from ..sent import note_sent
 from ..show import summary
 from ..transcript_stream import Told
 from .access import Who
@@ -340,7 +339,7 @@ async def _frames(gateway: Gateway, seat: Seat, until: float) -> AsyncIterator[b
         data = frame_json(frame, gateway.shown_blob)
         yield event(compact(data), id=frame.cursor, name=data["type"])
         if (turn := ended_now(frame, seat)) is not None:
-            note_sent(gateway.client.sessions.producer, seat.views, turn, CHANNEL)
+            await gateway.noted(seat, turn, CHANNEL)
 
 
 def ended_now(frame: Frame, seat: Seat) -> int | None:
