@@ -16,6 +16,7 @@ from ..consumers.outcomes import Patience, decision_of
 from ..consumers.sent import note_sent
 from ..consumers.session_fold import Seen, SessionFold
 from ..consumers.transcript_stream import INITIAL, see, snapshot
+from ..consumers.unanswered import demand_agent
 from ..consumers.waiting import asking, doubtful
 from ..log.errors import FoldlogError, LogFatal, Refused
 from ..processors.projections.turn_view import Call
@@ -159,6 +160,7 @@ class Chat:
         agent = self.agent or DEFAULT_AGENT
 
         def message() -> Receipt:
+            demand_agent(self.views, agent)
             files, self._attach = self._attach, []
             channel = self.client.channel
             receipt = write.say(session_id, text, channel=channel, user=user, attach=files)

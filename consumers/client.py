@@ -25,6 +25,7 @@ from .outcomes import ANSWER_S, Answer, Decision, answer_of, decision_on, demand
 from .session_fold import SessionFold
 from .show import Everything, fold_everything, known
 from .transcript_stream import INITIAL, Shown, see, snapshot
+from .unanswered import demand_agent
 
 DEFAULT_AGENT = "default"
 """Serves a session that is opened by its first message and names no agent."""
@@ -35,7 +36,8 @@ class Client:
     `brief`: for a process that writes little and ends (see `Sessions`).
 
     Raises from the log (LogUnreachable, TopicMissing), from the producers (Invalid, Unacknowledged,
-    BlobError), CommandRefused when the fold refuses, UnknownSession. Close it, or use `with`.
+    BlobError), CommandRefused when the fold refuses, UnknownSession, NobodyAnswers. Close it, or
+    use `with`.
     """
 
     def __init__(
@@ -98,9 +100,10 @@ class Client:
         Two who open the same session at once with the same agent are both served: the second
         SESSION_OPENED is a repetition.
         """
-        session_id = folded.session_id
-        if not folded.to_end().turn.known:
-            opened = self.sessions.open(session_id, agent=agent or DEFAULT_AGENT, user=self.user)
+        session_id, agent = folded.session_id, agent or DEFAULT_AGENT
+        demand_agent(folded.to_end(), agent)
+        if not folded.views.turn.known:
+            opened = self.sessions.open(session_id, agent=agent, user=self.user)
             demand(decision_on(folded, opened))
         return self.sessions.say(
             session_id,

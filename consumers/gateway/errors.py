@@ -24,6 +24,7 @@ from ..branching import CanNotFork
 from ..calls import UnknownCall
 from ..outcomes import CommandRefused, UnknownMessage
 from ..show import UnknownSession, UnknownStep
+from ..unanswered import NobodyAnswers
 from .access import Foreign, Unauthenticated
 from .cursors import BadCursor
 from .hub import NotDecidedYet, TooManyViewers
@@ -41,6 +42,7 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (Invalid, 400, "invalid"),
     (CommandRefused, 409, "refused"),
     (TooManyViewers, 429, "too_many_viewers"),
+    (NobodyAnswers, 409, "nobody_answers"),
     (NotReady, 503, "not_ready"),
     (NotDecidedYet, 504, "not_decided_yet"),
     (LogUnreachable, 503, "log_unreachable"),

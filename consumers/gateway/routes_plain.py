@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...processors.projections.turn_view import Call, is_open
+from ...processors.session import initial
 from ...producers.checks import an_id
 from ...producers.sessions import Receipt, new_session_id
 from ..calls import call_named
@@ -26,6 +27,7 @@ from ..outcomes import Decision
 from ..protocols.plain import frame_json, thing_json
 from ..show import summary
 from ..transcript_stream import Told
+from ..unanswered import demand_agent
 from .access import Who
 from .cursors import cursor_of
 from .event_stream import EventStream, event
@@ -260,10 +262,13 @@ async def opened(gateway: Gateway, user: str, session_id: str, agent: str) -> De
 async def said(
     gateway, who: Who, session_id: str, content: Any, *, agent: str | None = None, **named: Any
 ) -> tuple[Decision, Receipt]:
-    """Say something for a user, in a session that may be new. Raises Foreign, CommandRefused."""
+    """Say something for a user, in a session that may be new. Raises Foreign, NobodyAnswers,
+    CommandRefused."""
     an_id("session_id", session_id)
-    if gateway.seen_by(who, session_id) is None:
-        await opened(gateway, who.user, session_id, agent or DEFAULT_AGENT)
+    views, agent = gateway.seen_by(who, session_id), agent or DEFAULT_AGENT
+    demand_agent(views or initial(session_id), agent)
+    if views is None:
+        await opened(gateway, who.user, session_id, agent)
     receipt = await gateway.blocking(
         gateway.client.sessions.say, session_id, content, user=who.user, **named
     )
