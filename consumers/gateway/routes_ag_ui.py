@@ -4,9 +4,8 @@ What a client asks for is an event of the log before anything streams; what stre
 of the session, so a connection that is lost loses nothing. Read docs/ag-ui.md.
 """
 
-import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter
@@ -14,9 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...processors.projections.transcript import Line
-from ...producers.blobs import BlobStore
 from ...producers.checks import Invalid
-from ...schemas.attachments import inspect, reference
 from ..calls import call_named
 from ..history import Frame
 from ..protocols.ag_ui import Encoder
@@ -31,7 +28,7 @@ from ..protocols.ag_ui_input import (
 )
 from ..protocols.ag_ui_messages import Event, Message
 from .event_stream import EventStream, event
-from .parts import Gateway
+from .parts import Gateway, json_body
 from .routes_plain import compact, ended_now, said
 from .watching import Seat
 
@@ -48,7 +45,7 @@ def router(gateway: Gateway) -> APIRouter:
     @routes.post("", response_class=EventStream)
     async def run(request: Request) -> Response:
         """A RunAgentInput: says what is new, answers interrupts, streams the run that follows."""
-        wanted = asked(await _body(request))
+        wanted = asked(await json_body(request))
         answered = await _answered(gateway, request, wanted)
         heard = await _heard(gateway, request, wanted)
         turn = gateway.owned(request, wanted.thread).turn
@@ -64,19 +61,12 @@ def router(gateway: Gateway) -> APIRouter:
     async def connect(request: Request, follow: bool = False) -> Response:
         """A RunAgentInput: all runs of its thread, the one that is open until it ends; with
         `follow`, all to come. A client that has messages is brought up to date instead."""
-        wanted = asked(await _body(request))
+        wanted = asked(await json_body(request))
         gateway.owned(request, wanted.thread)
         until, seat = gateway.who(request).until, await _seat(gateway, request, wanted)
         return _stream(gateway, seat, _thread(gateway, seat, wanted, follow, until))
 
     return routes
-
-
-async def _body(request: Request) -> Any:
-    try:
-        return json.loads(await request.body())
-    except ValueError:
-        raise Invalid("invalid", "the body is no JSON") from None
 
 
 async def _answered(gateway: Gateway, request: Request, wanted: Asked) -> int | None:
@@ -110,23 +100,13 @@ async def _heard(gateway: Gateway, request: Request, wanted: Asked) -> dict[str,
         if received is not None:
             heard[new["id"]] = received.offset
             continue
-        content = await gateway.blocking(content_of, new, _attach(gateway))
+        content = await gateway.blocking(content_of, new, gateway.attach)
         options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
         _, receipt = await said(
             gateway, who, wanted.thread, content, message_id=new["id"], **options
         )
         heard[new["id"]] = receipt.offset
     return heard
-
-
-def _attach(gateway: Gateway) -> Callable[[bytes], dict[str, Any]]:
-    store = BlobStore(gateway.settings.blobs_dir)
-
-    def attach(data: bytes) -> dict[str, Any]:
-        what = inspect(data)
-        return reference(store.store(data, what.media_type), what.tokens)
-
-    return attach
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -154,11 +134,11 @@ async def _run(
             continue
         line = getattr(frame.shown, "line", None)
         if begun:
-            events = encoder.show(frame.shown, seat.views.state)
+            events = encoder.show(frame.shown, seat.views)
         elif line is not None and line.offset >= begin and not _ends_at(line, begin):
-            events, begun = encoder.enter(frame.shown, seat.views.state, _known(wanted)), True
+            events, begun = encoder.enter(frame.shown, seat.views, _known(wanted)), True
         else:
-            encoder.show(frame.shown)
+            encoder.show(frame.shown, seat.views)
             continue
         async for piece in _pieces(gateway, seat, frame, events):
             yield piece
@@ -187,7 +167,7 @@ async def _thread(
     """Every run until now, and the one that is open until it ends."""
     encoder, known = Encoder(wanted.thread, gateway.shown_blob), _known(wanted)
     before, views = seat.ready(), seat.views
-    events = [e for frame in before for e in encoder.show(frame.shown, views.state)]
+    events = [e for frame in before for e in encoder.show(frame.shown, views)]
     async for piece in _pieces(gateway, seat, None, encoder.join(known) if known else events):
         yield piece
     goes_on = encoder.run is not None or (views.turn.open and not encoder.interrupted)
@@ -199,7 +179,7 @@ async def _thread(
         if frame is None:
             yield None
             continue
-        events = encoder.show(frame.shown, seat.views.state)
+        events = encoder.show(frame.shown, seat.views)
         async for piece in _pieces(gateway, seat, frame, events):
             yield piece
         goes_on = encoder.run is not None

@@ -13,11 +13,13 @@ from typing import Any
 
 from ...processors.projections.session_state import SessionState, as_json
 from ...processors.projections.transcript import Line
+from ...processors.session import SessionViews
 from ..contents import ReadBlob, text_of, whole
 from ..transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
 from .ag_ui_calls import Calls
 from .ag_ui_messages import Event, Message, Messages, answer, event, snapshots
 from .ag_ui_speech import Speech
+from .ag_ui_usage import spent_in, usage_of
 
 VERSION = "1.0"
 CANCELLED = ("cancelled", "interrupted", "terminated")
@@ -42,7 +44,9 @@ class Encoder:
         self._started: Event | None = None  # how the last run began, and how it ended
         self._finish: Event | None = None
         self._step: str | None = None
+        self._seen: SessionState | None = None  # the state that was told, and as it was told
         self._state: dict[str, Any] | None = None
+        self._offset = self._closed = -1  # of the newest line, and of the one that ended a run
         self._calls = Calls()
         self._speech: Speech | None = None
         self._results: Counter[str] = Counter()
@@ -51,11 +55,13 @@ class Encoder:
 
     # -- what comes --------------------------------------------------------------------------------
 
-    def show(self, shown: Shown, state: SessionState | None = None) -> list[Event]:
-        """The events of one thing shown; `state`: the session's, after it."""
+    def show(self, shown: Shown, views: SessionViews) -> list[Event]:
+        """The events of one thing shown; `views`: the session's, after it."""
         of = shown.line if isinstance(shown, Told) else shown.of
+        if isinstance(shown, Told | Settled):
+            self._offset = shown.line.offset
         self._open_run(max(of.turn, self.turn))
-        self._tell_state(state)
+        self._tell_state(views.state)
         match shown:
             case Token():
                 self._open_step(shown.of)
@@ -67,7 +73,7 @@ class Encoder:
                 self._settle(shown)
             case Told():
                 self._line(shown.line)
-        self._close_run(shown.line if isinstance(shown, Told) else None)
+        self._close_run(shown.line if isinstance(shown, Told) else None, views)
         out, self._out = self._out, []
         return out
 
@@ -92,14 +98,12 @@ class Encoder:
             out.append(event("STEP_STARTED", stepName=self._step))
         return [*out, *(self._speech.reopened() if self._speech else ())]
 
-    def enter(
-        self, shown: Shown, state: SessionState | None, known: list[Message]
-    ) -> list[Event]:
+    def enter(self, shown: Shown, views: SessionViews, known: list[Message]) -> list[Event]:
         """As `show`, for a client that begins with this, and has some messages; with a message of
         its own it has one more than this has before."""
         lacks = self.run is not None or known != self.messages.all
-        self._state = None
-        events = self.show(shown, state)
+        self._seen = self._state = None
+        events = self.show(shown, views)
         return self.join(known) if lacks else events
 
     @property
@@ -122,7 +126,7 @@ class Encoder:
         self._started, self._finish = event("RUN_STARTED", **named, **parent), None
         self._say(self._started)
 
-    def _close_run(self, line: Line | None) -> None:
+    def _close_run(self, line: Line | None, views: SessionViews) -> None:
         """End the run if its turn has ended, if none is open, or if only a person can go on."""
         ended = line is not None and line.kind == "ended"
         if ended:
@@ -130,13 +134,17 @@ class Encoder:
             finished = self._finished(line.name)
         elif self._calls.ended or self.turn == 0:
             finished = self._success({"turn": self.turn})
-        elif interrupts := self._calls.interrupts():
+        elif interrupts := self._calls.interrupts(views.turn.calls):
             outcome = {"type": "interrupt", "interrupts": interrupts}
             finished = self._run_finished(outcome=outcome)
         else:
             return
         for closing in self._open_ends():
             self._say(closing)
+        rows = spent_in(views.ledger, self.turn, self._closed, self._offset)
+        if rows:
+            finished["usage"] = usage_of(rows)
+        self._closed = self._offset
         self._say(finished)
         self.run, self._step, self._speech, self._finish = None, None, None, finished
 
@@ -170,11 +178,11 @@ class Encoder:
             ends.append(event("STEP_FINISHED", stepName=self._step))
         return ends
 
-    def _tell_state(self, state: SessionState | None) -> None:
-        if state is None:
+    def _tell_state(self, state: SessionState) -> None:
+        if state is self._seen:
             return
         told, now = self._state, json.loads(as_json(state))
-        self._state = now
+        self._seen, self._state = state, now
         if told is None:
             self._say(event("STATE_SNAPSHOT", snapshot=now))
         elif told != now:

@@ -5,9 +5,11 @@ file must not know how a call is shown.
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from ...processors.projections.transcript import Line
+from ...processors.projections.turn_view import Call
 
 APPROVAL, DOUBT = "tool_approval", "tool_in_doubt"
 """Reasons of an interrupt."""
@@ -67,15 +69,20 @@ class Calls:
         """Calls that have no result and about which nobody will be asked."""
         return [key for key, s in self._status.items() if s in ("proposed", "running", "asks")]
 
-    def interrupts(self) -> list[dict[str, Any]]:
-        """What people must answer before anything goes on; [] while something does."""
+    def interrupts(self, calls: Iterable[Call]) -> list[dict[str, Any]]:
+        """What people must answer before anything goes on; [] while something does. `calls`: those
+        of the open turn, which know until when they may be answered."""
+        expire = {call.key: call.expires_at for call in calls}
         waiting = [key for key, status in self._status.items() if status in _WAITS]
         if any(status in _GOES_ON for status in self._status.values()):
             return []
-        return [_interrupt(self._waiting[key], _WAITS[self._status[key]]) for key in waiting]
+        return [
+            _interrupt(self._waiting[key], _WAITS[self._status[key]], expire.get(key, 0))
+            for key in waiting
+        ]
 
 
-def _interrupt(line: Line, reason: str) -> dict[str, Any]:
+def _interrupt(line: Line, reason: str, expires_at: int) -> dict[str, Any]:
     asked = "may it run?" if reason == APPROVAL else f"what happened? {line.text}".rstrip()
     return {
         "id": line.call,
@@ -83,4 +90,11 @@ def _interrupt(line: Line, reason: str) -> dict[str, Any]:
         "message": f"{line.name}: {asked}",
         "toolCallId": line.call,
         "responseSchema": SCHEMAS[reason],
+        # A doubt stays until somebody answers, however long ago its call was allowed.
+        **({"expiresAt": _iso(expires_at)} if expires_at and reason == APPROVAL else {}),
     }
+
+
+def _iso(unix_ms: int) -> str:
+    at = datetime.fromtimestamp(unix_ms / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -234,7 +234,7 @@ class Played:
                 name=call.name,
                 effect=effect,
                 approval=approval,
-                expires_at=self.now_ms() + 1000 if approval == "ask" else None,
+                expires_at=self.now_ms() + 60_000 if approval == "ask" else None,
                 basis=turn.basis,
             ),
             "sessions",

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from foldlog.consumers.history import Place, missed
 from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.transcript_stream import INITIAL, Shown, Viewer, see
-from foldlog.processors.projections.session_state import SessionState
 from foldlog.processors.session import SessionViews, fold, initial
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.ids import PARTITION_KEY
@@ -29,16 +28,16 @@ class Watched(NamedTuple):
     moments: list[Moment]
     read: Any
 
-    def things(self) -> Iterator[tuple[Shown, SessionState]]:
-        """Everything shown, and the session's state after it."""
+    def things(self) -> Iterator[tuple[Shown, SessionViews]]:
+        """Everything shown, and the session's views after it."""
         for moment in self.moments:
             for thing in moment.shown:
-                yield thing, moment.views.state
+                yield thing, moment.views
 
-    def late(self, moment: Moment) -> Iterator[tuple[Shown, SessionState]]:
+    def late(self, moment: Moment) -> Iterator[tuple[Shown, SessionViews]]:
         """What a viewer is shown that comes after a moment: the history, and what streams."""
         for _, thing in missed(Place(), moment.views, moment.viewer, self.read):
-            yield thing, moment.views.state
+            yield thing, moment.views
 
 
 def golden_session(name: str) -> Watched:

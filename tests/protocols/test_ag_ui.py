@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from foldlog.consumers.protocols.ag_ui import Encoder
 from foldlog.consumers.protocols.ag_ui_messages import Messages, snapshots
 from foldlog.consumers.transcript_stream import Dropped
+from foldlog.processors.session import initial
 from foldlog.tests.golden import golden
 from foldlog.tests.protocols.shown_histories import golden_session, random_session
 
@@ -27,8 +28,18 @@ def client(talk):
 def encoded(watched, things=None):
     """The encoder after all that was shown, and a list of events per thing."""
     encoder = Encoder(watched.session_id, watched.read)
-    pieces = [encoder.show(thing, state) for thing, state in things or watched.things()]
+    pieces = [encoder.show(thing, views) for thing, views in things or watched.things()]
     return encoder, pieces
+
+
+def usage_by_run(pieces):
+    """What each run that ended says its model calls cost."""
+    found, run = {}, None
+    for event in (event for piece in pieces for event in piece):
+        run = event["runId"] if event["type"] == "RUN_STARTED" else run
+        if "usage" in event:
+            found[run] = event["usage"]
+    return found
 
 
 def is_taken(client, events, messages, known=()):
@@ -52,8 +63,8 @@ def test_S2_every_prefix_of_a_recorded_session_is_taken(client, name):
     watched = golden_session(name)
     encoder = Encoder(watched.session_id, watched.read)
     events, closed = [], []
-    for thing, state in watched.things():
-        events += encoder.show(thing, state)
+    for thing, views in watched.things():
+        events += encoder.show(thing, views)
         closed = [*events, *encoder.close()]
         held = is_taken(client, closed, encoder.messages.all)
         assert {k: v for k, v in held["state"].items() if k != "updated_at"}
@@ -85,12 +96,14 @@ def test_S2_who_comes_late_ends_with_the_same_messages_as_who_was_always_there(c
     chance = random.Random(11)
     for seed in SEEDS:
         watched = random_session(seed)
-        always = encoded(watched)[0].messages.all
+        encoder, pieces = encoded(watched)
+        always, paid = encoder.messages.all, usage_by_run(pieces)
         for moment in chance.sample(watched.moments, min(2, len(watched.moments))):
             at = watched.moments.index(moment) + 1
-            rest = [(t, m.views.state) for m in watched.moments[at:] for t in m.shown]
+            rest = [(t, m.views) for m in watched.moments[at:] for t in m.shown]
             late, pieces = encoded(watched, [*watched.late(moment), *rest])
             assert late.messages.all == always
+            assert usage_by_run(pieces) == paid
             is_taken(client, [e for p in pieces for e in p], late.messages.all)
 
 
@@ -108,17 +121,37 @@ def test_S2_a_client_that_joins_an_open_run_ends_with_the_same_messages(client, 
             mine.apply(event)
         known = mine.all
         events = encoder.join(known)
-        for thing, state in things[cut + 1 :]:
-            events += encoder.show(thing, state)
+        for thing, views in things[cut + 1 :]:
+            events += encoder.show(thing, views)
         held = is_taken(client, [*events, *encoder.close()], whole.messages.all, known)
         assert held["state"] == encoder._state
+
+
+@pytest.mark.parametrize("session", [*golden.names(), *SEEDS])
+def test_S2_the_usage_of_a_turns_runs_is_what_the_ledger_has_of_it(session):
+    watched = random_session(session) if session in SEEDS else golden_session(session)
+    told = Counter()
+    for run, usage in usage_by_run(encoded(watched)[1]).items():
+        turn = int(run.split(":")[1].split(".")[0])
+        for entry in usage:
+            assert entry["totalTokens"] == entry["inputTokens"] + entry["outputTokens"]
+            parts = entry["cachedInputTokens"] + entry["cacheWriteInputTokens"]
+            assert entry["inputTokens"] >= parts
+            told[turn] += entry["totalTokens"]
+    views = watched.moments[-1].views if watched.moments else initial("s")
+    spent = [row for row in views.ledger.spent if row.kind == "answer"]
+    for line in (line for line in views.transcript.lines if line.kind == "ended"):
+        paid = [(r.offset, r.read_tokens + r.output_tokens) for r in spent if r.turn == line.turn]
+        in_time = sum(tokens for offset, tokens in paid if offset < line.offset)
+        # What reports behind the end of its turn is in a run only if one comes behind it.
+        assert in_time <= told[line.turn] <= sum(tokens for _, tokens in paid)
 
 
 def test_P6_words_of_a_superseded_attempt_go_at_once_and_it_is_said_what_takes_their_place():
     watched = golden_session("crash_and_resume")
     encoder = Encoder(watched.session_id, watched.read)
-    for thing, state in watched.things():
-        events = encoder.show(thing, state)
+    for thing, views in watched.things():
+        events = encoder.show(thing, views)
         if isinstance(thing, Dropped):
             break
     assert [message["id"] for message in encoder.messages.all] == ["m1"]

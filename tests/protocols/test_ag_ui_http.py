@@ -1,6 +1,7 @@
 """The real HttpAgent and a gateway that serves: runs, interrupts, resume, replay, bad input."""
 
 import zlib
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,11 @@ from foldlog.tests.gateway.served import served
 
 CLIENT = Path(__file__).parents[1] / "node" / "ag_ui.mjs"
 SECRET = "s" * 32
+SPENT = {
+    "model": "claude-test", "inputTokens": 10, "outputTokens": 5, "totalTokens": 15,
+    "cachedInputTokens": 0, "cacheWriteInputTokens": 0,
+}
+"""What each model call of a played worker reports."""
 PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
@@ -119,6 +125,10 @@ def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_
     held = agent.held()
     (interrupt,) = held["pendingInterrupts"]
     assert (interrupt["id"], interrupt["reason"]) == ("1.1.0", "tool_approval")
+    until = datetime.fromisoformat(interrupt["expiresAt"]).timestamp() * 1000
+    assert round(until) == worker.views.turn.calls[0].expires_at
+    (finished,) = of(held, "RUN_FINISHED")
+    assert finished["usage"] == [SPENT]
     agent.run(resume=[{"interruptId": "1.1.0", "status": "resolved", "payload": {"approved": 1}}])
     assert "approved" in agent.held()["error"], "what is no answer decides nothing"
     answer = {"interruptId": "1.1.0", "status": "resolved", "payload": {"approved": True}}
@@ -131,6 +141,8 @@ def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_
     assert held["error"] is None and held["finished"] == ["success"]
     (started,) = of(held, "RUN_STARTED")
     assert (started["runId"], started["parentRunId"]) == (f"{thread}:1.1", f"{thread}:1")
+    (finished,) = of(held, "RUN_FINISHED")
+    assert finished["usage"] == [SPENT], "of its own call, not of the interrupted run's"
     assert "MESSAGES_SNAPSHOT" not in kinds(held)
     roles = ["user", "assistant", "tool", "assistant"]
     assert [m["role"] for m in held["messages"]] == roles
@@ -150,6 +162,7 @@ def test_S2_a_denied_call_and_a_doubt_are_answered_the_same_way(log, gateway, no
     worker.tool_start(1)
     worker.uncertain(1)
     held = agent.held()
+    assert ["expiresAt" in i for i in held["pendingInterrupts"]] == [True, False]
     waits = [(i["id"], i["reason"]) for i in held["pendingInterrupts"]]
     assert waits == [("1.1.0", "tool_approval"), ("1.1.1", "tool_in_doubt")]
     report = {"happened": True, "report": "it was posted"}
