@@ -16,15 +16,18 @@ from foldlog.tests.laws import (
     test_fold_laws,
     test_rendered_laws,
     test_request_laws,
+    test_resume_laws,
     test_wake_laws,
 )
 from foldlog.tests.laws.law import LAWS, Law, world_of
 from foldlog.tests.laws.law9 import check_law_9
+from foldlog.tests.laws.resumed import resumes
 from foldlog.tests.laws.worlds import World
 
 SAY_EVERY = 1_000  # sessions
 MODULES = (  # each adds its laws to LAWS
-    test_compaction_laws, test_fold_laws, test_rendered_laws, test_request_laws, test_wake_laws,
+    test_compaction_laws, test_fold_laws, test_rendered_laws, test_request_laws, test_resume_laws,
+    test_wake_laws,
 )
 
 
@@ -35,7 +38,7 @@ def views_all_over(rows: Counter, world: World) -> None:
 
 
 def counted(what: Counter, world: World) -> None:
-    """What a session had of what compaction is about."""
+    """What a session had of what compaction and resumed answers are about."""
     for step in world.steps:
         event, before, after = step.entry.event, step.before.compaction, step.views.compaction
         what["events"] += 1
@@ -43,6 +46,7 @@ def counted(what: Counter, world: World) -> None:
             continue
         what["summaries"] += isinstance(event, ev.ContextCompacted)
         what["short forms"] += isinstance(event, ev.ResultCompacted)
+        what["answers resumed"] += resumes(event)
         if isinstance(event, ev.LlmCalled):
             what["requests"] += 1
             what["summaries adopted"] += before.checkpoint_at != after.checkpoint_at

@@ -127,13 +127,15 @@ def variant(
     fewer: bool = False,
     provider: bool = False,
     memory: bool = False,
+    recovery: str = "replace",
+    model: str = "claude-test",
 ) -> Agent:
     """An agent of random histories: thinking is "", adaptive or fixed; fewer: a tool less."""
     params: dict[str, Any] = {"adaptive": ADAPTIVE, "fixed": FIXED}.get(thinking, {})
     tools = (read, leaf, *TOOLS)
     return Agent(
         name="helper",
-        model="claude-test",
+        model=model,
         system=system,
         tools=tools[:-1] if fewer else tools,
         limits=SMALL,
@@ -141,5 +143,6 @@ def variant(
         strategy=strategy,
         compaction=Compaction(provider=provider),
         memory=memory,
+        recovery=recovery,
         directive="Say nothing twice." if provider else "",
     )

@@ -4,7 +4,7 @@ The laws ask WAKE what a view owes and let the real Actions and decide answer it
 ours is replaced: only the producer and the effects, which are handed in to Actions everywhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -21,7 +21,8 @@ from foldlog.processors.session import SessionViews
 from foldlog.processors.wake import Obligation
 from foldlog.producers.blobs import BlobMissing
 from foldlog.schemas import events as ev
-from foldlog.schemas.codec import decode
+from foldlog.schemas.codec import decode, entry_of
+from foldlog.schemas.record import Record
 
 INLINE_MAX = 200  # far below the real limit, so that histories have references in them
 SLOTS = 1000  # never short: what waits for a slot is tested elsewhere
@@ -49,6 +50,17 @@ class Blobs:
         return self.held[ref.sha256]
 
 
+def chunks_in(records: Iterable[Record], before: int | None = None) -> list[ev.GenChunk]:
+    """The chunks among records that lie before an offset, or among all of them."""
+    chunks = (
+        entry_of(record, chunks=True).event
+        for record in records
+        if dict(record.headers).get("t") == b"GEN_CHUNK"
+        and (before is None or record.offset < before)
+    )
+    return [chunk for chunk in chunks if isinstance(chunk, ev.GenChunk)]
+
+
 class Done(NamedTuple):
     """What a worker did about an obligation. `written`: (event, role) for the log; `begun`:
     (what, begin) for effects; `reported`: outcomes that no effect makes."""
@@ -69,7 +81,9 @@ class Desk:
         now: Callable[[], int],
         layers: Layers = NO_LAYERS,
         renderings: Renderings | None = None,
+        records: Iterable[Record] = (),
     ) -> None:
+        self._records = records
         self.done = Done([], [], [], [])
         self.said: list[str] = []
         self._now = now
@@ -108,6 +122,11 @@ class Desk:
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         self.done.begun.append(("recover_chunks", begin))
+
+    def chunks_since(
+        self, session_id: str, partition: int, offset: int, attempt: int
+    ) -> list[ev.GenChunk]:
+        return chunks_in(record for record in self._records if record.offset >= offset)
 
     def work(self, session_id: str, begin: BeginWork) -> None:
         self.done.begun.append(("work", begin))

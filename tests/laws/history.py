@@ -253,7 +253,8 @@ class History:
         return done
 
     def _desk(self, owner: str) -> Desk:
-        return Desk(owner, self.blobs, lambda: self.at, self.layers, self.renderings)
+        more = (self.layers, self.renderings, self.records)
+        return Desk(owner, self.blobs, lambda: self.at, *more)
 
     def discharge(self, row: str) -> Done:
         """The holder discharges the first obligation of a row, which must be owed."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foldlog.tests.laws.resumed import recovering
 from foldlog.tests.laws.worlds import ACTS, Rolled, World
 
 SEEDS = 120  # of the shared long histories; `python -m foldlog.tests.laws` takes more
@@ -42,7 +43,7 @@ class Drawn:
 @lru_cache(maxsize=1_000)
 def world_of(seed: int, forged: bool = False) -> World:
     """The long history of a seed; made once, shared by all laws."""
-    world = World(Rolled(seed), forged)
+    world = World(Rolled(seed), forged, recovering(seed, forged))
     world.seed = seed
     return world.grow(ACTS)
 

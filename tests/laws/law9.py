@@ -117,7 +117,10 @@ def check_law_9(world: History, step: Step, rows: Counter) -> None:
         assert kept, f"{owed} would be forgotten at the next assignment"
         if holder is None:
             continue
-        desk = Desk(holder.owner, world.blobs, partial(int, step.at), world.layers)
+        known = (record for record in world.records if record.offset <= step.entry.offset)
+        desk = Desk(
+            holder.owner, world.blobs, partial(int, step.at), world.layers, records=known
+        )
         done = desk.discharge(step.views, step.holders, owed, world.agent, step.at)
         assert any(done) or owed.row == "T6", f"nothing is done about {owed}"
         after = step.views

@@ -5,6 +5,7 @@ again elsewhere is found out. Owns no view and decides nothing; worlds.py mixes 
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from foldlog.local.messages_api.binding import Prefix
@@ -16,6 +17,7 @@ from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.beside import SAYINGS, ends_of, task_at
 from foldlog.tests.laws.history import History
 from foldlog.tests.laws.plausible import TEXTS
+from foldlog.tests.laws.resumed import GoesOn, going_on, resumes, said_by
 from foldlog.tests.laws.sealed import Prefixes, signed
 
 STOPS = (
@@ -104,6 +106,9 @@ class Outcomes(History):
         if not choose.chance(fails):
             return self.an_answer(claim, stop)
         blocks = self.blocks(stop, claim)
+        if (goes_on := self._going_on(claim, blocks)) is not None:
+            self._stream(goes_on.chunks(choose.number(0, 6)))
+            return goes_on.stopped(answers.stopped(place, [], self.blobs), self.blobs)
         whole = [block for block in blocks if isinstance(block, str) or choose.chance(50)]
         whole = whole[: choose.number(0, len(whole))]
         if choose.chance(30):
@@ -117,7 +122,35 @@ class Outcomes(History):
         size = len(self.sent[place[:2]]) // 3
         read = choose.pick((50, 7_000, 25_000)) if choose.chance(4) else size
         written = sum(len(answers.block_text(block)) for block in blocks) // 3
+        if (goes_on := self._going_on(claim, blocks)) is not None:
+            self._stream(goes_on.chunks())
+            made = answers.complete(place, [], stop, self.blobs, read, written)
+            return goes_on.complete(made, self.blobs)
         return answers.complete(place, blocks, stop, self.blobs, read, written)
+
+    def _going_on(self, claim: Any, blocks: list[Any]) -> GoesOn | None:
+        if self.agent.recovery != "resume" or not resumes(claim):
+            return None
+        step = next(step for step in self.steps if step.entry.event is claim)
+        return going_on(self, step, blocks)
+
+    def _stream(self, chunks: Iterable[ev.GenChunk]) -> None:
+        for chunk in chunks:
+            self.append(chunk, "models")
+
+    def speak(self) -> None:
+        """The attempt that runs says something more; mostly what can be gone on from."""
+        choose, said = self.choose, said_by(self, self.views)
+        seq, block = len(said), said[-1].block if said else 0
+        begins_call = not self.turn.generation.chain and choose.chance(8)
+        for _ in range(choose.number(1, 3)):
+            seq, block = seq + choose.chance(4), block + choose.chance(20)
+            kind = choose.pick(("thinking", "tool_name")) if begins_call else "text"
+            place = dict(zip(("turn", "step", "attempt"), self.place, strict=True))
+            delta = choose.pick(("once ", "upon", " a time\n", "\u00fc \U0001f600", " "))
+            chunk = ev.GenChunk(**place, seq=seq, block=block, kind=kind, delta=delta)
+            self.append(chunk, "models")
+            seq += 1
 
     def blocks(self, stop: str, claim: Any) -> list[Any]:
         """What the model says to the request of this claim; its thinking is signed for that."""

@@ -13,6 +13,7 @@ from foldlog.schemas.value import replace
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import law
 from foldlog.tests.laws.legal import blocks_of, findings, static_part
+from foldlog.tests.laws.resumed import sent_for
 from foldlog.tests.laws.sealed import refusals
 from foldlog.tests.laws.test_fold_laws import through_the_store
 from foldlog.tests.laws.worlds import World
@@ -77,7 +78,8 @@ def test_law_11_a_request_is_the_same_bytes_whoever_builds_it_and_whenever(world
         again = request_bytes(views, world.blobs.read)
         assert again == world.request_at(step)
         if claims:
-            assert step.entry.event.request_sha256 == request_sha256(again)
+            sent = sent_for(world, step, again)
+            assert step.entry.event.request_sha256 == request_sha256(sent or b"")
     assert views == world.views, "nothing is in them that the store does not keep"
     for made in requests(world)[-3:]:
         past = replace(world.views, context=replace(world.views.context, request=made.row))

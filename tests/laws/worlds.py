@@ -6,6 +6,8 @@ not read of the newer owner). `forged` adds events that no right worker would wr
 """
 
 import random
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from foldlog.local.messages_api.binding import Prefix
@@ -64,12 +66,15 @@ class Rolled:
 class World(Outcomes):
     """A history that grows by chance."""
 
-    def __init__(self, choose: Any, forged: bool) -> None:
+    def __init__(
+        self, choose: Any, forged: bool, more: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self.shape: dict[str, Any] = {
             "strategy": choose.pick(STRATEGIES),
             "thinking": choose.pick(("adaptive", "adaptive", "fixed")),
             "provider": choose.chance(25),
             "memory": choose.chance(25),
+            **more,
         }
         super().__init__(agent=variant(**self.shape))
         self.seed: int | None = None
@@ -95,6 +100,8 @@ class World(Outcomes):
             acts += [(25, self.act_crash)]
         if self.temper == "racing":
             acts += [(20, self.act_race)]
+        if self.agent.recovery == "resume":
+            acts += [(20, self.act_lose)]
         if forged:
             acts += [(14, self.act_forge), (3, self.act_garbage)]
         self._acts = tuple(act for weight, act in acts for _ in range(weight))
@@ -190,6 +197,21 @@ class World(Outcomes):
         if self.choose.chance(50):
             self.later(self.choose.pick(PAUSES_MS[-4:]))
         self.act_work()
+
+    def act_lose(self) -> None:
+        """A worker dies in the middle of an answer, and the next one has the model go on."""
+        if not self.turn.open:
+            self.act_say()
+        self._work_all()
+        for _ in range(self.choose.number(1, 2)):
+            generation = self.turn.generation
+            if generation is None or generation.status != "running":
+                return
+            self.speak()
+            self.take(self.choose.pick(OWNERS))
+            if self.choose.chance(60):
+                self.later(3 * MINUTE)
+            self._work_all()
 
     def act_race(self) -> None:
         """Another worker takes the partition, and the one before has not read of it yet."""
