@@ -26,7 +26,8 @@ settings.register_profile(
 )
 settings.load_profile("foldlog")
 
-_FIXTURES = tuple(f"foldlog.tests.{name}_fixture" for name in ("broker", "node", "browser"))
+_SHARED = ("broker", "node", "browser", "played")
+_FIXTURES = tuple(f"foldlog.tests.{name}_fixture" for name in _SHARED)
 pytest_plugins = [name for name in _FIXTURES if find_spec(name)]
 
 

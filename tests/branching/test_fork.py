@@ -15,18 +15,7 @@ from foldlog.producers.fork import open_fork
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.branching.branched import answers_of, lines_of, played_on, talk
-from foldlog.tests.consumers.played import memory_log, settings_in
-
-
-@pytest.fixture
-def log():
-    return memory_log()
-
-
-@pytest.fixture
-def client(log, tmp_path):
-    with Client(settings_in(tmp_path), log) as client:
-        yield client
+from foldlog.tests.consumers.played import settings_in
 
 
 def newest(log, session_id, partition):

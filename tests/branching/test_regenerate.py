@@ -3,21 +3,8 @@
 import pytest
 
 from foldlog.consumers.branching import CanNotFork
-from foldlog.consumers.client import Client
 from foldlog.schemas import events as ev
 from foldlog.tests.branching.branched import answers_of, lines_of, played_on, talk
-from foldlog.tests.consumers.played import memory_log, settings_in
-
-
-@pytest.fixture
-def log():
-    return memory_log()
-
-
-@pytest.fixture
-def client(log, tmp_path):
-    with Client(settings_in(tmp_path), log) as client:
-        yield client
 
 
 def test_the_last_message_is_said_again_to_a_fork_and_both_answers_are_kept(client):

@@ -7,17 +7,7 @@ from foldlog.consumers.show import fold_everything
 from foldlog.log import MemoryLog
 from foldlog.log.partition import partition_for
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
-from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened, settings_in
-
-
-@pytest.fixture
-def log():
-    return memory_log()
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return settings_in(tmp_path)
+from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened
 
 
 @pytest.fixture

@@ -13,17 +13,6 @@ from foldlog.schemas import events as ev
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 
-@pytest.fixture
-def log():
-    return memory_log()
-
-
-@pytest.fixture
-def client(log, tmp_path):
-    with Client(settings_in(tmp_path), log) as client:
-        yield client
-
-
 def asks(client, log, *calls):
     """Session s1 whose model asked for these calls, each of which asks for approval."""
     client.say("s1", "go", message_id="m1")

@@ -10,12 +10,7 @@ from foldlog.producers import Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened, settings_in
-
-
-@pytest.fixture
-def log():
-    return memory_log()
+from foldlog.tests.consumers.played import PARTITIONS, Played, opened, settings_in
 
 
 @pytest.fixture

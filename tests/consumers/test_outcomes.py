@@ -7,17 +7,7 @@ from foldlog.consumers.outcomes import NoAnswerYet, Patience, UnknownMessage, an
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.producers import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.consumers.played import Played, memory_log, opened, settings_in
-
-
-@pytest.fixture
-def log():
-    return memory_log()
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return settings_in(tmp_path)
+from foldlog.tests.consumers.played import Played, memory_log, opened
 
 
 def decide(log, receipt):

@@ -15,17 +15,7 @@ from foldlog.processors.runtime.store import (
 )
 from foldlog.processors.runtime.views_codec import VIEW_NAMES
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened, settings_in
-
-
-@pytest.fixture
-def log():
-    return memory_log()
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return settings_in(tmp_path)
+from foldlog.tests.consumers.played import PARTITIONS, Played, opened
 
 
 @pytest.fixture

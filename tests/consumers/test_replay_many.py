@@ -12,19 +12,9 @@ from foldlog.processors.runtime.store import open_readonly
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.branching.branched import talk
 from foldlog.tests.cli.harness import make_shell
-from foldlog.tests.consumers.played import memory_log, settings_in
+from foldlog.tests.consumers.played import settings_in
 
 NAMES = ("s1", "s2", "s3", "s4")
-
-
-@pytest.fixture
-def log():
-    return memory_log()
-
-
-@pytest.fixture
-def settings(tmp_path):
-    return settings_in(tmp_path)
 
 
 @pytest.fixture

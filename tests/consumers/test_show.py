@@ -22,12 +22,7 @@ from foldlog.producers import BlobMissing, BlobStore, Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.consumers.played import Played, memory_log, opened, settings_in
-
-
-@pytest.fixture
-def log():
-    return memory_log()
+from foldlog.tests.consumers.played import Played, opened, settings_in
 
 
 @pytest.fixture

@@ -22,11 +22,6 @@ from foldlog.tests.consumers.played import memory_log, opened, settings_in
 
 
 @pytest.fixture
-def log():
-    return memory_log()
-
-
-@pytest.fixture
 def talk(log, tmp_path):
     """An open turn of s1 whose first step was decided."""
     sessions, played = opened(log, settings_in(tmp_path))

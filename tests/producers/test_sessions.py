@@ -15,12 +15,7 @@ from foldlog.schemas.codec import decode
 from foldlog.schemas.ids import is_id
 from foldlog.schemas.tokens import estimate
 from foldlog.schemas.topics import SESSION_EVENTS, topics
-from foldlog.tests.consumers.played import PARTITIONS, memory_log, settings_in
-
-
-@pytest.fixture
-def log():
-    return memory_log()
+from foldlog.tests.consumers.played import PARTITIONS, settings_in
 
 
 @pytest.fixture

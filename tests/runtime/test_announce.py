@@ -9,13 +9,8 @@ from foldlog.log.partition import partition_for
 from foldlog.processors.tabs import Tab, names_in, tab_in
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS
-from foldlog.tests.consumers.played import memory_log, settings_in
+from foldlog.tests.consumers.played import settings_in
 from foldlog.tests.runtime.announcing import Announcing
-
-
-@pytest.fixture
-def log():
-    return memory_log()
 
 
 @pytest.fixture
