@@ -6,17 +6,22 @@ This file must not know where rows come from.
 """
 
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 
 from ...log.errors import FoldlogError
 from .tables import BY_NAME, Table
 
+T = TypeVar("T")
+
 LINE_BYTES_MAX = 256 * 1024 * 1024  # of a row: the longest message or result, with its frame
 FETCH_ROWS = 1_000
+HEARS_S = 0.1
+"""A wait ends this often: a Ctrl-C in the instant before it begins would not end it."""
 _WRITTEN_WRONG = (
     duckdb.ParserException,
     duckdb.BinderException,
@@ -45,6 +50,8 @@ class Database:
 
     def __init__(self) -> None:
         self._spill = tempfile.TemporaryDirectory(prefix="foldlog-sql-")
+        self._thread = ThreadPoolExecutor(1, "duckdb")
+        self._thread.submit(int).result()  # it is there before anybody can press Ctrl-C
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -63,8 +70,9 @@ class Database:
             self._connection.execute(f"create table {name} ({columns})")
             path = directory / f"{name}.jsonl"
             if path.stat().st_size:
-                self._connection.execute(
-                    f"insert into {name} select * from {_read_json(table)}", [str(path)]
+                self._asked(
+                    self._connection.execute,
+                    f"insert into {name} select * from {_read_json(table)}", [str(path)],
                 )
 
     def lock(self) -> None:
@@ -75,7 +83,7 @@ class Database:
     def query(self, sql: str) -> Result:
         """Run SQL; of several statements the last one's result. Raises BadQuery."""
         try:
-            self._connection.execute(sql)
+            self._asked(self._connection.execute, sql)
         except duckdb.Error as error:
             raise _bad(error) from error
         described = self._connection.description or []
@@ -84,15 +92,27 @@ class Database:
     def _rows(self) -> Iterator[tuple[Any, ...]]:
         while True:
             try:
-                rows = self._connection.fetchmany(FETCH_ROWS)
+                rows = self._asked(self._connection.fetchmany, FETCH_ROWS)
             except duckdb.Error as error:
                 raise _bad(error) from error
             if not rows:
                 return
             yield from rows
 
+    def _asked(self, question: Callable[..., T], *about: Any) -> T:
+        """DuckDB's answer, awaited here: while it works it hears no Ctrl-C, and who waits does."""
+        answer = self._thread.submit(question, *about)
+        while not answer.done():
+            wait([answer], HEARS_S)
+        return answer.result()
+
     def close(self) -> None:
-        """Forget everything."""
+        """Forget everything; a question that is still worked on is broken off."""
+        last = self._thread.submit(int)
+        while not last.done():
+            self._connection.interrupt()  # counts once the question has begun, so again
+            wait([last], HEARS_S)
+        self._thread.shutdown()
         self._connection.close()
         self._spill.cleanup()
 

@@ -2,11 +2,14 @@
 
 import json
 import os
+import signal
 import sqlite3
+import threading
 
 import pytest
 
 from foldlog.cli.sql import named_tables, plain, unique
+from foldlog.consumers.exports.duck import Database
 from foldlog.consumers.exports.formats import FORMATS
 from foldlog.consumers.exports.tables import BY_NAME, TABLES
 from foldlog.producers import BlobStore, Sessions
@@ -238,3 +241,30 @@ def test_what_drives_a_terminal_is_shown_and_not_obeyed(shell):
     sessions.say("s1", "\x1b[2J\u202eevil", message_id="m9")
     done = shell("sql", "select text from messages where message_id = 'm9'")
     assert "\x1b" not in done.out and "\u202e" not in done.out and "evil" in done.out
+
+
+def test_ctrl_c_ends_a_query_that_would_take_for_ever():
+    """DuckDB itself did not hear it, or made a RuntimeError of it."""
+    with Database() as database:
+        held, begun = database._connection, threading.Event()
+
+        class Told:
+            interrupt, close = held.interrupt, held.close
+
+            def execute(self, sql):
+                assert threading.current_thread() is not threading.main_thread(), "deaf to Ctrl-C"
+                begun.set()
+                return held.execute(sql)
+
+        database._connection = Told()
+
+        def press():
+            begun.wait()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        pressing = threading.Thread(target=press)
+        pressing.start()
+        with pytest.raises(KeyboardInterrupt):
+            database.query("select count(*) from range(100000000000) a, range(1000) b "
+                           "where a.range * b.range % 7 = 3")
+        pressing.join()
