@@ -26,7 +26,7 @@ read tables and announcements, on which there may be none for days."""
 
 class _NoStream(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith(_HAS_NO_STREAM)
+        return _HAS_NO_STREAM not in record.getMessage()  # behind the name of the service
 
 
 class _SaidElsewhere(logging.Filter):

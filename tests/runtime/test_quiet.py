@@ -53,6 +53,7 @@ def test_a_thread_that_is_cancelled_as_it_ends_leaves_no_traceback(monkeypatch):
 def test_a_stream_that_has_had_no_record_yet_is_no_alarm(caplog):
     """Fifteen lines every 7 s, from the fifth minute of a worker on: nobody had opened a tab."""
     thread = AIOKafkaConsumerThread.logger
+    thread.error("[^---AIOKafkaConsumerThread]: Stream has not started processing TP(...)")
     thread.error("Stream has not started processing %r (started %s). ...", "tp", "5 minutes ago")
     assert caplog.messages == []
     thread.error("Stream stopped processing, or is slow for %r", "tp")
