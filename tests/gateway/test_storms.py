@@ -1,13 +1,15 @@
 """Viewers that never read, that leave at any moment, and users who must not see each other."""
 
 import asyncio
+import contextlib
 import random
+import select
 import socket
 
 import httpx2 as httpx
 import pytest
 
-from foldlog.consumers.gateway import event_stream
+from foldlog.consumers.gateway import event_stream, serve
 from foldlog.consumers.gateway.access import token_for
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 from foldlog.tests.gateway.served import served
@@ -129,6 +131,21 @@ def test_a_client_that_never_reads_is_let_go_and_loses_nothing(gateway, log, mon
             if length == 400:
                 break
     assert length == 400
+
+
+def test_what_a_client_left_unread_does_not_wait_for_it_as_long_as_it_lives(monkeypatch):
+    """Its viewer was let go of, and two megabytes and a connection were kept for it."""
+    monkeypatch.setattr(serve, "UNREAD_MS", 300)
+    listening = serve.bound("127.0.0.1", 0)
+    with listening, socket.create_connection(listening.getsockname()) as deaf:
+        with listening.accept()[0] as served:
+            served.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    served.send(b"x" * 65_536)
+            cut = select.poll()
+            cut.register(served, 0)
+            assert cut.poll(10_000), "it is still connected"
 
 
 def _chunk(played, seq, text):
