@@ -6,6 +6,8 @@ Open to whoever reaches the address, as such pages are: keep them off the public
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
+from ...log.errors import LogUnreachable, TopicMissing
+from ...processors.runtime.metrics import not_readable
 from ..telemetry.metrics import CONTENT_TYPE, gateway_metrics
 from .parts import Gateway
 from .tail import NotReady
@@ -30,11 +32,14 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/readyz", response_class=PlainTextResponse)
     async def ready() -> Response:
-        """200 when it has read what was in the log when it began."""
+        """200 when it has read what was in the log when it began, and a broker answers."""
         try:
             gateway.tail.ready()
-        except NotReady:
-            return PlainTextResponse("not yet\n", 503)
+            await gateway.blocking(gateway.tail.lag)
+        except NotReady as error:
+            return PlainTextResponse(f"not yet: {error}\n", 503)
+        except (LogUnreachable, TopicMissing) as error:
+            return PlainTextResponse(f"{not_readable(error)}\n", 503)
         return PlainTextResponse("ready\n")
 
     return routes

@@ -163,8 +163,8 @@ def _pages(app, parts: Parts, seen: dict[str, int]) -> None:
 
     @app.page("/readyz{_:/?}")
     async def ready(self, request, _):
-        is_ready = metrics.worker_ready(parts)
-        return self.text("ready\n" if is_ready else "not yet\n", status=200 if is_ready else 503)
+        why = await asyncio.to_thread(metrics.why_not_ready, parts)
+        return self.text(f"{why or 'ready'}\n", status=503 if why else 200)
 
 
 def _options(settings: Settings, parts: Parts, host: str, port: int) -> dict[str, Any]:

@@ -73,7 +73,23 @@ def lag(log, places: Mapping[int, int]) -> dict[Family, Samples]:
     return {REACHABLE: {(): 1}, LAG: behind}
 
 
-def worker_ready(parts: "Parts") -> bool:
-    """Whether the worker holds what it was assigned, and nothing has ended its poll thread."""
+def why_not_ready(parts: "Parts") -> str:
+    """Why a worker is not ready, or nothing: it holds what it was assigned, nothing has ended its
+    poll thread, and a broker answers. Asks the log: not on the poll thread."""
     numbers = list(parts.worker.owned)
-    return not parts.fatal and all(map(parts.worker.holds, numbers)) and bool(numbers)
+    if parts.fatal:
+        return "it ends"
+    if not numbers or not all(map(parts.worker.holds, numbers)):
+        return "not yet: it does not hold its partitions"
+    try:
+        parts.log.end_offsets(SESSION_EVENTS)
+    except (LogUnreachable, TopicMissing) as error:
+        return not_readable(error)
+    return ""
+
+
+def not_readable(error: LogUnreachable | TopicMissing) -> str:
+    """What a page for machines says of it: no address of a broker."""
+    if isinstance(error, TopicMissing):
+        return "not ready: the topic is not there"
+    return "not ready: no broker answers; it goes on by itself when one does"

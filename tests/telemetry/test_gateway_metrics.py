@@ -3,6 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from foldlog.log import LogUnreachable
 from foldlog.producers import Sessions
 from foldlog.tests.consumers.played import memory_log, settings_in
 from foldlog.tests.gateway.served import served
@@ -44,6 +45,23 @@ def test_viewers_sessions_answers_and_lag(log, tmp_path):
             after = numbers(http)["foldlog_gateway_answers"]
             assert after["200",] > before["foldlog_gateway_answers"]["200",] >= 2
             assert sum(v for (status,), v in after.items() if status.startswith("4")) == 1
+
+
+def test_a_gateway_whose_broker_is_away_is_well_and_not_ready(log, tmp_path, monkeypatch):
+    with served(log, settings_in(tmp_path), tmp_path / "gateway", secret=SECRET) as running:
+        with running.http() as http:
+            assert http.get("/readyz").status_code == 200
+
+            def away(topic):
+                raise LogUnreachable("no broker at 10.1.2.3")
+
+            monkeypatch.setattr(log, "end_offsets", away)
+            found = http.get("/readyz")
+            assert found.status_code == 503 and "no broker answers" in found.text
+            assert "10.1.2.3" not in found.text
+            assert http.get("/healthz").status_code == 200, "nothing to start again"
+            monkeypatch.undo()
+            assert http.get("/readyz").status_code == 200, "it went on by itself"
 
 
 def test_a_gateway_that_no_longer_follows_the_log_is_not_well(log, tmp_path):
