@@ -1,7 +1,7 @@
 """`foldlog traces`: what a session did as OpenTelemetry spans, made from the log afterwards."""
 
 import os
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import click
 
@@ -33,8 +33,10 @@ def traces_command(
     from ..consumers.telemetry.otlp import request_json, send
     from ..consumers.telemetry.traces import traces
 
+    if otlp is not None and not _is_address(otlp):
+        raise click.UsageError("--otlp: say http(s)://HOST[:PORT][/PATH]; nothing was sent.")
     spans = list(traces(edge.client(), session))
-    if otlp:
+    if otlp is not None:
         sent = send(spans, otlp, _headers(headers))
         line(f"{sent} spans of session {session} sent to {otlp}")
     elif as_json:
@@ -52,6 +54,14 @@ def traces_command(
             ],
             ("trace", "span", "ms", "error"),
         )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _headers(given: tuple[str, ...]) -> dict[str, str]:

@@ -89,7 +89,11 @@ def send(spans: Iterable[Span], url: str, headers: Mapping[str, str] | None = No
                 "address and its credentials (--header), then send again: ids stay the same."
             ) from None
         except (OSError, ValueError) as error:
-            raise NotSent(f"{place} can't be reached after {sent} spans: {error}") from None
+            why = getattr(error, "reason", error)
+            raise NotSent(
+                f"{place} can't be reached ({why}); {sent} spans were sent before. Start the "
+                "receiver or name another, then send again: ids stay the same."
+            ) from None
         sent += len(batch)
     return sent
 
