@@ -153,6 +153,11 @@ class Settings:
         given.setdefault("config_dir", config / "foldlog")
         given.setdefault("user", _login(env))
         _check_registry(given)
+        for name in ("home", "state_dir", "blobs_dir", "cache_dir"):
+            in_the_way = _a_file(given[name])
+            if in_the_way is not None:
+                raise SettingsError(f"{name} must be a directory, and {in_the_way} is a file. "
+                                    "Nothing was changed: name another.")
         return cls(client_properties=properties, **given)
 
     def demand_channels(self) -> Mapping[str, Channel]:
@@ -321,6 +326,15 @@ def _expanded(text: str, env: Mapping[str, str]) -> Path:
 
 def _path(text: str, env: Mapping[str, str]) -> Path:
     return _expanded(text, env).absolute()
+
+
+def _a_file(path: Path) -> Path | None:
+    """What stands where the directory, or one above it, would have to be."""
+    try:
+        there = next((each for each in (path, *path.parents) if each.exists()), path)
+        return there if there.exists() and not there.is_dir() else None
+    except OSError:  # who uses it says why it can't be looked at
+        return None
 
 
 def _login(env: Mapping[str, str]) -> str:

@@ -146,6 +146,18 @@ def test_a_bad_variable_or_flag_is_named():
         Settings.load(ENV, None, {"colour": "red"})
 
 
+def test_a_file_where_a_directory_is_wanted_is_named(tmp_path):
+    """It was `[Errno 20] Not a directory: '.../kafka/broker.json'`."""
+    held = tmp_path / "held"
+    held.write_text("mine")
+    for flags in ({"home": str(held)}, {"home": str(held / "below")}):
+        with pytest.raises(SettingsError, match="home must be a directory, and .*held is a file"):
+            Settings.load(ENV, None, flags)
+    with pytest.raises(SettingsError, match="state_dir must be a directory"):
+        Settings.load({**ENV, "FOLDLOG_STATE_DIR": str(held)}, None, {})
+    assert held.read_text() == "mine"
+
+
 def test_client_properties_pass_through(tmp_path):
     file = tmp_path / "client.properties"
     file.write_text(
