@@ -20,6 +20,10 @@ from ..session import SessionViews
 from ..wake import Obligation
 from .begin import BeginGeneration, Effects
 
+READS_MAX = 8
+"""Sessions whose chunks are read at once: each reader is a client of the broker, and after a
+takeover many sessions ask."""
+
 
 class _Found(NamedTuple):
     """What an attempt goes on from. `of`: its LLM_CALLED's digest, and its number."""
@@ -120,6 +124,7 @@ class Aside:
         begin: Callable[[Callable[[], None]], None] = _in_a_thread,
     ) -> None:
         self._read, self._begin, self._lock = read, begin, threading.Lock()
+        self._slots = threading.BoundedSemaphore(READS_MAX)
         self._results: dict[tuple[str, int, int, int], list[ev.GenChunk] | None] = {}
 
     def since(
@@ -137,17 +142,21 @@ class Aside:
                 if found is not None:
                     del self._results[key]
                 return found
+            for other in [one for one in self._results if one[0] == session_id]:
+                del self._results[other]  # whoever asked for an earlier attempt comes no more
             self._results[key] = None
         self._begin(lambda: self._run(key))
         return None
 
     def _run(self, key: tuple[str, int, int, int]) -> None:
         try:
-            found = self._read(*key[:3])
+            with self._slots:
+                found = self._read(*key[:3])
         except Exception:  # the log is away: then the answer is started over
             found = []
         with self._lock:
-            self._results[key] = found
+            if key in self._results:
+                self._results[key] = found
 
 
 __all__ = ["Aside", "GoingOn", "with_kept"]
