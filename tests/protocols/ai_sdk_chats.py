@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 from foldlog.consumers.gateway.access import token_for
-from foldlog.tests.consumers.played import Played
+from foldlog.tests.protocols.spoken import SECRET
 
 CLIENT = Path(__file__).with_name("ai_sdk_chat.mjs")
-SECRET = "s" * 32
 
 
 class Chat:
@@ -26,13 +25,6 @@ class Chat:
     def send(self, text, message_id, **body):
         parts = [{"type": "text", "text": text}]
         return self("send", message={"id": message_id, "parts": parts}, options={"body": body})
-
-
-def worker_of(log, session_id, turn=1):
-    """A worker, as soon as that turn is open."""
-    worker = Played(log, session_id)
-    worker.wait(lambda views: views.turn.open and views.turn.number == turn)
-    return worker
 
 
 def stored(ana, session_id):

@@ -1,6 +1,5 @@
 """The real HttpAgent and a gateway that serves: runs, interrupts, resume, replay, bad input."""
 
-import zlib
 from datetime import datetime
 from pathlib import Path
 
@@ -8,43 +7,15 @@ import pytest
 
 from foldlog.consumers.gateway import routes_ag_ui
 from foldlog.consumers.gateway.access import token_for
-from foldlog.tests.consumers.played import Played, memory_log, settings_in
-from foldlog.tests.gateway.served import served
+from foldlog.tests.consumers.played import Played
+from foldlog.tests.protocols.spoken import PNG, SECRET, worker_of
 
 CLIENT = Path(__file__).parents[1] / "node" / "ag_ui.mjs"
-SECRET = "s" * 32
 SPENT = {
     "model": "claude-test", "inputTokens": 10, "outputTokens": 5, "totalTokens": 15,
     "cachedInputTokens": 0, "cacheWriteInputTokens": 0,
 }
 """What each model call of a played worker reports."""
-PNG = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
-)
-
-
-@pytest.fixture(scope="module")
-def log():
-    return memory_log(threaded=True)
-
-
-@pytest.fixture(scope="module")
-def gateway(log, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("ag_ui")
-    with served(log, settings_in(directory), directory / "gateway", secret=SECRET) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def ana(gateway):
-    with gateway.http(token_for("ana", SECRET)) as http:
-        yield http
-
-
-@pytest.fixture
-def thread(request):
-    """A session of the test's own."""
-    return f"s{zlib.crc32(request.node.name.encode()):x}"
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +26,12 @@ def node_client(talk):
 class Agent:
     """One HttpAgent in node."""
 
-    def __init__(self, node, gateway, name, thread, messages=()):
+    def __init__(self, node, gateway, name, session, messages=()):
         self.node, self.name = node, name
         headers = {"authorization": f"Bearer {token_for('ana', SECRET)}"}
         self.connect_url = f"{gateway.url}/agui/connect"
         self.node.ask({"name": name, "url": f"{gateway.url}/agui", "connect": self.connect_url,
-                       "threadId": thread, "headers": headers, "messages": list(messages)})
+                       "threadId": session, "headers": headers, "messages": list(messages)})
 
     def run(self, message_id="", text="", **more):
         """runAgent, with something new to say or without; the answer is to be received."""
@@ -78,13 +49,6 @@ class Agent:
         return held
 
 
-def worker_of(log, session_id):
-    """A worker, as soon as the session has an open turn."""
-    worker = Played(log, session_id)
-    worker.wait(lambda views: views.turn.open)
-    return worker
-
-
 def kinds(held):
     return [event["type"] for event in held["seen"]]
 
@@ -97,27 +61,27 @@ def texts(held):
     return [(m["role"], m.get("content")) for m in held["messages"]]
 
 
-def test_S2_a_run_streams_and_the_next_one_follows_from_it(log, gateway, node_client, thread):
-    agent = Agent(node_client, gateway, "a", thread)
+def test_S2_a_run_streams_and_the_next_one_follows_from_it(log, gateway, node_client, session):
+    agent = Agent(node_client, gateway, "a", session)
     agent.run("m1", "hello")
-    worker_of(log, thread).answer("hello you")
+    worker_of(log, session).answer("hello you")
     held = agent.held()
     assert held["error"] is None and held["finished"] == ["success"]
     assert texts(held) == [("user", "hello"), ("assistant", "hello you")]
-    assert held["state"]["session_id"] == thread and held["state"]["phase"] == "chatting"
+    assert held["state"]["session_id"] == session and held["state"]["phase"] == "chatting"
     assert "MESSAGES_SNAPSHOT" not in kinds(held), "the client has all there is"
     agent.run("m2", "again")
-    worker_of(log, thread).answer("and again")
+    worker_of(log, session).answer("and again")
     held = agent.held()
     (started,) = of(held, "RUN_STARTED")
-    assert (started["runId"], started["parentRunId"]) == (f"{thread}:2", f"{thread}:1")
+    assert (started["runId"], started["parentRunId"]) == (f"{session}:2", f"{session}:1")
     assert texts(held)[2:] == [("user", "again"), ("assistant", "and again")]
 
 
-def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_client, thread):
-    agent = Agent(node_client, gateway, "a", thread)
+def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_client, session):
+    agent = Agent(node_client, gateway, "a", session)
     agent.run("m1", "buy it")
-    worker = worker_of(log, thread)
+    worker = worker_of(log, session)
     worker.call()
     worker.start()
     worker.complete("I buy.", [("charge", {"cents": 3})])
@@ -140,7 +104,7 @@ def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_
     held = agent.held()
     assert held["error"] is None and held["finished"] == ["success"]
     (started,) = of(held, "RUN_STARTED")
-    assert (started["runId"], started["parentRunId"]) == (f"{thread}:1.1", f"{thread}:1")
+    assert (started["runId"], started["parentRunId"]) == (f"{session}:1.1", f"{session}:1")
     (finished,) = of(held, "RUN_FINISHED")
     assert finished["usage"] == [SPENT], "of its own call, not of the interrupted run's"
     assert "MESSAGES_SNAPSHOT" not in kinds(held)
@@ -150,10 +114,10 @@ def test_S2_an_approval_is_an_interrupt_and_its_answer_a_run(log, gateway, node_
     assert "409" in agent.held()["error"], "an answer counts once"
 
 
-def test_S2_a_denied_call_and_a_doubt_are_answered_the_same_way(log, gateway, node_client, thread):
-    agent = Agent(node_client, gateway, "a", thread)
+def test_S2_a_denied_call_and_a_doubt_are_answered_the_same_way(log, gateway, node_client, session):
+    agent = Agent(node_client, gateway, "a", session)
     agent.run("m1", "both")
-    worker = worker_of(log, thread)
+    worker = worker_of(log, session)
     worker.call()
     worker.start()
     worker.complete("", [("charge", {}), ("post", {})])
@@ -176,10 +140,10 @@ def test_S2_a_denied_call_and_a_doubt_are_answered_the_same_way(log, gateway, no
     assert held["error"] is None and held["messages"][-1]["content"] == "so be it"
 
 
-def test_S2_a_superseded_attempt_and_a_failure(log, gateway, node_client, thread):
-    agent = Agent(node_client, gateway, "a", thread)
+def test_S2_a_superseded_attempt_and_a_failure(log, gateway, node_client, session):
+    agent = Agent(node_client, gateway, "a", session)
     agent.run("m1", "go")
-    worker = worker_of(log, thread)
+    worker = worker_of(log, session)
     worker.call()
     worker.start()
     worker.chunk("the wrong ")
@@ -198,64 +162,64 @@ def test_S2_a_superseded_attempt_and_a_failure(log, gateway, node_client, thread
 
 
 def test_S2_a_thread_is_replayed_by_connect_and_the_open_run_goes_on(
-    log, gateway, ana, node_client, thread
+    log, gateway, ana, node_client, session
 ):
-    first = Agent(node_client, gateway, "a", thread)
+    first = Agent(node_client, gateway, "a", session)
     first.run("m1", "one")
-    worker = worker_of(log, thread)
+    worker = worker_of(log, session)
     worker.answer("eins")
     always = first.held()
     say = {"text": "two", "message_id": "m2"}
-    ana.post(f"/v1/sessions/{thread}/messages", json=say).raise_for_status()
+    ana.post(f"/v1/sessions/{session}/messages", json=say).raise_for_status()
     worker.wait(lambda views: views.turn.open)
     worker.call()
     worker.start()
     worker.chunk("zw")
-    late = Agent(node_client, gateway, "b", thread)
+    late = Agent(node_client, gateway, "b", session)
     late.connect()
     worker.chunk("ei")
     worker.complete("zwei")
     worker.end()
     held = late.held()
     assert held["error"] is None and held["finished"] == ["success", "success"]
-    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{thread}:1", f"{thread}:2"]
+    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{session}:1", f"{session}:2"]
     spoken = [("user", "two"), ("assistant", "zwei")]
     assert texts(held) == [*texts(always), *spoken]
-    again = Agent(node_client, gateway, "c", thread, messages=always["messages"])
+    again = Agent(node_client, gateway, "c", session, messages=always["messages"])
     again.connect()
     held = again.held()
     assert texts(held) == [*texts(always), *spoken] and held["state"]["last_message_id"] == "m2"
 
 
 def test_S0_7_a_message_behind_a_running_turn_is_answered_by_the_run_that_takes_it(
-    log, gateway, ana, node_client, thread
+    log, gateway, ana, node_client, session
 ):
-    ana.post(f"/v1/sessions/{thread}/messages", json={"text": "one", "message_id": "m1"})
-    worker = worker_of(log, thread)
+    ana.post(f"/v1/sessions/{session}/messages", json={"text": "one", "message_id": "m1"})
+    worker = worker_of(log, session)
     worker.call()
     worker.start()
     worker.chunk("ei")
-    agent = Agent(node_client, gateway, "a", thread)
+    agent = Agent(node_client, gateway, "a", session)
     agent.run("m2", "two")
     worker.wait(lambda views: views.turn.queue)
     worker.complete("eins")
     worker.end()
     worker.answer("zwei")
     held = agent.held()
-    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{thread}:1", f"{thread}:2"]
+    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{session}:1", f"{session}:2"]
     said = [("user", "one"), ("user", "two"), ("assistant", "eins"), ("assistant", "zwei")]
     assert held["error"] is None and texts(held) == said
 
 
 def test_S0_10_the_same_message_again_is_said_once_and_gets_the_same_run(
-    log, gateway, node_client, thread
+    log, gateway, node_client, session
 ):
-    agent = Agent(node_client, gateway, "a", thread)
+    agent = Agent(node_client, gateway, "a", session)
     agent.run("m1", "hello")
-    worker = worker_of(log, thread)
+    worker = worker_of(log, session)
     worker.answer("hello you")
     first = agent.held()
-    again = Agent(node_client, gateway, "b", thread)
+    again = Agent(node_client, gateway, "b", session)
     again.run("m1", "hello")
     assert again.held()["messages"] == first["messages"]
     assert len(worker.views.messages.received) == 1
@@ -279,32 +243,32 @@ def test_S0_10_the_same_message_again_is_said_once_and_gets_the_same_run(
     ],
 )
 def test_S2_bad_input_is_refused_with_a_code_and_changes_nothing(
-    log, gateway, ana, thread, status, code, change
+    log, gateway, ana, session, status, code, change
 ):
     with gateway.http(token_for("ben", SECRET)) as ben:
         ben.post("/v1/sessions", json={"session_id": "theirs"})
-    ana.post("/v1/sessions", json={"session_id": thread})
-    before = Played(log, thread).fold.end()
+    ana.post("/v1/sessions", json={"session_id": session})
+    before = Played(log, session).fold.end()
     said = [{"id": "m1", "role": "user", "content": "hi"}]
-    body = {"threadId": thread, "runId": "r", "messages": said, **change}
+    body = {"threadId": session, "runId": "r", "messages": said, **change}
     answer = ana.post("/agui", json=body)
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.json()
-    assert Played(log, thread).fold.end() == before
+    assert Played(log, session).fold.end() == before
 
 
-def test_S2_without_a_token_nothing_is_said(gateway, thread):
+def test_S2_without_a_token_nothing_is_said(gateway, session):
     with gateway.http() as nobody:
         for path in ("/agui", "/agui/connect"):
-            body = {"threadId": thread, "messages": []}
+            body = {"threadId": session, "messages": []}
             assert nobody.post(path, json=body).status_code == 401
 
 
-def test_an_image_goes_through_the_blob_store(log, gateway, node_client, thread):
-    agent = Agent(node_client, gateway, "a", thread)
+def test_an_image_goes_through_the_blob_store(log, gateway, node_client, session):
+    agent = Agent(node_client, gateway, "a", session)
     source = {"type": "data", "value": PNG, "mimeType": "image/png"}
     parts = [{"type": "text", "text": "what is it?"}, {"type": "image", "source": source}]
     agent.run("m1", parts)
-    worker = worker_of(log, thread)
+    worker = worker_of(log, session)
     content = worker.views.messages.received.last("m1").content
     assert b"foldlog_blob" in content.inline and PNG.encode() not in content.inline
     worker.answer("a dot")
@@ -313,33 +277,33 @@ def test_an_image_goes_through_the_blob_store(log, gateway, node_client, thread)
 
 
 def test_S2_a_client_that_asks_for_nothing_new_joins_the_run_that_is_open(
-    log, gateway, ana, node_client, thread
+    log, gateway, ana, node_client, session
 ):
-    url = f"/v1/sessions/{thread}"
+    url = f"/v1/sessions/{session}"
     ana.post(f"{url}/messages", json={"text": "one", "message_id": "m1"}).raise_for_status()
-    worker = worker_of(log, thread)
+    worker = worker_of(log, session)
     worker.call()
     ana.post(f"{url}/messages", json={"text": "two", "message_id": "m2"}).raise_for_status()
     worker.start()
     worker.complete("eins")
     worker.end()
     worker.wait(lambda _views: ana.get(url).json()["turn"] == 2)
-    agent = Agent(node_client, gateway, "a", thread)
+    agent = Agent(node_client, gateway, "a", session)
     before = gateway.gateway.hub.viewers
     agent.run()
     worker.wait(lambda _views: gateway.gateway.hub.viewers > before)
     worker.answer("zwei")
     held = agent.held()
     assert held["error"] is None and held["finished"] == ["success"]
-    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{thread}:2"]
+    assert [e["runId"] for e in of(held, "RUN_STARTED")] == [f"{session}:2"]
     assert texts(held)[-1] == ("assistant", "zwei")
 
 
-def test_S2_a_stream_ends_with_its_token(log, gateway, ana, thread, monkeypatch):
+def test_S2_a_stream_ends_with_its_token(log, gateway, ana, session, monkeypatch):
     say = {"text": "one", "message_id": "m1"}
-    ana.post(f"/v1/sessions/{thread}/messages", json=say).raise_for_status()
-    worker = worker_of(log, thread)
-    body = {"threadId": thread, "messages": []}
+    ana.post(f"/v1/sessions/{session}/messages", json=say).raise_for_status()
+    worker = worker_of(log, session)
+    body = {"threadId": session, "messages": []}
     with ana.stream("POST", "/agui/connect?follow=true", json=body) as answer:
         lines = answer.iter_lines()
         assert "RUN_STARTED" in next(lines)

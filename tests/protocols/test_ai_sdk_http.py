@@ -1,56 +1,12 @@
 """The real chat of the AI SDK and a gateway that serves: send, resume, stop, reset, approve."""
 
 import json
-import zlib
 
 import pytest
 
-from foldlog.consumers.gateway.access import token_for
-from foldlog.tests.consumers.played import Played, memory_log, settings_in
-from foldlog.tests.gateway.served import served
-from foldlog.tests.protocols.ai_sdk_chats import (
-    CLIENT,
-    SECRET,
-    Chat,
-    as_stored,
-    stored,
-    texts,
-    worker_of,
-)
-
-
-@pytest.fixture(scope="module")
-def log():
-    return memory_log(threaded=True)
-
-
-@pytest.fixture(scope="module")
-def gateway(log, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("ai_sdk")
-    with served(log, settings_in(directory), directory / "gateway", secret=SECRET) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def ana(gateway):
-    with gateway.http(token_for("ana", SECRET)) as http:
-        yield http
-
-
-@pytest.fixture
-def session(request):
-    """A session of the test's own."""
-    return f"s{zlib.crc32(request.node.name.encode()):x}"
-
-
-@pytest.fixture(scope="module")
-def node_chats(talk):
-    return talk(CLIENT)
-
-
-@pytest.fixture
-def chat(node_chats, gateway, session):
-    return Chat(node_chats, gateway, session)
+from foldlog.tests.consumers.played import Played
+from foldlog.tests.protocols.ai_sdk_chats import Chat, as_stored, stored, texts
+from foldlog.tests.protocols.spoken import worker_of
 
 
 def test_a_message_streams_and_the_next_turn_is_a_message_of_its_own(log, chat, ana, session):

@@ -3,52 +3,12 @@
 import base64
 import json
 import time
-import zlib
 
 import pytest
 
 from foldlog.consumers.gateway.access import token_for
-from foldlog.tests.consumers.played import memory_log, settings_in
-from foldlog.tests.gateway.served import served
-from foldlog.tests.protocols.ai_sdk_chats import CLIENT, SECRET, Chat, stored, worker_of
-
-PNG = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
-)
-
-
-@pytest.fixture(scope="module")
-def log():
-    return memory_log(threaded=True)
-
-
-@pytest.fixture(scope="module")
-def gateway(log, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("ai_sdk")
-    with served(log, settings_in(directory), directory / "gateway", secret=SECRET) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def ana(gateway):
-    with gateway.http(token_for("ana", SECRET)) as http:
-        yield http
-
-
-@pytest.fixture
-def session(request):
-    """A session of the test's own."""
-    return f"s{zlib.crc32(request.node.name.encode()):x}"
-
-
-@pytest.fixture(scope="module")
-def node_chats(talk):
-    return talk(CLIENT)
-
-
-@pytest.fixture
-def chat(node_chats, gateway, session):
-    return Chat(node_chats, gateway, session)
+from foldlog.tests.protocols.ai_sdk_chats import stored
+from foldlog.tests.protocols.spoken import PNG, SECRET, worker_of
 
 
 def test_a_picture_is_stored_and_shown_to_its_owner_alone(log, chat, ana, gateway, session):

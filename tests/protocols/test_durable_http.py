@@ -6,33 +6,11 @@ from pathlib import Path
 import pytest
 
 from foldlog.consumers.gateway.access import token_for
-from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.tests.consumers.played import Played
 from foldlog.tests.gateway.served import served
+from foldlog.tests.protocols.spoken import SECRET
 
 CLIENT = Path(__file__).parents[1] / "node" / "durable_client.mjs"
-SECRET = "s" * 32
-
-
-@pytest.fixture(scope="module")
-def log():
-    return memory_log(threaded=True)
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    return tmp_path_factory.mktemp("durable")
-
-
-@pytest.fixture(scope="module")
-def gateway(log, directory):
-    with served(log, settings_in(directory), directory / "gateway", secret=SECRET) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def ana(gateway):
-    with gateway.http(token_for("ana", SECRET)) as http:
-        yield http
 
 
 @pytest.fixture(scope="module")
@@ -138,13 +116,13 @@ def test_S2_a_session_of_an_agent_is_not_written_here(log, gateway, ana):
     assert Played(log, "mine").fold.end() == before
 
 
-def test_S2_a_written_stream_is_the_same_at_another_gateway(log, gateway, ana, directory):
+def test_S2_a_written_stream_is_the_same_at_another_gateway(log, gateway, ana, settings):
     kind = {"content-type": "text/plain"}
     producer = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
     assert ana.put("/v1/stream/notes", headers=kind).status_code == 201
     first = ana.post("/v1/stream/notes", content=b"once", headers={**kind, **producer})
     assert first.status_code == 200
-    other = served(log, settings_in(directory), directory / "other", secret=SECRET)
+    other = served(log, settings, settings.home / "other", secret=SECRET)
     with other as second, second.http(token_for("ana", SECRET)) as http:
         retry = http.post("/v1/stream/notes", content=b"once", headers={**kind, **producer})
         assert retry.status_code == 204, "a retry counts once, whichever gateway it reaches"

@@ -5,29 +5,8 @@ import json
 import pytest
 
 from foldlog.consumers.adapters.items import ItemLog
-from foldlog.consumers.gateway.access import token_for
 from foldlog.tests.cli.harness import Shell
-from foldlog.tests.consumers.played import Played, memory_log, settings_in
-from foldlog.tests.gateway.served import served
-
-SECRET = "s" * 32
-
-
-@pytest.fixture(scope="module")
-def log():
-    return memory_log(threaded=True)
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    return settings_in(tmp_path_factory.mktemp("unanswered"))
-
-
-@pytest.fixture(scope="module")
-def ana(log, settings):
-    running = served(log, settings, settings.home / "gateway", secret=SECRET)
-    with running as gateway, gateway.http(token_for("ana", SECRET)) as http:
-        yield http
+from foldlog.tests.consumers.played import Played
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,18 @@
+"""What tests that speak a protocol with a gateway share beside the fixtures of conftest.py."""
+
+from foldlog.tests.consumers.played import Played
+
+SECRET = "s" * 32
+"""What the gateway's tokens are signed with."""
+
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+"""A picture of one dot, in base64."""
+
+
+def worker_of(log, session_id, turn=None):
+    """A worker, as soon as the session has an open turn, or just that one."""
+    worker = Played(log, session_id)
+    worker.wait(lambda views: views.turn.open and turn in (None, views.turn.number))
+    return worker
