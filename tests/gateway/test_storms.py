@@ -137,7 +137,7 @@ def test_what_a_client_left_unread_does_not_wait_for_it_as_long_as_it_lives(monk
     """Its viewer was let go of, and two megabytes and a connection were kept for it."""
     monkeypatch.setattr(serve, "UNREAD_MS", 300)
     listening = serve.bound("127.0.0.1", 0)
-    with listening, socket.create_connection(listening.getsockname()) as deaf:
+    with listening, socket.create_connection(listening.getsockname()):
         with listening.accept()[0] as served:
             served.setblocking(False)
             with contextlib.suppress(BlockingIOError):
