@@ -21,12 +21,8 @@ from ..schemas.record import Record
 from ..schemas.topics import MEMORY_EVENTS, SESSION_EVENTS
 from .door import (
     GroupReader,
-    Headers,
     Log,
-    OnAssigned,
-    OnDelivery,
     OnFatal,
-    OnRevoked,
     Producer,
     Reader,
 )
@@ -70,14 +66,12 @@ class FramedProducer:
         topic: str,
         key: str | bytes | None,
         value: bytes | None,
-        headers: Headers = (),
-        *,
-        partition: int | None = None,
-        on_delivery: OnDelivery | None = None,
+        *rest: Any,
+        **named: Any,
     ) -> None:
         if topic in EVENT_TOPICS:
             value = to_confluent(value, self._prefix + topic, self._registry)
-        self._inner.append(topic, key, value, headers, partition=partition, on_delivery=on_delivery)
+        self._inner.append(topic, key, value, *rest, **named)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -147,16 +141,8 @@ class FramedLog:
     def reader(self, topic: str, start: Mapping[int, int]) -> Reader:
         return self._framed(topic, self._inner.reader(topic, start))
 
-    def group_reader(
-        self,
-        topic: str,
-        group: str,
-        instance_id: str,
-        on_assigned: OnAssigned,
-        on_revoked: OnRevoked,
-    ) -> GroupReader:
-        made = self._inner.group_reader(topic, group, instance_id, on_assigned, on_revoked)
-        return self._framed(topic, made)
+    def group_reader(self, topic: str, *joining: Any) -> GroupReader:
+        return self._framed(topic, self._inner.group_reader(topic, *joining))
 
     def _framed(self, topic: str, made: Any) -> Any:
         return FramedReader(made, self._registry) if topic in EVENT_TOPICS else made

@@ -5,13 +5,13 @@ same code. It can not be written to. This file must not know what a record means
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from ...log.door import GroupReader, Offsets, OnAssigned, OnFatal, OnRevoked, Producer, TopicReport
+from ...log.door import GroupReader, Offsets, Producer, TopicReport
 from ...log.errors import Refused, TopicMissing
 from ...schemas.record import Record
-from ...schemas.topics import SESSION_EVENTS, TopicSpec
+from ...schemas.topics import SESSION_EVENTS
 from .bundle_file import Bundle
 
 
@@ -102,32 +102,20 @@ class BundleLog:
         self._demand(topic)
         return self._bundle.manifest.records_sha256
 
-    def producer(self, on_fatal: OnFatal | None = None, *, brief: bool = False) -> Producer:
+    def producer(self, *_on_fatal: object, brief: bool = False) -> Producer:
         """There is none. Raises ReadOnly."""
-        del on_fatal, brief
+        del brief
         _no()
 
-    def group_reader(
-        self,
-        topic: str,
-        group: str,
-        instance_id: str,
-        on_assigned: OnAssigned,
-        on_revoked: OnRevoked,
-    ) -> GroupReader:
+    def group_reader(self, *_joining: object) -> GroupReader:
         """There is none. Raises ReadOnly."""
-        del topic, group, instance_id, on_assigned, on_revoked
         _no()
 
-    def apply_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
+    def apply_topics(self, _specs: object) -> TopicReport:
         """None is made. Raises ReadOnly."""
-        del specs
         _no()
 
-    def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
-        """It has one topic. Raises ReadOnly."""
-        del specs
-        _no()
+    check_topics = apply_topics
 
     def close(self) -> None:
         """Nothing is open."""

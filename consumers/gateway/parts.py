@@ -17,8 +17,10 @@ from starlette.requests import Request
 from ...log.errors import Retry
 from ...processors.runtime.chunks_reader import chunks_reader
 from ...processors.session import SessionViews
-from ...producers.blobs import BlobError
+from ...producers.blobs import BlobError, BlobStore
+from ...producers.checks import Invalid
 from ...producers.sessions import Receipt
+from ...schemas.attachments import inspect, reference
 from ...schemas.parts import BlobRef
 from ..client import Client
 from ..outcomes import Decision, demand
@@ -31,6 +33,14 @@ from .tail import Tail
 from .watching import Seat
 
 T = TypeVar("T")
+
+
+async def json_body(request: Request) -> Any:
+    """What a request holds. Raises Invalid."""
+    try:
+        return json.loads(await request.body())
+    except ValueError:
+        raise Invalid("invalid", "the body is no JSON") from None
 
 
 class Gateway:
@@ -83,6 +93,12 @@ class Gateway:
     async def decided(self, receipt: Receipt) -> Decision:
         """What the fold decided on what was asked for. Raises CommandRefused, NotDecidedYet."""
         return demand(await self.hub.decided(receipt.session_id, receipt.offset))
+
+    def attach(self, data: bytes) -> dict[str, Any]:
+        """A block that refers to these bytes, which are stored. Blocks."""
+        what = inspect(data)
+        stored = BlobStore(self.settings.blobs_dir).store(data, what.media_type)
+        return reference(stored, what.tokens)
 
     async def noted(self, seat: Seat, turn: int, channel: str) -> None:
         """Note that a viewer was shown the end of a turn (S2.4); its stream goes on either way."""

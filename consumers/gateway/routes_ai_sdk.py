@@ -15,9 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ...processors.session import SessionViews
-from ...producers.blobs import BlobStore
 from ...producers.checks import Invalid
-from ...schemas.attachments import inspect, reference, reference_of
+from ...schemas.attachments import reference_of
 from ...schemas.ids import parse_call_key
 from ...schemas.parts import BlobRef
 from ..calls import call_named
@@ -27,7 +26,7 @@ from ..protocols.ai_sdk_input import Answer, Posted, answer_of, content_of, post
 from ..protocols.ai_sdk_messages import messages
 from ..transcript_stream import Shown, Told
 from .event_stream import EventStream, TooSlow, event
-from .parts import Gateway
+from .parts import Gateway, json_body
 from .routes_plain import cancelled, decision_json, said
 from .watching import Seat
 
@@ -57,7 +56,7 @@ def _streaming(routes: APIRouter, gateway: Gateway) -> None:
 
         `messages` may be the whole list or its last message; `when_busy` and `agent` may be added.
         """
-        wanted = posted(await _body(request))
+        wanted = posted(await json_body(request))
         if wanted.trigger == "regenerate-message":
             session_id, turn = await _regenerated(gateway, request, wanted)
             return await _stream(gateway, request, session_id, lambda _views: turn)
@@ -104,7 +103,7 @@ def _beside(routes: APIRouter, gateway: Gateway) -> None:
 
         To leave the stream is not to stop.
         """
-        body = await _body(request) if await request.body() else {}
+        body = await json_body(request) if await request.body() else {}
         open_turn = gateway.owned(request, session_id).turn
         seen = _named_turn(body) or (open_turn.number if open_turn.open else None)
         if seen is None:
@@ -116,7 +115,7 @@ def _beside(routes: APIRouter, gateway: Gateway) -> None:
     async def approve(request: Request, session_id: str) -> Any:
         """Answer requests for approval: {approvals: [{id, approved, remember}]}."""
         gateway.owned(request, session_id)
-        body = await _body(request)
+        body = await json_body(request)
         wanted = body.get("approvals") if isinstance(body, Mapping) else None
         if not isinstance(wanted, list) or not all(isinstance(a, Mapping) for a in wanted):
             raise Invalid("invalid", "`approvals` must be a list of {id, approved}")
@@ -129,33 +128,16 @@ def _beside(routes: APIRouter, gateway: Gateway) -> None:
 # -- what is asked for -----------------------------------------------------------------------------
 
 
-async def _body(request: Request) -> Any:
-    try:
-        return json.loads(await request.body())
-    except ValueError:
-        raise Invalid("invalid", "the body is no JSON") from None
-
-
 async def _said(gateway: Gateway, request: Request, wanted: Posted) -> str:
     """Have the newest message decided; its id. Said before, it is a repetition."""
     assert wanted.message is not None
-    content = await gateway.blocking(content_of, wanted.message, _attach(gateway))
+    content = await gateway.blocking(content_of, wanted.message, gateway.attach)
     options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
     message_id = wanted.message["id"]
     await said(
         gateway, gateway.who(request), wanted.session_id, content, message_id=message_id, **options
     )
     return message_id
-
-
-def _attach(gateway: Gateway) -> Callable[[bytes], dict[str, Any]]:
-    store = BlobStore(gateway.settings.blobs_dir)
-
-    def attach(data: bytes) -> dict[str, Any]:
-        what = inspect(data)
-        return reference(store.store(data, what.media_type), what.tokens)
-
-    return attach
 
 
 async def _answered(gateway: Gateway, request: Request, wanted: Posted) -> list[str]:

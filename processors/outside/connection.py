@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...log.errors import FoldlogError
 from .definitions import Listed, printable, said
+from .nothing_ran import Rejected, Unreachable
 from .server import McpServer
 
 if TYPE_CHECKING:
@@ -20,18 +21,6 @@ CONNECT_S = 20.0  # from the start of a server to its list of tools; one that is
 CLOSE_S = 5.0  # longer than the protocol's own goodbye
 WHY_CHARS_MAX = 1_000
 NOT_AGREED = "not those that the agents have: they count when the worker starts anew"
-
-
-class Unreachable(Exception):
-    """There is no connection, and nothing was sent."""
-
-
-class Rejected(Exception):
-    """The server was asked, and ran nothing. forgotten: it does not know this connection."""
-
-    def __init__(self, why: str, *, forgotten: bool = False) -> None:
-        super().__init__(why)
-        self.forgotten = forgotten
 
 
 class MissingExtra(FoldlogError):

@@ -22,8 +22,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from ..effects.children import KEEPER
-from .connection import Rejected, Unreachable
 from .definitions import HINTS, Listed, printable
+from .nothing_ran import Rejected, Unreachable
 from .server import McpServer
 
 ANSWER_BYTES_MAX = 32 * 1024 * 1024  # as much as is ever kept of a result

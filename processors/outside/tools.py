@@ -20,8 +20,9 @@ from typing import Any, Protocol
 from ..agent import Agent
 from ..tool import ALWAYS, RARE, Tool, ToolContext, ToolFailed
 from .arguments import OutsideArguments
-from .connection import CLOSE_S, Connection, MissingExtra, Rejected, Unreachable
+from .connection import CLOSE_S, Connection, MissingExtra
 from .definitions import Definition, Definitions, Listed, definitions_of
+from .nothing_ran import Rejected, Unreachable
 from .results import text_of, value_of
 from .server import McpServer
 

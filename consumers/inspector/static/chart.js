@@ -20,16 +20,13 @@ export function Chart({ label, x, lines, here, choose }) {
       plot.current = drawn(box.current, x, lines, place, go);
     };
     make();
-    const dark = matchMedia("(prefers-color-scheme: dark)");
     const watch = new ResizeObserver(() =>
       plot.current.setSize({ width: box.current.clientWidth, height: HEIGHT }));
     watch.observe(box.current);
     addEventListener("themechange", make);
-    dark.addEventListener("change", make);
     return () => {
       watch.disconnect();
       removeEventListener("themechange", make);
-      dark.removeEventListener("change", make);
       plot.current.destroy();
       plot.current = null;
     };

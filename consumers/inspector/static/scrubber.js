@@ -93,12 +93,9 @@ function Picture({ session, count, place, mark }) {
     const redraw = () => again((n) => n + 1);
     const watch = new ResizeObserver(redraw);
     watch.observe(canvas.current);
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    dark.addEventListener("change", redraw);
     addEventListener("themechange", redraw);
     return () => {
       watch.disconnect();
-      dark.removeEventListener("change", redraw);
       removeEventListener("themechange", redraw);
     };
   }, []);

@@ -88,18 +88,13 @@ export function Banner({ session, at, go, moment, fresh, about }) {
 const THEMES = ["auto", "light", "dark"];
 
 function Theme() {
-  const [theme, setTheme] = useState(() => document.documentElement.dataset.theme ?? "auto");
+  const [theme, setTheme] = useState(() => localStorage.getItem("foldlog.theme") ?? "auto");
   const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
   const change = () => {
-    if (next === "auto") {
-      delete document.documentElement.dataset.theme;
-      localStorage.removeItem("foldlog.theme");
-    } else {
-      document.documentElement.dataset.theme = next;
-      localStorage.setItem("foldlog.theme", next);
-    }
+    if (next === "auto") localStorage.removeItem("foldlog.theme");
+    else localStorage.setItem("foldlog.theme", next);
     setTheme(next);
-    dispatchEvent(new Event("themechange"));
+    dispatchEvent(new Event("themechosen"));
   };
   const label = `Theme: ${theme}. Change to ${next}`;
   return html`<button class="quiet theme" onClick=${change} aria-label=${label}>${theme}</button>`;
