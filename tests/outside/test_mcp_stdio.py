@@ -213,7 +213,7 @@ def test_servers_die_with_their_worker(tmp_path):
         "from foldlog.processors.outside.tools import OutsideTools\n"
         "server = McpServer(name='s', command=(sys.executable, sys.argv[1], sys.argv[2]))\n"
         "agent = Agent(name='a', model='m', mcp=[server])\n"
-        "OutsideTools([agent], Path(sys.argv[2]), print).begin()\n"
+        "OutsideTools([agent], Path(sys.argv[2]), print, start_s=60).begin()\n"
         "print('up', flush=True)\n"
         "time.sleep(60)\n"
     )
