@@ -50,6 +50,18 @@ class AsJson(InWords):
         return json.dumps({**line, **ids}, ensure_ascii=False)
 
 
+_NOTES = logging.getLogger("foldlog.cli")
+
+
+def noted_as_json(text: str) -> bool:
+    """Say a note as a log line where those are JSON: who reads them reads nothing else there."""
+    wanted = any(isinstance(each.formatter, AsJson) for each in logging.getLogger().handlers)
+    if wanted:
+        _NOTES.setLevel(logging.INFO)
+        _NOTES.info("%s", text)
+    return wanted
+
+
 def to_stderr(level: int, line: str, *, anew: bool = False, as_json: bool = False) -> None:
     """Log lines from this level on go to stderr, in this format, or each as a JSON object.
 

@@ -14,6 +14,8 @@ from typing import Any, TextIO
 
 import click
 
+from .log_lines import noted_as_json
+
 # C0 but newline and tab, DEL, C1 (0x9b is an escape sequence's beginning on its own), the line and
 # paragraph separators, and what turns the writing direction: a shown command must be the real one.
 _UNSAFE = re.compile(
@@ -68,7 +70,8 @@ def line(text: str) -> None:
 
 def note(text: str) -> None:
     """A clean line on stderr: what is said beside the data."""
-    click.echo(clean(text), err=True)
+    if not noted_as_json(clean(text)):
+        click.echo(clean(text), err=True)
 
 
 def write(text: str, to: TextIO | None = None) -> None:

@@ -177,6 +177,7 @@ def worker_command(
     directory (FOLDLOG_STATE_DIR) belongs to it alone.
     """
     wanted = parse_roles(roles)
+    to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True, as_json=log_json)
     if "delivery" in wanted:
         edge.settings.demand_channels()
     if supervise:
@@ -186,7 +187,6 @@ def worker_command(
         from ..processors.runtime.supervise import await_go
 
         await_go(control_fd, lambda: load_agents(agents))
-    to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True, as_json=log_json)
     logging.getLogger("foldlog.worker").setLevel(logging.INFO)
     from ..processors.runtime import host
 

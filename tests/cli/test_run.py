@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import os
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -20,6 +21,16 @@ one = Agent(name="one", model="m")
 several = [one, Agent(name="two", model="m")]
 text = "no agent"
 """
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was():
+    """A worker's command line says anew how log lines look."""
+    root = logging.getLogger()
+    held, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = held
+    root.setLevel(level)
 
 
 @pytest.fixture
@@ -98,6 +109,16 @@ def test_a_wrong_channel_stops_only_who_delivers(tmp_path, capsys, command):
     assert not list(tmp_path.glob("**/worker.json")), "nothing was begun"
     assert shell("send s1 hi").code == 0 and shell("down").code == 0
     assert "PROBLEM channels: foldlog.toml, channels.crm: url is no url" in shell("doctor").out
+
+
+@pytest.mark.parametrize("command", ["worker --log-json", "worker --supervise --log-json"])
+def test_where_log_lines_are_json_so_are_notes_and_errors(tmp_path, capsys, command):
+    """`a scripted model answers` and the end of a worker stood between the objects."""
+    shell = make_shell(tmp_path, capsys)
+    shell.settings = dataclasses.replace(shell.settings, channels_wrong=("crm: \x1b[1m no url",))
+    (told,) = map(json.loads, shell(command).err.splitlines())
+    assert told["logger"] == "foldlog.cli" and "crm:" in told["text"]
+    assert "\x1b" not in told["text"], "clean, as a note is"
 
 
 def test_up_names_what_is_really_next(tmp_path):
