@@ -8,6 +8,7 @@ import pytest
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, compaction, text, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.limits import Limits
+from foldlog.processors.projections.background import MEMORY_WAIT_MS
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
@@ -132,6 +133,26 @@ def test_S1_H_what_an_abort_took_from_the_memory_is_extracted_after_the_next_tur
     session.run()
     (second,) = session.held
     assert "I like tea." in second.task.request.decode()
+
+
+def test_S1_H_a_worker_tries_an_extraction_again_when_its_time_has_come(drive):
+    """Also one that was killed in between and knows only the log."""
+    session = drive(memory=True)
+    session.hold = {"memory"}
+    session.say("I like tea.").run()
+    for wait_ms in (MEMORY_WAIT_MS, 10 * MEMORY_WAIT_MS):
+        (begin,) = session.held
+        place = {"kind": "memory", "upto": begin.upto, "attempt": 1}
+        session.write("background", ev.BackgroundDone(**place, ok=False, why="overloaded"))
+        session.held = []
+        session.run()
+        assert session.held == [], "not at once"
+        session.restart()
+        session.ms += wait_ms
+        session.run()
+    (last,) = session.held
+    assert "I like tea." in last.task.request.decode()
+    assert session.views.background.memory_missed == 2
 
 
 def test_the_ledger_counts_an_attempt_that_ended_after_its_work_was_done(drive):
