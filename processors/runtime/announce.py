@@ -20,7 +20,8 @@ from .owned import may_owe
 from .worker import Worker
 
 TOLD_MAX = 50_000  # sessions remembered as told; one that is forgotten is told again
-_NEVER = object()
+_State = tuple[int, bytes | None]
+"""From which offset on the session is ours, and what is told of it."""
 
 
 def announce(
@@ -32,7 +33,11 @@ def announce(
     beside: Callable[[SessionViews], None] = lambda _views: None,
 ) -> "Announcer":
     """Have a worker tell of its sessions, and `beside` look at each that moves."""
-    tabs = Announcer(producer, partitions, post, lambda name: rest(worker, name), say)
+    def since(session_id: str) -> int:
+        owned = worker.owned.get(partition_for(session_id, partitions))
+        return -1 if owned is None else owned.takes_from
+
+    tabs = Announcer(producer, partitions, post, lambda name: rest(worker, name), say, since)
 
     def look(views: SessionViews) -> None:
         tabs.look(views)
@@ -54,6 +59,7 @@ class Announcer:
     """See the module. Used in the poll thread; `post` has a job done there.
 
     partitions: of the topic. settled: called for a session whose newest state the broker has.
+    since: from which offset on its partition is ours; before that another may have told of it.
     """
 
     def __init__(
@@ -63,33 +69,39 @@ class Announcer:
         post: Callable[[Callable[[], None]], None],
         settled: Callable[[str], None],
         say: Callable[[str], None],
+        since: Callable[[str], int],
     ) -> None:
+        self._since = since
         self._producer, self._partitions = producer, partitions
         self._post, self._settled, self._say = post, settled, say
-        self._told: OrderedDict[str, bytes | None] = OrderedDict()
-        self._in_air: dict[str, bytes | None] = {}
+        self._told: OrderedDict[str, _State] = OrderedDict()
+        self._in_air: dict[str, _State] = {}
 
     def untold(self, views: SessionViews) -> bool:
         """Whether the broker may lack what is to be told of a session."""
-        told = self._told.get(views.session_id, _NEVER)
-        return views.turn.known and told != told_of(views)
+        return views.turn.known and self._told.get(views.session_id) != self._state(views)
+
+    def _state(self, views: SessionViews) -> _State:
+        return self._since(views.session_id), told_of(views)
 
     def look(self, views: SessionViews) -> None:
         """Tell what is new of a session."""
-        session_id = views.session_id
-        if self.untold(views) and self._in_air.get(session_id, _NEVER) != told_of(views):
-            self._in_air[session_id] = told_of(views)
-            self._tell(session_id, views.state.user_id or "", told_of(views))
+        session_id, state = views.session_id, self._state(views)
+        if self.untold(views) and self._in_air.get(session_id) != state:
+            self._in_air[session_id] = state
+            self._tell(session_id, views.state.user_id or "", state)
 
-    def _tell(self, session_id: str, user_id: str, value: bytes | None) -> None:
+    def _tell(self, session_id: str, user_id: str, state: _State) -> None:
         def answered(answer: Delivered | AppendError) -> None:
             has_it = isinstance(answer, Delivered)
-            self._post(lambda: self._answered(session_id, user_id, value, has_it))
+            self._post(lambda: self._answered(session_id, user_id, state, has_it))
 
         place = partition_for(user_id, self._partitions)
         key = key_of(user_id, session_id)
         try:
-            self._producer.append(USER_SESSIONS, key, value, partition=place, on_delivery=answered)
+            self._producer.append(
+                USER_SESSIONS, key, state[1], partition=place, on_delivery=answered
+            )
         except LogFatal:
             raise
         except FoldlogError as error:  # it stays untold: the next look tries again
@@ -97,15 +109,15 @@ class Announcer:
             self._say(f"session {session_id} was not announced, it will be: {error}")
 
     def _answered(
-        self, session_id: str, user_id: str, value: bytes | None, has_it: bool
+        self, session_id: str, user_id: str, state: _State, has_it: bool
     ) -> None:
-        if self._in_air.get(session_id, _NEVER) != value:
+        if self._in_air.get(session_id) != state:
             return  # a newer state is on its way
         if not has_it:
-            self._tell(session_id, user_id, value)
+            self._tell(session_id, user_id, state)
             return
         del self._in_air[session_id]
-        self._told[session_id] = value
+        self._told[session_id] = state
         self._told.move_to_end(session_id)
         while len(self._told) > TOLD_MAX:
             self._told.popitem(last=False)

@@ -6,7 +6,6 @@ from ...log.door import Log
 from ...schemas.codec import entry_of
 from ...schemas.events import GenChunk
 from ...schemas.topics import SESSION_EVENTS
-from ..said import said_so_far
 
 ChunksReader = Callable[[str, int, int], list[GenChunk]]
 POLL_S = 1.0
@@ -31,6 +30,3 @@ def chunks_reader(log: Log) -> ChunksReader:
         return chunks
 
     return read
-
-
-__all__ = ["ChunksReader", "chunks_reader", "said_so_far"]

@@ -21,9 +21,10 @@ from ..effects.side_log import SideLogStore
 from ..effects.sink import Stop
 from ..effects.slots import Slots
 from ..resuming import chunks_of
+from ..said import said_so_far
 from . import crash
 from .begin import BeginDelivery, BeginGeneration, BeginTool, BeginWork
-from .chunks_reader import ChunksReader, said_so_far
+from .chunks_reader import ChunksReader
 from .going_on import Aside
 from .reports import Reports
 

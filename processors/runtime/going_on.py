@@ -157,6 +157,3 @@ class Aside:
         with self._lock:
             if key in self._results:
                 self._results[key] = found
-
-
-__all__ = ["Aside", "GoingOn", "with_kept"]

@@ -77,6 +77,23 @@ def test_what_was_folded_and_not_told_is_told_by_the_next_process(log, say):
     assert tabs_of(log) == ["kept"]
 
 
+def test_what_another_worker_told_meanwhile_is_told_anew(log, say):
+    """The partition goes, is told otherwise by another that dies, and comes back as it went."""
+    mine, numbers = Announcing(log), range(log.partitions(SESSION_EVENTS))
+    say.open("a", agent="helper")
+    mine.run()
+    mine.worker.revoked(numbers)
+    other = Announcing(log)
+    say.trigger("a", "start_build")
+    other.run().restart(deaf=True)
+    say.cancel("a", seen_phase="building")
+    other.run()
+    mine.reader = log.reader(SESSION_EVENTS, {})
+    mine.reader.add(mine.worker.assigned(numbers))
+    mine.run()
+    assert [value["phase"] for _, value in told(log)] == ["chatting", "building", "chatting"]
+
+
 def test_what_was_told_is_not_looked_at_by_the_next_process(log, say):
     worker = Announcing(log).run()
     for number in range(5):

@@ -13,10 +13,11 @@ from foldlog.log.door import Delivered
 from foldlog.processors.effects.sink import Stop
 from foldlog.processors.runtime.actions import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.runtime.begin import BeginDelivery
-from foldlog.processors.runtime.chunks_reader import chunks_reader, said_so_far
+from foldlog.processors.runtime.chunks_reader import chunks_reader
 from foldlog.processors.runtime.effects_host import _failed, _no_tool, said_of
 from foldlog.processors.runtime.going_on import Aside
 from foldlog.processors.runtime.reports import AGAIN_S, ROLE_OF
+from foldlog.processors.said import said_so_far
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
