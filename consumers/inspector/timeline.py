@@ -104,11 +104,12 @@ class Timeline:
         except BlobError:  # it is said where the blob is shown
             viewer, _ = see(viewer, seen)
         place = len(self.moments)
-        if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
-            self.steps.append(place)
         moment = Moment(place, entry, ruling, views, self.holders, viewer, self._now_ms)
         self.moments.append(moment)
-        self._offsets.append(entry.offset)  # last: whoever finds the offset finds the moment
+        # Behind it, and in this order: others read meanwhile, and what names a moment finds it.
+        if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
+            self.steps.append(place)
+        self._offsets.append(entry.offset)
 
     @property
     def known(self) -> bool:

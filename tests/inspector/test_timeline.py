@@ -251,3 +251,17 @@ def test_cost_and_budget_of_a_moment(place):
     budget = api.moment_json(timeline, last, no_blob, PRICES)["budget"]
     assert (budget["soft"], budget["hard"]) == (1, 2)
     assert budget["last_step"] == 15
+
+
+def test_who_reads_while_it_grows_finds_every_step_it_is_told_of(place):
+    place.talk("s1", 2)
+    timeline, rows = Timeline(place.log, "s1", no_blob), []
+
+    class Steps(list):
+        def append(self, step):
+            super().append(step)
+            rows.append(api.series_json(timeline, PRICES)["rows"])  # as another thread may now
+
+    timeline.steps = Steps()
+    timeline.extend()
+    assert [len(found) for found in rows] == [1, 2]
