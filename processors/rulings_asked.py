@@ -168,6 +168,18 @@ def named_call(views, key: str) -> Call | Ruling:
     return call or refused("unknown_call", f"no call {key} is open in this session")
 
 
+STANDS = {
+    "proposed": "has not begun",
+    "asks": "asks for approval",
+    "allowed": "is allowed",
+    "started": "runs",
+    "doubt": "is in doubt",
+    "contradicted": "is contradicted by what its tool said later",
+    "done": "is done",
+}
+"""How a call stands, by its status, in a sentence."""
+
+
 def approval_decided(views, event: ev.ApprovalDecided) -> Ruling:
     """Bound to the arguments that were shown, spent once."""
     call = named_call(views, event.call)
@@ -176,7 +188,7 @@ def approval_decided(views, event: ev.ApprovalDecided) -> Ruling:
     if call.status != "asks":
         if call.decision == event.decision:
             return DUPLICATE
-        return refused("not_asking", f"call {event.call} asks no longer: it is {call.status}")
+        return refused("not_asking", f"call {event.call} asks no longer: it {STANDS[call.status]}")
     if event.args_sha256 != call.args_sha256:
         return refused("other_arguments", "the call's arguments are not those that were shown")
     if views.turn.closing is not None:
@@ -193,7 +205,7 @@ def human_resolved(views, event: ev.HumanResolved) -> Ruling:
         return ACCEPTED
     if call.human == event.outcome:
         return DUPLICATE
-    return refused("not_in_doubt", f"call {event.call} is {call.status}, not in doubt")
+    return refused("not_in_doubt", f"call {event.call} is not in doubt: it {STANDS[call.status]}")
 
 
 def session_terminated(views, event: ev.SessionTerminated) -> Ruling:

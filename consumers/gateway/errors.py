@@ -55,9 +55,10 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
 )
 """The first class that an error is one of decides; specific before general."""
 
-NOT_HERE = {
-    404: "nothing is served at this address: /openapi.json lists what is",
-    405: "this address does not take this method: /openapi.json lists what it takes",
+ROUTED = {
+    404: ("http_404", "nothing is served at this address: /openapi.json lists what is"),
+    405: ("http_405", "this address does not take this method: /openapi.json lists what it takes"),
+    413: ("too_large", "the body is larger than this gateway takes: nothing was done with it"),
 }
 """What the router alone says in two words."""
 
@@ -92,6 +93,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def plain(_request: Request, error: HTTPException) -> JSONResponse:
-        detail = NOT_HERE.get(error.status_code, str(error.detail))
-        body = {"code": f"http_{error.status_code}", "detail": detail}
+        status = error.status_code
+        code, detail = ROUTED.get(status, (f"http_{status}", str(error.detail)))
+        body = {"code": code, "detail": detail}
         return JSONResponse(body, error.status_code, error.headers)

@@ -206,6 +206,14 @@ def test_a_body_that_is_too_large_is_refused(ana):
     assert answer.json()["code"] == "too_large"
 
 
+@pytest.mark.parametrize("path", ["/v1/sessions/bad/messages", "/agui", "/api/chat"])
+def test_a_body_that_does_not_say_its_length_is_refused_in_the_same_words(ana, path):
+    pieces = (b"x" * 65_536 for _ in range(BODY_BYTES_MAX // 65_536 + 1))
+    answer = ana.post(path, content=pieces, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    assert "nothing was done" in answer.json()["detail"]
+
+
 def test_a_body_that_is_no_json_is_refused(ana):
     answer = ana.post("/v1/sessions/bad/messages", content=b"{nonsense")
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid")

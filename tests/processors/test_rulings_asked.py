@@ -229,7 +229,9 @@ def test_a_call_has_one_spelling():
 def test_unknown_calls_and_calls_that_are_not_in_doubt_are_refused():
     s = asked(CHARGE)
     assert word(s.allow("9.9.9")) == "unknown_call"
-    assert word(s.resolve("1.1.0")) == "not_in_doubt"
+    refused = s.resolve("1.1.0")
+    assert word(refused) == "not_in_doubt"
+    assert refused.detail == "call 1.1.0 is not in doubt: it asks for approval"
 
 
 def test_an_approval_that_comes_when_the_turn_is_ending_is_refused():
