@@ -264,4 +264,4 @@ def test_who_reads_while_it_grows_finds_every_step_it_is_told_of(place):
 
     timeline.steps = Steps()
     timeline.extend()
-    assert [len(found) for found in rows] == [1, 2]
+    assert [len(found) for found in rows] == [1, 2, 3, 4]
