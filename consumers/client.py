@@ -98,13 +98,16 @@ class Client:
         """As `say`, on a fold at hand and without waiting: its receipt.
 
         Two who open the same session at once with the same agent are both served: the second
-        SESSION_OPENED is a repetition.
+        SESSION_OPENED is a repetition. A message that is wrong opens nothing.
         """
         session_id, agent = folded.session_id, agent or DEFAULT_AGENT
         demand_agent(folded.to_end(), agent)
-        if not folded.views.turn.known:
-            opened = self.sessions.open(session_id, agent=agent, user=self.user)
-            demand(decision_on(folded, opened))
+
+        def opened() -> None:
+            if not folded.views.turn.known:
+                receipt = self.sessions.open(session_id, agent=agent, user=self.user)
+                demand(decision_on(folded, receipt))
+
         return self.sessions.say(
             session_id,
             content,
@@ -113,6 +116,7 @@ class Client:
             channel=self.channel,
             user=self.user,
             attach=attach,
+            before=opened,
         )
 
     def ask(

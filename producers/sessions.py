@@ -8,7 +8,7 @@ makes one. This file must not know a view or a fold.
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -116,10 +116,12 @@ class Sessions:
         channel: str = "python",
         user: str | None = None,
         attach: Sequence[Path | str] = (),
+        before: Callable[[], object] = lambda: None,
     ) -> Receipt:
         """Say something: a text, or a list of content blocks. Large content goes to the blobs.
 
-        attach: images and PDFs that go before it; with them the text may be empty.
+        attach: images and PDFs that go before it; with them the text may be empty. before: called
+        when all of it has been found right, and before it is written.
         """
         checks.an_id("session_id", session_id)
         message_id = self._id("message_id", message_id)
@@ -131,19 +133,17 @@ class Sessions:
             said = [] if is_text and not content.strip() else checks.blocks_of(content)
             content = [*attachments.attach(attach, self._store()), *said]
         data = checks.content_json(content)
-        return self.append(
-            session_id,
-            ev.MessageReceived(
-                message_id=message_id,
-                role="user",
-                content=self.body(data),
-                tokens=estimate(data) + sum(map(tokens_of, checks.blocks_of(content))),
-                channel=channel,
-                when_busy=word.value,
-                by_user=by_user,
-            ),
-            message_id,
+        message = ev.MessageReceived(
+            message_id=message_id,
+            role="user",
+            content=self.body(data),
+            tokens=estimate(data) + sum(map(tokens_of, checks.blocks_of(content))),
+            channel=channel,
+            when_busy=word.value,
+            by_user=by_user,
         )
+        before()
+        return self.append(session_id, message, message_id)
 
     def trigger(
         self,

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from ...processors.projections.turn_view import Call, is_open
 from ...processors.session import initial
-from ...producers.checks import an_id
+from ...producers.checks import an_id, content_json
 from ...producers.sessions import Receipt, new_session_id
 from ..calls import call_named
 from ..client import DEFAULT_AGENT
@@ -268,6 +268,9 @@ async def said(
     views, agent = gateway.seen_by(who, session_id), agent or DEFAULT_AGENT
     demand_agent(views or initial(session_id), agent)
     if views is None:
+        # A message that is wrong opens nothing.
+        await gateway.blocking(content_json, content)
+        an_id("message_id", named.get("message_id") or "none")
         await opened(gateway, who.user, session_id, agent)
     receipt = await gateway.blocking(
         gateway.client.sessions.say, session_id, content, user=who.user, **named

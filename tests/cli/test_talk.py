@@ -23,6 +23,13 @@ def test_a_first_message_opens_the_session(shell):
     assert shell("send s1 more --message-id m2").out.startswith("message m2: turn 1")
 
 
+def test_a_message_that_is_wrong_opens_no_session(shell):
+    """It was refused, and left a session behind in which nothing was said."""
+    assert shell("send s1", "").code == 1
+    assert shell("send s1 hi --attach /not/there.png").code == 1
+    assert shell("sessions --json").json == []
+
+
 def test_a_message_behind_a_turn_says_so(shell):
     shell("send s1 hi")
     Played(shell.log, "s1").call()

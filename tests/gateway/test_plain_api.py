@@ -178,6 +178,12 @@ def test_whoever_opens_first_has_the_session(ana, bob):
     assert answer.json()["detail"]
 
 
+@pytest.mark.parametrize("body", [{"text": " "}, {"text": "x", "message_id": "no id!"}])
+def test_a_message_that_is_wrong_opens_no_session(ana, body):
+    assert post(ana, "/fresh/messages", **body).status_code == 400
+    assert ana.get("/v1/sessions/fresh").status_code == 404
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "code"),
     [
