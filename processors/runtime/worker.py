@@ -143,20 +143,17 @@ class Worker:
         """Fold records of one partition, up to where its store proves to be of another log."""
         ahead = iter(records)
         record = next(ahead, None)
-        while record is not None:
+        while record:
             if owned.checking and not self._same_log(owned, record):
                 self._refold(owned, "the log is not the one its store was folded from")
                 return
             streaming = self._fold(owned, record) if owned.is_next(record) else None
+            first, last, chunks = record, record, 0
+            record = next(ahead, None)
             if streaming is None:
-                record = next(ahead, None)
                 continue
-            key, headers = record.key, record.headers
-            last, chunks = record, 0
-            while (record := next(ahead, None)) is not None:
-                if record.headers != headers or record.key != key:
-                    break
-                last, chunks = record, chunks + 1
+            while record and record.headers == first.headers and record.key == first.key:
+                last, chunks, record = record, chunks + 1, next(ahead, None)
             if chunks:
                 owned.streamed_on(streaming, chunks, last)
 
@@ -214,8 +211,7 @@ class Worker:
         if session_id == PARTITION_KEY:
             if type(entry.event) is Unreadable:
                 self._dead_letter(owned, record, entry)
-            self._fold_partition(owned, entry)
-            return None
+            return self._fold_partition(owned, entry)
         before = owned.views(session_id)
         if type(entry.event) is Unreadable or (before is None and not is_foldable(record.key)):
             self._dead_letter(owned, record, entry)
