@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +32,10 @@ from .access import Access, Foreign, Who
 from .hub import Hub
 from .tail import Tail
 from .watching import Seat
+
+# What waits for the log or the disk, at a time. They wait rather than work, so Python's own
+# number, 4 more than cores, would let few reads that hang (no broker) keep all others out.
+THREADS_MAX = 32
 
 T = TypeVar("T")
 
@@ -117,6 +122,8 @@ class Gateway:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the log as long as this lasts."""
+        threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
+        asyncio.get_running_loop().set_default_executor(threads)
         self.hub.start()
         self.tail.start()
         self.tabs.start()
