@@ -118,14 +118,15 @@ def stores(log: Log, settings: Settings) -> Iterator[Finding]:
 
 
 def frozen_sessions(everything: Everything) -> Iterator[Finding]:
-    """Sessions stopped at an event that this version does not understand."""
+    """Sessions stopped at an event that this version does not understand, or lacks the seed of."""
     for name, views in sorted(everything.sessions.items()):
         if views.frozen is not None:
             yield Finding(
                 "problem",
                 "frozen",
                 f"session {name} is frozen at offset {views.frozen.offset}: {views.frozen.why}",
-                "upgrade to a version that understands it, and start the worker again",
+                "upgrade to a version that understands it (of a fork without its seed: bring the "
+                "blobs back, delete its partition's store), and start the worker again",
             )
 
 

@@ -225,6 +225,9 @@ class Outcomes(History):
         )
 
     def act_chunk(self) -> None:
+        generation = self.turn.generation
+        if self.agent.recovery == "resume" and generation and generation.status == "running":
+            return self.speak()  # what is gone on from is counted on, and never said twice
         for seq in range(self.choose.number(1, 3)):
             self.chunk("a", seq)
 
