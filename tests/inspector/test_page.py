@@ -160,6 +160,13 @@ def test_two_offsets_are_compared(url, page_at, moments):
     one.wait_for()
     assert one.locator("pre.before").inner_text().strip() == "true"
     assert one.locator("pre.after").inner_text().strip() == "false"
+    page.get_by_label("The mark").fill("1")
+    page.get_by_role("heading", name="talk").click()
+    page.keyboard.press("ArrowLeft")
+    at(page, moments[ended.place - 1].entry.offset)
+    assert page.get_by_label("The mark").input_value() == "1", "what is typed stays"
+    page.keyboard.press("ArrowRight")
+    at(page, ended.entry.offset)
     page.get_by_role("button", name="Change places").click()
     at(page, moments[ended.place - 1].entry.offset)
 

@@ -7,9 +7,10 @@ import { html, useEffect } from "./lib.js";
 
 export function Compare({ session, moment, mark, setMark, go }) {
   const here = moment.offset;
+  const previous = session.events[Math.max(0, session.placeAt(here) - 1)]?.offset;
   useEffect(() => {
-    if (mark === null) setMark(session.events[Math.max(0, session.placeAt(here) - 1)]?.offset ?? here);
-  }, [mark]);
+    if (mark === null && previous !== undefined) setMark(previous);
+  }, [mark, previous]);
   const [before, after] = mark === null ? [here, here] : [Math.min(mark, here), Math.max(mark, here)];
   const path = mark === null
     ? null
@@ -24,8 +25,8 @@ export function Compare({ session, moment, mark, setMark, go }) {
     <h2>Compare offset ${before} with ${after}</h2>
     <form class="row" onSubmit=${set}>
       <label for="mark">The mark</label>
-      <input id="mark" name="mark" class="num" inputmode="numeric" pattern="[0-9]+" required
-        value=${mark ?? here} />
+      <input key=${mark} id="mark" name="mark" class="num" inputmode="numeric" pattern="[0-9]+"
+        required defaultValue=${mark ?? here} />
       <button>Set</button>
       <button type="button" onClick=${() => setMark(here)}>Mark this offset</button>
       <button type="button" disabled=${mark === null}
