@@ -19,7 +19,7 @@ from ..session_fold import Seen
 from ..transcript_stream import Viewer
 from .cursors import BadCursor, place_of
 from .tail import Batch, Tail
-from .watching import QUEUE_MAX, Seat, Watching, lacking, viewer_of
+from .watching import QUEUE_MAX, Seat, Watching, viewer_of
 
 IDLE_WATCHES_MAX = 64
 """Sessions kept ready after their last viewer left: most come back at once."""
@@ -161,8 +161,11 @@ class Hub:
                 await self._demand_reached(session_id, place)
             watching = await self._watch(session_id)
             seat = Seat(watching, place or _start(watching, since), user)
-            for offset, shown in lacking(watching, seat.place, self._read):
-                seat.put(offset, shown, live=False)
+            # A long history is put together beside the loop; what came meanwhile is little.
+            past = watching.moment().lacking(seat.place, self._read)
+            seat.show(await asyncio.to_thread(list, past))
+            seat.watching = watching = await self._watch(session_id)  # or it was let go meanwhile
+            seat.show(watching.moment().lacking(seat.place, self._read))
         except BaseException:
             self._viewers[user] -= 1
             raise

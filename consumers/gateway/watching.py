@@ -7,6 +7,7 @@ without losing anything. This file must not know where events come from, nor a p
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from ...processors.resuming import Chain, chunks_of
 from ...processors.session import SessionViews
@@ -39,6 +40,10 @@ class Watching:
         if generation is None or generation.status != "running" or generation.claim is None:
             return None
         return Attempt(turn.number, turn.step, generation.attempt), generation.offset
+
+    def moment(self) -> "Moment":
+        """What it has come to now; none of it changes."""
+        return Moment(self.views, self.viewer, self.offset)
 
     def take(self, seen: Seen, read: ReadBlob) -> None:
         """See one event, and hand what it shows to everybody who looks."""
@@ -86,6 +91,11 @@ class Seat:
             self.end()
         self._ready.set()
 
+    def show(self, history: Iterable[tuple[int, list[Shown]]]) -> None:
+        """Queue what a viewer lacks that comes, or comes back."""
+        for offset, shown in history:
+            self.put(offset, shown, live=False)
+
     def ready(self) -> list[Frame]:
         """What is queued, at once."""
         frames = list(self._queue)
@@ -114,20 +124,25 @@ class Seat:
         return self._queue.popleft()
 
 
-def lacking(
-    watching: Watching, place: Place, read: ReadBlob
-) -> Iterator[tuple[int, list[Shown]]]:
-    """(next offset, things) of what a viewer at a place lacks, by the event it came from."""
-    together: list[Shown] = []
-    at = -1
-    for offset, thing in missed(place, watching.views, watching.viewer, read):
-        if together and offset != at:
-            yield at + 1, together
-            together = []
-        at = offset
-        together.append(thing)
-    if together:
-        yield max(place.offset, watching.offset), together
+class Moment(NamedTuple):
+    """What a session had come to: its views, what its open attempt had said, the next offset."""
+
+    views: SessionViews
+    viewer: Viewer
+    offset: int
+
+    def lacking(self, place: Place, read: ReadBlob) -> Iterator[tuple[int, list[Shown]]]:
+        """(next offset, things) of what a viewer at a place lacks, by the event it came from."""
+        together: list[Shown] = []
+        at = -1
+        for offset, thing in missed(place, self.views, self.viewer, read):
+            if together and offset != at:
+                yield at + 1, together
+                together = []
+            at = offset
+            together.append(thing)
+        if together:
+            yield max(place.offset, self.offset), together
 
 
 def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk], chain: Chain = ()) -> Viewer:

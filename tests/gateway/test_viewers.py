@@ -4,7 +4,7 @@ import random
 
 from foldlog.consumers.gateway import watching
 from foldlog.consumers.gateway.cursors import place_of
-from foldlog.consumers.gateway.watching import Seat, Watching, lacking
+from foldlog.consumers.gateway.watching import Seat, Watching
 from foldlog.consumers.history import Place
 from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.transcript_stream import Dropped, Settled, Token, Told
@@ -22,6 +22,7 @@ SCHEDULES = [
 GUESTS = 20
 LEAVES = 0.15  # of the looks of a guest
 COMEBACKS_MIN = 2_000
+EARLIER = 7  # events, at most, that come while a history is put together beside the loop
 
 
 class Screen:
@@ -58,9 +59,12 @@ class Audience:
     def __init__(self, name, history, read):
         self.history, self.read = history, read
         self.watching = Watching(name, initial(name), 0)
+        self.earlier = self.watching.moment()
 
     def events(self):
-        for seen in self.history:
+        for number, seen in enumerate(self.history):
+            if number % EARLIER == 0:
+                self.earlier = self.watching.moment()
             self.watching.take(seen, self.read)
             yield
 
@@ -68,8 +72,9 @@ class Audience:
         name = self.watching.session_id
         place = Place() if cursor is None else place_of(name, cursor)
         seat = Seat(self.watching, place, "ana")
-        for offset, shown in lacking(self.watching, place, self.read):
-            seat.put(offset, shown, live=False)
+        if self.earlier.offset >= place.offset:  # its history took that long to put together
+            seat.show(self.earlier.lacking(seat.place, self.read))
+        seat.show(self.watching.moment().lacking(seat.place, self.read))
         self.watching.seats.add(seat)
         return seat
 
