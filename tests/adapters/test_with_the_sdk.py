@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_S4_1_on_a_broker_two_processes_share_a_session_and_a_third_reads_all_of
     log = open_log(settings)
     log.apply_topics(topics(PARTITIONS))
     log.close()
-    each = 10
+    each, both_added = 10, Barrier(2, timeout=60)
 
     def work(sessions: FoldlogSessions) -> list:
         session = sessions.session("shared")
@@ -82,6 +83,7 @@ def test_S4_1_on_a_broker_two_processes_share_a_session_and_a_third_reads_all_of
                 await session.add_items([{"by": id(sessions), "n": n}, {"by": 0, "n": n}])
                 mine = [i for i in await session.get_items() if i["by"] == id(sessions)]
                 assert [i["n"] for i in mine][-1] == n, "what was written is read"
+            await asyncio.to_thread(both_added.wait)  # whoever pops takes what the other wrote
             return [await session.pop_item() for _ in range(each // 2)]
 
         return asyncio.run(play())
