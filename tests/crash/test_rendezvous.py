@@ -22,6 +22,23 @@ def page(hand, user: str = "tester") -> list[str] | None:
         return None
 
 
+def await_page(hand, wanted: list[str]) -> None:
+    """Until the page lists these sessions. Raises TimeoutError with what it lists instead."""
+    seen: list[str] | None = None
+
+    def is_listed() -> bool:
+        nonlocal seen
+        seen = page(hand)
+        return seen == wanted
+
+    try:
+        await_that(f"the page lists {wanted}", is_listed)
+    except TimeoutError as late:
+        said = hand.log.read_text("utf-8", "replace")[-2_000:]
+        why = f"{late}, but {seen}, of {hand.noted()}; ended: {hand.ended()}; it said: {said}"
+        raise TimeoutError(why) from late
+
+
 def test_S0_7_the_page_of_a_user_survives_a_kill_and_so_does_what_nobody_was_told(stage):
     hand = stage.hand()
     hand.start()
@@ -33,7 +50,7 @@ def test_S0_7_the_page_of_a_user_survives_a_kill_and_so_does_what_nobody_was_tol
     stage.sessions.terminate("one")
     hand.await_end()
     hand.start()
-    await_that("the end is told by the next worker", lambda: page(hand) == ["two"])
+    await_page(hand, ["two"])  # told by the next worker
     tabs = Tabs(stage.log)
     try:
         await_that("the gateway's view has it", lambda: tabs.look(0.1) or tabs.caught_up.is_set())
