@@ -45,6 +45,9 @@ def browser() -> Iterator["Browser"]:  # noqa: F821
 @pytest.fixture
 def page_at(browser) -> Iterator[Callable[..., "Page"]]:  # noqa: F821
     """A factory: page_at(url, viewport=DESK, color_scheme="light") opens a watched page."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=WAIT_MS)
     contexts, complaints = [], []
 
     def open_page(url: str, *, viewport=DESK, color_scheme: str = "light", touch: bool = False):

@@ -1,6 +1,7 @@
 """A gateway that really serves, on a port of its own, over any log; for tests of what it shows."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,21 +13,41 @@ from foldlog.consumers.gateway.access import Access
 from foldlog.consumers.gateway.app import Gateway, make_app
 from foldlog.consumers.gateway.serve import bound, server
 from foldlog.log import Log, Settings
+from foldlog.log.errors import Retry
+from foldlog.schemas.topics import SESSION_EVENTS
 
 READY_S = 20
+READ_ON_S = 10  # what a gateway needs to read on, on a machine that is busy elsewhere
 
 
 class Served:
     """A running gateway, where it is, and the thread of its loop."""
 
-    def __init__(self, gateway: Gateway, port: int, thread: threading.Thread) -> None:
-        self.gateway, self.port, self.thread = gateway, port, thread
+    def __init__(self, gateway: Gateway, port: int, thread: threading.Thread, log: Log) -> None:
+        self.gateway, self.port, self.thread, self._log = gateway, port, thread, log
         self.url = f"http://127.0.0.1:{port}"
 
     def http(self, token: str | None = None, **more) -> httpx.Client:
-        """A client of it, for whoever has this token."""
+        """A client of it, for whoever has this token. What it gets is as of all that the log has
+        when it asks: tests write to the log beside the gateway, which reads it in its own time."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=20, **more)
+        hooks = {"request": [self._read_on]}
+        return httpx.Client(
+            base_url=self.url, headers=headers, timeout=20, event_hooks=hooks, **more
+        )
+
+    def _read_on(self, request: httpx.Request) -> None:
+        if request.method != "GET":
+            return
+        try:
+            ends = self._log.end_offsets(SESSION_EVENTS)
+        except Retry:
+            return  # nobody can read on: the log is away
+        places, until = self.gateway.tail.places, time.monotonic() + READ_ON_S
+        while any(places().get(p, end) < end for p, end in ends.items()):
+            if time.monotonic() > until:
+                return  # it is held up, and the test asks what it says then
+            time.sleep(0.002)
 
 
 @contextmanager
@@ -48,7 +69,7 @@ def served(
     serving = server(make_app(gateway))
     thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    running = Served(gateway, listening.getsockname()[1], thread)
+    running = Served(gateway, listening.getsockname()[1], thread, log)
     try:
         with running.http() as http:
             http.get("/openapi.json").raise_for_status()

@@ -61,11 +61,11 @@ def test_a_link_is_a_session_and_an_offset(url, page_at, moments):
     at(page, offset)
     said = conversation(page)
     said.get_by_text("word0 word1", exact=True).wait_for()
-    assert said.get_by_text("question 2").count() == 1
-    assert said.get_by_text("question 3").count() == 0
+    expect(said.get_by_text("question 2")).to_have_count(1)
+    expect(said.get_by_text("question 3")).to_have_count(0)
     page.reload()
     at(page, offset)
-    assert said.get_by_text("until here").count() == 1
+    expect(said.get_by_text("until here")).to_have_count(1)
 
 
 def test_the_keyboard_goes_event_by_event_through_what_the_fold_had(url, page_at, moments):
@@ -191,13 +191,13 @@ def test_a_fork_begins_as_it_was_and_goes_on_by_itself(url, page_at, moments):
     page.wait_for_url(re.compile(r"#/s/(?!talk)[^@]+$"))
     conversation(page).get_by_text("question 1", exact=True).wait_for()
     page.get_by_text("live", exact=True).wait_for()
-    assert conversation(page).get_by_text("question 2", exact=True).count() == 0
+    expect(conversation(page).get_by_text("question 2", exact=True)).to_have_count(0)
     page.get_by_label("Message", exact=True).fill("another way")
     page.get_by_role("button", name="Send").click()
     conversation(page).get_by_text("another way", exact=True).wait_for()
     page.goto(f"{url}/#/s/talk")
     conversation(page).get_by_text("turn 3 ended").wait_for()
-    assert conversation(page).get_by_text("another way").count() == 0
+    expect(conversation(page).get_by_text("another way")).to_have_count(0)
 
 
 def test_a_moment_before_the_session_is_said_in_words(url, page_at, place):
@@ -230,7 +230,7 @@ def test_ten_thousand_events_are_a_list_of_which_little_is_drawn(place, url, pag
     page.get_by_label("Filter events").fill("question 77 ")
     listed.get_by_text("question 77 message_id").click()
     conversation(page).get_by_text("question 77", exact=True).wait_for()
-    assert page.get_by_role("option").count() == 1
+    expect(page.get_by_role("option")).to_have_count(1)
     assert page.locator("#app *").count() < 3_000
     page.get_by_role("button", name=re.compile("Show earlier")).click()
 
@@ -292,4 +292,4 @@ def test_the_page_has_what_the_timeline_has(place, url, page_at, moments):
     timeline = Timelines(place.log).of("talk")
     told = api.lines_json(timeline, lambda ref: b"")["lines"]
     messages = [line for line in told if line["kind"] == "message"]
-    assert conversation(page).locator(".said.user").count() == len(messages)
+    expect(conversation(page).locator(".said.user")).to_have_count(len(messages))

@@ -62,8 +62,8 @@ def test_tokens_are_seen_as_they_come_and_nothing_moves(place, url, page_at, sai
     played.complete("".join(f"piece{number} " for number in range(40)))
     played.end()
     conversation(page).get_by_text("turn 2 ended").wait_for()
-    assert streaming.count() == 0
-    assert conversation(page).get_by_text("piece39").count() == 1
+    expect(streaming).to_have_count(0)
+    expect(conversation(page).get_by_text("piece39")).to_have_count(1)
     assert sum(page.evaluate("window.shifts")) < 0.02
     where = "e => e.scrollHeight - e.scrollTop - e.clientHeight"
     assert conversation(page).evaluate(where) < 40  # it follows what is said
@@ -79,10 +79,10 @@ def test_an_attempt_that_is_lost_is_taken_away(place, url, page_at, said):
     conversation(page).get_by_text("never mind").wait_for()
     played.resume()
     conversation(page).get_by_text("the one before was lost").wait_for()
-    assert conversation(page).get_by_text("never mind").count() == 0
+    expect(conversation(page).get_by_text("never mind")).to_have_count(0)
     played.chunk("anew")
     page.get_by_label("What the model is saying").get_by_text("anew").wait_for()
-    assert conversation(page).get_by_text("never mind").count() == 0
+    expect(conversation(page).get_by_text("never mind")).to_have_count(0)
 
 
 def test_what_was_there_before_and_what_comes_are_seen_once(place, url, page_at, said):
@@ -103,7 +103,7 @@ def test_what_was_there_before_and_what_comes_are_seen_once(place, url, page_at,
         played.answer(f"answer {number}")
     conversation(page).get_by_text("turn 6 ended").wait_for()
     for number in range(1, 7):
-        assert conversation(page).get_by_text(f"question {number}", exact=True).count() == 1
+        expect(conversation(page).get_by_text(f"question {number}", exact=True)).to_have_count(1)
     kinds = conversation(page).locator(".note.ended").all_inner_texts()
     assert kinds == [f"turn {n} ended: end turn" for n in range(1, 7)]
 
@@ -180,7 +180,7 @@ def test_fifty_sessions_that_change_are_a_list_that_follows(place, url, page_at,
     rows = page.get_by_role("navigation", name="Sessions").get_by_role("link")
     expect(rows.filter(has_text="team-")).to_have_count(50)
     busy = rows.filter(has_text=re.compile("team-.*busy", re.DOTALL))
-    assert busy.count() == 0
+    expect(busy).to_have_count(0)
     for number in range(50):
         said.say(f"team-{number:02}", "go", message_id="m1")
     expect(busy).to_have_count(50)
