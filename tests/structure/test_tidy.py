@@ -67,7 +67,7 @@ def test_planted_long_functions_are_found(keyword, lines, expected):
         ("see /" + "work/main/x", 1),
         ("'/" + "root/x'", 1),
         ("cd /" + "home/me", 1),
-        ("~/work/x, ./root/x, log/home/x, {base}/home/x", 0),
+        ("~/" + "work/x, ./" + "root/x, log/" + "home/x, {base}/" + "home/x", 0),
         ("the /root/ of a tree".replace("/root/", "/" + "root" + "/"), 0),
         ("my own place /opt/checkout/x", 1),
         ("https://" + REGISTRY_HOSTS[0] + "/simple", 1),
