@@ -388,8 +388,9 @@ class Actions:
         return None
 
     def forget_session(self, session_id: str) -> None:
-        """Nothing is in flight any more: what had begun need not be remembered."""
-        self._begun.pop(session_id, None)
+        """It owes nothing: what had begun need not be remembered, and serves nobody if it runs."""
+        for begun in self._begun.pop(session_id, ()):
+            self._effects.stop(session_id, begun, "its session owes nothing any more")
         self._built.pop(session_id, None)
         self._going_on.forget(session_id)
         self._claimed_at.pop(session_id, None)

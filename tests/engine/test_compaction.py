@@ -132,6 +132,17 @@ def test_constraint_3_an_abort_ends_a_summary_too(drive):
     assert session.views.compaction.candidate is None, "what comes after the abort does not count"
 
 
+def test_constraint_3_the_end_of_a_session_ends_the_summary_of_its_idle_hours(drive):
+    session = drive(limits=Limits(soft_tokens=10_000, hard_tokens=12_000, resume_tokens=2_000))
+    session.hold = {"resume"}
+    while not session.held:
+        talk(session, 1)
+    (begin,) = session.held
+    session.write("producer", ev.SessionTerminated(reason="done", by_user="u"))
+    session.run()
+    assert begin.claim.offset in session.stopped
+
+
 def test_S1_E_a_large_result_gets_a_short_form_that_a_later_request_uses(drive):
     session = drive(cheap(text("The page says little.")))
     session.say("read 1 ").run()

@@ -140,3 +140,21 @@ def test_S1_E_a_provider_is_not_asked_for_a_summary_that_ends_where_thinking_is_
     assert compaction_request(s.views, kinds.index("result") + 1, s.blobs.read) is None
     whole = compaction_request(s.views, len(kinds), s.blobs.read)
     assert whole is not None and b'"compaction"' in whole
+
+
+def test_constraint_6_what_an_earlier_call_did_while_a_step_was_decided_is_said_in_the_next():
+    """The result is no input, so it does not move the basis: the decision stands without it."""
+    s = opened()
+    s.say("post it")
+    s.answer(Use("post", '{"text":"dear"}', "a"))
+    s.cancel()
+    s.work()
+    s.later(60_000).work()
+    s.say("and?")
+    late = s.in_the_air("N3")
+    assert s.result("1.1.0", "posted").accepted
+    assert s.land(late) == ["accepted"]
+    assert "posted" not in str(s.request()["messages"]) and len(s.turn.reminders) == 1
+    s.answer("well").say("and now?")
+    s.work()
+    assert "posted" in str(s.request()["messages"]) and not s.turn.reminders

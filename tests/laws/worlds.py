@@ -18,6 +18,7 @@ from foldlog.processors.decide import rules_of
 from foldlog.processors.wake import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.attachments import reference
+from foldlog.schemas.codec import encode
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import MINUTE, STRATEGIES, variant
 from foldlog.tests.laws.history import NEEDS_A_WORLD, REPORTS, ROLES, Step
@@ -84,6 +85,7 @@ class World(Outcomes):
         self.bound: dict[tuple[int, int], Prefix] = {}
         self.prefixes = Prefixes()
         self.rules: list[Rules] = []  # of the agent as it was at each step
+        self.late: dict[bytes, int] = {}  # what was written late: the offset its writer had read to
         self.choose, self.forged = choose, forged
         self.plausible = Plausible(choose)
         acts = [
@@ -137,6 +139,11 @@ class World(Outcomes):
             self.sent[place] = self.request_at(self.steps[-1])
         return ruling
 
+    def decided_at(self, step: Step) -> int:
+        """The offset up to which the writer of a step's event had read when it decided."""
+        offset = step.entry.offset
+        return self.late.get(self.records[offset].value or b"", offset - 1)
+
     def request_at(self, step: Step) -> bytes:
         """The newest request of a step's own views, built once and for all laws: what is built of
         stored views, of later ones or by continuing is compared with this."""
@@ -178,6 +185,7 @@ class World(Outcomes):
         desk = self._desk(holder.owner)
         done = desk.discharge(step.views, step.holders, owed, self.agent, step.at)
         for event, role in done.written:
+            self.late.setdefault(encode(event), step.entry.offset)
             self.append(event, role)
         for event in done.reported:
             self.append(event, REPORTS.get(type(event), "models"))
