@@ -1,84 +1,170 @@
-"""HTML as plain text: what a person would read, links with their address. Pure, bounded."""
+"""HTML as plain text: what a person would read, links with their address. Pure, bounded.
+
+Whoever made a page may have made it to cost time, and a tool's thread can't be ended. So it is read
+in one pass that never looks back: what is not closed goes to the end, as in the HTML standard. (The
+parser of the standard library takes hours for two megabytes of `<a `.)
+"""
 
 import re
-from html.parser import HTMLParser
+from collections.abc import Iterator
+from html import unescape
+from typing import NamedTuple
 from urllib.parse import urljoin
 
 from .definitions import printable
 
 _SKIPPED = frozenset("script style template noscript svg math iframe object".split())
+_RAW = ("script", "style", "title", "textarea")  # no markup inside, whatever it looks like
 _BLOCKS = frozenset(
     "address article aside blockquote br dd div dl dt fieldset figure footer form h1 h2 h3 h4 h5 h6"
     " header hr li main nav ol p pre section table tr ul".split()
 )
-_SPACE = re.compile(r"[ \t\r\f\v]+")
-_LINES = re.compile(r"\s*\n\s*\n\s*")
+_SPACE = re.compile(r"[ \t\r\f\v\n]+")
+_TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*)")
+_ATTRIBUTE = re.compile(
+    r"""[\s/]*(?:([^\s/>][^\s/>=]*)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>]*))?)?"""
+)
+_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in _RAW}
+_NO_CHARACTER = re.compile(r"&#[0-9]{8,};?")  # Python refuses to read thousands of digits
 LINK_CHARS_MAX = 500
 
 
-class _Reader(HTMLParser):
+class _Tag(NamedTuple):
+    """A tag. `after`: where what follows it begins."""
+
+    name: str
+    opens: bool
+    closes: bool
+    href: str
+    after: int
+
+
+class _Reader:
+    """Takes texts and tags in their order, and says what of them is read."""
+
     def __init__(self, base: str) -> None:
-        super().__init__(convert_charrefs=True)
         self._base = base
         self._parts: list[str] = []
         self._skipping: str | None = None
         self._depth = 0
         self._links: list[str] = []
-        self.title = ""
-        self._in_title = False
+        self._title = ""
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "title" and not self.title:
-            self._in_title = True
+    def open(self, tag: _Tag) -> None:
         if self._skipping is not None:
-            self._depth += tag == self._skipping
-            return
-        if tag in _SKIPPED:
-            self._skipping, self._depth = tag, 1
-        elif tag in _BLOCKS:
-            self._parts.append("\n- " if tag == "li" else "\n")
-        elif tag in ("td", "th"):
+            self._depth += tag.name == self._skipping
+        elif tag.name in _SKIPPED:
+            self._skipping, self._depth = tag.name, 1
+        elif tag.name in _BLOCKS:
+            self._parts.append("\n- " if tag.name == "li" else "\n")
+        elif tag.name in ("td", "th"):
             self._parts.append(" | ")
-        elif tag == "a":
-            self._links.append(self._address(dict(attrs).get("href") or ""))
+        elif tag.name == "a":
+            self._links.append(self._address(tag.href))
 
-    def handle_endtag(self, tag: str) -> None:
-        self._in_title = self._in_title and tag != "title"
+    def close(self, name: str) -> None:
         if self._skipping is not None:
-            self._depth -= tag == self._skipping
+            self._depth -= name == self._skipping
             if self._depth == 0:
                 self._skipping = None
-        elif tag in _BLOCKS:
+        elif name in _BLOCKS:
             self._parts.append("\n")
-        elif tag == "a" and self._links:
+        elif name == "a" and self._links:
             address = self._links.pop()
             if address:
                 self._parts.append(f" ({address})")
 
-    def handle_data(self, data: str) -> None:
-        if self._in_title:
-            self.title += data
-        elif self._skipping is None:
-            self._parts.append(_SPACE.sub(" ", data.replace("\n", " ")))
+    def take(self, text: str, *, title: bool = False) -> None:
+        if self._skipping is not None:
+            return
+        said = _SPACE.sub(" ", _unescaped(text))
+        if not title:
+            self._parts.append(said)
+        elif not self._title:
+            self._title = said.strip()
 
     def _address(self, href: str) -> str:
+        href = _unescaped(href).strip()
+        if len(href) > LINK_CHARS_MAX or href.startswith("#"):
+            return ""
         try:
-            address = urljoin(self._base, href.strip())
+            address = urljoin(self._base, href)
         except ValueError:
             return ""
-        is_web = address.startswith(("http://", "https://")) and not href.startswith("#")
+        is_web = address.startswith(("http://", "https://"))
         return address if is_web and len(address) <= LINK_CHARS_MAX else ""
 
     def text(self) -> str:
-        lines = "\n".join(line.strip() for line in "".join(self._parts).split("\n"))
-        body = _LINES.sub("\n\n", lines).strip()
-        title = _SPACE.sub(" ", self.title.replace("\n", " ")).strip()
-        return f"{title}\n\n{body}" if title else body
+        lines = [self._title, ""] if self._title else []
+        for line in "".join(self._parts).split("\n"):
+            said = line.strip()
+            if said or (lines and lines[-1]):
+                lines.append(said)
+        return "\n".join(lines).strip("\n")
 
 
 def text_of_html(html: str, base: str) -> str:
     """What a page says. base: its address, which links are relative to."""
     reader = _Reader(base)
-    reader.feed(html)
-    reader.close()
+    for piece, raw in _pieces(html):
+        if isinstance(piece, str):
+            reader.take(piece, title=raw == "title")
+            continue
+        if piece.opens:
+            reader.open(piece)
+        if piece.closes and not (piece.opens and piece.name in _BLOCKS):  # <br/> is one line
+            reader.close(piece.name)
     return printable(reader.text(), lines=True)
+
+
+def _pieces(html: str) -> Iterator[tuple[str | _Tag, str]]:
+    """Texts and tags in their order; beside a text the element that makes it raw, or ''."""
+    place = 0
+    while place < len(html):
+        start = html.find("<", place)
+        start = len(html) if start < 0 else start
+        if start > place:
+            yield html[place:start], ""
+        kind = html[start + 1 : start + 2]
+        if _TAG.match(html, start):
+            tag = _tag(html, start)
+            if tag is None:
+                return
+            yield tag, ""
+            place = tag.after
+            if tag.name in _RAW and not tag.closes:
+                end = _ENDS[tag.name].search(html, place)
+                inside = len(html) if end is None else end.start()
+                yield html[place:inside], tag.name
+                place = inside
+        elif kind in ("!", "?", "/") and kind:
+            ending = "-->" if html.startswith("<!--", start) else ">"
+            end = html.find(ending, start + 2)
+            place = len(html) if end < 0 else end + len(ending)
+        else:
+            if start < len(html):
+                yield "<", ""
+            place = start + 1
+
+
+def _tag(html: str, start: int) -> _Tag | None:
+    """The tag that begins there; None if it never ends."""
+    found = _TAG.match(html, start)
+    assert found is not None
+    ends, name = bool(found[1]), found[2].lower()
+    place, href, slash = found.end(), "", False
+    while place < len(html) and html[place] != ">":
+        attribute = _ATTRIBUTE.match(html, place)
+        assert attribute is not None and attribute.end() > place
+        slash = attribute[1] is None and "/" in attribute[0]
+        if attribute[1] is not None and attribute[1].lower() == "href":
+            href = href or (attribute[2] or "").strip("\"'")
+        place = attribute.end()
+    if place >= len(html):
+        return None
+    return _Tag(name, not ends, ends or slash, href, place + 1)
+
+
+def _unescaped(text: str) -> str:
+    """Character references as characters; a number that no character has is shown as such."""
+    return unescape(_NO_CHARACTER.sub("\ufffd", text)) if "&" in text else text
