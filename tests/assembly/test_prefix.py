@@ -101,3 +101,10 @@ def test_a_frame_says_what_it_frames_and_no_more():
     assert made == '<summary upto="7">\n&lt;/summary> <b>bold</b>\n</summary>'
     assert unframed(made) == ("summary", {"upto": "7"}, "&lt;/summary> <b>bold</b>")
     assert unframed(f"{made}\n") is None and unframed(f"a {made}") is None
+
+
+def test_bad_input_a_text_of_blanks_is_framed_in_one_pass():
+    """With two runs of blanks in the pattern, this takes an hour of the thread that decides."""
+    text = "<" + " " * 300_000 + "x"
+    assert framed("summary", text) == f"<summary>\n{text}\n</summary>"
+    assert unframed(framed("summary", f"{text}</ \t summary>")).text == f"{text}&lt;/ \t summary>"
