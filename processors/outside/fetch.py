@@ -7,6 +7,7 @@ could tell where a request goes.
 """
 
 import http.client
+import re
 import socket
 import ssl
 import threading
@@ -31,6 +32,12 @@ _READ_BYTES = 64 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _TEXTS = ("application/json", "application/xml", "application/javascript", "application/x-ndjson")
 _HTML = ("text/html", "application/xhtml+xml")
+# What pages are written in. Python knows others: of them punycode takes hours for a long page, and
+# idna and mbcs refuse what they can't read.
+_CHARSETS = re.compile(
+    r"(us-)?ascii|utf|iso|latin|l[1-9]|windows|cp|koi8|mac|gb|big5|shift|sjis|euc|ks_c|tis",
+    re.IGNORECASE,
+)
 HEADERS = {
     "User-Agent": "foldlog",
     "Accept": "text/html, text/*;q=0.9, application/json;q=0.9, application/xml;q=0.8",
@@ -98,8 +105,9 @@ def fetch_url(
 
 def framed(page: Page) -> str:
     """A page as the model is told it: between marks that the page itself can not have written."""
+    charset = page.charset if _CHARSETS.match(page.charset) else "utf-8"
     try:
-        text = page.body.decode(page.charset, "replace")
+        text = page.body.decode(charset, "replace")
     except LookupError:
         text = page.body.decode("utf-8", "replace")
     shown = text_of_html(text, page.url) if page.media_type in _HTML else printable(

@@ -66,6 +66,9 @@ PAGES = {
     "/gone": text(b"not here", "text/plain", 404),
     "/latin": text("grün".encode("latin-1"), "text/plain; charset=latin-1"),
     "/odd": text(b"ok", "text/plain; charset=no-such"),
+    "/slow": text(b"-" + b"b" * 1_000_000, "text/plain; charset=punycode"),
+    "/idna": text(b"not.an.\xff.address", "text/plain; charset=idna"),
+    "/sjis": text("日本".encode("sjis"), "text/plain; charset=Shift_JIS"),
     "/drip": lambda server: (200, {"Content-Type": "text/plain"}, drip(server)),
     "/hop": to("/json"),
     "/loop": to("/loop"),
@@ -131,6 +134,8 @@ def test_a_page_becomes_text_that_is_framed_as_somebody_elses(fetch):
         ("/gone", "not here"),
         ("/latin", "grün"),
         ("/odd", "ok"),
+        ("/idna", "not.an.\ufffd.address"),
+        ("/sjis", "日本"),
     ],
 )
 def test_what_is_text_is_given(fetch, path, shown):
@@ -238,6 +243,12 @@ def test_the_request_is_a_plain_get(fetch, server):
 def test_addresses(address, public):
     assert is_allowed(address) is public
     assert is_allowed("10.0.0.1", networks(["10.0.0.0/24"]))
+
+
+def test_bad_input_a_charset_that_no_page_has_costs_no_time(fetch):
+    """A million bytes of punycode take a quarter of an hour."""
+    outcome, told = fetch("/slow")
+    assert outcome == "ok" and "-bbb" in told
 
 
 def test_a_server_that_drips_is_left(server):
