@@ -23,7 +23,7 @@ _ENTRY = re.compile(
     r"|time=\S+ level="
     r'|\{"(?:time|timestamp|ts|@timestamp|level)":'
 )
-NUMBERED = re.compile(r" *\d+\t")  # as tools number the lines of a file
+NUMBERED = re.compile(r"\A *\d+\t")  # as tools number the lines of a file
 
 
 def looks_like_log(text: str, *, numbered: bool = False) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldlog.processors.effects.log_text import LOG_LINES_MAX, last_lines, looks_like_log
+from foldlog.processors.effects.log_text import LOG_LINES_MAX, NUMBERED, last_lines, looks_like_log
 from foldlog.processors.effects.results import shape
 from foldlog.producers.blobs import BlobStore
 
@@ -84,3 +84,10 @@ def test_text_that_is_no_log_is_never_served_from_its_end(tmp_path):
     text = many(NO_LOGS["table"], 500)
     got = shape(text, limit_tokens=80_000, blobs=BlobStore(tmp_path), readable=True)
     assert got.content.inline.decode() == text
+
+
+def test_a_number_is_taken_off_only_where_it_begins_a_line():
+    assert NUMBERED.sub("", "  12\tx", count=1) == "x"
+    assert NUMBERED.sub("", "a row 12\tx", count=1) == "a row 12\tx"
+    blanks = " " * 300_000  # looked for anywhere in the line, this takes minutes
+    assert not looks_like_log(f"{blanks}x\n" * 5, numbered=True)
