@@ -192,13 +192,16 @@ def best_cut(views, rules: Rules) -> int | None:
     """Where the next summary would end, or None: it keeps the newest messages as they are.
 
     It keeps fewer than S3.4 wants where those alone leave no room, or nothing could ever be said
-    again; in the end only what was said behind the last results.
+    again; in the end only what was said behind the last results. A request that the model found
+    too long, by whatever it counts (bytes, images), is to keep half of its tokens at most.
     """
     fragments, begin = views.context.fragments, kept_from(views.compaction)
     keep, room = KEPT_MESSAGES, rules.limits.hard_tokens // 2
     cut = cut_keeping(fragments, keep, begin)
     if not needs_room(views, rules):
         return cut
+    if too_long(views.turn):
+        room = min(room, _said_from(views, begin) // 2)
     while keep > 1 and _said_from(views, cut or begin) > room:
         keep //= 2
         cut = cut_keeping(fragments, keep, begin) or cut

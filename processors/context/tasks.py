@@ -18,6 +18,7 @@ from ..memory.extraction import extraction_request
 from ..projections.background import SUMMARIES, Work
 from ..projections.compaction import has_summary, in_force, kept_from
 from ..projections.context import Fragment, fragment_tokens, place_of_result
+from ..projections.turn_view import too_long
 from .blocks import ReadBlob, compact, raw_blocks, whole_of
 from .build import compaction_request
 from .summary import summary_text
@@ -125,7 +126,9 @@ def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
     begin = kept_from(views.compaction)
     covers = fragment_tokens(views.context.fragments, begin, cut)
     last = views.context.request
-    if agent.compaction.provider and last is not None and last.start <= begin:
+    # What the provider found too long, it finds too long to summarize as well.
+    fits = last is not None and last.start <= begin and not too_long(views.turn)
+    if agent.compaction.provider and fits:
         request = compaction_request(views, cut, read_blob)
         if request is not None:
             return Task(request, last.model, covers, kept_from=cut)
@@ -177,6 +180,9 @@ def _lines(views, fragment: Fragment, read_blob: ReadBlob) -> list[dict[str, str
     for block, _ in raw_blocks(whole_of(fragment.body, read_blob)):
         if block.get("type") == "text":
             lines.append({who: _cut(str(block.get("text", "")))})
+        elif block.get("type") in ("image", "document"):
+            title = _cut(str(block.get("title") or "without a title"))
+            lines.append({"attached": str(block["type"]), "title": title})
         elif block.get("type") == "tool_use" and fragment.stop_reason == "tool_use":
             key = f"{fragment.turn}.{fragment.step}.{index}"
             index += 1

@@ -130,11 +130,15 @@ _CLASS_OF_STATUS = {
     504: "timeout",
     529: "overloaded",
 }
-# Two causes of a 400 have no type or code of their own, only words (documented as 400 too). The
-# first changes what is owed next (a shorter context), the second only what people are told.
+# Causes of a 400 that have no type or code of their own, only words (documented as 400 too, those
+# of images as users of the API report them). What is too long or too large changes what is owed
+# next (a shorter context), the rest only what people are told.
 _CLASS_OF_WORDS = (
     ("prompt is too long", "context_too_long"),
     ("exceed context limit", "context_too_long"),
+    ("too many images", "request_too_large"),
+    ("too much media", "request_too_large"),
+    ("many-image requests", "request_too_large"),  # over 20 of them, one over 2,000 pixels a side
     ("api usage limits", "spend_limit"),
     ("spend limit", "spend_limit"),
     ("credit balance is too low", "billing"),

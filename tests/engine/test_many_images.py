@@ -1,0 +1,100 @@
+"""More images than the model takes: the session goes on with a shorter context."""
+
+import json
+
+import pytest
+
+from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
+from foldlog.processors.agent import Agent, Compaction
+from foldlog.producers.attachments import attach
+from foldlog.schemas import events as ev
+from foldlog.tests.engine.driven import USER, Driven
+
+MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + 2 * (3_000).to_bytes(4, "big") + b"\x08\x02\0\0\0"
+REFUSALS = (  # as the API words them
+    "messages.8.content.1.image.source.base64.data: At least one of the image dimensions exceed "
+    "max allowed size for many-image requests: 2000 pixels",
+    "Too much media: 0 document pages + 22 images > 20",
+    "too many images and documents: 22 + 0 > 20",
+)
+
+
+def images(body: dict) -> int:
+    return json.dumps(body).count('"type": "image"')
+
+
+@pytest.fixture
+def start(tmp_path):
+    made = []
+
+    def drive(refusal: str, provider: bool = False) -> Driven:
+        no = Reply([], fault={"name": "bad_request", "message": refusal})
+        rules = [
+            Rule(reply=no, when=lambda request: images(request.body) > 20),
+            Rule(reply=Reply([text("In short.")]), when=lambda request: request.model == CHEAP),
+            Rule(reply=Reply([text("I see.")])),
+        ]
+        compaction = Compaction(model=CHEAP, provider=provider)
+        agent = Agent(name="helper", model=MODEL, compaction=compaction)
+        made.append(Driven(agent, ScriptedServer(rules).start(), tmp_path))
+        return made[-1]
+
+    yield drive
+    for driven in made:
+        driven.close()
+        driven.server.stop()
+
+
+def sent(driven: Driven) -> list[dict]:
+    count = driven.server.calls()
+    return [json.loads(driven.server.body(n)) for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("provider", [False, True])
+def test_constraint_1_a_session_with_more_images_than_the_model_takes_goes_on(
+    start, tmp_path, refusal, provider
+):
+    """It ended for ever: each later request held them too, and was refused as well."""
+    driven = start(refusal, provider)
+    say_with_images(driven, tmp_path, 12)
+    for number in range(12):
+        driven.run().say(f"question {number}")
+    say_with_images(driven.run(), tmp_path, 10)
+    driven.run().say("And now?").run()
+    assert [ended.reason for ended in driven.events(ev.TurnEnded)] == ["end_turn"] * 15
+    (asked,) = [body for body in sent(driven) if body["model"] == CHEAP]
+    said = json.dumps(asked["messages"][0]["content"])
+    assert said.count("attached") == 12, "the record knows what it leaves out"
+    assert images(sent(driven)[-1]) == 10
+    driven.check()
+
+
+def test_S3_4_images_among_the_newest_12_messages_make_room_if_they_are_too_many(start, tmp_path):
+    """By their tokens they all fit: nothing was cut, and no later message was answered either."""
+    driven = start(REFUSALS[1])
+    for count in (12, 10):
+        say_with_images(driven, tmp_path, count)
+        driven.run()
+    driven.say("And now?").run()
+    assert [ended.reason for ended in driven.events(ev.TurnEnded)] == ["end_turn"] * 3
+    assert images(sent(driven)[-1]) == 10
+    driven.check()
+
+
+def say_with_images(driven: Driven, directory, count: int) -> None:
+    paths = [directory / f"{n}.png" for n in range(count)]
+    for path in paths:
+        path.write_bytes(PNG + path.name.encode())
+    blocks = [{"type": "text", "text": "look"}, *attach(paths, driven.blobs)]
+    said = ev.MessageReceived(
+        message_id=f"look{count}",
+        role="user",
+        content=driven.blobs.body(json.dumps(blocks).encode(), "application/json"),
+        tokens=count * 1_000,
+        channel="test",
+        when_busy="queue",
+        by_user=USER,
+    )
+    driven.write("producer", said)
