@@ -14,6 +14,7 @@ from ...log.door import Log, Producer, Reader
 from ...log.errors import FoldlogError, LogFatal, OffsetGone
 from ...producers.memory import MemoryWriter, Written
 from ...schemas.topics import MEMORY_EVENTS
+from ..search.embed import Embedder
 from .reader import MemoryReader
 from .store import MemoryBelongs, MemoryStore, memory_version
 
@@ -29,12 +30,19 @@ class MemoryService:
     """Memory in a worker: `reader` for prompts and tools, `writer(user)` for tools.
 
     `directory`: the worker's state directory, which is locked, so one process writes the store.
+    `embedder`: makes the vectors of its search; None for the default one.
     """
 
     def __init__(
-        self, log: Log, producer: Producer, directory: Path, say: Callable[[str], None]
+        self,
+        log: Log,
+        producer: Producer,
+        directory: Path,
+        say: Callable[[str], None],
+        embedder: Embedder | None = None,
     ) -> None:
         self._log, self._producer, self._say = log, producer, say
+        self._embedder = embedder
         self._path = directory / FILE
         self._opened: MemoryStore | None = None
         self._ended = threading.Event()
@@ -45,7 +53,8 @@ class MemoryService:
     def begin(self) -> None:
         """Open the store and begin to follow the log.
 
-        Raises LogUnreachable, TopicMissing, or sqlite3.Error where no store can be made.
+        Raises LogUnreachable, TopicMissing, EmbedderFailed, or sqlite3.Error where no store can be
+        made.
         """
         self._opened = self._open()
         self._thread.start()
@@ -92,7 +101,7 @@ class MemoryService:
             self._log.identity(), self._log.topic_id(MEMORY_EVENTS), memory_version()
         )
         ends = self._log.end_offsets(MEMORY_EVENTS)
-        return MemoryStore(self._path, belongs, ends, self._say, anew)
+        return MemoryStore(self._path, belongs, ends, self._say, anew, self._embedder)
 
     def _main(self) -> None:
         anew: str | None = None
@@ -113,6 +122,9 @@ class MemoryService:
                 return
             except FoldlogError as error:
                 self._say(f"memory can not be read now, it is tried again: {error}")
+                self._ended.wait(AGAIN_S)
+            except Exception as bug:  # a thread dies in silence, and its memory grows old
+                self._say(f"memory stands still, it is tried again: {type(bug).__name__}: {bug}")
                 self._ended.wait(AGAIN_S)
 
     def _follow(self) -> None:

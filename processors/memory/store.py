@@ -24,6 +24,7 @@ from ...schemas.memory import MEMORY_TYPES
 from ...schemas.memory_paths import parse_scope
 from ...schemas.record import Record
 from ...schemas.value import replace
+from ..search.embed import Embedder
 from ..search.index import Hit, SearchIndex
 from .fold import Kept, MemoryView, apply, initial
 
@@ -63,7 +64,8 @@ class _Held(NamedTuple):
 
 class MemoryStore:
     """See the module. `ends`: the log's end by partition when it is opened. `anew`: why the file
-    that is there must not be used, if it must not. Raises sqlite3.Error where none can be made.
+    that is there must not be used, if it must not. `embedder`: of the search index. Raises
+    sqlite3.Error where none can be made, EmbedderFailed.
     """
 
     def __init__(
@@ -73,8 +75,9 @@ class MemoryStore:
         ends: Mapping[int, int],
         say: Callable[[str], None],
         anew: str | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
-        self._path, self._say = path, say
+        self._path, self._say, self._embedder = path, say, embedder
         self._lock = threading.RLock()
         self._cached: OrderedDict[str, _Held] = OrderedDict()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +117,7 @@ class MemoryStore:
                 if offset > ends.get(partition, 0):
                     end = ends.get(partition, 0)
                     return f"its cursor {partition}/{offset} lies beyond the log's end {end}"
-            self._index = SearchIndex(self._db, say=self._say)
+            self._index = SearchIndex(self._db, self._embedder, self._say)
             self._db.execute("COMMIT")
         finally:
             if self._db.in_transaction:

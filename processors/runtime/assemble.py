@@ -23,6 +23,7 @@ from ..mistakes import Watch
 from ..outside.tools import OutsideTools
 from ..prices import load_prices
 from ..projections import partition
+from ..search.embed import load_embedder
 from ..session import SessionViews
 from . import crash
 from .announce import announce
@@ -146,7 +147,8 @@ class Parts:
         self.loop = Loop(self.log, self.worker, f"foldlog-{'-'.join(roles)}", self.mail)
 
     def _memory(self) -> MemoryService:
-        memory = MemoryService(self.log, self.producer, self.state.path, say)
+        embedder = load_embedder(self.settings.embedder)
+        memory = MemoryService(self.log, self.producer, self.state.path, say, embedder)
         memory.begin()
         return memory
 

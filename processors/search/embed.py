@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 from zlib import crc32
 
-from ...log.errors import SettingsError
+from ...log.errors import FoldlogError, SettingsError
 from .words import STOP_WORDS, is_unspaced, pieces
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ _GRAMS = (3, 4)  # characters; blanks around the word count, so that its beginni
 _WORD_WEIGHT = 1.0  # of a whole word
 _GRAMS_WEIGHT = 1.0  # of all pieces of a word together
 _WORDS_CACHED = 50_000  # at about 250 bytes each: 12 MiB at most
+
+
+class EmbedderFailed(FoldlogError):
+    """The embedder that was set raised, or does not keep its protocol. Nothing was stored; what
+    needed its vectors is tried again. Look at it, or take the setting out."""
 
 
 class Embedder(Protocol):
@@ -120,14 +125,20 @@ def unit(vectors: Any) -> "np.ndarray":
 def blobs_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     """The vectors of texts as they are stored: float32, length 1.
 
-    Raises ValueError where the embedder does not keep its protocol.
+    Raises EmbedderFailed where the embedder raises or does not keep its protocol.
     """
     import numpy as np
 
-    made = np.asarray(embedder.embed(list(texts)))
+    try:
+        made = np.asarray(embedder.embed(list(texts)), dtype=np.float32)
+    except Exception as error:  # somebody else's code, and maybe somebody else's server
+        raise EmbedderFailed(
+            f"the embedder {embedder.name} failed ({type(error).__name__}: {error}). Nothing was "
+            "stored."
+        ) from error
     wanted = (len(texts), embedder.dimensions)
     if made.shape != wanted or not np.all(np.isfinite(made)):
-        raise ValueError(
+        raise EmbedderFailed(
             f"the embedder {embedder.name} gave an array of shape {made.shape}, or numbers that "
             f"are not finite; its protocol demands {wanted}. Nothing was stored."
         )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from foldlog.processors.search import formula
+from foldlog.processors.search.embed import EmbedderFailed
 from foldlog.processors.search.formula import Parts, is_candidate, score
 from foldlog.processors.search.index import BEST, DOCUMENT_CHARS_MAX, SearchIndex
 from foldlog.processors.search.trigrams import padded, similarity, trigrams
@@ -266,6 +267,6 @@ def test_another_layout_indexes_anew_and_says_so(connection):
 def test_an_embedder_that_breaks_its_protocol_is_named(connection, array):
     broken = Given({})
     broken.embed = lambda _texts: array
-    with pytest.raises(ValueError, match="the embedder given-1"):
+    with pytest.raises(EmbedderFailed, match="the embedder given-1"):
         SearchIndex(connection, broken).upsert("a", "user:ana", "note", "", "walrus", 1)
     assert contents(connection)[0] == []

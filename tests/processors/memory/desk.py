@@ -59,10 +59,12 @@ def new_log(cluster_id: str = "memory") -> MemoryLog:
 
 
 @contextmanager
-def serving(log: Any, directory: Path, said: list[str] | None = None) -> Iterator[MemoryService]:
+def serving(
+    log: Any, directory: Path, said: list[str] | None = None, embedder: Any = None
+) -> Iterator[MemoryService]:
     """A service on a log, caught up with what the log holds."""
     say = (said if said is not None else []).append
-    service = MemoryService(log, log.producer(), directory, say)
+    service = MemoryService(log, log.producer(), directory, say, embedder)
     service.begin()
     try:
         assert service.caught_up(10)

@@ -1,7 +1,9 @@
 """Memory end to end: files, a worker on a real broker, tools, extraction, another session."""
 
 import json
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
@@ -9,6 +11,7 @@ from foldlog.consumers.memory import read_memory
 from foldlog.local.messages_api import Reply, Request, ScriptedServer, tool_use
 from foldlog.log.kafka import KafkaLog
 from foldlog.processors.memory.fold import text_of
+from foldlog.processors.memory.service import FILE
 from foldlog.tests.cli.test_on_a_broker import WAIT_S, Machine
 from foldlog.tests.processors.memory.desk import ANA
 
@@ -17,6 +20,12 @@ pytestmark = pytest.mark.broker
 AGENT = """
 from foldlog import Agent
 agent = Agent(name="default", model="claude-test", system="POLICY", memory=True)
+
+class Mine:
+    name, dimensions = "mine-1", 2
+
+    def embed(self, texts):
+        return [[3, 4]] * len(texts)
 """
 FACT = {"kind": "note", "text": "Ana asked about the Oslo trip."}
 
@@ -44,6 +53,7 @@ def test_S3_2_S1_H_what_one_session_learned_the_next_one_knows(broker, tmp_path)
     with ScriptedServer(model) as server:
         machine = Machine(broker.bootstrap_servers, tmp_path)
         machine.env |= {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "test-key"}
+        machine.env["FOLDLOG_EMBEDDER"] = "my_app:Mine"
         machine("topics", "apply")
         (tmp_path / "my_app.py").write_text(AGENT)
         (tmp_path / "notes").mkdir()
@@ -65,6 +75,7 @@ def test_S3_2_S1_H_what_one_session_learned_the_next_one_knows(broker, tmp_path)
             log.close()
         assert "Traceback" not in err and "memory" not in err, err
 
+        assert _embedder_of(tmp_path) == "mine-1/2"
         first, last = model.prompts[0], model.prompts[-1]
         assert "user| likes tea" in first and "Oslo" not in first
         assert "user| lives in Oslo  [written by an agent]" in last
@@ -77,6 +88,13 @@ def test_S3_2_S1_H_what_one_session_learned_the_next_one_knows(broker, tmp_path)
         assert all(kept.source_offset is not None for kept in view.entries[1:])
         machine("memory", "--dir", "notes", "--sync")
         assert (tmp_path / "notes" / "core.md").read_text() == "likes tea\nlives in Oslo\n"
+
+
+def _embedder_of(directory) -> str:
+    """What made the vectors of the one worker's memory, as its store says."""
+    (path,) = directory.rglob(FILE)
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT value FROM search_meta WHERE name = 'embedder'").fetchone()[0]
 
 
 def _await(log, found) -> None:

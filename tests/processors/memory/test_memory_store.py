@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from foldlog.log import DUPLICATE, Faults
+from foldlog.processors.memory import service as service_module
 from foldlog.processors.memory import store as module
 from foldlog.processors.memory.fold import text_of
 from foldlog.processors.memory.service import FILE, MemoryService
@@ -212,6 +213,48 @@ def test_a_service_that_never_began_can_be_closed(tmp_path):
     log = new_log()
     MemoryService(log, log.producer(), tmp_path, print).close()
     assert not (tmp_path / FILE).exists()
+
+
+class Lame:
+    """An embedder whose server is away at first."""
+
+    name, dimensions = "lame-1", 2
+
+    def __init__(self, fails: int) -> None:
+        self.fails = fails
+
+    def embed(self, texts):
+        self.fails -= 1
+        if self.fails >= 0:
+            raise OSError("its server is away")
+        return [[1.0, 0.0]] * len(texts)
+
+
+def test_another_embedder_makes_the_vectors_and_may_fail_for_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(service_module, "AGAIN_S", 0.01)
+    log, said = new_log(), []
+    writer_of(log).remember(ANA, "core.md", "likes tea")
+    with serving(log, tmp_path, said, Lame(fails=2)) as memory:
+        (hit,) = memory.reader.search("coffee", [ANA])
+        assert hit.parts.vector == 1, "both have the one vector that it gives"
+    assert [line for line in said if "lame-1 failed (OSError: its server is away)" in line]
+
+
+def test_a_fold_that_fails_stops_no_memory_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(service_module, "AGAIN_S", 0.01)
+    log, said, fold = new_log(), [], MemoryStore.fold
+    failures = iter([RuntimeError("a bug")])
+
+    def once(self, records):
+        for failure in failures:
+            raise failure
+        return fold(self, records)
+
+    monkeypatch.setattr(MemoryStore, "fold", once)
+    writer_of(log).remember(ANA, "core.md", "likes tea")
+    with serving(log, tmp_path, said) as memory:
+        assert text_of(memory.reader.view(ANA), "core.md") == "likes tea\n"
+    assert said == ["memory stands still, it is tried again: RuntimeError: a bug"]
 
 
 def test_S0_8_todos_are_shared_by_every_session_of_a_project(tmp_path):
