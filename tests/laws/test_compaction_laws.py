@@ -11,7 +11,7 @@ from foldlog.processors.context.summary import FRAME
 from foldlog.processors.cuts import is_fixed
 from foldlog.processors.decide import rules_of
 from foldlog.processors.projections.background import RESULTS_MAX, SUMMARIES
-from foldlog.processors.projections.turn_view import REMINDERS_MAX, Reminder
+from foldlog.processors.projections.turn_view import REMINDERS_MAX
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key
 from foldlog.schemas.value import replace
@@ -34,11 +34,6 @@ def messages(fragments: list[Any]) -> int:
     """Messages that fragments make, as the roles alternate."""
     roles = [fragment.kind in SPOKEN for fragment in fragments]
     return sum(n == 0 or role != roles[n - 1] for n, role in enumerate(roles))
-
-
-def said_at(reminder: Reminder) -> int:
-    """The offset of what left the reminder: a result of an earlier call, or a person's word."""
-    return int(reminder.reminder_id[1:].partition(".")[0])
 
 
 def text_of(world: World, body: ev.Body | None) -> str:
@@ -252,8 +247,9 @@ def test_constraint_6_a_reminder_is_said_once_and_then_stays(world):
 @law()
 def test_constraint_6_a_request_says_each_reminder_once_and_all_that_wait(world):
     for made in requests(world):
-        left = [said_at(reminder) for reminder in made.step.views.turn.reminders]
-        assert all(at > world.decided_at(made.step) for at in left), "only what came meanwhile"
+        left = [r.reminder_id[1:].partition(".")[0] for r in made.step.views.turn.reminders]
+        read_to = world.decided_at(made.step)  # an id begins with the offset of what left it
+        assert all(int(offset) > read_to for offset in left), "none is left for later"
         row = made.row
         wanted = Counter(
             f"Reminder: {f.text}"
