@@ -21,11 +21,12 @@ from ..limits import Limits
 from ..memory.extraction import judged
 from . import models
 from .sink import Sink, Stop
-from .tool_run import READER
+from .tool_run import READER, in_thread
 
 TRIES = 3  # of the model for one work: it is not urgent, and a later one covers what this misses
 WAIT_S_MAX = 20.0  # between two tries
 PROVIDERS = "compaction"
+CUT = "[The record ends here: it had become too long, and what should follow is not in it.]"
 WHY_CHARS_MAX = 500
 
 
@@ -135,7 +136,7 @@ async def _made(
     tool = agent.tool(task.tool) if task.tool else None
     readable = agent.tool(READER) is not None
     if tool is not None and tool.compactor is not None:
-        text = await _by_tool(tool.compactor, task.text)
+        text = await _by_tool(tool.compactor, task.text, stop)
         return await asyncio.to_thread(_short, task, text, blobs, readable)
     answer = await _asked(claim, task, agent.limits, stop, await get_client(), paid)
     if answer.stop_reason == "refusal":
@@ -162,11 +163,20 @@ async def _remembered(events: list[Any], scope: str, remember: Remember | None) 
             raise Useless(f"memory was not written: {error}") from error
 
 
-async def _by_tool(compactor: Callable[[str], str], text: str) -> str:
+async def _by_tool(compactor: Callable[[str], str], text: str, stop: Stop) -> str:
+    """What the tool's own compactor says. One that hangs is left alone, in a thread of its own."""
+    running = asyncio.ensure_future(in_thread(lambda: compactor(text), "compactor"))
+    stopping = asyncio.ensure_future(stop.wait())
     try:
-        return str(await asyncio.to_thread(compactor, text))
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return str(running.result())
     except Exception as error:
         raise Useless(f"the tool's compactor failed: {type(error).__name__}: {error}") from error
+    finally:
+        running.cancel()
+        stopping.cancel()
+    raise Useless("it was stopped")
 
 
 async def _asked(
@@ -254,6 +264,8 @@ def _summary(
         text = _text(blocks)
         if not text:
             raise Useless("the summary is empty")
+        if answer.stop_reason == "max_tokens":
+            text += f"\n{CUT}"
         content = json.dumps([{"type": "text", "text": text}], ensure_ascii=False).encode()
         tokens = estimate(text)
     if tokens >= task.covers:

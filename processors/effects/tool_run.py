@@ -175,13 +175,13 @@ async def _call(function: Callable, args: tuple, kwargs: Mapping[str, Any], name
     try:
         if inspect.iscoroutinefunction(function):
             return End(await function(*args, **kwargs))
-        value = await _in_thread(lambda: function(*args, **kwargs), name)
+        value = await in_thread(lambda: function(*args, **kwargs), name)
         return End(await value if inspect.isawaitable(value) else value)
     except (Exception, asyncio.CancelledError, SystemExit) as error:
         return End(error=error)
 
 
-def _in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
+def in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
     """The result of a function in a thread of its own, which the process's end does not wait for.
 
     (The default executor has few threads and joins them at exit: a hung tool would keep the

@@ -1,19 +1,27 @@
 """background: an extraction that came to nothing is owed again, and nothing outlives a session."""
 
 import asyncio
+import re
+import threading
 from typing import Any
 
 import pytest
 
+from foldlog.processors.agent import Agent
+from foldlog.processors.context import tasks
 from foldlog.processors.context.tasks import Task, task_of
 from foldlog.processors.effects import background as effect
 from foldlog.processors.effects.sink import Stop
 from foldlog.processors.limits import Limits
 from foldlog.processors.projections.background import MEMORY_TRIES, MEMORY_WAIT_MS
 from foldlog.processors.runtime.claims import unbegun_work
+from foldlog.processors.tool import tool
+from foldlog.producers.blobs import BlobStore
 from foldlog.schemas import events as ev
+from foldlog.schemas.tokens import CHARS_PER_TOKEN, NEW
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import variant
+from foldlog.tests.laws.desk import Blobs
 from foldlog.tests.laws.history import History, opened
 
 
@@ -150,3 +158,67 @@ def test_a_second_try_is_timed_from_its_own_beginning(monkeypatch):
     with pytest.raises(effect.Useless, match="overloaded"):
         asyncio.run(made)
     assert began == [1_000_000, 1_052_000, 1_104_000] and waited == [2_000, 2_000]
+
+
+# -- what comes of it ------------------------------------------------------------------------------
+
+CHARS_OF_WORD = 5.7  # of English prose, with the blank behind it
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens"),
+    [(tasks._SUMMARY, tasks.SUMMARY_TOKENS), (tasks._SHORT, tasks.SHORT_TOKENS)],
+)
+def test_as_many_words_as_are_asked_for_have_room(prompt, tokens):
+    words = int(re.search(r"at most ([0-9,]+) words", prompt)[1].replace(",", ""))
+    assert words * CHARS_OF_WORD / CHARS_PER_TOKEN[NEW] <= 0.8 * tokens
+
+
+@pytest.mark.parametrize(("stop_reason", "is_cut"), [("end_turn", False), ("max_tokens", True)])
+def test_S3_4_a_summary_that_was_cut_says_so(stop_reason, is_cut, monkeypatch, tmp_path):
+    async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
+        said = ['{"type":"text","text":"They want"}']
+        await sink.outcome("s", answers.complete((0, 0, 1), said, stop_reason, Blobs()))
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    task = Task(b"{}", "claude-cheapest", 5_000, kept_from=4)
+    made, done = worked("context", task, Agent(name="a", model="m"), tmp_path)
+    assert done.ok and b"They want" in made.summary.inline
+    assert (effect.CUT.encode() in made.summary.inline) is is_cut
+
+
+def worked(kind: str, task: Task, agent: Agent, path: Any, stop: Stop | None = None) -> list[Any]:
+    """What background work writes."""
+    kept = effect.Kept([])
+    claim = effect.WorkClaim("s", kind, 3, 1, 1_000_000)
+    blobs = BlobStore(path)
+    asyncio.run(effect.work(claim, task, agent, kept, stop or Stop(), client, blobs=blobs))
+    return kept.outcomes
+
+
+async def client() -> None:
+    """No model is asked."""
+
+
+def test_constraint_3_a_compactor_that_hangs_ends_with_the_abort_and_holds_up_nobody(tmp_path):
+    stop, ended, threads = Stop(), threading.Event(), []
+
+    def hangs(text: str) -> str:
+        threads.append(threading.current_thread())
+        stop.request("the turn was aborted")
+        ended.wait(60)
+        return "short"
+
+    @tool(effect="pure", compactor=hangs)
+    def read() -> str:
+        """Read."""
+        return ""
+
+    agent = Agent(name="a", model="m", tools=(read,))
+    task = Task(b"{}", "m", 5_000, call="1.1.0", tool="read", text="long " * 4_000)
+    try:
+        (done,) = worked("result", task, agent, tmp_path, stop)
+        assert not done.ok and "stopped" in done.why
+        assert not ended.is_set() and threads[0].is_alive() and threads[0].daemon
+    finally:
+        ended.set()
