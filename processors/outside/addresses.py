@@ -17,8 +17,21 @@ from ipaddress import (
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Public by their number, and yet the inside of somebody's cloud: a host's own agent.
-_CLOUD = tuple(map(ip_network, ("168.63.129.16/32", "fd00:ec2::/32")))
+# Public by their number, and yet inside: the agent of a cloud's host, addresses of protocols (of
+# which one cloud uses one for its agent), relays and sites of old, and those for examples.
+_INSIDE = tuple(
+    map(
+        ip_network,
+        (
+            "168.63.129.16/32",
+            "fd00:ec2::/32",
+            "192.0.0.0/24",
+            "192.88.99.0/24",
+            "fec0::/10",
+            "3fff::/20",
+        ),
+    )
+)
 # IPv6 addresses that hold an IPv4 one, which is where a packet really goes.
 _NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
 
@@ -33,7 +46,9 @@ def is_allowed(text: str, allowed: Sequence[Network] = ()) -> bool:
     try:
         address = ip_address(text)
     except ValueError:
-        return False  # such as fe80::1%eth0: a zone is never public
+        return False
+    if getattr(address, "scope_id", None) is not None:
+        return False  # such as 2001:db8::1%eth0: a zone is never public
     if any(address in network for network in allowed):
         return True
     return all(_is_public(each) for each in (address, *_inner(address)))
@@ -44,7 +59,7 @@ def _is_public(address: Address) -> bool:
         address.is_global
         and not address.is_multicast
         and not address.is_reserved
-        and not any(address in network for network in _CLOUD)
+        and not any(address in network for network in _INSIDE)
     )
 
 

@@ -237,6 +237,10 @@ def test_the_request_is_a_plain_get(fetch, server):
         ("64:ff9b::a00:1", False),
         ("2002:a00:1::", False),
         ("::10.0.0.1", False),
+        ("fec0::1", False),
+        ("192.0.0.192", False),
+        ("3fff::1", False),
+        ("2606:2800:21f:cb07:6820:80da:af6b:8b2c%eth0", False),
         ("not an address", False),
     ],
 )
