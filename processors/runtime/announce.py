@@ -76,6 +76,7 @@ class Announcer:
         self._post, self._settled, self._say = post, settled, say
         self._told: OrderedDict[str, _State] = OrderedDict()
         self._in_air: dict[str, _State] = {}
+        self._late: dict[str, tuple[str, _State]] = {}  # the producer had no room for these
 
     def untold(self, views: SessionViews) -> bool:
         """Whether the broker may lack what is to be told of a session."""
@@ -85,11 +86,21 @@ class Announcer:
         return self._since(views.session_id), told_of(views)
 
     def look(self, views: SessionViews) -> None:
-        """Tell what is new of a session."""
+        """Tell what is new of a session; before that, what could not be told earlier."""
+        self._catch_up()
         session_id, state = views.session_id, self._state(views)
         if self.untold(views) and self._in_air.get(session_id) != state:
             self._in_air[session_id] = state
             self._tell(session_id, views.state.user_id or "", state)
+
+    def _catch_up(self) -> None:
+        while self._late:
+            session_id = next(iter(self._late))
+            user_id, state = self._late.pop(session_id)
+            if self._in_air.get(session_id) == state:
+                self._tell(session_id, user_id, state)
+                if session_id in self._late:
+                    return  # still no room
 
     def _tell(self, session_id: str, user_id: str, state: _State) -> None:
         def answered(answer: Delivered | AppendError) -> None:
@@ -104,9 +115,10 @@ class Announcer:
             )
         except LogFatal:
             raise
-        except FoldlogError as error:  # it stays untold: the next look tries again
-            self._in_air.pop(session_id, None)
-            self._say(f"session {session_id} was not announced, it will be: {error}")
+        except FoldlogError as error:
+            if not self._late:
+                self._say(f"session {session_id} was not announced, it will be: {error}")
+            self._late[session_id] = user_id, state
 
     def _answered(
         self, session_id: str, user_id: str, state: _State, has_it: bool
@@ -122,3 +134,4 @@ class Announcer:
         while len(self._told) > TOLD_MAX:
             self._told.popitem(last=False)
         self._settled(session_id)
+        self._catch_up()

@@ -4,6 +4,7 @@ Its disk outlives it: `restart` is a new incarnation, with or without what was o
 """
 
 from foldlog.log.door import Log
+from foldlog.log.errors import LogBusy
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.runtime.actions import Actions
 from foldlog.processors.runtime.announce import announce
@@ -16,7 +17,8 @@ from foldlog.tests.laws.agents import AGENT
 
 
 class Announcing:
-    """See the module. deaf: what it tells tabs never comes to a broker."""
+    """See the module. deaf: what it tells tabs never comes to a broker; full: so many records of
+    it find no room at first."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -25,7 +27,9 @@ class Announcing:
         self.said: list[str] = []
         self.restart()
 
-    def restart(self, *, deaf: bool = False, new_disk: bool = False) -> "Announcing":
+    def restart(
+        self, *, deaf: bool = False, new_disk: bool = False, full: int = 0
+    ) -> "Announcing":
         """A new process; the one before is gone with what it remembered."""
         self.incarnation += 1
         self.disk = {} if new_disk else self.disk
@@ -38,7 +42,7 @@ class Announcing:
         self.worker = Worker(
             identity, ("sessions",), [AGENT], self._open, actions, SystemClock(), self.said.append
         )
-        heard = Deaf() if deaf else producer
+        heard = Deaf() if deaf else Full(producer, full)
         partitions = self.log.partitions(USER_SESSIONS)
         announce(self.worker, heard, partitions, self.mail.post, self.said.append)
         self.reader = self.log.reader(SESSION_EVENTS, {})
@@ -69,3 +73,17 @@ class Deaf:
 
     def append(self, *args, **named) -> None:
         """Nothing comes of it."""
+
+
+class Full:
+    """A producer that has no room for its first records."""
+
+    def __init__(self, producer, refusals: int) -> None:
+        self._producer, self._refusals = producer, refusals
+
+    def append(self, *args, **named) -> None:
+        """Refuse, or pass it on."""
+        if self._refusals:
+            self._refusals -= 1
+            raise LogBusy("the producer's queue is full")
+        self._producer.append(*args, **named)

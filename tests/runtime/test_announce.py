@@ -77,6 +77,16 @@ def test_what_was_folded_and_not_told_is_told_by_the_next_process(log, say):
     assert tabs_of(log) == ["kept"]
 
 
+def test_what_found_no_room_is_told_when_another_session_moves(log, say):
+    worker = Announcing(log).run().restart(full=2).run()
+    say.open("first", agent="helper")
+    say.open("second", agent="helper")
+    worker.run()
+    say.open("third", agent="helper")
+    worker.run()
+    assert sorted(tabs_of(log)) == ["first", "second", "third"]
+
+
 def test_what_another_worker_told_meanwhile_is_told_anew(log, say):
     """The partition goes, is told otherwise by another that dies, and comes back as it went."""
     mine, numbers = Announcing(log), range(log.partitions(SESSION_EVENTS))
