@@ -97,10 +97,8 @@ class Wire:
 async def connected(server: McpServer) -> AsyncIterator[Wire]:
     """A connection. Raises whatever goes wrong on the way; secrets may be in its text."""
     if server.url:
-        door = _Door()
-        async with httpx2.AsyncClient(
-            headers=dict(server.headers), timeout=_HTTP, transport=door
-        ) as http:
+        headers = {**server.headers, "accept-encoding": "identity"}
+        async with httpx2.AsyncClient(headers=headers, timeout=_HTTP, transport=_Door()) as http:
             transport = streamable_http_client(
                 server.url, http_client=http, max_sse_event_size=ANSWER_BYTES_MAX
             )
@@ -134,7 +132,10 @@ def _listed(tool: types.Tool) -> Listed:
 
 
 class _Door(httpx2.AsyncHTTPTransport):
-    """HTTP as usual, but: that nothing was sent is told apart, and an answer has an end."""
+    """HTTP as usual, but: that nothing was sent is told apart, and an answer has an end.
+
+    One that is packed is not read, for nobody can say how long it is before it is unpacked.
+    """
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
@@ -142,6 +143,10 @@ class _Door(httpx2.AsyncHTTPTransport):
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             why = {"code": NOT_SENT, "message": f"no connection: {error}"}
             return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": why})
+        packing = response.headers.get("content-encoding", "identity").strip().lower()
+        if packing not in ("identity", ""):
+            await response.aclose()
+            raise httpx2.DecodingError(f"the answer is packed as {printable(packing)[:40]}")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = _Bounded(response.stream)  # events are bounded one by one
         return response

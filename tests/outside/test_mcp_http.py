@@ -1,6 +1,9 @@
 """An MCP server over streamable HTTP: away, back again, killed in a call, saying too much."""
 
 import asyncio
+import gzip
+import http.server
+import threading
 
 import pytest
 
@@ -59,3 +62,34 @@ def test_an_answer_that_is_too_long_is_not_read(world, web):
     event = world.call(agent, "web__huge", megabytes=20)
     assert event.outcome == "error"
     assert text(world.call(agent, "web__charge", cents=1)) == "charged 1"
+
+
+class Packed(http.server.BaseHTTPRequestHandler):
+    """Answers everything with little that becomes much, whatever it was asked for."""
+
+    def do_POST(self):
+        self.server.asked.append(self.headers["accept-encoding"])
+        self.rfile.read(int(self.headers["content-length"]))
+        body = gzip.compress(b'{"jsonrpc":"2.0","id":0,"result":{"x":"' + bytes(10**6) + b'"}}')
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-encoding", "gzip")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_bad_input_an_answer_that_is_packed_is_not_unpacked(world):
+    """Its bytes are bounded, and half a megabyte of them may become gigabytes."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Packed) as server:
+        server.asked = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            world.begin(McpServer(name="web", url=f"http://127.0.0.1:{server.server_port}/mcp"))
+        finally:
+            server.shutdown()
+    assert any("down: the answer is packed as gzip" in line for line in world.said), world.said
+    assert set(server.asked) == {"identity"}
