@@ -122,6 +122,7 @@ def why_no_arguments(text: str) -> str | None:
     """Why a raw text can not be the arguments of a call, or None if it can."""
     try:
         js.strict_fields(text)
+        js.parsed(text)  # Python reads no number of 5,000 digits, and every request is read again
     except js.Malformed as error:
         return f"the arguments are not a JSON object: {error}"
     if text.count("{") + text.count("[") > DEPTH_MAX and js.depth(text) > DEPTH_MAX:
