@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from ..log.errors import Refused
 from ..schemas.attachments import reference_of
 from ..schemas.ids import is_id, parse_call_key, why_not_an_id
+from ..schemas.said import texts_of
 
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 """Of one message: about three million tokens, more than any model's window. A file belongs into a
@@ -125,4 +126,9 @@ def content_json(content: str | Blocks) -> bytes:
             f"the message has {len(data)} bytes, at most {MESSAGE_BYTES_MAX} are taken: put a file "
             "where a tool can read it, and say where it is",
         )
+    try:
+        texts_of(data)  # as the fold does, which does not look into what lies in the blob store
+    except ValueError as error:
+        why = f"text blocks and attachments can be sent, and nothing else in them: {error}"
+        raise Invalid("invalid_content", why) from None
     return data

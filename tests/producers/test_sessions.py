@@ -11,8 +11,10 @@ from foldlog.processors.rulings_asked import RULES, content_error
 from foldlog.producers import BlobStore, Invalid, Receipt, Sessions, Unacknowledged, checks
 from foldlog.producers import sessions as module
 from foldlog.schemas import events as ev
+from foldlog.schemas.attachments import reference
 from foldlog.schemas.codec import decode
 from foldlog.schemas.ids import is_id
+from foldlog.schemas.parts import BlobRef
 from foldlog.schemas.tokens import estimate
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.consumers.played import PARTITIONS, settings_in
@@ -78,7 +80,8 @@ def test_message_is_a_json_array_of_blocks_with_its_tokens_estimated(log, sessio
     assert event.content.inline == '[{"type":"text","text":"grüße"}]'.encode()
     assert event.role == "user" and event.channel == "python" and event.when_busy == "queue"
     assert event.tokens == estimate('[{"type":"text","text":"grüße"}]')
-    blocks = [{"type": "text", "text": "a"}, {"type": "image", "source": {"type": "url"}}]
+    image = BlobRef(sha256="ab" * 32, bytes=9, media_type="image/png")
+    blocks = [{"type": "text", "text": "a"}, reference(image, 3)]
     _, event = stored(log, sessions.say("s1", blocks, when_busy="steer"))
     assert json.loads(event.content.inline) == blocks and event.when_busy == "steer"
 
@@ -141,6 +144,9 @@ def test_bad_ids_are_refused_before_anything_is_produced(log, sessions, bad):
     assert produced(log) == 0
 
 
+LONG = {"type": "text", "text": "x" * 100_000}
+
+
 @pytest.mark.parametrize(
     ("content", "code"),
     [
@@ -155,6 +161,10 @@ def test_bad_ids_are_refused_before_anything_is_produced(log, sessions, bad):
         ([{"type": "x", "n": float("nan")}], "invalid_content"),
         ([{"type": "x", "n": {1, 2}}], "invalid_content"),
         (None, "invalid_content"),
+        # Into the blob store these would go, where no fold looks, and into every later request.
+        ([LONG, {"type": "tool_result", "tool_use_id": "x", "content": ""}], "invalid_content"),
+        ([LONG | {"cache_control": {"type": "ephemeral"}}], "invalid_content"),
+        ([LONG, {"type": "image", "source": {"type": "url", "url": "x"}}], "invalid_content"),
         ("half \ud83d", "invalid_text"),
         ("x" * checks.MESSAGE_BYTES_MAX, "too_large"),
     ],
