@@ -3,7 +3,8 @@
 All three change in one transaction, so after a kill the file is as of some offset and reading goes
 on from there. It is a cache: a file that does not belong to the log at hand (another cluster or
 topic, other folds, a cursor beyond the log's end) or can not be read is deleted and folded anew,
-and that is said. One process writes it; its threads share the connection, one at a time.
+and that is said. One process writes it; its threads share the connection, one at a time, and one of
+them folds. While an embedder, which may be a server, is waited for, the others go on.
 """
 
 import sqlite3
@@ -144,7 +145,16 @@ class MemoryStore:
                     held = before.setdefault(scope, self._held(scope))
                     after[scope] = apply(after.get(scope, held.view), entry)
             changed = {s: view for s, view in after.items() if view is not before[s].view}
-            self._write(before, changed, cursors)
+        fresh = [
+            kept
+            for scope, view in changed.items()
+            for kept in view.entries
+            if kept.entry_id not in before[scope].places and kept.text.strip()
+        ]
+        made = self._index.vectors_of((kept.path, kept.text) for kept in fresh)
+        vectors = dict(zip(fresh, made, strict=True))
+        with self._lock:
+            self._write(before, changed, cursors, vectors)
             for view in changed.values():
                 if view.refused > before[view.scope].view.refused:
                     self._say(f"memory: an event of {view.scope} was refused: {view.why}")
@@ -161,14 +171,18 @@ class MemoryStore:
         return entry if parse_scope(entry.session_id) is not None else None
 
     def _write(
-        self, before: dict[str, _Held], changed: dict[str, MemoryView], cursors: dict[int, int]
+        self,
+        before: dict[str, _Held],
+        changed: dict[str, MemoryView],
+        cursors: dict[int, int],
+        vectors: Mapping[Kept, bytes],
     ) -> None:
         """One transaction. What is remembered changes only when it has been committed."""
         places = {scope: _places(before[scope], view) for scope, view in changed.items()}
         self._db.execute("BEGIN IMMEDIATE")
         try:
             for scope, view in changed.items():
-                self._write_scope(before[scope], _Held(view, places[scope]))
+                self._write_scope(before[scope], _Held(view, places[scope]), vectors)
             self._db.executemany(
                 "INSERT OR REPLACE INTO cursors VALUES (?, ?)", sorted(cursors.items())
             )
@@ -180,7 +194,7 @@ class MemoryStore:
         for scope, view in changed.items():
             self._remember(_Held(view, places[scope]))
 
-    def _write_scope(self, had: _Held, has: _Held) -> None:
+    def _write_scope(self, had: _Held, has: _Held, vectors: Mapping[Kept, bytes]) -> None:
         scope = has.view.scope
         head = replace(has.view, entries=(), ids=())
         self._db.execute(
@@ -199,10 +213,9 @@ class MemoryStore:
                 "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)",
                 (scope, kept.entry_id, place, msgspec.msgpack.encode(kept)),
             )
-            if kept.entry_id not in had.places and kept.text.strip():
-                self._index.upsert(
-                    f"{scope}/{kept.entry_id}", scope, KIND, kept.path, kept.text, kept.at
-                )
+            if kept in vectors:
+                document = (f"{scope}/{kept.entry_id}", scope, KIND, kept.path, kept.text, kept.at)
+                self._index.upsert(*document, vectors[kept])
 
     def _held(self, scope: str) -> _Held:
         held = self._cached.get(scope)
@@ -237,8 +250,11 @@ class MemoryStore:
         self, query: str, scopes: Sequence[str], best: int, now: int | None = None
     ) -> list[Hit]:
         """The best entries for a query, by the hybrid score; ids are SCOPE/ENTRY_ID."""
+        vector = self._index.vector_of(query)
         with self._lock:
-            return self._index.search(query, scopes, kinds=(KIND,), best=best, now=now)
+            return self._index.search(
+                query, scopes, kinds=(KIND,), best=best, now=now, vector=vector
+            )
 
     def close(self) -> None:
         """Close the file."""

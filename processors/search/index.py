@@ -86,8 +86,28 @@ class SearchIndex:
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def upsert(self, id: str, scope: str, kind: str, title: str, text: str, at: int) -> None:
+    def vectors_of(self, documents: Iterable[tuple[str, str]]) -> list[bytes]:
+        """The vectors of documents, each (title, text). It needs no connection, and may take long:
+        an embedder may be a server. Raises EmbedderFailed."""
+        wholes = [_whole(_storable(title), _storable(text)) for title, text in documents]
+        return blobs_of(self._embedder, wholes) if wholes else []
+
+    def vector_of(self, query: str) -> bytes:
+        """The vector of a query, as `vectors_of`."""
+        return blobs_of(self._embedder, [_asked(query)])[0]
+
+    def upsert(
+        self,
+        id: str,
+        scope: str,
+        kind: str,
+        title: str,
+        text: str,
+        at: int,
+        vector: bytes | None = None,
+    ) -> None:
         """Put a document, in the place of the one with this id. `at`: Unix ms, shown and compared.
+        `vector`: of `vectors_of`, else it is made here.
 
         Raises ValueError for a text over DOCUMENT_CHARS_MAX characters; nothing is changed then.
         """
@@ -98,7 +118,8 @@ class SearchIndex:
             )
         title, text = _storable(title), _storable(text)
         whole = _whole(title, text)
-        (vector,) = blobs_of(self._embedder, [whole])
+        if vector is None:
+            (vector,) = blobs_of(self._embedder, [whole])
         self.delete(id)
         rowid = self._connection.execute(
             "INSERT INTO search_documents (id, scope, kind, title, text, at, trigrams)"
@@ -137,20 +158,22 @@ class SearchIndex:
         kinds: Sequence[str] | None = None,
         best: int = BEST,
         now: int | None = None,
+        vector: bytes | None = None,
     ) -> list[Hit]:
         """The `best` candidates of these scopes (and kinds), highest score first, newest of equals.
 
         `now`: Unix ms; what is dated later is not seen, so that a search can be repeated as of a
-        moment. Any text is a query; one without a letter or digit finds nothing.
+        moment. `vector`: of `vector_of`, else it is made here. Any text is a query; one without a
+        letter or digit finds nothing.
         Raises ValueError unless `best` is 1 to BEST_MAX.
         """
         if not 1 <= best <= BEST_MAX:
             raise ValueError(f"best is {best}, it must be 1 to {BEST_MAX}")
-        query = _storable(query[:QUERY_CHARS_MAX])
-        found = self.candidates(query, scopes, kinds, now)
+        query = _asked(query)
+        found = self.candidates(query, scopes, kinds, now, vector)
         found.sort(key=lambda row: (-score(row.parts), -row.at, row.rowid))
-        asked = query_of(query)
-        return [self._hit(asked, row) for row in found[:best]]
+        terms = query_of(query)
+        return [self._hit(terms, row) for row in found[:best]]
 
     def candidates(
         self,
@@ -158,6 +181,7 @@ class SearchIndex:
         scopes: Sequence[str],
         kinds: Sequence[str] | None = None,
         now: int | None = None,
+        vector: bytes | None = None,
     ) -> list[Candidate]:
         """Every document that one of the three rules of formula.py brings in, in no order."""
         asked = query_of(query)
@@ -167,7 +191,7 @@ class SearchIndex:
         ranks = self._words.ranks(asked, {row[0] for row in rows})
         grams = trigrams(query)
         shared = self._shared(grams)
-        (vector,) = blobs_of(self._embedder, [query])
+        vector = vector or self.vector_of(query)
         near = cosines(vector, (row[4] for row in rows))
         found = []
         for (rowid, id, at, count, _), cosine in zip(rows, near, strict=True):
@@ -266,6 +290,11 @@ class SearchIndex:
 def _whole(title: str, text: str) -> str:
     """What of a document is searched."""
     return f"{title}\n{text}" if title else text
+
+
+def _asked(query: str) -> str:
+    """What of a query is looked for."""
+    return _storable(query[:QUERY_CHARS_MAX])
 
 
 def _storable(text: str) -> str:

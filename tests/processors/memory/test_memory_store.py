@@ -1,6 +1,7 @@
 """The store: views, index and cursors change together; what is not of this log is made anew."""
 
 import sqlite3
+import threading
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -238,6 +239,26 @@ def test_another_embedder_makes_the_vectors_and_may_fail_for_a_while(tmp_path, m
         (hit,) = memory.reader.search("coffee", [ANA])
         assert hit.parts.vector == 1, "both have the one vector that it gives"
     assert [line for line in said if "lame-1 failed (OSError: its server is away)" in line]
+
+
+def test_who_waits_for_an_embedder_holds_up_no_prompt(tmp_path):
+    """It may be a server, and the thread that decides for all sessions reads the memory."""
+
+    class Slow:
+        name, dimensions, read = "slow-1", 2, []
+
+        def embed(self, texts):
+            seen = []
+            reading = threading.Thread(target=lambda: seen.append(store.view(ANA)), daemon=True)
+            reading.start()
+            reading.join(5)
+            self.read.append(bool(seen))
+            return [[1.0, 0.0]] * len(texts)
+
+    store = MemoryStore(tmp_path / "m.sqlite", BELONGS, ENDS, print, embedder=Slow())
+    store.fold(records([wrote("e1", "likes tea"), wrote("e2", "likes cake")]))
+    assert len(store.search("coffee", [ANA], 5)) == 2
+    assert Slow.read == [True, True], "once for what came, once for the query"
 
 
 def test_a_fold_that_fails_stops_no_memory_for_ever(tmp_path, monkeypatch):
