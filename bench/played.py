@@ -177,6 +177,10 @@ class Played:
         """Effects: none is under way between two rounds."""
         return 0
 
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+        """Effects: so there is none to stop."""
+        return False
+
     # -- playing ---------------------------------------------------------------------------------
 
     def say(self, turn: Turn) -> Record:
