@@ -15,6 +15,7 @@ from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.beside import SAYINGS, ends_of, task_at
+from foldlog.tests.laws.desk import chunks_in
 from foldlog.tests.laws.history import History
 from foldlog.tests.laws.plausible import TEXTS
 from foldlog.tests.laws.resumed import GoesOn, going_on, resumes, said_by
@@ -141,10 +142,14 @@ class Outcomes(History):
     def speak(self) -> None:
         """The attempt that runs says something more; mostly what can be gone on from."""
         choose, said = self.choose, said_by(self, self.views)
-        seq, block = len(said), said[-1].block if said else 0
-        begins_call = not self.turn.generation.chain and choose.chance(8)
+        chunks = chunks_in(self.records)
+        own = [c.seq for c in chunks if (c.turn, c.step, c.attempt) == self.place]
+        seq = max([len(said) - 1, *own]) + 1  # also behind one that is missing
+        block, chain = said[-1].block if said else 0, self.turn.generation.chain
+        begins_call = not chain and choose.chance(8)
         for _ in range(choose.number(1, 3)):
-            seq, block = seq + choose.chance(4), block + choose.chance(20)
+            seq += choose.chance(4) and not chain  # it is lost on its way
+            block += choose.chance(20)
             kind = choose.pick(("thinking", "tool_name")) if begins_call else "text"
             place = dict(zip(("turn", "step", "attempt"), self.place, strict=True))
             delta = choose.pick(("once ", "upon", " a time\n", "\u00fc \U0001f600", " "))

@@ -86,6 +86,7 @@ class World(Outcomes):
         self.prefixes = Prefixes()
         self.rules: list[Rules] = []  # of the agent as it was at each step
         self.late: dict[bytes, int] = {}  # what was written late: the offset its writer had read to
+        self.read_to: dict[int, int] = {}  # the same, by the offsets at which it came
         self.choose, self.forged = choose, forged
         self.plausible = Plausible(choose)
         acts = [
@@ -133,6 +134,8 @@ class World(Outcomes):
         known = len(self.steps)
         ruling = super().append_raw(*args)
         self.rules += [rules_of(self.agent)] * (len(self.steps) - known)
+        if (value := args[0]) in self.late:
+            self.read_to[self.offset - 1] = self.late[value]
         event = self.steps[-1].entry.event if len(self.steps) > known else None
         if ruling.accepted and isinstance(event, ev.LlmCalled):
             place = (event.turn, event.step)
@@ -141,8 +144,7 @@ class World(Outcomes):
 
     def decided_at(self, step: Step) -> int:
         """The offset up to which the writer of a step's event had read when it decided."""
-        offset = step.entry.offset
-        return self.late.get(self.records[offset].value or b"", offset - 1)
+        return self.read_to.get(step.entry.offset, step.entry.offset - 1)
 
     def request_at(self, step: Step) -> bytes:
         """The newest request of a step's own views, built once and for all laws: what is built of
