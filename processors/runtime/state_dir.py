@@ -23,7 +23,7 @@ class StateDir:
 
     def __init__(self, path: Path, worker_id: str | None = None) -> None:
         self.path = path
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds what everybody said
         self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

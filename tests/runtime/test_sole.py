@@ -90,3 +90,8 @@ def test_what_is_no_orphan_is_not_waited_for(tmp_path, before):
         with sole(tmp_path, None, pytest.fail, supervises=True):
             pass
     running.close()
+
+
+def test_what_a_worker_keeps_is_its_owners_alone(tmp_path):
+    StateDir(tmp_path / "below" / "worker").close()
+    assert (tmp_path / "below" / "worker").stat().st_mode & 0o077 == 0
