@@ -29,7 +29,7 @@ def sole(
     Waits `WAIT_S` seconds at most for the worker of a supervisor that was killed, and says so.
     Raises StateDirTaken, or OSError where the directory can not be written.
     """
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     held = os.open(path / "supervisor", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
