@@ -94,7 +94,7 @@ def test_what_is_no_orphan_is_not_waited_for(tmp_path, before):
 
 def test_what_a_worker_keeps_is_its_owners_alone(tmp_path):
     StateDir(tmp_path / "below" / "one").close()
-    with sole(tmp_path / "below" / "two", None, print):
+    with sole(tmp_path / "below" / "two", None, print, supervises=True):
         pass
     modes = [(tmp_path / "below" / name).stat().st_mode for name in ("one", "two")]
     assert not any(mode & 0o077 for mode in modes)
