@@ -10,12 +10,14 @@ import copy
 import dataclasses
 import inspect
 import json
+import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 _ERRORS_SHOWN_MAX = 5  # a model corrects a call from the first few; more only cost tokens
 _ERROR_CHARS_MAX = 300  # one error may quote an enum with hundreds of members
+_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")  # for one other name the API refuses the whole request
 _VALUES_KEPT = ("default", "enum", "const", "examples")  # data, not schemas: never cleaned
 
 
@@ -89,6 +91,8 @@ def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) ->
         raise TypeError(f"{where} must be an ordinary one: a model names every argument")
     if parameter.name.startswith("_"):
         raise TypeError(f"{where} must not begin with an underscore")
+    if _NAME.fullmatch(parameter.name) is None:
+        raise TypeError(f"{where} must be called by 1-64 characters of [A-Za-z0-9_]")
     if parameter.name not in hints:
         raise TypeError(f"{where} needs an annotation: it becomes the schema the model sees")
     hint = _described(hints[parameter.name])

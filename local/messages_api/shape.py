@@ -36,6 +36,7 @@ _NOT_COUNTED = frozenset(
     "max_tokens stream metadata service_tier stop_sequences diagnostics".split()
 )
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_PROPERTY_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _TOOL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _USER_BLOCKS = frozenset(
     "text image document search_result tool_result container_upload tool_addition "
@@ -228,6 +229,7 @@ def _check_tools(tools: Any, choice: Any) -> None:
             _require(tool, "input_schema", dict, f"{path}.input_schema")
             if tool["input_schema"].get("type") != "object":
                 raise invalid(f"{path}.input_schema.type: Input should be 'object'")
+            _check_schema(tool["input_schema"], f"{path}.input_schema")
             if not _TOOL_NAME.fullmatch(tool["name"]):
                 raise invalid(
                     f"{path}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
@@ -237,6 +239,18 @@ def _check_tools(tools: Any, choice: Any) -> None:
             raise invalid("tools: Tool names must be unique.")
         names.add(name)
     _check_choice(choice, names)
+
+
+def _check_schema(schema: dict[str, Any], path: str) -> None:
+    """What the API refuses at the top of a schema, and so every request that holds it."""
+    if any(word in schema for word in ("oneOf", "allOf", "anyOf")):
+        raise invalid(
+            f"{path}: input_schema does not support oneOf, allOf, or anyOf at the top level"
+        )
+    if not all(_PROPERTY_KEY.fullmatch(key) for key in schema.get("properties") or {}):
+        raise invalid(
+            f"{path}.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{{1,64}}$'"
+        )
 
 
 def _check_choice(choice: Any, names: set[str]) -> None:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from ...schemas.words import Approval, Effect
+from .fitting import fitted
 from .server import McpServer
 
 TOOLS_MAX = 256  # of one server; more is a catalogue, not a tool box
@@ -37,7 +38,8 @@ class Listed(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """A tool as we offer it. `tool`: its name at the server; `sha256`: of all that it says."""
+    """A tool as we offer it. `tool`: its name at the server; `sha256`: of all that it says;
+    `names`: (ours, the server's) of each parameter that is called otherwise here."""
 
     name: str
     tool: str
@@ -46,6 +48,7 @@ class Definition(NamedTuple):
     effect: Effect
     approval: Approval
     sha256: str
+    names: tuple[tuple[str, str], ...] = ()
 
 
 class Definitions(NamedTuple):
@@ -66,7 +69,8 @@ def definitions_of(server: McpServer, listed: Iterable[Listed]) -> Definitions:
         notes.append(f"{len(taken) - TOOLS_MAX} of its {len(taken)} tools are left out: too many")
     for each in taken[:TOOLS_MAX]:
         shown = printable(each.name)[:80]
-        schema, why = safe_schema(each.schema)
+        fits = fitted(each.schema)
+        schema, why = safe_schema(fits.schema)
         if schema is None:
             notes.append(f"its tool {shown} is left out: {why}")
             continue
@@ -77,8 +81,21 @@ def definitions_of(server: McpServer, listed: Iterable[Listed]) -> Definitions:
         effect, approval = _rules(server, each)
         description = _cut(printable(each.description, lines=True), DESCRIPTION_CHARS_MAX)
         told = description.strip() or f"The tool {shown} of the server {server.name}."
-        tools[name] = Definition(name, each.name, told, schema, effect, approval, said(each))
+        told += _alternatives(fits.left_out)
+        says = said(each)
+        tools[name] = Definition(
+            name, each.name, told, schema, effect, approval, says, fits.names
+        )
     return Definitions(tuple(tools[name] for name in sorted(tools)), tuple(notes))
+
+
+def _alternatives(left_out: Mapping[str, Any]) -> str:
+    """What a schema said of alternatives, for the description: the model is to know."""
+    try:
+        text = _compact(_clean(left_out, 0, _SPOKEN)) if left_out else ""
+    except (ValueError, RecursionError):
+        return ""
+    return f"\nIts arguments must also match {_cut(text, TEXT_CHARS_MAX)}" if text else ""
 
 
 def said(each: Listed) -> str:

@@ -62,11 +62,13 @@ def with_outside_tools(
 
 def tool_of(server: McpServer, definition: Definition, call: Call) -> Tool:
     """A tool of a server as a tool of ours."""
+    theirs = dict(definition.names)
 
     async def run(ctx: ToolContext, /, **arguments: Any) -> Any:
         meta = {"foldlog/call": ctx.idempotency_key, "foldlog/attempt": ctx.attempt}
+        given = {theirs.get(name, name): value for name, value in arguments.items()}
         try:
-            answer = await call(definition, arguments, meta)
+            answer = await call(definition, given, meta)
         except (Unreachable, Rejected) as error:
             raise ToolFailed(f"{definition.name} was not run: {error}") from None
         if answer.get("isError"):

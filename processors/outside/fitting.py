@@ -1,0 +1,78 @@
+"""A stranger's schema as the Messages API takes it, which refuses every request of an agent for one
+schema that does not fit.
+
+It takes no alternatives at the top of a schema, and only certain names of parameters. So what the
+alternatives allow stands side by side, each of it optional, and a parameter is called by a name of
+ours; the server, which checks its arguments itself, is given its own. Pure and shallow: what is
+inside a parameter is not looked at.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+ALTERNATIVES = ("allOf", "anyOf", "oneOf")
+KEY_CHARS_MAX = 64
+KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class Fitted(NamedTuple):
+    """names: (ours, the server's) of each parameter that was renamed. left_out: the alternatives,
+    which the schema no longer says."""
+
+    schema: Any
+    names: tuple[tuple[str, str], ...] = ()
+    left_out: Mapping[str, Any] = {}
+
+
+def fitted(schema: Any) -> Fitted:
+    """The schema with other names and without alternatives; what is none comes back as it is."""
+    if not isinstance(schema, Mapping):
+        return Fitted(schema)
+    left_out = {word: schema[word] for word in ALTERNATIVES if word in schema}
+    known = schema.get("properties")
+    if not isinstance(known, Mapping | None):
+        return Fitted(schema)
+    properties, required = dict(known or {}), _texts(schema.get("required"))
+    for word, branch in _branches(left_out):
+        more = branch.get("properties")
+        for name in more if isinstance(more, Mapping) else ():
+            properties.setdefault(name, more[name])
+        required += _texts(branch.get("required")) if word == "allOf" else []
+    ours = _named(properties)
+    if not left_out and all(name == own for name, own in ours.items()):
+        return Fitted(schema)
+    fits = {word: held for word, held in schema.items() if word not in left_out}
+    fits["properties"] = {ours[name]: held for name, held in properties.items()}
+    if required:
+        fits["required"] = [ours.get(name, name) for name in dict.fromkeys(required)]
+    renamed = sorted((own, name) for name, own in ours.items() if own != name)
+    return Fitted(fits, tuple(renamed), left_out)
+
+
+def _branches(alternatives: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for word, branches in alternatives.items():
+        for branch in branches if isinstance(branches, list | tuple) else ():
+            if isinstance(branch, Mapping):
+                yield word, branch
+
+
+def _texts(given: Any) -> list[str]:
+    many = given if isinstance(given, list | tuple) else ()
+    return [text for text in many if isinstance(text, str)]
+
+
+def _named(properties: Mapping[Any, Any]) -> dict[Any, str]:
+    """What each parameter is called here: as at the server, if that may be."""
+    names = {name: name for name in properties if isinstance(name, str) and KEY.fullmatch(name)}
+    taken = set(names)
+    for name in sorted(properties.keys() - names.keys(), key=str):
+        own = _UNSAFE.sub("_", str(name))[:KEY_CHARS_MAX] or "_"
+        if own in taken:
+            mark = sha256(str(name).encode("utf-8", "replace")).hexdigest()[:8]
+            own = f"{own[: KEY_CHARS_MAX - 9]}_{mark}"
+        taken.add(own)
+        names[name] = own
+    return names
