@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..schemas.ids import is_id, why_not_an_id
+from ..schemas.tokens import estimate
 from ..schemas.words import Approval, Recovery
 from .cuts import window_size
 from .limits import DEFAULT_LIMITS, Limits
@@ -90,10 +91,10 @@ class Agent:
         self._check_numbers()
         if not isinstance(self.model, str) or not self.model.strip():
             raise ValueError(f"agent {self.name} needs the name of a model")
-        for what in ("system", "directive"):
-            if not isinstance(getattr(self, what), str):
-                raise TypeError(f"the {what} prompt of agent {self.name} must be text")
+        self._check_prompt()
         try:
+            if not isinstance(self.strategy, str):
+                raise ValueError(f"strategy must be a text, not {_cut(self.strategy)}")
             window_size(self.strategy)
         except ValueError as error:
             raise ValueError(f"agent {self.name}: {error}") from None
@@ -141,10 +142,12 @@ class Agent:
                 raise TypeError(f"agent {self.name}: {what} must be {wanted}")
         if not isinstance(self.compaction.model, str) or not self.compaction.model.strip():
             raise ValueError(f"agent {self.name}: compaction needs the name of a model")
-        for what in ("instructions", "memory"):
-            if not isinstance(getattr(self, what), bool):
-                given = _cut(getattr(self, what))
-                raise TypeError(f"agent {self.name}: {what} must be True or False, not {given}")
+        switches = {what: getattr(self, what) for what in ("instructions", "memory")}
+        switches["compaction.provider"] = self.compaction.provider
+        for what, given in switches.items():
+            if not isinstance(given, bool):
+                wrong = f"{what} must be True or False, not {_cut(given)}"
+                raise TypeError(f"agent {self.name}: {wrong}")
 
     def _check_numbers(self) -> None:
         numbers = {f"limits.{f.name}": getattr(self.limits, f.name) for f in fields(Limits)}
@@ -155,6 +158,17 @@ class Agent:
                 raise ValueError(f"agent {self.name}: {name} must be 1 or more, not {number!r}")
         if self.limits.soft_tokens > self.limits.hard_tokens:
             raise ValueError(f"agent {self.name}: soft_tokens must not exceed hard_tokens")
+
+    def _check_prompt(self) -> None:
+        for what in ("system", "directive"):
+            if not isinstance(getattr(self, what), str):
+                raise TypeError(f"the {what} prompt of agent {self.name} must be text")
+        tokens, most = estimate(self.system) + estimate(self.directive), self.limits.hard_tokens
+        if tokens > most:  # every turn but the first would end with budget_exceeded
+            raise ValueError(
+                f"agent {self.name}: its prompt has about {tokens} tokens, and no request may have "
+                f"more than {most} (limits.hard_tokens)"
+            )
 
 
 def _set(agent: Agent, **values: Any) -> None:

@@ -207,12 +207,15 @@ def _make(
     if not callable(function):
         raise TypeError(f"a tool is made of a function, not of {function!r}")
     name = name or getattr(function, "__name__", "")
-    if _NAME.fullmatch(name) is None:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise ValueError(f"a tool's name is 1-64 characters of [A-Za-z0-9_-], not {name!r}")
     if tier not in (ALWAYS, RARE):
         raise ValueError(f"tier of tool {name}: {tier!r} is none of {ALWAYS}, {RARE}")
     if cache_ttl_s is not None and effect != Effect.PURE:
         raise ValueError(f"tool {name} is {effect}: only a pure tool may have a cache_ttl_s")
+    for what, given in (("reconciler", reconciler), ("compactor", compactor)):
+        if given is not None and not callable(given):
+            raise ValueError(f"{what} of tool {name} must be a function, not {given!r}")
     arguments, context = arguments_of(function, name)
     return Tool(
         name=name,
@@ -222,13 +225,13 @@ def _make(
         context=context,
         effect=_word(Effect, effect, f"effect of tool {name}"),
         approval=_word(Approval, approval, f"approval of tool {name}"),
-        timeout_ms=_at_least_one(timeout_s and timeout_s * 1000, name, "timeout_s"),
+        timeout_ms=_at_least_one(timeout_s, name, "timeout_s", 1000),
         result_tokens=_at_least_one(result_tokens, name, "result_tokens"),
         reconciler=reconciler,
         compactor=compactor,
         stops=stops,
         tier=tier,
-        cache_ttl_ms=_at_least_one(cache_ttl_s and cache_ttl_s * 1000, name, "cache_ttl_s"),
+        cache_ttl_ms=_at_least_one(cache_ttl_s, name, "cache_ttl_s", 1000),
     )
 
 
@@ -248,9 +251,11 @@ def _word(words: type, text: str, what: str) -> Any:
         raise ValueError(f"{what}: {text!r} is none of {', '.join(words)}") from None
 
 
-def _at_least_one(number: float | None, name: str, what: str) -> int | None:
+def _at_least_one(number: float | None, name: str, what: str, times: int = 1) -> int | None:
     if number is None:
         return None
-    if not 1 <= number < float("inf"):
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ValueError(f"{what} of tool {name} must be a number, not {number!r}")
+    if not 1 <= number * times < float("inf"):
         raise ValueError(f"{what} of tool {name} must be positive and finite")
-    return int(number)
+    return int(number * times)

@@ -64,8 +64,10 @@ class McpServer:
             raise ValueError(f"the env of MCP server {self.name} is over {ENV_BYTES_MAX} bytes")
         _check_words(self.name, "effect", self.effects, Effect)
         _check_words(self.name, "approval", self.approvals, Approval)
-        if not self.timeout_s >= 1:
-            raise ValueError(f"timeout_s of MCP server {self.name} must be 1 or more")
+        seconds = self.timeout_s
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 1 <= seconds < float("inf"):
+            raise ValueError(f"timeout_s of MCP server {self.name} must be seconds, 1 or more")
 
     @property
     def prefix(self) -> str:

@@ -45,6 +45,7 @@ def listed(name, **more):
         ({"command": ["x"], "effects": {"t": "twice"}}, "'twice' of t is none of"),
         ({"command": ["x"], "approvals": {"t": "maybe"}}, "'maybe' of t is none of"),
         ({"command": ["x"], "timeout_s": 0}, "timeout_s"),
+        ({"command": ["x"], "timeout_s": "30"}, "timeout_s of MCP server s must be seconds"),
         ({"command": ["x"], "env": {"A": "b" * 40_000}}, "is over"),
     ],
 )

@@ -113,6 +113,16 @@ def test_it_is_off_by_default_and_asks_unless_hosts_are_named():
     assert fetch_url().effect == "pure"
 
 
+@pytest.mark.parametrize(
+    "host", ["https://docs.example.com", "docs.example.com/guide", "docs.example.com:443", "", 5]
+)
+def test_bad_input_a_host_that_no_url_has_is_refused_when_the_tool_is_made(host):
+    """It would have matched nothing, and each fetch been refused."""
+    with pytest.raises(ValueError, match="hosts of fetch_url are names"):
+        fetch_url(hosts=[host])
+    assert fetch_url(hosts=["*.example.com", "10.0.0.1", "2001:db8::1"]).approval == "none"
+
+
 def test_a_page_becomes_text_that_is_framed_as_somebody_elses(fetch):
     outcome, told = fetch("/")
     assert outcome == "ok"

@@ -240,6 +240,12 @@ def test_what_can_be_no_tool_is_refused_at_import(function, says):
         ({"timeout_s": float("nan")}, "must be positive"),
         ({"result_tokens": -1}, "must be positive"),
         ({"result_tokens": 0}, "must be positive"),
+        ({"timeout_s": "30"}, "timeout_s of tool fine must be a number, not '30'"),
+        ({"effect": "pure", "cache_ttl_s": "60"}, "cache_ttl_s of tool fine must be a number"),
+        ({"result_tokens": True}, "result_tokens of tool fine must be a number"),
+        ({"compactor": "haiku"}, "compactor of tool fine must be a function, not 'haiku'"),
+        ({"reconciler": True}, "reconciler of tool fine must be a function"),
+        ({"name": 5}, "64 characters"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_at_import(options, says):
