@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CONNECT_S = 20.0  # from the start of a server to its list of tools; one that is installed first
 CLOSE_S = 5.0  # longer than the protocol's own goodbye
 WHY_CHARS_MAX = 1_000
+ENDED = "down: it closed the connection"  # the next call connects anew
 NOT_AGREED = "not those that the agents have: they count when the worker starts anew"
 
 
@@ -164,7 +165,7 @@ class Connection:
                 finally:
                     for end in ends:
                         end.cancel()
-                self.state = "down: it closed the connection" if wire.gone.is_set() else "closed"
+                self.state = ENDED if wire.gone.is_set() else "closed"
         except (Exception, asyncio.CancelledError) as error:
             self.state = f"down: {self._plain(error)}"
             if not opened.done():
@@ -194,7 +195,9 @@ class Connection:
         """What went wrong, in bounded text without secrets."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        text = " ".join(str(arg) for arg in error.args) or type(error).__name__
+        said = getattr(error, "message", None)  # of the protocol's errors: the rest is numbers
+        text = said if isinstance(said, str) else " ".join(str(arg) for arg in error.args)
+        text = text or type(error).__name__
         for secret in self.server.secrets():
             text = text.replace(secret, "***")
         return printable(text, lines=True)[:WHY_CHARS_MAX]

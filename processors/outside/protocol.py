@@ -37,6 +37,7 @@ NOT_SENT = -32098  # as well
 # says itself of an answer that it can't read, after the call.)
 NOTHING_RAN = (-32601, -32602, -32020, -32021)
 SESSION_GONE = (-32600, "Session terminated")  # HTTP 404: the server has forgotten us, or restarted
+UNKNOWN_TO_IT = (401, 403)  # who asks may not: a server says so before it looks at what is asked
 _READ_BYTES = 64 * 1024
 _ID_SHOWN = 4096  # an answer begins or ends with its id
 _HTTP = httpx2.Timeout(30.0, read=None)  # a call ends by its own deadline
@@ -141,8 +142,10 @@ class _Door(httpx2.AsyncHTTPTransport):
         try:
             response = await super().handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            why = {"code": NOT_SENT, "message": f"no connection: {error}"}
-            return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": why})
+            return _not_sent(f"no connection: {error}")
+        if response.status_code in UNKNOWN_TO_IT:
+            await response.aclose()
+            return _not_sent(f"it answers {response.status_code}: look at the headers it is sent")
         packing = response.headers.get("content-encoding", "identity").strip().lower()
         if packing not in ("identity", ""):
             await response.aclose()
@@ -150,6 +153,11 @@ class _Door(httpx2.AsyncHTTPTransport):
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = _Bounded(response.stream)  # events are bounded one by one
         return response
+
+
+def _not_sent(why: str) -> httpx2.Response:
+    error = {"code": NOT_SENT, "message": why}
+    return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error})
 
 
 class _Bounded(httpx2.AsyncByteStream):

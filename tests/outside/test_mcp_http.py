@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import http.server
 import threading
+import urllib.request
 
 import pytest
 
@@ -93,3 +94,53 @@ def test_bad_input_an_answer_that_is_packed_is_not_unpacked(world):
             server.shutdown()
     assert any("down: the answer is packed as gzip" in line for line in world.said), world.said
     assert set(server.asked) == {"identity"}
+
+
+class Guard(http.server.BaseHTTPRequestHandler):
+    """Stands before a server, and lets nobody in once its key has expired."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.server.expired:
+            self.send_error(401)
+            return
+        asked = urllib.request.Request(self.server.behind, body, dict(self.headers))
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            said = answer.read()
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ("transfer-encoding", "content-length", "date", "server"):
+                    self.send_header(name, value)
+        self.send_header("content-length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def do_GET(self):
+        self.send_error(405)
+
+    do_DELETE = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_key_that_expired_leaves_no_doubt_for_nothing_ran(world, web):
+    web()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Guard) as server:
+        server.expired, server.behind = False, web.url
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/mcp"
+            agent = world.begin(McpServer(name="web", url=url))
+            assert text(world.call(agent, "web__charge", cents=5)) == "charged 5"
+            server.expired = True
+            (world.directory / "charged").unlink()
+            for _ in range(2):  # on the connection that there was, and on a new one
+                event = world.call(agent, "web__charge", cents=6)
+                assert event.outcome == "error" and "answers 401" in text(event), event
+            assert not (world.directory / "charged").exists()
+            server.expired = False
+            assert text(world.call(agent, "web__charge", cents=7)) == "charged 7"
+        finally:
+            world.close()
+            server.shutdown()
