@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from ..log.door import Log
 from ..log.settings import Settings
+from ..processors.decide import TOO_LITTLE
+from ..processors.outside.connection import ENDED
 from ..processors.projections import partition as partition_fold
 from ..processors.runtime.store import Belongs, fold_version, open_readonly
 from ..processors.wake import Rules, wake
@@ -21,6 +23,14 @@ IDLE_MS = 30_000
 """A session that owes something and has been quiet for so long is not being served."""
 
 BACKGROUND_SHOWN_MAX = 3  # the same cause most times
+SKIPPED = (
+    "nothing: a summary is tried again when more was said; if this stays, the prompt or single "
+    "results are large for the agent's soft_tokens and resume_tokens"
+)
+IN_VAIN = (
+    "nothing is lost; if a model fails each time, give the agent another one: "
+    "Agent(compaction=Compaction(model=...))"
+)
 LETTERS_MAX = 5
 """Dead letters that are shown; the others are counted."""
 
@@ -147,14 +157,19 @@ def agents_missing(everything: Everything, agents: frozenset[str]) -> Iterator[F
 def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:
     """The MCP servers of the worker that runs, by name, as it knows them."""
     for name, state in sorted(states.items()):
-        if state.startswith("down"):
+        if state == ENDED:
+            yield Finding(
+                "note", "mcp", f"server {name} is {state}",
+                "nothing: the next call connects anew; if that comes often, see why it ends",
+            )
+        elif state.startswith("down"):
             yield Finding(
                 "problem", "mcp", f"server {name} is {state}",
                 "start it or correct it: its calls fail until it is back, and nothing else does",
             )
         elif "starts anew" in state:
             yield Finding(
-                "look", "mcp", f"server {name} is {state}",
+                "note", "mcp", f"server {name} is {state}",
                 "start the worker anew: it is told at once which tools there are",
             )
         else:
@@ -182,11 +197,8 @@ def background_in_vain(everything: Everything) -> Iterator[Finding]:
     told = {name: views.background.said for name, views in everything.sessions.items()}
     told = {name: said for name, said in sorted(told.items()) if said}
     for name, said in list(told.items())[:BACKGROUND_SHOWN_MAX]:
-        yield Finding(
-            "note", "background", f"session {name}: {said}",
-            "nothing is lost; if a model fails each time, give the agent another one: "
-            "Agent(compaction=Compaction(model=...))",
-        )
+        do = SKIPPED if said.endswith(TOO_LITTLE) else IN_VAIN
+        yield Finding("note", "background", f"session {name}: {said}", do)
     if len(told) > BACKGROUND_SHOWN_MAX:
         more = len(told) - BACKGROUND_SHOWN_MAX
         yield Finding("note", "background", f"{more} more sessions of that kind")

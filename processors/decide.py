@@ -27,6 +27,7 @@ from .wake import Obligation, stop_reason
 StoreBody = Callable[[bytes, str], ev.Body]
 ReadLayers = Callable[[Agent, SessionViews], Layers]
 ReadTodos = Callable[[Agent, SessionViews], str]
+TOO_LITTLE = "too little lies before the newest messages, which are kept as they are"
 END_REASONS = {  # the provider's stop_reason -> why the turn ended
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
@@ -87,8 +88,7 @@ def decide(
         case "LLM_CALLED":
             return _llm_called(views, agent, desk)
         case "COMPACTION_SKIPPED":
-            why = "too little lies before the newest messages, which are kept as they are"
-            return [ev.CompactionSkipped(upto=owed.subject[1], why=why)]
+            return [ev.CompactionSkipped(upto=owed.subject[1], why=TOO_LITTLE)]
         case "BACKGROUND_DONE":
             return [_given_up(owed, views)]
         case "DELIVERY_FAILED":

@@ -2,10 +2,12 @@
 
 import pytest
 
+from foldlog.cli.doctor import MARKS
 from foldlog.consumers import check_up
 from foldlog.consumers.show import fold_everything
 from foldlog.log import MemoryLog
 from foldlog.log.partition import partition_for
+from foldlog.processors.outside.connection import ENDED, NOT_AGREED
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened
 
@@ -24,6 +26,13 @@ def only(findings, level):
 def test_an_mcp_server_that_is_down_is_a_problem():
     up, down = check_up.mcp_servers({"a": "up, 3 tools", "b": "down: no such file"})
     assert (up.level, down.level) == ("ok", "problem") and "b is down: no such file" in down.text
+
+
+def test_what_doctor_finds_has_a_level_that_is_printed():
+    """A server that came late made `foldlog doctor` fail with KeyError."""
+    states = {"a": "up, 3 tools", "b": f"up, 3 tools, {NOT_AGREED}", "c": "down: gone", "d": ENDED}
+    levels = [found.level for found in check_up.mcp_servers(states)]
+    assert levels == ["ok", "note", "problem", "note"] and set(levels) <= set(MARKS)
 
 
 def test_topics_that_miss_or_differ(settings):

@@ -170,7 +170,7 @@ def test_a_server_that_comes_too_late_has_its_tools_at_the_next_start(world):
         time.sleep(0.02)
     assert late
     (finding,) = mcp_servers(world.open[-1].status())
-    assert finding.level == "look" and "up" in finding.text, "it is up, the agents lack its tools"
+    assert finding.level == "note" and "up" in finding.text, "it is up, the agents lack its tools"
     assert world.begin(server, start_s=0.01).tool("small__charge"), "however slow it is"
 
 
