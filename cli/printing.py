@@ -115,8 +115,8 @@ def event_line(event: Mapping[str, Any]) -> str:
 
 
 def _flat(value: Any) -> Any:
-    """A body as its text, so that a line says something."""
+    """A body as its text, so that a line says something; a preview and a short form are text too."""
     if isinstance(value, Mapping) and "inline" in value:
-        ref = value.get("ref")
-        return value["inline"] if ref is None else f"[{ref['bytes']} bytes in a blob]"
+        text, ref = value["inline"], value.get("ref")
+        return text if text or ref is None else f"[{ref['bytes']} bytes in a blob]"
     return "" if value in (None, [], ()) else value

@@ -28,9 +28,8 @@ def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
     layers = read_layers(agent, places=places_of(settings), user_id=settings.user)
     for notice in layers.notices:
         yield Finding("problem", "instructions", notice, "correct the file, or take it away")
-    said = [f"{layer.name} {layer.source} ({estimate(layer.text)})" for layer in layers.texts]
-    text = f"{', '.join(said)} tokens" if said else f"no files for {workdir}"
-    yield Finding("ok", "instructions", text)
+    said = [f"{layer.name} {layer.source} ({estimate(layer.text)} tokens)" for layer in layers.texts]
+    yield Finding("ok", "instructions", ", ".join(said) or f"no files for {workdir}")
 
 
 def budget_mistakes(everything: Everything, read: ReadBlob, today: date) -> Iterator[Finding]:

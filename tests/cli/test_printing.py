@@ -60,6 +60,9 @@ def test_an_event_is_one_line_whatever_it_holds():
         "big": {"inline": None, "ref": {"bytes": 7}},
         "empty": None,
     }
+    short = {"inline": "in short", "ref": {"bytes": 9}}  # what a result was cut to, or made to
+    assert 'short="in short"' in printing.event_line({**event, "content": "", "short": short})
+    assert 'big="[7 bytes in a blob]"' in printing.event_line({**event, "content": ""})
     line = printing.event_line(event)
     assert "\n" not in line and "\x1b" not in line and len(line) < 500
     assert "empty" not in line and line.startswith("1:2 ")

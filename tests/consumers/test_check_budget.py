@@ -99,7 +99,7 @@ def test_doctor_finds_the_operators_and_the_users_files(tmp_path):
     named = {"managed_instructions": tmp_path / "m.md", "config_dir": tmp_path}
     settings = replace(settings_in(tmp_path), **named)
     (found,) = instruction_files(settings, tmp_path / "none")
-    assert "managed m.md (" in found.text and "user FOLDLOG.md (" in found.text
+    assert found.text == "managed m.md (4 tokens), user FOLDLOG.md (3 tokens)"
 
 
 def test_S3_9_doctor_prints_them_for_people_and_machines(tmp_path, capsys, monkeypatch):
