@@ -115,7 +115,7 @@ def event_line(event: Mapping[str, Any]) -> str:
 
 
 def _flat(value: Any) -> Any:
-    """A body as its text, so that a line says something; a preview and a short form are text too."""
+    """A body as its text, so that a line says something; so are previews and short forms."""
     if isinstance(value, Mapping) and "inline" in value:
         text, ref = value["inline"], value.get("ref")
         return text if text or ref is None else f"[{ref['bytes']} bytes in a blob]"

@@ -28,8 +28,9 @@ def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
     layers = read_layers(agent, places=places_of(settings), user_id=settings.user)
     for notice in layers.notices:
         yield Finding("problem", "instructions", notice, "correct the file, or take it away")
-    said = [f"{layer.name} {layer.source} ({estimate(layer.text)} tokens)" for layer in layers.texts]
-    yield Finding("ok", "instructions", ", ".join(said) or f"no files for {workdir}")
+    texts = [(f"{each.name} {each.source}", estimate(each.text)) for each in layers.texts]
+    said = ", ".join(f"{name} ({tokens} tokens)" for name, tokens in texts)
+    yield Finding("ok", "instructions", said or f"no files for {workdir}")
 
 
 def budget_mistakes(everything: Everything, read: ReadBlob, today: date) -> Iterator[Finding]:
