@@ -11,6 +11,7 @@ from .edge import Edge, example, json_option, pass_edge
 from .printing import brief, emit, line, note, table
 
 if TYPE_CHECKING:
+    from ..consumers.session_fold import SessionFold
     from ..processors.session import SessionViews
 
 AT = click.option(
@@ -45,7 +46,15 @@ def show_command(
     """
     client = edge.client()
     with client.fold(session) as folded:
-        print_context(known(folded, at), strategy, client.read_blob, as_json=as_json)
+        views = known(folded, at)
+        say_if_not_written(folded, at)
+        print_context(views, strategy, client.read_blob, as_json=as_json)
+
+
+def say_if_not_written(folded: "SessionFold", at: int | None) -> None:
+    """Say on stderr that what is shown is of an earlier offset than was asked for."""
+    if at is not None and at >= folded.cursor:
+        note(f"offset {at} is not written yet: this is as of {folded.cursor - 1}, the last one")
 
 
 def print_context(
@@ -98,6 +107,7 @@ def diff_command(edge: Edge, session: str, every: bool, at: int | None, as_json:
         end = folded.end() if at is None else min(at + 1, folded.end())
         found = list(changes(folded, end, client.read_blob))
         known(folded, at)
+        say_if_not_written(folded, at)
     if as_json:
         for change in found if every else found[-1:]:
             emit(plain(change))

@@ -32,6 +32,7 @@ from ..producers.blobs import BlobError
 from ..schemas.codec import ChunkSeen, Entry
 from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
+from .context import print_context, say_if_not_written
 from .edge import Edge, example, json_option, pass_edge
 from .printing import brief, clean, emit, event_line, line, note, pretty, table, when
 from .replay_bundle import bundle_option
@@ -113,11 +114,8 @@ def show_command(
     read = client.read_blob if resolve else None
     with client.fold(session) as folded:
         views = known(folded, at)
-        if at is not None and at >= folded.cursor:
-            note(f"offset {at} is not written yet: this is as of {folded.cursor - 1}, the last one")
+        say_if_not_written(folded, at)
         if strategy is not None:
-            from .context import print_context
-
             print_context(views, strategy, client.read_blob, as_json=as_json)
         elif as_json:
             wanted = (view,) if view else VIEWS

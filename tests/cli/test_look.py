@@ -96,6 +96,17 @@ def test_S2_10_show_at_an_offset(shell, talk):
     assert before["received"] == []
 
 
+@pytest.mark.parametrize(
+    "command", ["show s1", "show s1 --view context --strategy full", "context show s1",
+                "context diff s1"]
+)
+def test_an_offset_that_is_not_written_yet_is_told(shell, talk, command):
+    last = shell("tail s1 --json").json[-1]["offset"]
+    assert "is not written yet" not in shell(f"{command} --at {last}").err
+    said = shell(f"{command} --at {last + 1}")
+    assert said.code == 0 and f"not written yet: this is as of {last}, the last one" in said.err
+
+
 def test_show_of_nobody_is_refused(shell):
     refused = shell("show nobody")
     assert refused.code == 1 and "foldlog open nobody" in refused.err
