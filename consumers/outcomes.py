@@ -205,10 +205,13 @@ def answer_of(
             return answer
         patience.look(folded.views)
         if stop() or time.monotonic() > deadline:
+            waits = what_it_waits_for(folded.views)
+            when = "that is settled" if waits.person else "a worker runs"
             raise NoAnswerYet(
-                f"message {message_id} of session {folded.session_id} is not answered yet. It is "
-                "kept, and its turn goes on when a worker runs. To wait again: foldlog send "
-                f"{folded.session_id} --message-id {message_id} --wait"
+                f"message {message_id} of session {folded.session_id} is not answered yet"
+                f"{': ' + waits.text if waits.person else ''}. It is kept, and its turn goes on "
+                f"when {when}. To wait again: foldlog send {folded.session_id} --message-id "
+                f"{message_id} --wait"
             )
         for seen in folded.poll():
             patience.heard(seen)
