@@ -53,7 +53,10 @@ def context_json(views: SessionViews, strategy: str | None, read: ReadBlob) -> d
 
 
 def short_forms(views: SessionViews) -> tuple[int, int]:
-    """(large results of the window, how many of them are shown in their short form)."""
+    """(large results of the window, how many of them are shown in their short form).
+
+    Large is what has a short form, shown or not; of others the agent's own limit is not known here.
+    """
     request = views.context.request
     if request is None:
         return 0, 0
@@ -65,7 +68,8 @@ def short_forms(views: SessionViews) -> tuple[int, int]:
         key = f"{fragment.turn}.{fragment.step}.{fragment.index}"
         is_short = in_force(views.compaction, key, request.compacted_upto) is not None
         tokens = fragment_tokens(views.context.fragments, place)
-        large += is_short or tokens >= DEFAULT_LIMITS.short_tokens
+        has_short = views.compaction.shorts.last(key) is not None
+        large += has_short or tokens >= DEFAULT_LIMITS.short_tokens
         shown += is_short
     return large, shown
 

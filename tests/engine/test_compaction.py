@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from foldlog.consumers.context_view import short_forms
 from foldlog.local.messages_api import (
     Reply,
     Rule,
@@ -159,6 +160,8 @@ def test_S1_E_a_tool_with_a_compactor_needs_no_model(drive):
     session.say("leaf 1 ").run()
     (short,) = session.events(ev.ResultCompacted)
     assert short.short.inline.decode().startswith((PAGE * 60)[:100])
+    # Large for this agent, below the limit of others: it was not counted before it was shown short.
+    assert short_forms(session.views)[0] == 1
     assert not [body for body in bodies(session) if body["model"] == CHEAP]
 
 
