@@ -110,7 +110,7 @@ class ToolContext:
         if not text or len(text) > REMINDER_CHARS_MAX:
             raise ValueError(f"a reminder has 1-{REMINDER_CHARS_MAX} characters, not {len(text)}")
         self._room(self.reminders, "reminders")
-        self.reminders.append(text)
+        self.reminders.append(text.encode("utf-8", "replace").decode())  # an event is UTF-8
 
     def trigger(self, name: str) -> None:
         """Ask for a phase transition, taken if the call ends ok. Raises ValueError."""

@@ -44,9 +44,9 @@ class Told:
         self.done = False
 
     async def outcome(self, session_id: str, event: Any) -> None:
-        """As Reports.outcome."""
-        self.done = type(event) not in CANDIDATES  # their BACKGROUND_DONE is still to come
+        """As Reports.outcome; what that raises was never written."""
         await self._reports.outcome(session_id, event)
+        self.done = type(event) not in CANDIDATES  # their BACKGROUND_DONE is still to come
         if not self.done:
             crash.reach("background.made")
 

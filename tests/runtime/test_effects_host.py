@@ -114,6 +114,41 @@ def test_T4_a_pure_tool_whose_task_dies_ends_in_an_error(start):
     assert isinstance(outcome, ev.ToolResult) and outcome.outcome == "error"
 
 
+@pytest.mark.parametrize("effect", ["once", "pure"])
+def test_T4_an_outcome_that_can_not_be_written_is_not_the_last_word(start, monkeypatch, effect):
+    """It was taken for told, and the call stayed open until the worker started anew."""
+    host = start()
+    write = Reports.outcome
+    broken = iter([ValueError("no event can hold that")])
+
+    async def outcome(self, session_id, event):
+        for error in broken:
+            raise error
+        await write(self, session_id, event)
+
+    def look() -> str:
+        """Look."""
+        return "done"
+
+    monkeypatch.setattr(Reports, "outcome", outcome)
+    host.host.run_tool("s", begin_tool(look, effect))
+    told = host.outcome()
+    said = told.reason if effect == "once" else told.content.inline.decode()
+    assert "no event can hold that" in said
+
+
+def test_a_reminder_that_is_no_utf8_is_said_as_far_as_it_is(start):
+    def look(ctx) -> str:
+        """Look."""
+        ctx.remind("the file \udcff.txt is gone")
+        return "looked"
+
+    host = start()
+    host.host.run_tool("s", begin_tool(look, "once"))
+    told = host.outcome()
+    assert told.outcome == "ok" and told.reminders == ("the file ?.txt is gone",)
+
+
 def test_S0_8_a_result_is_used_again_for_the_user_whose_session_asked(start):
     runs = []
 
