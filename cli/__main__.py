@@ -5,6 +5,7 @@ be reached, 130 interrupted. This file must not import a command before it is as
 answers at once.
 """
 
+import contextlib
 import difflib
 import logging
 import sys
@@ -169,7 +170,8 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
         _tell(error, edge)
         return exit_code(error)
     finally:
-        edge.close()
+        with contextlib.suppress(KeyboardInterrupt):  # what was asked for is done, or was told
+            edge.close()
 
 
 def _tell(error: Exception, edge: "Edge") -> None:
