@@ -157,11 +157,17 @@ def json_option(command: F) -> F:
     )(command)
 
 
+def somebody(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """A user's name, or None for the login name; an empty variable of a shell is neither."""
+    if value == "":
+        raise click.BadParameter("it is empty; leave it out for the login name")
+    return value
+
+
 def user_option(command: F) -> F:
     """`--user`: for whom the command acts."""
-    return click.option(
-        "--user", metavar="USER", help="Act for this user (default: the login name)."
-    )(command)
+    said = "Act for this user (default: the login name)."
+    return click.option("--user", metavar="USER", callback=somebody, help=said)(command)
 
 
 def example(*lines: str) -> str:

@@ -22,7 +22,7 @@ import click
 from ..log import Settings
 from ..log.errors import SettingsError
 from ..schemas.topics import topics
-from .edge import Edge, example, pass_edge
+from .edge import Edge, example, pass_edge, somebody
 from .log_lines import to_stderr
 from .printing import line, note
 
@@ -172,7 +172,8 @@ def _listening(host: str, port: int | None) -> socket.socket:
 
 
 @click.command("token", epilog=example("foldlog token --user ana", "foldlog token --life 3600"))
-@click.option("--user", metavar="USER", help="Whom it names (default: the login name).")
+@click.option("--user", metavar="USER", callback=somebody,
+              help="Whom it names (default: the login name).")
 @click.option("--life", "life_s", default=LIFE_S, show_default=True, metavar="SECONDS",
               type=click.IntRange(1, 3_600), help="How long it is good for.")
 @pass_edge

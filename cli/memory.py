@@ -16,14 +16,15 @@ from ..producers.checks import an_id
 from ..producers.memory import MemoryWriter
 from ..schemas.memory_paths import CORE, PROJECT, USER, parse_scope, scope_of
 from ..schemas.value import fields_of
-from .edge import Edge, example, json_option, pass_edge
+from .edge import Edge, example, json_option, pass_edge, somebody
 from .printing import clean, emit, line, note
 
 
 @click.command("memory", epilog=example(
     "foldlog memory", "foldlog memory --project shop --dir notes", "foldlog memory --sync"
 ))
-@click.option("--user", metavar="USER", help="The memory of this user (default: the login name).")
+@click.option("--user", metavar="USER", callback=somebody,
+              help="The memory of this user (default: the login name).")
 @click.option("--project", metavar="PROJECT", help="The memory of this project.")
 @click.option("--dir", "directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
               help="Write it there as files (default with --sync: below the home directory).")

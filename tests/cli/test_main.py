@@ -68,6 +68,9 @@ def test_usage_errors_are_2(shell):
     assert shell("resolve s1 1.1.0").code == 2
     assert shell("resolve s1 1.1.0 --happened x --did-not-happen").code == 2
     assert shell("request s1 one").code == 2
+    for command in ("send s1 hi", "memory", "token", "cancel s1"):
+        empty = shell(command, "--user", "")
+        assert empty.code == 2 and "it is empty; leave it out" in empty.err, "nobody's name"
     assert shell("replay --from yesterday").code == 2
     assert shell("replay --verify --to 3").code == 2
     assert shell("show s1 --view soul").code == 2
@@ -142,6 +145,16 @@ def test_a_refusal_has_its_reason_on_stderr_and_with_json_on_stdout_too(shell):
     assert refused.err.startswith("refused: unknown session")
     (told,) = shell("cancel nobody --json").json
     assert (told["verdict"], told["code"]) == ("refused", "unknown_session")
+
+
+def test_ctrl_c_while_a_command_closes_is_no_traceback(tmp_path, capsys):
+    edge, shell = Edge(settings_in(tmp_path)), make_shell(tmp_path, capsys)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    edge.use(shell.log, shell.settings, interrupted)
+    assert main(["sessions"], edge) == 0, "what was asked for was done"
 
 
 def test_version(shell):
