@@ -17,7 +17,7 @@ from ..schemas.words import Approval, Recovery
 from .cuts import window_size
 from .limits import DEFAULT_LIMITS, Limits
 from .outside.server import McpServer
-from .tool import Tool
+from .tool import SEARCH, Tool
 from .tool_tiers import SCHEMA_TOKENS, USE, arranged, tools_json
 
 # What a rule says, and the approval it gives a call.
@@ -83,7 +83,7 @@ class Agent:
         if not isinstance(self.name, str) or not is_id(self.name):
             raise ValueError(why_not_an_id("the name of an agent", str(self.name)))
         _set(self, mcp=_servers(self))
-        _set(self, tools=arranged(_tools(self), self.tool_schema_tokens))
+        _set(self, tools=_arranged(self))
         _set(self, permissions=_rules(self))
         if self.workdir is not None:
             _set(self, workdir=Path(self.workdir).absolute())
@@ -193,6 +193,18 @@ def _tools(agent: Agent) -> tuple[Tool, ...]:
             return with_memory_tools(tools)
         except ValueError as error:
             raise ValueError(f"agent {agent.name}: {error}") from None
+    return tools
+
+
+def _arranged(agent: Agent) -> tuple[Tool, ...]:
+    tools = arranged(_tools(agent), agent.tool_schema_tokens)
+    search = {tool.name for tool in tools if tool.tier == SEARCH}
+    taken = next((tool.name for tool in tools if tool.name in search and tool.tier != SEARCH), None)
+    if taken is not None:  # two tools of one name: the provider refuses every request
+        raise ValueError(
+            f"agent {agent.name}: a tool named {taken!r} is one of the search for tools that are "
+            "rare or do not fit; rename yours"
+        )
     return tools
 
 

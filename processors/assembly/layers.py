@@ -180,10 +180,10 @@ class _Reading:
             self._refused(layer, shown, "it is binary")
             return
         if len(whole) < size:
-            more = f"only its first {len(whole)} of {size} bytes are here"
+            more = f"only the first {len(whole)} of {size} bytes are here"
             self.notices.append(
-                f"{layer} instructions are too long, {more}: {shown}; keep what every turn needs, "
-                "and let it name files for the rest"
+                f"{layer} instructions are too long, {more.replace('here', 'used')}: {shown}; keep "
+                "what every turn needs, and let it name files for the rest"
             )
             text = f"{text.rstrip()}\n[This file is too long: {more}.]"
         if text.strip():

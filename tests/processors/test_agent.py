@@ -87,6 +87,11 @@ def test_a_relative_workdir_is_made_absolute_once():
         ({"system": None}, TypeError, "system prompt of agent shop"),
         ({"tools": [look, look]}, ValueError, "two tools named 'look'"),
         ({"tools": [look, replace(run_it, name="look")]}, ValueError, "two tools named 'look'"),
+        (
+            {"tools": [replace(look, name="find_tools"), replace(run_it, tier="rare")]},
+            ValueError,
+            "'find_tools' is one of the search for tools that are rare or do not fit; rename yours",
+        ),
         ({"tools": [len]}, TypeError, "len is no tool, decorate it with @tool"),
         ({"tools": look}, TypeError, r"tools must be a list, not .{60}\.\.\.$"),
         ({"limits": {"soft_tokens": 9}}, TypeError, "limits must be Limits.*, not {'soft_tokens'"),
