@@ -22,6 +22,7 @@ from .tool_tiers import SCHEMA_TOKENS, USE, arranged, tools_json
 
 # What a rule says, and the approval it gives a call.
 DECISIONS = {"allow": Approval.NONE, "ask": Approval.ASK, "deny": Approval.DENY}
+THINKING_TOKENS_MIN = 1_024  # the API takes no smaller budget
 SHOWN_MAX = 60  # characters of a wrong value in an error
 _OUR_PARAMS = {"model", "max_tokens", "system", "tools", "messages", "stream"}
 
@@ -104,6 +105,7 @@ class Agent:
         taken = _OUR_PARAMS & set(self.params)
         if taken:
             raise ValueError(f"agent {self.name}: params must not set {', '.join(sorted(taken))}")
+        self._check_thinking()
         _set(self, _params=self._params_json())
 
     def tool(self, name: str) -> Tool | None:
@@ -158,6 +160,19 @@ class Agent:
                 raise ValueError(f"agent {self.name}: {name} must be 1 or more, not {number!r}")
         if self.limits.soft_tokens > self.limits.hard_tokens:
             raise ValueError(f"agent {self.name}: soft_tokens must not exceed hard_tokens")
+
+    def _check_thinking(self) -> None:
+        """The API refuses every request of an agent whose thinking has no room in its answers."""
+        thinking = self.params.get("thinking")
+        if not isinstance(thinking, Mapping) or thinking.get("type") != "enabled":
+            return
+        budget, most = thinking.get("budget_tokens"), self.max_output_tokens
+        is_number = isinstance(budget, int) and not isinstance(budget, bool)
+        if not is_number or not THINKING_TOKENS_MIN <= budget < most:
+            raise ValueError(
+                f"agent {self.name}: budget_tokens of its thinking must be at least "
+                f"{THINKING_TOKENS_MIN} and below max_output_tokens ({most}), not {_cut(budget)}"
+            )
 
     def _check_prompt(self) -> None:
         for what in ("system", "directive"):

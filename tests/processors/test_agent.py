@@ -121,3 +121,18 @@ def test_a_relative_workdir_is_made_absolute_once():
 def test_a_mistake_is_told_when_the_agent_is_made(changes, error, says):
     with pytest.raises(error, match=says):
         agent(**changes)
+
+
+@pytest.mark.parametrize("budget", [1_023, 8_192, 100_000, True, "2048", None])
+def test_thinking_without_room_in_the_answers_is_refused_when_the_agent_is_made(budget):
+    """The API refuses each of its requests, and so every turn would have failed."""
+    thinking = {"type": "enabled", "budget_tokens": budget}
+    with pytest.raises(ValueError, match="budget_tokens of its thinking"):
+        Agent(name="a", model="m", params={"thinking": thinking})
+
+
+@pytest.mark.parametrize(
+    "thinking", [{"type": "enabled", "budget_tokens": 8_191}, {"type": "adaptive"}, None]
+)
+def test_thinking_that_has_room_is_taken(thinking):
+    assert b"thinking" in Agent(name="a", model="m", params={"thinking": thinking}).params_json()
