@@ -101,6 +101,11 @@ _CLASS_OF_CODE = {
     "linked_organization_spend_limit_reached": "spend_limit",
     "linked_organization_billing_unavailable": "billing",
     "compaction_unavailable": "overloaded",
+    # A signed summary that is no longer known, as after a change of the key, stands at the head of
+    # every request: it must give way to one of our own, which is what a context too long asks for.
+    "compaction_signature_invalid": "context_too_long",
+    "compaction_content_mismatch": "context_too_long",
+    "compaction_tool_changes_mismatch": "context_too_long",
 }
 _CLASS_OF_TYPE = {
     "invalid_request_error": "bad_request",

@@ -212,3 +212,29 @@ def test_a_cheap_model_is_never_asked_to_read_more_than_it_can(drive):
     (made,) = [body for body in bodies(session) if body["model"] == CHEAP]
     assert len(json.dumps(made)) < 330_000
     assert all(f"Question {number}." in json.dumps(made) for number in range(38))
+
+
+@pytest.mark.parametrize("code", ["compaction_signature_invalid", "compaction_content_mismatch"])
+def test_S3_4_a_summary_whose_signature_is_refused_is_made_anew_by_the_cheap_model(drive, code):
+    """As after a change of the key: every request begins with it, and each would be refused."""
+    session = drive(compaction=Compaction(model=CHEAP, provider=True))
+    session.server.add(
+        Rule(reply=Reply([compaction("SIGNED RECORD")]), when=lambda r: r.body.get("compaction"))
+    )
+    talk(session, 1)
+    while session.views.compaction.checkpoint is None:
+        talk(session, 1)
+    signed = session.views.compaction.checkpoint_at
+    refused = {"name": "bad_request", "error_code": code, "message": "not ours"}
+    session.server.add(Rule(reply=Reply([], fault=refused), when=begins_signed))
+    session.server.add(cheap(text("In short.")))
+    talk(session, 1)
+    assert reasons(session)[-1] == "end_turn", reasons(session)
+    assert session.views.compaction.checkpoint_at != signed
+    (request,) = [body for body in bodies(session) if body["model"] == CHEAP]
+    assert "SIGNED RECORD" in json.dumps(request)
+
+
+def begins_signed(request) -> bool:
+    first = request.body["messages"][0]["content"]
+    return isinstance(first, list) and first[0]["type"] == "compaction"
