@@ -267,6 +267,8 @@ def _body(response: http.client.HTTPResponse, stopped: Callable[[], bool]) -> by
         body += data if unpack is None else unpack.decompress(data, room)
         if len(body) > BODY_BYTES_MAX:
             raise ToolFailed(f"the page has more than {BODY_BYTES_MAX} bytes")
+    if response.length or (body and unpack is not None and not unpack.eof):
+        raise OSError("the connection ended before the page did")
     return bytes(body)
 
 
