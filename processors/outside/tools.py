@@ -125,8 +125,13 @@ class OutsideTools:
         return tuple(self._equipped(agent, listed) for agent in self._agents)
 
     def status(self) -> dict[str, str]:
-        """What is known of each server, for people."""
-        return {each.server.name: each.state for each in self._connections}
+        """What is known of each server, for people; agents may have others of the same name."""
+        states: dict[str, str] = {}
+        for each in self._connections:
+            name = each.server.name
+            same = sum(1 for known in states if known.partition(" ")[0] == name)
+            states[f"{name} ({same + 1})" if same else name] = each.state
+        return states
 
     def close(self) -> None:
         """End the connections and the processes of the servers."""

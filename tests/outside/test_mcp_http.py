@@ -8,7 +8,9 @@ import urllib.request
 
 import pytest
 
+from foldlog import Agent
 from foldlog.processors.outside import McpServer
+from foldlog.processors.outside.tools import OutsideTools
 from foldlog.schemas.events import ToolFailedUncertain
 
 
@@ -144,3 +146,16 @@ def test_a_key_that_expired_leaves_no_doubt_for_nothing_ran(world, web):
         finally:
             world.close()
             server.shutdown()
+
+
+def test_servers_of_one_name_are_each_said(tmp_path):
+    """Of two agents: the state of one hid that of the other."""
+    servers = [McpServer(name="web", url=f"http://127.0.0.1:1/{n}") for n in range(2)]
+    agents = [Agent(name=f"a{n}", model="m", mcp=(servers[n],)) for n in range(2)]
+    tools = OutsideTools(agents, tmp_path, lambda text: None)
+    tools.begin()
+    try:
+        states = tools.status()
+    finally:
+        tools.close()
+    assert list(states) == ["web", "web (2)"] and all("down" in s for s in states.values())
