@@ -28,6 +28,10 @@ def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
     layers = read_layers(agent, places=places_of(settings), user_id=settings.user)
     for notice in layers.notices:
         yield Finding("problem", "instructions", notice, "correct the file, or take it away")
+    managed = settings.managed_instructions
+    if managed is not None and not managed.exists():  # optional, but somebody wanted it
+        text = f"the managed instructions are not there: {managed}"
+        yield Finding("note", "instructions", text, "write the file, or correct the setting")
     texts = [(f"{each.name} {each.source}", estimate(each.text)) for each in layers.texts]
     said = ", ".join(f"{name} ({tokens} tokens)" for name, tokens in texts)
     yield Finding("ok", "instructions", said or f"no files for {workdir}")

@@ -100,6 +100,10 @@ def test_doctor_finds_the_operators_and_the_users_files(tmp_path):
     settings = replace(settings_in(tmp_path), **named)
     (found,) = instruction_files(settings, tmp_path / "none")
     assert found.text == "managed m.md (4 tokens), user FOLDLOG.md (3 tokens)"
+    (tmp_path / "m.md").unlink()
+    missing, found = instruction_files(settings, tmp_path / "none")
+    assert missing.level == "note" and "not there" in missing.text and "m.md" in missing.text
+    assert found.level == "ok" and "user FOLDLOG.md" in found.text, "nobody is left unanswered"
 
 
 def test_S3_9_doctor_prints_them_for_people_and_machines(tmp_path, capsys, monkeypatch):
