@@ -115,6 +115,8 @@ def _tell(value: Any) -> _Told:
             return _Told(*_encoded(value), shown, len(end.encode("utf-8", "replace")), 0)
         case bytes() | bytearray() | memoryview():
             data = bytes(value)
+            if not data:  # nothing is left out of nothing
+                return _Told(b"", _TEXT)
             return _Told(data, _BINARY, f"[{len(data)} bytes of binary data, not shown.]")
     try:
         held = plain(value)

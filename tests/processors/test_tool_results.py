@@ -156,6 +156,12 @@ def test_a_preview_may_itself_be_over_the_limit(blobs):
     assert result.tokens <= 150 and result.content.ref.bytes == 10**6
 
 
+def test_no_bytes_are_an_empty_result_and_nothing_is_left_out_of_it(blobs):
+    """It was said that 0 of 0 bytes are left out, and where the whole of it is kept."""
+    result = shaped(blobs, b"")
+    assert (text_of(result), result.left_out, result.content.ref) == ("", 0, None)
+
+
 def test_binary_is_said_to_be_binary_and_kept(blobs):
     data = bytes(range(256))
     result = shaped(blobs, data)
