@@ -18,7 +18,7 @@ from ..processors.session import SessionViews, fold, initial
 from ..processors.wake import Obligation, Rules, wake
 from ..processors.wake_table import BY_ID
 from ..schemas import events as ev
-from ..schemas.ids import PARTITION_KEY
+from ..schemas.ids import PARTITION_KEY, is_id, why_not_an_id
 from ..schemas.words import Recovery
 from .contents import ReadBlob, plain
 from .follow import Follow
@@ -61,6 +61,8 @@ def known(folded: SessionFold, at: int | None = None) -> SessionViews:
                 f"there is no session {folded.session_id} at offset {at} of partition "
                 f"{folded.partition}: see `foldlog tail {folded.session_id}` for where it begins"
             )
+        if not is_id(folded.session_id):  # nothing can be opened under it
+            raise UnknownSession(why_not_an_id("the name of a session", folded.session_id))
         raise UnknownSession(
             f"there is no session {folded.session_id}: open one with `foldlog open "
             f"{folded.session_id}`, or see `foldlog sessions`"

@@ -110,6 +110,9 @@ def test_an_offset_that_is_not_written_yet_is_told(shell, talk, command):
 def test_show_of_nobody_is_refused(shell):
     refused = shell("show nobody")
     assert refused.code == 1 and "foldlog open nobody" in refused.err
+    for name in ("", "a b", "../x"):
+        refused = shell("show", name)
+        assert refused.code == 1 and "must be 1-128 characters" in refused.err
 
 
 def test_tail_prints_every_event_as_json(shell, talk):
