@@ -109,6 +109,8 @@ def content_json(content: str | Blocks) -> bytes:
             raise Invalid("invalid_content", "each content block must be a mapping with a `type`")
         if block["type"] == "text" and not isinstance(block.get("text"), str):
             raise Invalid("invalid_content", "a text block must hold its text as a string")
+        if block["type"] == "text":
+            encoded("the message", block["text"])  # here, where a place in it is one in the text
         try:
             reference_of(block)
         except ValueError as error:

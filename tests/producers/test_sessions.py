@@ -173,6 +173,8 @@ def test_bad_messages_are_refused_before_anything_is_produced(log, sessions, con
     with pytest.raises(Invalid) as refused:
         sessions.say("s1", content)
     assert refused.value.code == code and produced(log) == 0
+    if code == "invalid_text":
+        assert "at character 5" in refused.value.detail, "of the text, not of its JSON"
 
 
 @pytest.mark.parametrize(
