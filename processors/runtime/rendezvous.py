@@ -3,7 +3,7 @@
 Each worker is an application of its own to Faust and reads every partition, so any of them answers
 for any user: http://WEB/users/USER. The table's changelog is a topic of ours, and all workers write
 the same there. It serves people and other programs; nothing is decided by it, and the gateway reads
-the topic itself. `app` is Faust's: this file imports nothing of it.
+the topic itself. `app` and `consumer` are Faust's: this file imports nothing of it.
 """
 
 from typing import Any
@@ -13,8 +13,28 @@ from ...schemas.topics import USER_SESSIONS, USER_TABS
 from ..tabs import Tab, names_in, tab_in
 
 
+def reading_again(consumer: type) -> type:
+    """A consumer that goes back to the beginning where its group has committed nothing yet.
+
+    Faust lets go of what it fetched while its flow was stopped, and then goes back to what was
+    committed; without a commit it stayed behind what it had let go, so a page lacked for ever what
+    was told while its worker started. Grouping the same record twice is harmless.
+    """
+
+    class ReadingAgain(consumer):
+        async def seek_to_committed(self):
+            committed = await super().seek_to_committed()
+            for place, offset in committed.items():
+                if not offset and place.topic not in self.app.tables.changelog_topics:
+                    await self.seek(place, 0)
+            return committed
+
+    return ReadingAgain
+
+
 def attach(app: Any, settings: Settings) -> None:
     """Give an app the agent, the table and the page."""
+    app.transport.Consumer = reading_again(app.transport.Consumer)
     told = app.topic(
         settings.topic(USER_SESSIONS), key_type=bytes, value_type=bytes, value_serializer="raw"
     )
