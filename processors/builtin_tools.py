@@ -314,10 +314,13 @@ def read_result(
     offset: Annotated[int, "first character, counted from 0"] = 0,
 ) -> str:
     """Read on in a tool result that was cut; its notice names the ref and the offset."""
+    none = ToolFailed(f"no result of this session is kept as {ref[:80]!r}")
+    if ref not in ctx.refs:  # or a ref would open what somebody else was told
+        raise none
     try:
         text = ctx.blobs.get(ref).decode()
     except BlobError:
-        raise ToolFailed(f"no result is kept as {ref[:80]!r}") from None
+        raise none from None
     except UnicodeDecodeError:
         raise ToolFailed("this result is binary, it can't be shown") from None
     first = max(0, offset)

@@ -64,7 +64,8 @@ class ToolContext:
 
     result_tokens: a longer result is cut, so a tool that can choose returns less. user_id,
     project_id: whose session it is. claim_offset: the place of this run in the session's partition.
-    memory: what outlives sessions, None where the worker keeps none.
+    memory: what outlives sessions, None where the worker keeps none. refs: the kept results of this
+    session, for the tool that reads them.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class ToolContext:
         project_id: str | None = None,
         claim_offset: int | None = None,
         memory: "MemoryService | None" = None,
+        refs: frozenset[str] = frozenset(),
     ) -> None:
+        self.refs = refs
         self.user_id = user_id
         self.project_id = project_id
         self.claim_offset = claim_offset

@@ -24,6 +24,7 @@ class ToolClaim:
     args_sha256: of the raw arguments that the decision was about. timeout_ms: how long the run may
     take from now; TOOL_STARTED's deadline must not lie before its end. user_id, project_id: whose
     session it is, as of the claim. claim_offset: where the claim lies in the session's partition.
+    refs: the kept results that the call may read.
     """
 
     session_id: str
@@ -39,6 +40,7 @@ class ToolClaim:
     user_id: str = ""
     project_id: str | None = None
     claim_offset: int | None = None
+    refs: frozenset[str] = frozenset()
 
     @property
     def call_key(self) -> str:

@@ -103,6 +103,7 @@ class Run:
             project_id=claim.project_id,
             claim_offset=claim.claim_offset,
             memory=host.memory,
+            refs=claim.refs,
         )
 
     def cache_key(self, args: bytes) -> bytes | None:

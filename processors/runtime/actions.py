@@ -16,7 +16,7 @@ from ..context.rendered import Built, Renderings
 from ..context.tasks import is_made, task_of
 from ..decide import Desk, ReadLayers, ReadTodos, StoreBody, decide, no_layers, no_todos
 from ..effects.slots import Slots
-from ..projections.turn_view import Call, Claim, TurnView, find_call
+from ..projections.turn_view import Call, TurnView, find_call
 from ..ruling import Ruling
 from ..session import SessionViews
 from ..wake import Obligation
@@ -27,6 +27,7 @@ from .begin import (
     BeginWork,
     Effects,
     begin_delivery,
+    begin_tool,
     unbegun,
     unbegun_generation,
 )
@@ -333,13 +334,8 @@ class Actions:
             why = f"the worker could not begin within {window} ms"
             self._effects.report(views.session_id, unbegun(call, why))
             return
-        self._effects.run_tool(views.session_id, self._tool(views, call, claim, agent))
-
-    def _tool(self, views: SessionViews, call: Call, claim: Claim, agent: Agent) -> BeginTool:
-        state = views.state
-        return BeginTool(
-            call, self._args(call), claim, agent, state.user_id or "", state.project_id
-        )
+        begin = begin_tool(views, call, self._args(call), claim, agent)
+        self._effects.run_tool(views.session_id, begin)
 
     def _begin_work(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
         work = claimed_work(views, owed)
@@ -383,7 +379,7 @@ class Actions:
             event = unbegun(call, "its attempts are used up", may_have_run=owed.row == "T6r")
             self._effects.report(views.session_id, event)
         else:
-            begin = self._tool(views, call, call.claim, agent)
+            begin = begin_tool(views, call, self._args(call), call.claim, agent)
             self._effects.reconcile(views.session_id, begin)
         return None
 

@@ -3,6 +3,7 @@
 The simulator gives its own; effects_host.py and loop.py give the real ones. Nothing here acts.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -12,10 +13,13 @@ from ..agent import Agent
 from ..context.build import ReadBlob
 from ..context.tasks import Task
 from ..effects.delivery import Delivery
+from ..effects.tool_run import READER
 from ..projections.delivery import Owed, delivery_of
 from ..projections.turn_view import Call, Claim, TurnView
 from ..resuming import Chain, Kept
 from ..session import SessionViews
+
+_NAMED = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # as a result's notice does
 
 
 class Append(Protocol):
@@ -65,7 +69,7 @@ class BeginGeneration(NamedTuple):
 
 
 class BeginTool(NamedTuple):
-    """A tool call to begin, or to ask its reconciler about."""
+    """A tool call to begin, or to ask its reconciler about. `refs`: the results it may read."""
 
     call: Call
     args: bytes
@@ -73,6 +77,23 @@ class BeginTool(NamedTuple):
     agent: Agent
     user_id: str = ""
     project_id: str | None = None
+    refs: frozenset[str] = frozenset()
+
+
+def begin_tool(views: SessionViews, call: Call, args: bytes, claim: Claim, agent: Agent):
+    """The begin of a tool call of a session."""
+    refs = refs_in(views) if call.name == READER else frozenset()
+    state = views.state
+    return BeginTool(call, args, claim, agent, state.user_id or "", state.project_id, refs)
+
+
+def refs_in(views: SessionViews) -> frozenset[str]:
+    """The results that were kept for this session's model: a ref of another session names none."""
+    fragments, shorts = views.context.fragments, views.compaction.shorts
+    bodies = [f.body for f in fragments if f.kind == "result"] + [s.body for s in shorts]
+    late = [f.text for f in fragments if f.kind == "reminder"]  # of calls of earlier turns
+    kept = {body.ref.sha256 for body in bodies if body is not None and body.ref is not None}
+    return frozenset(kept.union(*map(_NAMED.findall, late)))
 
 
 class BeginWork(NamedTuple):

@@ -235,6 +235,7 @@ class EffectsHost:
             user_id=begin.user_id,
             project_id=begin.project_id,
             claim_offset=begin.claim.offset,
+            refs=begin.refs,
         )
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:

@@ -222,6 +222,7 @@ class Driven:
             approval="none",
             args_sha256=call.args_sha256,
             timeout_ms=begin.agent.limits.tool_timeout_ms,
+            refs=begin.refs,
         )
         host = tools.ToolHost.of(begin.agent, self.blobs, self.side_log)
         await tools.run(claim, tool, begin.args, self, Stop(), host)

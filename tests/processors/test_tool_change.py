@@ -211,7 +211,7 @@ def test_a_cut_result_can_be_read_to_its_end(bench):
 
 def test_a_result_that_is_not_there_or_not_text(bench):
     for ref in ("0" * 64, "../../etc/passwd", ""):
-        assert "no result is kept" in bench.failed("read_result", ref=ref)
+        assert "no result of this session is kept" in bench.failed("read_result", ref=ref)
     binary = bench.blobs.put(b"\xff\xfe").sha256
     assert "binary" in bench.failed("read_result", ref=binary)
     text = bench.blobs.put(b"abc").sha256

@@ -238,7 +238,7 @@ sized = st.one_of(
 
 def read_on(blobs, ref, offset, limit):
     """What the tool gives and the worker makes of it: a page that must not be cut again."""
-    ctx = SimpleNamespace(blobs=blobs, result_tokens=limit)
+    ctx = SimpleNamespace(blobs=blobs, result_tokens=limit, refs={ref})
     page = shaped(blobs, read_result.function(ctx, ref, offset), limit=limit)
     assert page.left_out == 0 and page.content.ref is None, "a page was cut again"
     assert page.tokens <= limit

@@ -100,7 +100,10 @@ class Bench:
             self.calls += 1
         args = json.dumps(arguments).encode()
         a_tool = self.agent.tool(name)
-        claim = claim_of(a_tool, args, index=self.calls, attempt=attempt, approval="none")
+        refs = frozenset([arguments["ref"]] if "ref" in arguments else [])
+        claim = claim_of(
+            a_tool, args, index=self.calls, attempt=attempt, approval="none", refs=refs
+        )
         await run(claim, a_tool, args, told, stop, self.host)
 
     def event(self, name, **arguments):

@@ -1,0 +1,79 @@
+"""S2.5, S3.8: a model pages through what was cut for it, and through nothing of anybody else."""
+
+import pytest
+
+from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
+from foldlog.processors.agent import Agent
+from foldlog.processors.builtin_tools import read_result
+from foldlog.processors.runtime.begin import refs_in
+from foldlog.processors.tool import tool
+from foldlog.schemas import events as ev
+from foldlog.tests.engine.driven import Driven
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import opened
+
+WHOLE = "".join(f"row {n} of the report\n" for n in range(9_000))
+
+
+@tool(effect="pure")
+def report(ctx) -> str:
+    """Gives the report."""
+    return WHOLE
+
+
+@pytest.fixture
+def driven(tmp_path):
+    """A session whose model asks for the report, or reads on as it is told to."""
+
+    def answer(request):
+        if request.turn_results:
+            return Reply([text("Done.")])
+        _, _, ref = request.last_user_text.partition("read on in ")
+        call = tool_use("read_result", {"ref": ref}) if ref else tool_use("report", {})
+        return Reply([call])
+
+    server = ScriptedServer([Rule(reply=answer)]).start()
+    agent = Agent(name="helper", model="claude-opus-5-5", tools=(report, read_result))
+    session = Driven(agent, server, tmp_path)
+    yield session
+    session.close()
+    server.stop()
+
+
+def outcomes(driven: Driven) -> list[tuple[str, str]]:
+    results = driven.events(ev.ToolResult)
+    return [(result.outcome, result.content.inline.decode()) for result in results]
+
+
+def test_S2_5_a_model_reads_on_in_what_was_cut_also_after_a_restart(driven):
+    driven.say("the report").run()
+    (cut,) = driven.events(ev.ToolResult)
+    driven.restart()
+    driven.say(f"read on in {cut.content.ref.sha256}").run()
+    outcome, page = outcomes(driven)[-1]
+    assert outcome == "ok" and page.startswith("row 0 of the report")
+
+
+def test_a_ref_of_another_session_opens_nothing(driven):
+    """Whoever had the ref read what another user's tool had given."""
+    foreign = driven.blobs.put(b"what another user was told").sha256
+    driven.say("the report").run()
+    driven.say(f"read on in {foreign}").run()
+    outcome, why = outcomes(driven)[-1]
+    assert outcome == "error" and "no result of this session" in why
+    assert "another user" not in why
+
+
+def test_a_result_that_came_late_may_be_read_by_the_ref_in_its_reminder():
+    session = opened()
+    session.say("post it")
+    session.answer(Use("post", '{"text":"dear"}', "a"))
+    session.cancel()
+    session.work()
+    session.later(60_000).work()
+    sha = "ab" * 32
+    assert session.result("1.1.0", f'Cut. read on: read_result, ref "{sha}", offset 9').accepted
+    session.say("and?")
+    assert refs_in(session.views) == frozenset()
+    session.work()
+    assert refs_in(session.views) == {sha}
