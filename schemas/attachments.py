@@ -59,7 +59,7 @@ def inspect(data: bytes) -> Attachment:
         return Attachment(media_type, _pdf_tokens(data))
     size = _size(data, media_type)
     if size is None or min(size) < 1:
-        raise ValueError(f"it is cut or damaged: a {media_type} without a size")
+        raise ValueError(f"it is cut or damaged: {media_type} without a size")
     if max(size) > PIXELS_MAX:
         raise ValueError(f"it is {size[0]}x{size[1]} pixels, at most {PIXELS_MAX} a side are taken")
     return Attachment(media_type, min(IMAGE_TOKENS_MAX, size[0] * size[1] // PIXELS_PER_TOKEN + 1))
