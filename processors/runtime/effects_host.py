@@ -201,8 +201,7 @@ class EffectsHost:
         tool = begin.agent.tool(begin.call.name)
         claim = self._tool_claim(session_id, begin)
         if tool is None:
-            event = _no_tool(begin)
-            await sink.outcome(session_id, event)
+            await sink.outcome(session_id, _no_tool(begin))
             return
         late_ms, window_ms = (time.monotonic() - asked) * 1000, begin.agent.limits.start_window_ms
         if late_ms > window_ms:  # T4 again: a tool that holds the loop made this one wait
