@@ -99,7 +99,8 @@ def test_lane_B_work_that_never_ends_is_given_up_at_its_deadline(drive):
     assert reasons(session) == ["end_turn"]
 
 
-def test_S3_4_a_summary_that_the_provider_signed_is_carried_on_by_another_model(drive):
+def signed_by_the_provider(drive) -> Driven:
+    """A session that goes on from a summary of the provider's."""
     session = drive(compaction=Compaction(model=CHEAP, provider=True))
     session.server.add(
         Rule(reply=Reply([compaction("SIGNED RECORD")]), when=lambda r: r.body.get("compaction"))
@@ -107,6 +108,11 @@ def test_S3_4_a_summary_that_the_provider_signed_is_carried_on_by_another_model(
     talk(session, 1)
     while session.views.compaction.checkpoint is None:
         talk(session, 1)
+    return session
+
+
+def test_S3_4_a_summary_that_the_provider_signed_is_carried_on_by_another_model(drive):
+    session = signed_by_the_provider(drive)
     session.agent = agent()
     session.restart()
     session.server.add(cheap(text("In short.")))
@@ -217,13 +223,7 @@ def test_a_cheap_model_is_never_asked_to_read_more_than_it_can(drive):
 @pytest.mark.parametrize("code", ["compaction_signature_invalid", "compaction_content_mismatch"])
 def test_S3_4_a_summary_whose_signature_is_refused_is_made_anew_by_the_cheap_model(drive, code):
     """As after a change of the key: every request begins with it, and each would be refused."""
-    session = drive(compaction=Compaction(model=CHEAP, provider=True))
-    session.server.add(
-        Rule(reply=Reply([compaction("SIGNED RECORD")]), when=lambda r: r.body.get("compaction"))
-    )
-    talk(session, 1)
-    while session.views.compaction.checkpoint is None:
-        talk(session, 1)
+    session = signed_by_the_provider(drive)
     signed = session.views.compaction.checkpoint_at
     refused = {"name": "bad_request", "error_code": code, "message": "not ours"}
     session.server.add(Rule(reply=Reply([], fault=refused), when=begins_signed))
