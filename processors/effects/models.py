@@ -19,7 +19,7 @@ from ..resuming import Kept
 from .models_answer import NO_USAGE, Answer
 from .models_chunks import Chunks
 from .models_client import DETAIL_CHARS_MAX, make_client, open_stream
-from .models_errors import POLICY, AttemptFailed, Trouble, class_of, wait_ms
+from .models_errors import POLICY, AttemptFailed, Trouble, advice_of, class_of, wait_ms
 from .models_json import Malformed, encodable
 from .models_resumed import ResumedAnswer
 from .sink import Sink, Stop
@@ -248,7 +248,7 @@ class _Attempt:
             attempt=claim.attempt,
             content=content,
             error=error,
-            detail=encodable(f"{trouble.message}{request_id}; {policy.advice}"),
+            detail=encodable(f"{trouble.message}{request_id}; {advice_of(trouble)}"),
             status=trouble.status,
             retry_at=claim.claimed_at + passed_ms + wait if policy.backoff else None,
             permanent=policy.backoff is None,

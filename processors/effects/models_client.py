@@ -86,7 +86,7 @@ async def open_stream(
     except AttemptFailed:
         raise
     except Exception as error:
-        trouble = _trouble_of(error, getattr(client, "api_key", None))
+        trouble = _trouble_of(error, getattr(client, "api_key", None), client.base_url)
         if trouble is None:
             raise  # not the API's and not the transport's: a bug, and named as one above
         raise AttemptFailed(trouble) from error
@@ -110,7 +110,7 @@ def _no_stream(response: Any, kind: str) -> Trouble:
     )
 
 
-def _trouble_of(error: Exception, api_key: str | None) -> Trouble | None:
+def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble | None:
     """The facts in an exception of the SDK or the transport; None for any other."""
     import anthropic
     import httpx2
@@ -133,9 +133,17 @@ def _trouble_of(error: Exception, api_key: str | None) -> Trouble | None:
         case anthropic.CredentialsError():
             return Trouble(source="status", message=said, status=401)
         case anthropic.APIConnectionError() | httpx2.HTTPError():
-            quiet = (httpx2.ReadTimeout, httpx2.WriteTimeout)
-            stalled = isinstance(error, quiet) or isinstance(error.__cause__, quiet)
-            return Trouble(source="stalled" if stalled else "transport", message=said)
+            cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
+            if isinstance(cause, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
+                return Trouble(source="stalled", message=said)
+            # The request is written once the connection stands, TLS included.
+            unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)
+            if isinstance(cause, unsent):
+                host = base_url.netloc.decode("ascii", "replace")
+                place = f"{base_url.scheme}://{host}" if host else "the base URL"
+                message = _cut(f"no connection to {place}: {said}", api_key)
+                return Trouble(source="transport", message=message, sent=False)
+            return Trouble(source="transport", message=said)
     return None
 
 

@@ -20,6 +20,7 @@ class Trouble:
     source: `status` (the API answered with an error), `event` (an error inside a stream), or the
     class itself where nobody answered. type, code: `error.type` and `error.details.error_code`.
     retry_after_ms: what a retry-after header asked for; None when there was none.
+    sent: False where no connection was made, so that nothing of the request reached anybody.
     """
 
     source: str
@@ -29,6 +30,7 @@ class Trouble:
     code: str | None = None
     retry_after_ms: int | None = None
     request_id: str | None = None
+    sent: bool = True
 
 
 class AttemptFailed(Exception):
@@ -69,6 +71,10 @@ RETRY_AFTER_MOST_MS = 10 * 60 * 1000
 _NOBODY = "no retry: the same request fails again"
 _OPERATOR = "no retry: somebody has to change the account or the settings"
 _RETRY = "the same request may be tried again; what came is kept for viewers only"
+_UNSENT = (
+    "the same request may be tried again; nothing was sent and nothing billed: is the base URL "
+    "right, and is its server (or the proxy on the way) up?"
+)
 
 POLICY: dict[str, Policy] = {
     # class             (backoff, shared, advice)
@@ -167,6 +173,11 @@ def class_of(trouble: Trouble) -> str:
         # An error event can not carry the header, so its silence means nothing.
         return "spend_limit"
     return found
+
+
+def advice_of(trouble: Trouble) -> str:
+    """What people are told to do about it."""
+    return POLICY[class_of(trouble)].advice if trouble.sent else _UNSENT
 
 
 def _of_status(trouble: Trouble) -> str:

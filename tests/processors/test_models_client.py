@@ -120,6 +120,33 @@ def test_a_port_where_nobody_listens_is_a_transport_failure():
 
 
 @pytest.mark.parametrize(
+    ("base_url", "place"),
+    [
+        (None, "http://127.0.0.1:"),
+        ("http://key:hidden@no-such-host.invalid:81/hidden?hidden", "no-such-host.invalid:81: "),
+        ("api.example.com", "no connection to the base URL: "),
+    ],
+    ids=["refused", "no such name", "no URL"],
+)
+def test_a_request_that_found_no_connection_is_told_as_not_sent_and_where_to(base_url, place):
+    async def go():
+        async with answering(b"") as closed:
+            pass
+        return await failure(base_url or closed)
+
+    failed = asyncio.run(go())
+    assert (failed.error, failed.permanent) == ("transport", False)
+    assert failed.retry_at is not None and place in failed.detail
+    assert "nothing was sent and nothing billed: is the base URL right" in failed.detail
+    assert "may have been billed" not in failed.detail and "hidden" not in failed.detail
+
+
+@pytest.mark.parametrize("data", [b"", b"SMTP ready\r\n\r\n"], ids=["hung up", "no HTTP"])
+def test_a_request_whose_connection_broke_may_have_been_billed(data):
+    assert "may have been billed" in answered(data).detail
+
+
+@pytest.mark.parametrize(
     ("data", "error", "said"),
     [
         (b"", "transport", "disconnected"),
