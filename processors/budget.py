@@ -6,7 +6,7 @@ the signed thinking: it is done over the soft budget or when the cache is cold, 
 
 from typing import NamedTuple
 
-from ..schemas.tokens import estimate
+from ..schemas.tokens import NEW, estimate, family_of, raised
 from .cuts import (
     KEPT_MESSAGES,
     SLIDING,
@@ -19,7 +19,13 @@ from .cuts import (
 from .limits import DEFAULT_LIMITS, Limits
 from .projections.background import find_work, summary_runs
 from .projections.compaction import CompactionView, Summary, in_force, kept_from
-from .projections.context import Fragment, Request, estimated_tokens, fragment_tokens
+from .projections.context import (
+    Fragment,
+    Request,
+    estimated_tokens,
+    family,
+    fragment_tokens,
+)
 from .projections.turn_view import too_long
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
@@ -31,13 +37,14 @@ CACHE_LIFE_MS = 300_000  # of a prefix that no request used: after that, moving 
 
 class Rules(NamedTuple):
     """What an agent brings to the table: its limits, the tools whose success ends a turn, and how
-    its context is built. `fixed_thinking`: see `held`."""
+    its context is built. `fixed_thinking`: see `held`. family: of its model, which counts."""
 
     limits: Limits = DEFAULT_LIMITS
     stop_tools: frozenset[str] = frozenset()
     strategy: str = "full"
     fixed_thinking: bool = False
     memory: bool = False
+    family: str = NEW
 
 
 class Plan(NamedTuple):
@@ -81,7 +88,7 @@ def plan(views, rules: Rules) -> Plan:
     if before is None:
         strategy, tokens = _window(views, rules)
     else:
-        strategy, tokens = before.strategy, estimated_tokens(views.context) + _unsaid(views)
+        strategy, tokens = before.strategy, _said(views, family_of(before.model))
     compacted = strategy == "compacted"
     standing = view.checkpoint_at if compacted else None
     still = Plan(strategy, standing, view.compacted_upto, tokens)
@@ -120,7 +127,7 @@ def _window(views, rules: Rules) -> tuple[str, int]:
     A window whose messages would pass the hard cap is half as wide, or half of that: it is the
     only thing that can make such a session go on.
     """
-    strategy, said = rules.strategy, estimated_tokens(views.context) + _unsaid(views)
+    strategy, said = rules.strategy, _said(views, rules.family)
     tokens, size = said + _moved(views, strategy), window_size(strategy)
     while size is not None and size > 1 and tokens > rules.limits.hard_tokens:
         size //= 2
@@ -161,11 +168,13 @@ def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) ->
     )
 
 
-def _unsaid(views) -> int:
-    """Estimated tokens of what the next request would say first."""
+def _said(views, counts: str) -> int:
+    """Estimated tokens of the next request if it goes on with the last one: what was said, and
+    what it says first, as a model of the family counts."""
     rows = (views.messages.received.last(message_id) for message_id in _said_next(views))
-    reminded = sum(estimate(reminder.text) for reminder in views.turn.reminders)
-    return sum(row.tokens for row in rows if row) + reminded
+    unsaid = sum(row.tokens_for(counts) for row in rows if row)
+    unsaid += sum(estimate(reminder.text, counts) for reminder in views.turn.reminders)
+    return raised(estimated_tokens(views.context), family(views.context), counts) + unsaid
 
 
 def _said_next(views) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from ..schemas import events as ev
 from ..schemas.ids import call_key
+from ..schemas.tokens import estimate, family_of
+from ..schemas.value import replace
 from .agent import Agent
 from .assembly.layers import MEMORY, NO_LAYERS, Layers
 from .assembly.prefix import assemble, layers_of
@@ -17,6 +19,7 @@ from .budget import Plan, Rules, held, is_cold, plan
 from .context.blocks import ReadBlob, whole_of
 from .cuts import is_fixed
 from .projections.background import KINDS, find_work
+from .projections.context import with_prefix
 from .projections.delivery import delivery_of
 from .projections.turn_view import Call, find_call
 from .session import SessionViews
@@ -27,6 +30,7 @@ from .wake import Obligation, stop_reason
 StoreBody = Callable[[bytes, str], ev.Body]
 ReadLayers = Callable[[Agent, SessionViews], Layers]
 ReadTodos = Callable[[Agent, SessionViews], str]
+NOT_WRITTEN = -1  # the offset of an event that is not in the log yet
 TOO_LITTLE = "too little lies before the newest messages, which are kept as they are"
 END_REASONS = {  # the provider's stop_reason -> why the turn ended
     "end_turn": "end_turn",
@@ -45,6 +49,7 @@ def rules_of(agent: Agent) -> Rules:
         agent.strategy,
         is_fixed(agent.params_json()),
         agent.memory,
+        family_of(agent.model),
     )
 
 
@@ -83,6 +88,8 @@ def decide(
             return [_tool_invoked(_call(owed, views), views, agent, desk.read_blob)]
         case "APPROVAL_EXPIRED":
             return [ev.ApprovalExpired(call=call_key(*owed.subject))]
+        case "TURN_ENDED" if owed.row == "N2":
+            return _over_cap(owed, views, agent, desk)
         case "TURN_ENDED":
             return [_turn_ended(owed, views, agent)]
         case "LLM_CALLED":
@@ -175,7 +182,9 @@ def _tool_invoked(
     return invoked(tool.effect, approval)
 
 
-def _turn_ended(owed: Obligation, views: SessionViews, agent: Agent) -> ev.TurnEnded:
+def _turn_ended(
+    owed: Obligation, views: SessionViews, agent: Agent, tokens: int = 0
+) -> ev.TurnEnded:
     turn = views.turn
     limit = used = None
     if owed.lane == "C":
@@ -185,8 +194,7 @@ def _turn_ended(owed: Obligation, views: SessionViews, agent: Agent) -> ev.TurnE
         reason, limit = "failed", agent.limits.model_attempts
         used = turn.generation.attempt if turn.generation else 0
     elif owed.row == "N2":
-        reason, limit = "budget_exceeded", agent.limits.hard_tokens
-        used = plan(views, rules_of(agent)).tokens
+        reason, limit, used = "budget_exceeded", agent.limits.hard_tokens, tokens
     elif owed.row == "N1s":
         reason = stop_reason(views, rules_of(agent)) or ""
         if reason == "max_steps":
@@ -210,10 +218,12 @@ def prefix_of(
     """The static prefix that the agent's requests begin with: no clock, no id, no counter."""
     system, tools = assemble(agent, layers)
     named = sha256(len(system).to_bytes(8, "big") + system + tools).hexdigest()
+    family = family_of(agent.model)
     return ev.ContextSet(
         system=store_body(system, "application/json"),
         tools=store_body(tools, "application/json"),
         sha256=named,
+        tokens=estimate(system, family) + estimate(tools, family),
     )
 
 
@@ -248,11 +258,36 @@ def _todos(views: SessionViews, agent: Agent, desk: Desk) -> ev.ReminderAdded | 
     return ev.ReminderAdded(reminder_id=reminder_id, text=text)
 
 
+def _with_prefix(
+    views: SessionViews, agent: Agent, desk: Desk
+) -> tuple[Plan, str, list[ev.ContextSet]]:
+    """The next request with the prefix that it will have, and the CONTEXT_SET that it needs."""
+    rules = rules_of(agent)
+    planned = plan(views, rules)
+    prefix_sha, events = _context_set(views, agent, planned, desk)
+    for event in events:
+        context = with_prefix(views.context, event, NOT_WRITTEN)
+        planned = plan(replace(views, context=context), rules)
+    return planned, prefix_sha, events
+
+
+def _over_cap(
+    owed: Obligation, views: SessionViews, agent: Agent, desk: Desk
+) -> list[Any]:
+    """Row N2: the turn ends, unless the prefix has become short enough since it was weighed."""
+    planned, _, events = _with_prefix(views, agent, desk)
+    if events and planned.tokens <= agent.limits.hard_tokens:
+        return events
+    return [*events, _turn_ended(owed, views, agent, planned.tokens)]
+
+
 def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
     turn = views.turn
     rules = rules_of(agent)
-    planned, before = plan(views, rules), held(views, rules)
-    prefix_sha, events = _context_set(views, agent, planned, desk)
+    before = held(views, rules)
+    planned, prefix_sha, events = _with_prefix(views, agent, desk)
+    if planned.tokens > rules.limits.hard_tokens:  # WAKE weighed another prefix: it judges anew
+        return events
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
     includes = turn.owned if turn.step == 0 else steers
     reminders = tuple(reminder.reminder_id for reminder in turn.reminders)

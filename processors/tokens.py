@@ -13,6 +13,8 @@ from ..schemas.tokens import (
     estimate_size,
     family_of,
     prefix,
+    raised,
+    recounted,
 )
 
 __all__ = [
@@ -24,4 +26,6 @@ __all__ = [
     "estimate",
     "estimate_size",
     "prefix",
+    "raised",
+    "recounted",
 ]

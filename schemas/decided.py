@@ -22,6 +22,7 @@ class ContextSet:
     system: Body
     tools: Body
     sha256: str
+    tokens: int = 0
 
 
 @event

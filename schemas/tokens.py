@@ -14,6 +14,7 @@ mistake: a window that overflows costs a turn, one that is not quite full costs 
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 OLD, NEW = "old", "new"
@@ -93,6 +94,7 @@ _ASCII_WEIGHTS = tuple(weight for weight in _WEIGHTS if weight.bytes_.isascii())
 _LEAST = 60  # thousandths: below the weight of any character, for the reach of `prefix`
 
 
+@lru_cache(maxsize=256)  # asked with every event; names of models are few
 def family_of(model: str) -> str:
     """The family whose tokens a model counts; an unknown name is taken for the newest kind."""
     return OLD if _OLD_MODEL.search(model) else NEW
@@ -115,6 +117,27 @@ def estimate(text: str | bytes, family: str = NEW) -> int:
 def estimate_size(size: int, family: str = NEW) -> int:
     """Estimated tokens of so many bytes of text that is not at hand: as English prose has them."""
     return int(size / chars_per_token(family)) + 1
+
+
+def recounted(tokens: int, text: bytes, family: str) -> int:
+    """Tokens of the newest family as another counts them; `text`: what was weighed, or b"".
+
+    Whoever says something does not know which model will read it and weighs for the newest. What
+    the text does not account for (images) is the same for all.
+    """
+    if family == NEW:
+        return tokens
+    if not text:
+        return int(tokens * chars_per_token(NEW) / chars_per_token(family))
+    weighed = estimate(text)
+    of_text = min(tokens, weighed)
+    return tokens - of_text + of_text * estimate(text, family) // max(1, weighed)
+
+
+def raised(tokens: int, counted: str, family: str) -> int:
+    """What one family counted, for a model of another that counts more. Never lowered: many a
+    language costs the same in both, and too many is the better mistake."""
+    return int(tokens * max(1.0, chars_per_token(counted) / chars_per_token(family)))
 
 
 def prefix(text: str, tokens: int, family: str = NEW) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from ...schemas import events as ev
-from ...schemas.tokens import estimate_size
+from ...schemas.tokens import NEW, estimate_size, family_of
 from ...schemas.value import Value, replace
 from ..cuts import answers_calls, is_fixed, window_size, window_start
 from ..rows import Rows
@@ -78,7 +78,8 @@ class ContextView(Value):
     """Fragments and prefixes, the newest request, and what they weigh in tokens.
 
     `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
-    what came after it. `prefix_tokens`: the estimate of the static prefix in force.
+    what came after it. `prefix_tokens`: the estimate of the static prefix in force. All as the
+    family of the newest request's model counts.
     `last_step_tokens` is constraint 5. `answered_at`: broker time of the last response, Unix ms.
     """
 
@@ -119,6 +120,11 @@ def estimated_tokens(view: ContextView) -> int:
     return view.anchor_tokens + view.tail_tokens
 
 
+def family(view: ContextView) -> str:
+    """The model family by which the context is weighed: that of the newest request."""
+    return family_of(view.request.model) if view.request is not None else NEW
+
+
 def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = None) -> int:
     """Estimated tokens of the fragments from `start` to before `end` (one, if it is None)."""
     end = start + 1 if end is None else end
@@ -157,7 +163,7 @@ def apply(
         case ev.TurnEnded():
             return _ended(view, entry, before, messages)
         case ev.ContextSet():
-            return _prefix(view, entry, event)
+            return with_prefix(view, event, entry.offset)
         case ev.ToolInvoked(outcome=None):
             return view
         case ev.GenStopped():
@@ -169,34 +175,38 @@ def apply(
     return view if fragment is None else _add(view, fragment)
 
 
-def _weight(fragment: Fragment) -> int:
+def _weight(fragment: Fragment, counts: str) -> int:
     size = len(fragment.text.encode())
     if fragment.body is not None and fragment.kind == "result":
-        return estimate_size(size + len(fragment.body.inline or b""))
-    return estimate_size(size + (body_size(fragment.body) if fragment.body is not None else 0))
+        return estimate_size(size + len(fragment.body.inline or b""), counts)
+    whole = body_size(fragment.body) if fragment.body is not None else 0
+    return estimate_size(size + whole, counts)
 
 
-def _grown(rows: Rows[Fragment], fragments: Iterable[Fragment]) -> Rows[Fragment]:
+def _grown(
+    rows: Rows[Fragment], fragments: Iterable[Fragment], counts: str
+) -> Rows[Fragment]:
     """The rows and some more, weighed: one that is new carries its own tokens or none."""
     total, added = rows[-1].total if len(rows) else 0, []
     for fragment in fragments:
-        total += fragment.total or _weight(fragment)
+        total += fragment.total or _weight(fragment, counts)
         added.append(replace(fragment, total=total))
     return rows.append(*added)
 
 
-def _add(view: ContextView, *fragments: Fragment) -> ContextView:
+def _add(view: ContextView, *fragments: Fragment, counts: str = "") -> ContextView:
     if not fragments:
         return view
-    rows = _grown(view.fragments, fragments)
+    rows = _grown(view.fragments, fragments, counts or family(view))
     tail = fragment_tokens(rows, len(view.fragments), len(rows))
     return replace(view, fragments=rows, tail_tokens=view.tail_tokens + tail)
 
 
-def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
-    prefix = Prefix(event.sha256, event.system, event.tools, entry.offset)
-    bodies = (event.system, event.tools)
-    tokens = estimate_size(sum(map(body_size, bodies)))
+def with_prefix(view: ContextView, event: ev.ContextSet, offset: int) -> ContextView:
+    """The view with another static prefix in force."""
+    prefix = Prefix(event.sha256, event.system, event.tools, offset)
+    size = body_size(event.system) + body_size(event.tools)
+    tokens = event.tokens or estimate_size(size, family(view))
     return replace(
         view,
         prefixes=view.prefixes.append(prefix),
@@ -207,12 +217,14 @@ def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
     )
 
 
-def _said(entry, turn: int, step: int, ids, messages: MessagesView) -> list[Fragment]:
+def _said(
+    entry, turn: int, step: int, ids, messages: MessagesView, counts: str
+) -> list[Fragment]:
     rows = [messages.received.last(message_id) for message_id in ids]
     assert None not in rows, "a message that is said was received"
     rows.sort(key=attrgetter("offset"))
     place = (turn, step, -1, entry.offset)
-    return [Fragment("user", *place, row.content, total=row.tokens) for row in rows]
+    return [Fragment("user", *place, row.content, total=row.tokens_for(counts)) for row in rows]
 
 
 def _called(
@@ -224,19 +236,20 @@ def _called(
     compaction,
 ) -> ContextView:
     last, first_new = view.request, len(view.fragments)
-    size = window_size(event.strategy)
+    size, counts = window_size(event.strategy), family_of(event.model)
     held = (
         size is not None
         and is_fixed(event.params)
         and (event.step > 1 or answers_calls(view.fragments))
     )
-    said = _said(entry, event.turn, event.step, event.includes, messages)
+    said = _said(entry, event.turn, event.step, event.includes, messages, counts)
     texts = {reminder.reminder_id: reminder.text for reminder in before.reminders}
     reminders = [
         Fragment("reminder", event.turn, event.step, -1, entry.offset, None, texts[reminder_id])
         for reminder_id in event.reminders
     ]
-    view = _add(view, *said, *reminders)
+    other = counts != family(view)
+    view = _add(view, *said, *reminders, counts=counts)
     start = 0
     if event.checkpoint is not None:
         start = compaction.summaries.last(event.checkpoint).kept_from
@@ -263,7 +276,7 @@ def _called(
         event.compacted_upto,
     )
     view = replace(view, request=request)
-    if moved and last is not None:  # what the last response weighed says nothing of this request
+    if (moved or other) and last is not None:  # the last response's weight says nothing of it
         return replace(view, anchor_tokens=event.prompt_tokens, tail_tokens=0)
     return view
 
@@ -286,7 +299,8 @@ def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView
     if not refused:
         place = (event.turn, event.step, -1, entry.offset)
         stop = event.stop_reason
-        rows = _grown(rows, [Fragment("assistant", *place, event.content, stop_reason=stop)])
+        said = Fragment("assistant", *place, event.content, stop_reason=stop)
+        rows = _grown(rows, [said], family(view))
     view = replace(
         view,
         fragments=rows,
@@ -323,10 +337,10 @@ def _ended(view: ContextView, entry, before: TurnView, messages: MessagesView) -
         if done is not None:
             place = (call.turn, call.step, call.index, entry.offset)
             fragments.append(Fragment("result", *place, None, done[1], call.call_id, True))
-    unsaid = _said(entry, before.number, before.step, before.owned, messages)
+    unsaid = _said(entry, before.number, before.step, before.owned, messages, family(view))
     if entry.event.reason == "budget_exceeded":  # of what outweighs all else no request has room
-        heavy = sum(fragment.total or _weight(fragment) for fragment in unsaid)
-        unsaid = [] if heavy > estimated_tokens(view) else unsaid
+        heavy = sum(fragment.total or _weight(fragment, family(view)) for fragment in unsaid)
+        unsaid = [] if heavy > estimated_tokens(view) - view.prefix_tokens else unsaid
     if before.terminated:
         unsaid = []
     return _add(view, *fragments, *unsaid)

@@ -4,7 +4,7 @@ Rows only grow: a message is received once, then its turn's progress is told by 
 """
 
 from ...schemas import events as ev
-from ...schemas.tokens import estimate_size
+from ...schemas.tokens import estimate_size, recounted
 from ...schemas.value import Value, replace
 from ..messages_sha import message_sha
 from ..rows import Rows
@@ -12,7 +12,7 @@ from .turn_view import TurnView
 
 
 class Received(Value):
-    """A message as it came. `tokens`: estimated by the sender, or here where it did not."""
+    """A message as it came. `tokens`: estimated by the sender for the newest family, or here."""
 
     message_id: str
     sha256: str
@@ -21,6 +21,10 @@ class Received(Value):
     by_user: str
     offset: int
     at: int
+
+    def tokens_for(self, family: str) -> int:
+        """Its tokens as a model of the family counts them."""
+        return recounted(self.tokens, self.content.inline or b"", family)
 
 
 class Progress(Value):
