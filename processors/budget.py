@@ -81,14 +81,15 @@ def held(views, rules: Rules) -> Request | None:
     return request if runs else None
 
 
-def plan(views, rules: Rules) -> Plan:
-    """The next request as the rules would have it."""
+def plan(views, rules: Rules, prefix: int | None = None) -> Plan:
+    """The next request as the rules would have it; `prefix`: tokens of a static prefix that it
+    begins with and that is not in force yet."""
     view = views.compaction
     before = held(views, rules)
     if before is None:
-        strategy, tokens = _window(views, rules)
+        strategy, tokens = _window(views, rules, prefix)
     else:
-        strategy, tokens = before.strategy, _said(views, family_of(before.model))
+        strategy, tokens = before.strategy, _said(views, family_of(before.model), prefix)
     compacted = strategy == "compacted"
     standing = view.checkpoint_at if compacted else None
     still = Plan(strategy, standing, view.compacted_upto, tokens)
@@ -121,13 +122,13 @@ def _says_no_more(views) -> bool:
     )
 
 
-def _window(views, rules: Rules) -> tuple[str, int]:
+def _window(views, rules: Rules, prefix: int | None) -> tuple[str, int]:
     """The strategy of the next request and its tokens, before it adopts anything.
 
     A window whose messages would pass the hard cap is half as wide, or half of that: it is the
     only thing that can make such a session go on.
     """
-    strategy, said = rules.strategy, _said(views, rules.family)
+    strategy, said = rules.strategy, _said(views, rules.family, prefix)
     tokens, size = said + _moved(views, strategy), window_size(strategy)
     while size is not None and size > 1 and tokens > rules.limits.hard_tokens:
         size //= 2
@@ -168,13 +169,14 @@ def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) ->
     )
 
 
-def _said(views, counts: str) -> int:
+def _said(views, counts: str, prefix: int | None) -> int:
     """Estimated tokens of the next request if it goes on with the last one: what was said, and
     what it says first, as a model of the family counts."""
     rows = (views.messages.received.last(message_id) for message_id in _said_next(views))
     unsaid = sum(row.tokens_for(counts) for row in rows if row)
     unsaid += sum(estimate(reminder.text, counts) for reminder in views.turn.reminders)
-    return raised(estimated_tokens(views.context), family(views.context), counts) + unsaid
+    said = estimated_tokens(views.context, prefix)
+    return raised(said, family(views.context), counts) + unsaid
 
 
 def _said_next(views) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from ..schemas import events as ev
 from ..schemas.ids import call_key
 from ..schemas.tokens import estimate, family_of
-from ..schemas.value import replace
 from .agent import Agent
 from .assembly.layers import MEMORY, NO_LAYERS, Layers
 from .assembly.prefix import assemble, layers_of
@@ -19,7 +18,6 @@ from .budget import Plan, Rules, held, is_cold, plan
 from .context.blocks import ReadBlob, whole_of
 from .cuts import is_fixed
 from .projections.background import KINDS, find_work
-from .projections.context import with_prefix
 from .projections.delivery import delivery_of
 from .projections.turn_view import Call, find_call
 from .session import SessionViews
@@ -30,7 +28,6 @@ from .wake import Obligation, stop_reason
 StoreBody = Callable[[bytes, str], ev.Body]
 ReadLayers = Callable[[Agent, SessionViews], Layers]
 ReadTodos = Callable[[Agent, SessionViews], str]
-NOT_WRITTEN = -1  # the offset of an event that is not in the log yet
 TOO_LITTLE = "too little lies before the newest messages, which are kept as they are"
 END_REASONS = {  # the provider's stop_reason -> why the turn ended
     "end_turn": "end_turn",
@@ -266,8 +263,7 @@ def _with_prefix(
     planned = plan(views, rules)
     prefix_sha, events = _context_set(views, agent, planned, desk)
     for event in events:
-        context = with_prefix(views.context, event, NOT_WRITTEN)
-        planned = plan(replace(views, context=context), rules)
+        planned = plan(views, rules, event.tokens)
     return planned, prefix_sha, events
 
 

@@ -115,9 +115,17 @@ def initial() -> ContextView:
     return ContextView(Rows(), Rows())
 
 
-def estimated_tokens(view: ContextView) -> int:
-    """Estimated input tokens of the next request."""
-    return view.anchor_tokens + view.tail_tokens
+def estimated_tokens(view: ContextView, prefix: int | None = None) -> int:
+    """Estimated input tokens of the next request; `prefix`: of a static prefix that is not in
+    force yet."""
+    anchor = view.anchor_tokens if prefix is None else _anchor(view, prefix)
+    return anchor + view.tail_tokens
+
+
+def _anchor(view: ContextView, prefix: int) -> int:
+    """What the last response weighed, had it had another prefix: at least as much as that, for the
+    old one was estimated and the whole was measured."""
+    return max(prefix, view.anchor_tokens + prefix - view.prefix_tokens)
 
 
 def family(view: ContextView) -> str:
@@ -163,7 +171,7 @@ def apply(
         case ev.TurnEnded():
             return _ended(view, entry, before, messages)
         case ev.ContextSet():
-            return with_prefix(view, event, entry.offset)
+            return _prefix(view, entry, event)
         case ev.ToolInvoked(outcome=None):
             return view
         case ev.GenStopped():
@@ -202,9 +210,8 @@ def _add(view: ContextView, *fragments: Fragment, counts: str = "") -> ContextVi
     return replace(view, fragments=rows, tail_tokens=view.tail_tokens + tail)
 
 
-def with_prefix(view: ContextView, event: ev.ContextSet, offset: int) -> ContextView:
-    """The view with another static prefix in force."""
-    prefix = Prefix(event.sha256, event.system, event.tools, offset)
+def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
+    prefix = Prefix(event.sha256, event.system, event.tools, entry.offset)
     size = body_size(event.system) + body_size(event.tools)
     tokens = event.tokens or estimate_size(size, family(view))
     return replace(
@@ -212,8 +219,7 @@ def with_prefix(view: ContextView, event: ev.ContextSet, offset: int) -> Context
         prefixes=view.prefixes.append(prefix),
         prefix_sha=event.sha256,
         prefix_tokens=tokens,
-        # The old one was estimated, the anchor was measured: their difference may be nonsense.
-        anchor_tokens=max(tokens, view.anchor_tokens + tokens - view.prefix_tokens),
+        anchor_tokens=_anchor(view, tokens),
     )
 
 
