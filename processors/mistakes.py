@@ -12,11 +12,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..schemas.parts import BlobRef, Body
+from ..schemas.value import replace
 from .assembly.prefix import Prefix
 from .assembly.stable import moved, parts, unstable
 from .effects.log_text import LOG_LINES_MAX, NUMBERED, looks_like_log
 from .projections.context import ContextView
 from .projections.transcript import Line
+from .rows import Rows
 from .session import SessionViews
 from .tokens import estimate
 from .tool_tiers import SCHEMA_TOKENS
@@ -290,17 +292,21 @@ def _leaves(text: str) -> list[str]:
 
 class Watch:
     """Looks at sessions as they go on and tells each finding once: each kind and culprit of a
-    session. Only what is new since the last look is read. For one thread."""
+    session. Only what is new since the last look is read. For one thread.
+
+    since: the offset from which on a session is looked at; a watch before this one told the rest.
+    """
 
     SESSIONS_MAX = 1_000
     """Sessions it remembers; of one that was forgotten a finding may be told again."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: Callable[[str], int] = lambda _session_id: 0) -> None:
+        self._since = since
         self._seen: dict[str, _Seen] = {}
 
     def look(self, views: SessionViews, read: ReadBlob | None = None) -> list[Mistake]:
         """What is new in a session; [] most times."""
-        seen = self._seen.pop(views.session_id, None) or _Seen()
+        seen = self._seen.pop(views.session_id, None) or self._begun(views, read)
         self._seen[views.session_id] = seen
         if len(self._seen) > self.SESSIONS_MAX:
             del self._seen[next(iter(self._seen))]
@@ -314,12 +320,28 @@ class Watch:
         seen.lines, seen.prefixes = len(rows), len(views.context.prefixes)
         return list(seen.new(found))
 
+    def _begun(self, views: SessionViews, read: ReadBlob | None) -> "_Seen":
+        """A session that this watch sees for the first time."""
+        since, view = self._since(views.session_id), views.context
+        seen = _Seen(_before(since, views.transcript.lines), _before(since, view.prefixes))
+        old = replace(view, prefixes=view.prefixes.upto(seen.prefixes))
+        list(seen.new(in_prefixes(prefixes_of(old, read))))  # the next prefix may repeat them
+        return seen
+
+
+def _before(offset: int, rows: Rows) -> int:
+    """How many rows lie before an offset."""
+    count = len(rows)
+    while count and rows[count - 1].offset >= offset:
+        count -= 1
+    return count
+
 
 class _Seen:
     """How far a session was looked at, and what was told of it."""
 
-    def __init__(self) -> None:
-        self.lines = self.prefixes = 0
+    def __init__(self, lines: int, prefixes: int) -> None:
+        self.lines, self.prefixes = lines, prefixes
         self.told: set[tuple[str, str]] = set()
 
     def new(self, found: Iterable[Mistake]) -> Iterator[Mistake]:

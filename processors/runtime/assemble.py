@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from ...log import Settings, open_log
 from ...log.door import Log
+from ...log.partition import partition_for
 from ...producers.blobs import BlobStore
 from ...schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
 from ..agent import Agent
@@ -64,15 +65,26 @@ def say(text: str) -> None:
     _log.info("%s", text)
 
 
-def _teller() -> Callable[[SessionViews], None]:
-    """Says what blows a session's token budget, each finding once (S3.9)."""
-    watch = Watch()
+class Teller:
+    """Says what blows a session's token budget, each finding once (S3.9).
 
-    def look(views: SessionViews) -> None:
-        for mistake in watch.look(views):
-            say(f"session {views.session_id}: {mistake}")
+    What lay in the store when it was opened was told by the worker before this one; a store that is
+    made anew says it of what was in the log. partition_of: where a session lies.
+    """
 
-    return look
+    def __init__(self, say: Callable[[str], None], partition_of: Callable[[str], int]) -> None:
+        self._say = say
+        self._since: dict[int, int] = {}
+        self._watch = Watch(lambda session_id: self._since.get(partition_of(session_id), 0))
+
+    def opened(self, partition: int, store: Store) -> None:
+        """A partition is given to this worker, or its store was made anew."""
+        self._since[partition] = store.log_end if store.is_new else store.cursor.offset
+
+    def look(self, views: SessionViews) -> None:
+        """Say what is new in a session."""
+        for mistake in self._watch.look(views):
+            self._say(f"session {views.session_id}: {mistake}")
 
 
 class Parts:
@@ -140,8 +152,10 @@ class Parts:
         self.worker = Worker(
             self.identity, roles, agents, self._open_store, self.actions, SystemClock(), say
         )
+        spread = self.log.partitions(SESSION_EVENTS)
+        self.teller = Teller(say, lambda session_id: partition_for(session_id, spread))
         if "sessions" in roles:
-            tell = _teller() if watch else lambda _views: None
+            tell = self.teller.look if watch else lambda _views: None
             partitions = self.log.partitions(USER_SESSIONS)
             announce(self.worker, self.producer, partitions, self.mail.post, say, tell)
         self.loop = Loop(self.log, self.worker, f"foldlog-{'-'.join(roles)}", self.mail)
@@ -163,8 +177,11 @@ class Parts:
         belongs = Belongs(self.log.identity(), self.log.topic_id(SESSION_EVENTS), fold_version())
         directory = self.state.store(self.settings.topic(SESSION_EVENTS), partition)
         if fresh:
-            return new_store(directory, belongs, end, first_offset=first)
-        return open_store(directory, belongs, end, say, first)
+            store = new_store(directory, belongs, end, first_offset=first)
+        else:
+            store = open_store(directory, belongs, end, say, first)
+        self.teller.opened(partition, store)
+        return store
 
     def in_flight(self) -> bool:
         """Whether an effect runs, or something was produced and is not read back yet."""

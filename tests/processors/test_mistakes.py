@@ -15,8 +15,14 @@ from foldlog.processors.assembly.stable import moved, parts, unstable
 from foldlog.processors.builtin_tools import default_agent
 from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.mistakes import Watch, in_prefixes, mistakes
+from foldlog.processors.projections.partition import INITIAL
+from foldlog.processors.rows import Rows
+from foldlog.processors.runtime.assemble import Teller
+from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.tokens import estimate
 from foldlog.processors.tool import tool
+from foldlog.schemas import value
+from foldlog.schemas.parts import Body
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import AGENT
 from foldlog.tests.laws.answers import Use
@@ -230,6 +236,58 @@ def test_S3_9_a_watch_finds_in_steps_what_a_whole_look_finds():
     watch.look(s.views)
     s.result("1.2.0", NEWS)
     assert [(m.kind, m.call) for m in watch.look(s.views)] == [("echo", "1.2.0")]
+
+
+def test_S3_9_a_watch_that_begins_later_tells_only_what_came_since():
+    s = told(LOG)
+    since = s.views.transcript.lines[-1].offset + 1
+    watch = Watch(lambda session_id: since if session_id == s.views.session_id else 0)
+    assert watch.look(s.views) == [], "the one before told it"
+    s.answer(Use("look", "{}", "b"))
+    s.result("1.2.0", LOG.replace("12:", "13:"))
+    assert [(m.kind, m.call) for m in watch.look(s.views)] == [("log", "1.2.0")]
+    assert watch.look(s.views) == []
+
+
+def test_S3_9_a_watch_that_begins_later_does_not_repeat_what_an_old_prefix_had():
+    views = told("short").views
+    (one,) = views.context.prefixes
+
+    def holding(*systems):
+        texts = (json.dumps([{"type": "text", "text": text}]).encode() for text in systems)
+        prefixes = Rows(
+            value.replace(one, system=Body(inline=text), tools=Body(inline=b"[]"), offset=10 * n)
+            for n, text in enumerate(texts)
+        )
+        return value.replace(views, context=value.replace(views.context, prefixes=prefixes))
+
+    clock, other = "It is 2026-11-21T10:11.", "Your id is 123e4567-e89b-42d3-a456-426614174000."
+    assert Watch(lambda _id: 5).look(holding(clock, "No clock.", clock)) == []
+    (found,) = Watch(lambda _id: 5).look(holding("No clock.", other))
+    assert found.kind == "prompt" and "looks like a id: 123e4567" in found.text
+
+
+def test_S3_9_a_worker_that_starts_again_tells_what_is_new_and_not_what_was():
+    def teller(disk: dict, log_end: int, **more) -> tuple[Teller, list[str]]:
+        said: list[str] = []
+        made = Teller(said.append, lambda _id: 0)
+        made.opened(0, Store(DictBackend(disk), log_end=log_end, **more))
+        return made, said
+
+    s, disk = told(LOG), {}
+    first, said = teller(disk, 0)
+    first.look(s.views)
+    assert len(said) == 1 and "raw log" in said[0]
+    end = s.views.transcript.lines[-1].offset + 1
+    Store(DictBackend(disk)).write({}, {}, lambda _views: False, INITIAL, Cursor(end, 0))
+    s.answer(Use("put", "{}", "b"))
+    s.result("1.2.0", LOG.replace("12:", "13:"))
+    kept, said = teller(disk, end + 100)
+    kept.look(s.views)
+    assert len(said) == 1 and "put (1.2.0)" in said[0], "folded by nobody before"
+    anew, said = teller({}, end + 100, letters_from=0)
+    anew.look(s.views)
+    assert said == [], "a store made anew holds what others told"
 
 
 def test_a_watch_remembers_so_many_sessions(monkeypatch):
