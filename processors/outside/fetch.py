@@ -7,15 +7,18 @@ could tell where a request goes.
 """
 
 import http.client
+import queue
 import re
 import socket
 import ssl
 import threading
+import time
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from ..tool import Tool, ToolContext, ToolFailed, tool
@@ -25,6 +28,7 @@ from .html_text import text_of_html
 
 BODY_BYTES_MAX = 2 * 1024 * 1024  # of a page, packed or not; larger ones are downloads
 FETCH_S = 20.0  # all of it: names, redirects, headers, body
+STOP_S = 0.2  # how soon a lookup that hangs sees that it is over, or stopped
 REDIRECTS_MAX = 5
 URL_CHARS_MAX = 2_000
 PORTS = (80, 443)
@@ -44,6 +48,8 @@ HEADERS = {
     "Accept-Encoding": "gzip, identity",
     "Connection": "close",
 }
+
+T = TypeVar("T")
 
 
 class Limits(NamedTuple):
@@ -191,7 +197,10 @@ def _get(
     place: Place, limits: Limits, ends: "_Deadline", stopped: Callable[[], bool]
 ) -> Page | str:
     """The page, or where it redirects to."""
-    sock = _connect(place, limits, ends)
+    found = ends.within(
+        lambda: socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM), stopped
+    )
+    sock = _connect(place, [info[4][0] for info in found], limits, ends)
     connection = http.client.HTTPConnection(place.host, place.port)
     connection.sock = sock
     response = None
@@ -222,10 +231,11 @@ def _get(
         connection.close()
 
 
-def _connect(place: Place, limits: Limits, ends: "_Deadline") -> socket.socket:
+def _connect(
+    place: Place, found: list[str], limits: Limits, ends: "_Deadline"
+) -> socket.socket:
     """A connection to an address of the host that was judged. Raises ToolFailed, OSError."""
-    found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(info[4][0] for info in found))
+    addresses = list(dict.fromkeys(found))
     # One that is not allowed spoils all: an honest name has no address inside.
     if not addresses or not all(is_allowed(each, limits.networks) for each in addresses):
         raise ToolFailed(f"the host {place.host[:100]} is not on the public internet")
@@ -278,6 +288,7 @@ class _Deadline:
     def __init__(self, seconds: float) -> None:
         self.over = False
         self._seconds = seconds
+        self._ends_at = time.monotonic() + seconds
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._timer = threading.Timer(seconds, self._end)
@@ -286,7 +297,30 @@ class _Deadline:
 
     def left(self) -> float:
         """Seconds that one connection attempt may take."""
-        return self._seconds / 4
+        return max(0.001, min(self._seconds / 4, self._ends_at - time.monotonic()))
+
+    def within(self, ask: Callable[[], T], stopped: Callable[[], bool]) -> T:
+        """What `ask` gives, or TimeoutError at the deadline or a stop: it can not be ended.
+
+        A name server that is silent holds getaddrinfo for minutes. It is left to itself then, in
+        a thread that keeps no process alive.
+        """
+        answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
+
+        def asked() -> None:
+            try:
+                answers.put((ask(), None))
+            except Exception as error:
+                answers.put((None, error))
+
+        threading.Thread(target=asked, name="fetch-lookup", daemon=True).start()
+        while not (self.over or stopped()):
+            with suppress(queue.Empty):
+                answer, error = answers.get(timeout=STOP_S)
+                if error is not None:
+                    raise error
+                return cast(T, answer)
+        raise TimeoutError
 
     def watch(self, sock: socket.socket) -> None:
         """Close this one at the deadline."""

@@ -279,6 +279,25 @@ def test_a_server_that_drips_is_left(server):
         read(f"http://127.0.0.1:{server.server_port}/drip", limits, seconds=0.3)
 
 
+@pytest.mark.parametrize(
+    ("stopped", "told"), [(False, r"longer than 0\.3 s"), (True, "the fetch was stopped")]
+)
+def test_a_name_server_that_is_silent_is_left_too(monkeypatch, stopped, told):
+    """getaddrinfo waits for minutes, and nothing can end it."""
+    answered, left = threading.Event(), threading.Event()
+
+    def names(*_rest, **_more):
+        answered.wait(20)
+        left.set()
+        raise OSError("no name server answers")
+
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    with pytest.raises(ToolFailed, match=told):
+        read("http://silent.example/", Limits(), seconds=0.3, stopped=lambda: stopped)
+    assert not left.is_set(), "nobody waited for it"
+    answered.set()
+
+
 def test_html_that_is_broken_is_still_text():
     assert text_of_html("<p>a<b>b<script>x", "http://h/") == "ab"
     assert text_of_html("<svg><svg></svg>hidden</svg>shown", "http://h/") == "shown"
