@@ -18,7 +18,7 @@ TOKENS = tuple(
 
 
 def ledger_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
-    """The ledger with a cost per attempt, per turn (background work apart) and in all."""
+    """The ledger with a cost per request, per turn (background work apart) and in all."""
     rows = list(ledger.spent)
     whole = total(rows, table)
     return {
@@ -45,15 +45,16 @@ def session_cost(ledger: LedgerView, table: PriceTable) -> Cost:
 
 
 def ledger_lines(ledger: LedgerView, table: PriceTable) -> Iterator[dict[str, Any]]:
-    """A row per attempt and per turn, for a table that people read; the total comes last."""
+    """A row per request and per turn, for a table that people read; the total comes last."""
     for turn, rows in turns(ledger.spent):
         for row in rows:
             place = f"{row.work} to {row.upto}" if turn is None else f"{row.turn}.{row.step}"
             cost = table.cost(row)
             shown = "unknown" if cost is None else dollars(cost)
+            again = f", request {row.request}" if row.request > 1 else ""
             yield {
                 "step": place,
-                "attempt": row.attempt,
+                "attempt": f"{row.attempt}{again}",
                 "outcome": row.outcome,
                 "model": row.model or "unknown",
                 **{_short(name): getattr(row, name) for name in TOKENS},

@@ -4,7 +4,7 @@ The field docs are in avro/*.avsc, a test holds both equal. The key is the sessi
 time are the record's: neither is repeated in an event.
 """
 
-from .parts import Body, ProposedCall, Trigger, Usage, event
+from .parts import Body, ProposedCall, Trigger, Try, Usage, event
 
 
 @event
@@ -183,6 +183,7 @@ class BackgroundDone:
     model: str = ""
     why: str = ""
     released: bool = False
+    earlier: tuple[Try, ...] = ()
 
 
 @event

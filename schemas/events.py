@@ -47,7 +47,7 @@ from .done import (
     ToolResult,
     ToolStarted,
 )
-from .parts import BlobRef, Body, Budget, ProposedCall, Trigger, Usage
+from .parts import BlobRef, Body, Budget, ProposedCall, Trigger, Try, Usage
 
 
 class EventType(NamedTuple):
@@ -157,6 +157,7 @@ __all__ = [
     "ToolResult",
     "ToolStarted",
     "Trigger",
+    "Try",
     "TurnEnded",
     "Usage",
 ]

@@ -53,6 +53,14 @@ class Usage:
 
 
 @event
+class Try:
+    """One request of background work to a model."""
+
+    model: str
+    usage: Usage | None = None
+
+
+@event
 class ProposedCall:
     """One tool_use block of a model response."""
 

@@ -260,16 +260,16 @@ def approvals_table(facts: SessionFacts) -> str:
 
 
 def attempts_table(facts: SessionFacts, prices: PriceTable) -> str:
-    """Every attempt, a sum per turn, and the whole."""
-    spent = {row.key: row for row in facts.views.ledger.spent}
+    """Every request of every attempt, a sum per turn, and the whole."""
     heads = ("attempt", "worker", "outcome", "model", "#took", "#read", "#cached", "#said", "#cost")
     rows: list[str] = []
+    claimed = [(a, number, spent) for a, number, spent in facts.tries() if a is not None]
     for turn, group in groupby(
-        sorted(facts.attempts.values(), key=_turn_of), key=_turn_of
+        sorted(claimed, key=lambda one: _turn_of(one[0])), key=lambda one: _turn_of(one[0])
     ):
         of_turn = list(group)
-        rows += [_attempt(attempt, spent.get(attempt.key), prices) for attempt in of_turn]
-        known = [spent[a.key] for a in of_turn if a.key in spent]
+        rows += [_attempt(*one, prices) for one in of_turn]
+        known = [spent for _, _, spent in of_turn if spent is not None]
         rows.append(_sum("background" if turn[0] else f"turn {turn[1]}", known, prices))
     if rows:
         rows.append(_sum("all", list(facts.views.ledger.spent), prices))
@@ -281,16 +281,20 @@ def _turn_of(attempt: Attempt) -> tuple[bool, int]:
     return beside, 0 if beside else attempt.key[0]
 
 
-def _attempt(attempt: Attempt, spent: Spent | None, prices: PriceTable) -> str:
-    claim, end = attempt.claim, attempt.end
+def _attempt(attempt: Attempt, number: int, spent: Spent | None, prices: PriceTable) -> str:
+    """One request. Of those before the last one only the tokens are known, and that they failed."""
+    last = number == attempt.requests
+    claim, end = attempt.claim, attempt.end if last else None
+    outcome = attempt.outcome if last else "failed"
     name = ".".join(str(part) for part in attempt.key[:2])
+    nth = f" request {number}" if attempt.requests > 1 else ""
     took = lasting(end.at - claim.at) if end is not None else ""
     why = getattr(end.event, "detail", "") or getattr(end.event, "why", "") if end else ""
     cost = prices.cost(spent) if spent is not None else None
     return (
-        f"<tr><td><code>{e(name)}</code> try {claim.event.attempt}</td>"
+        f"<tr><td><code>{e(name)}</code> try {claim.event.attempt}{nth}</td>"
         f"<td>{e(claim.event.owner)}</td>"
-        f'<td>{tag(attempt.outcome or "lost")} <span class="note">{e(why)}</span></td>'
+        f'<td>{tag(outcome or "lost")} <span class="note">{e(why)}</span></td>'
         f"<td>{e((spent.model if spent else '') or attempt.model)}</td>"
         f'<td class="num">{e(took)}</td>{_tokens([spent] if spent else [])}'
         f'<td class="num">{"" if cost is None else e(dollars(cost))}</td></tr>'

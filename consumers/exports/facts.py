@@ -6,10 +6,12 @@ is read here, and nothing decided anew. This file must not know any format.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...processors.projections.context import Fragment
+from ...processors.projections.ledger import Spent
 from ...processors.projections.turn_view import Call, call_of, closed
 from ...processors.ruling import Ruling
 from ...processors.session import SessionViews, initial
@@ -24,7 +26,8 @@ OUTCOMES = {ev.GenComplete: "complete", ev.GenFailed: "failed", ev.GenStopped: "
 
 @dataclass(slots=True)
 class Attempt:
-    """One physical try: of a model call, or of background work. `claim`, `end`: the entries."""
+    """One claimed try: of a model call, or of background work. `claim`, `end`: the entries;
+    `requests`: how many were made to a model, more than one only if it is background work."""
 
     kind: str
     key: tuple
@@ -33,6 +36,7 @@ class Attempt:
     end: Entry | None = None
     outcome: str = ""
     counts: bool = False
+    requests: int = 1
 
 
 @dataclass(slots=True)
@@ -115,6 +119,18 @@ class SessionFacts:
         if views.turn is not before.turn:
             self._follow_calls(entry, before)
 
+    def tries(self) -> Iterator[tuple[Attempt | None, int, Spent | None]]:
+        """(attempt, number of its request, what the ledger says of it): each request there was.
+
+        None of both: its claim never counted or is a fork's parent's; nothing of it was paid for.
+        """
+        spent = {(*row.key[:3], row.request): row for row in self.views.ledger.spent}
+        for key, attempt in self.attempts.items():
+            for number in range(1, attempt.requests + 1):
+                yield attempt, number, spent.pop((*key, number), None)
+        for row in spent.values():
+            yield None, row.request, row
+
     def _follow_calls(self, entry: Entry, before: SessionViews) -> None:
         """The fold's word on each call, as it changes; TURN_ENDED closes what it leaves open."""
         for call in (*self.views.turn.calls, *self.views.turn.doubts):
@@ -161,7 +177,10 @@ class SessionFacts:
         else:
             attempt = self.attempts.get((event.turn, event.step, event.attempt))
             outcome = OUTCOMES[type(event)]
-        if attempt is not None and attempt.end is None:
+        if attempt is None:
+            return
+        attempt.requests = max(attempt.requests, 1 + len(getattr(event, "earlier", ())))
+        if attempt.end is None:
             attempt.end, attempt.outcome = entry, outcome
             attempt.counts = ruling.accepted and outcome != "failed"
 

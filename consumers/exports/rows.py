@@ -99,7 +99,7 @@ def session_row(facts: SessionFacts, prices: PriceTable) -> Row:
         **{f"{word}_events": facts.rulings[word] for word in ("accepted", "ignored", "refused")},
         "messages": sum(1 for _ in said_lines(views)),
         "tool_calls": len(facts.calls),
-        "attempts": len(facts.attempts),
+        "attempts": sum(1 for _ in facts.tries()),
         "input_tokens": spent.input_tokens,
         "cache_read_tokens": spent.cache_read_tokens,
         "cache_write_tokens": spent.cache_write_tokens,
@@ -226,12 +226,13 @@ def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:
 
 
 def usage_rows(facts: SessionFacts, prices: PriceTable) -> Iterator[Row]:
-    """Every attempt, and what the ledger says of it."""
-    spent = {row.key: row for row in facts.views.ledger.spent}
-    for key, attempt in facts.attempts.items():
-        yield _usage_row(facts, attempt, spent.pop(key, None), prices)
-    for row in spent.values():  # paid for, and its claim never counted, or is a fork's parent's
-        yield _unclaimed_row(facts, row, prices)
+    """Every request to a model, and what the ledger says of it."""
+    for attempt, number, spent in facts.tries():
+        if attempt is None:
+            assert spent is not None, "nothing else tells of it"
+            yield _unclaimed_row(facts, spent, prices)
+        else:
+            yield _usage_row(facts, attempt, number, spent, prices)
 
 
 _TOKENS = tuple("input cache_read cache_write_5m cache_write_1h output".split())
@@ -248,6 +249,7 @@ def _unclaimed_row(facts: SessionFacts, spent: Spent, prices: PriceTable) -> Row
         "turn": None if beside else spent.turn,
         "step": None if beside else spent.step,
         "attempt": spent.attempt,
+        "request": spent.request,
         "outcome": spent.outcome,
         "counts": False,
         "model": spent.model or None,
@@ -259,10 +261,12 @@ def _unclaimed_row(facts: SessionFacts, spent: Spent, prices: PriceTable) -> Row
 
 
 def _usage_row(
-    facts: SessionFacts, attempt: Attempt, spent: Spent | None, prices: PriceTable
+    facts: SessionFacts, attempt: Attempt, number: int, spent: Spent | None, prices: PriceTable
 ) -> Row:
     beside, claim = attempt.kind == BACKGROUND, attempt.claim.event
-    end = attempt.end.event if attempt.end is not None else None
+    last = number == attempt.requests  # those before it failed, and nothing more is known of them
+    end = attempt.end.event if attempt.end is not None and last else None
+    outcome = attempt.outcome or ("running" if _runs(facts, attempt) else "lost")
     cost = prices.cost(spent) if spent is not None else None
     return {
         "session_id": facts.session_id,
@@ -272,10 +276,11 @@ def _usage_row(
         "turn": None if beside else claim.turn,
         "step": None if beside else claim.step,
         "attempt": claim.attempt,
+        "request": number,
         "strategy": getattr(claim, "strategy", None) or "start",
         "owner": claim.owner,
-        "outcome": attempt.outcome or ("running" if _runs(facts, attempt) else "lost"),
-        "counts": attempt.counts,
+        "outcome": outcome if last else "failed",
+        "counts": attempt.counts and last,
         "model": (spent.model if spent is not None else "") or attempt.model or None,
         **{f"{t}_tokens": getattr(spent, f"{t}_tokens", None) for t in _TOKENS},
         "cost_usd": None if cost is None else usd(cost),

@@ -148,13 +148,14 @@ TOOL_CALLS = Table("tool_calls", "a tool call that a model asked for", _columns(
     resolved_by text: that person
     resolved_at time: when
 """))
-USAGE = Table("usage", "a try of a model call or of background work, lost ones too", _columns("""
+USAGE = Table("usage", "a request to a model, lost ones and background work too", _columns("""
     kind text: answer or background
     work text: of background: compaction, memory...
     upto big: of background: up to where
     turn int: the turn of an answer
     step int: the step
-    attempt int: which try, from 1
+    attempt int: which attempt, from 1
+    request int: which request of the attempt, from 1; only background work makes more than one
     strategy text: start; or replace, resume: how it took over
     owner text: the worker
     outcome text: complete, failed, stopped, lost (never reported), running

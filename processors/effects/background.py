@@ -60,32 +60,6 @@ class Useless(Exception):
     """What the model wrote can't stand for anything; the message says why."""
 
 
-class Paid:
-    """What the tries of one work cost together."""
-
-    def __init__(self) -> None:
-        self.usage: ev.Usage | None = None
-        self.model = ""
-
-    def add(self, usage: ev.Usage | None, model: str) -> None:
-        """One more try."""
-        self.model = model
-        if usage is None or self.usage is None:
-            self.usage = usage or self.usage
-            return
-        sums = {name: getattr(self.usage, name) + getattr(usage, name) for name in _COUNTS}
-        self.usage = ev.Usage(**sums, raw=usage.raw)
-
-
-_COUNTS = (
-    "input_tokens",
-    "cache_read_tokens",
-    "cache_write_5m_tokens",
-    "cache_write_1h_tokens",
-    "output_tokens",
-)
-
-
 async def work(
     claim: WorkClaim,
     task: Task,
@@ -102,10 +76,11 @@ async def work(
     get_client() gives the client of the model; it is asked only when a model is needed. remember:
     writes memory, and waits until the log has it; needed for work of the kind `memory`.
     """
-    paid, why, made, limit_ms = Paid(), "", None, agent.limits.background_timeout_ms
+    tries: list[ev.Try] = []
+    why, made, limit_ms = "", None, agent.limits.background_timeout_ms
     try:
         async with asyncio.timeout(limit_ms / 1000):  # or its slot would be taken for ever
-            made = await _made(claim, task, agent, stop, get_client, blobs, paid)
+            made = await _made(claim, task, agent, stop, get_client, blobs, tries)
             if isinstance(made, list):
                 await _remembered(made, task.scope, remember)
     except Useless as useless:
@@ -114,21 +89,23 @@ async def work(
         why = f"it did not end within {limit_ms} ms"
     if made is not None and not isinstance(made, list):
         await sink.outcome(claim.session_id, made)
+    *earlier, last = tries or [ev.Try(model="")]
     done = ev.BackgroundDone(
         kind=claim.kind,
         upto=claim.upto,
         attempt=claim.attempt,
         ok=not why,
-        usage=paid.usage,
-        model=paid.model,
+        usage=last.usage,
+        model=last.model,
         why=why[:WHY_CHARS_MAX],
         released=bool(why) and stop.leaves,
+        earlier=tuple(earlier),
     )
     await sink.outcome(claim.session_id, done)
 
 
 async def _made(
-    claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, blobs, paid: Paid
+    claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, blobs, tries: list[ev.Try]
 ) -> ev.ResultCompacted | ev.ContextCompacted | list[Any]:
     """The event that the work makes, or events of the memory. Raises Useless."""
     if stop.requested:
@@ -138,7 +115,7 @@ async def _made(
     if tool is not None and tool.compactor is not None:
         text = await _by_tool(tool.compactor, task.text, stop)
         return await asyncio.to_thread(_short, task, text, blobs, readable)
-    answer = await _asked(claim, task, agent.limits, stop, await get_client(), paid)
+    answer = await _asked(claim, task, agent.limits, stop, await get_client(), tries)
     if answer.stop_reason == "refusal":
         raise Useless(f"{task.model} refused")
     blocks = json.loads(answer.content.inline or b"[]")
@@ -185,10 +162,13 @@ async def _asked(
     limits: Limits,
     stop: Stop,
     client: Any,
-    paid: Paid,
+    tries: list[ev.Try],
     clock: Callable[[], float] = time.monotonic,
 ) -> ev.GenComplete:
-    """The model's whole answer; tried again while its failures may pass. Raises Useless."""
+    """The model's whole answer; tried again while its failures may pass. Raises Useless.
+
+    tries: takes in each request, for every one is paid for by itself.
+    """
     began = clock()
 
     def now() -> int:
@@ -206,7 +186,8 @@ async def _asked(
         # Without the pace of the key: answers don't wait because a cheap model is busy (S1.H).
         await models.generate(call, task.request, kept, stop, client, limits=limits)
         outcome = kept.outcomes[0]
-        paid.add(outcome.usage, getattr(outcome, "model", task.model))
+        model = getattr(outcome, "model", task.model)
+        tries.append(ev.Try(model=model, usage=outcome.usage))
         if isinstance(outcome, ev.GenComplete):
             return outcome
         if isinstance(outcome, ev.GenFailed) and (outcome.permanent or attempt == TRIES):

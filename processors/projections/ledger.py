@@ -1,10 +1,13 @@
 """ledger: tokens of every physical model attempt, each counted once (failed and stopped too).
 
 An attempt that lost to another was still paid for, so this fold also takes outcomes that the
-rulings found superseded or late; background work (compaction, memory) is paid for like answers.
+rulings found superseded or late; background work (compaction, memory) is paid for like answers,
+and each request of an attempt of it apart.
 Usage as normalised by the models role; raw usage stays in the event. What the tokens cost is no
 fact of the log: processors/prices.py says it, from a table.
 """
+
+from collections.abc import Iterator
 
 from ...schemas import events as ev
 from ...schemas.value import Value, replace
@@ -14,10 +17,12 @@ ANSWER, BACKGROUND = "answer", "background"
 
 
 class Spent(Value):
-    """One attempt. outcome: complete, failed or stopped. model: empty if the log does not say.
+    """One request to a model. outcome: complete, failed or stopped. model: empty if the log does
+    not say. The four inputs add up to all that was read.
 
     kind: answer, or background, which lies beside the turns: turn and step are 0, and `work` and
-    `upto` say what it was. The four inputs add up to all that was read.
+    `upto` say what it was. An attempt of an answer is one request; one of background work may make
+    some, and `request` says which it was, from 1.
     """
 
     turn: int
@@ -35,12 +40,14 @@ class Spent(Value):
     kind: str = ANSWER
     work: str = ""
     upto: int = -1
+    request: int = 1
 
     @property
     def key(self) -> tuple:
-        """(turn, step, attempt), or (work, upto, attempt): what makes a repetition the same."""
+        """What makes a repetition the same: (turn, step, attempt) of an answer, or of background
+        work (work, upto, attempt, request)."""
         if self.kind == BACKGROUND:
-            return (self.work, self.upto, self.attempt)
+            return (self.work, self.upto, self.attempt, self.request)
         return (self.turn, self.step, self.attempt)
 
     @property
@@ -63,7 +70,7 @@ class Asked(Value):
 
 
 class LedgerView(Value):
-    """Rows per attempt and their totals."""
+    """A row per request that was paid for, and their totals."""
 
     spent: Rows[Spent]
     input_tokens: int = 0
@@ -102,11 +109,14 @@ def apply(view: LedgerView, entry) -> LedgerView:
     event = entry.event
     if type(event) is ev.LlmCalled:
         return replace(view, asked=Asked(event.turn, event.step, event.model))
-    if type(event) not in OUTCOMES or event.usage is None:
-        return view
-    row = _row(view, event, entry.offset)
-    if view.spent.last(row.key) is not None:
-        return view
+    if type(event) in OUTCOMES:
+        for row in _rows(view, event, entry.offset):
+            if view.spent.last(row.key) is None:
+                view = _counted(view, row)
+    return view
+
+
+def _counted(view: LedgerView, row: Spent) -> LedgerView:
     return replace(
         view,
         spent=view.spent.append(row),
@@ -118,29 +128,32 @@ def apply(view: LedgerView, entry) -> LedgerView:
     )
 
 
-def _row(view: LedgerView, event, offset: int) -> Spent:
-    usage = event.usage
-    outcome, model, work = OUTCOMES[type(event)], getattr(event, "model", ""), ()
-    if type(event) is ev.BackgroundDone:
-        place = (0, 0)
-        outcome = outcome if event.ok else "failed"
-        work = (BACKGROUND, event.kind, event.upto)
-    else:
-        place = (event.turn, event.step)
-        model = model or _model_of(view, *place)
-    return Spent(
-        *place,
-        event.attempt,
-        outcome,
-        model,
+def _rows(view: LedgerView, event, offset: int) -> Iterator[Spent]:
+    """The requests that an outcome tells of, as far as their usage is known."""
+    outcome = OUTCOMES[type(event)]
+    if type(event) is not ev.BackgroundDone:
+        if event.usage is not None:
+            place = (event.turn, event.step, event.attempt)
+            model = getattr(event, "model", "") or _model_of(view, event.turn, event.step)
+            response_id = getattr(event, "response_id", "")
+            yield Spent(*place, outcome, model, *_tokens(event.usage), response_id, offset)
+        return
+    requests = (*event.earlier, event)
+    for number, one in enumerate(requests, 1):
+        if one.usage is not None:
+            ended = outcome if one is event and event.ok else "failed"
+            what = (BACKGROUND, event.kind, event.upto, number)
+            tokens = _tokens(one.usage)
+            yield Spent(0, 0, event.attempt, ended, one.model, *tokens, "", offset, *what)
+
+
+def _tokens(usage: ev.Usage) -> tuple[int, int, int, int, int]:
+    return (
         usage.input_tokens,
         usage.cache_read_tokens,
         usage.cache_write_5m_tokens,
         usage.cache_write_1h_tokens,
         usage.output_tokens,
-        getattr(event, "response_id", ""),
-        offset,
-        *work,
     )
 
 

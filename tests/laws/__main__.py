@@ -47,6 +47,7 @@ def counted(what: Counter, world: World) -> None:
         what["summaries"] += isinstance(event, ev.ContextCompacted)
         what["short forms"] += isinstance(event, ev.ResultCompacted)
         what["answers resumed"] += resumes(event)
+        what["failed requests of background work"] += len(getattr(event, "earlier", ()))
         if isinstance(event, ev.LlmCalled):
             what["requests"] += 1
             what["summaries adopted"] += before.checkpoint_at != after.checkpoint_at

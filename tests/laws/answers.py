@@ -175,11 +175,26 @@ def uncertain(call: tuple[int, int, int], attempt: int) -> ev.ToolFailedUncertai
 
 
 def done(
-    kind: str, upto: int, attempt: int, *, why: str = "", model: str = "cheap-test"
+    kind: str,
+    upto: int,
+    attempt: int,
+    *,
+    why: str = "",
+    model: str = "cheap-test",
+    earlier: tuple[ev.Try, ...] = (),
 ) -> ev.BackgroundDone:
     """BACKGROUND_DONE of an attempt; `why` says what it came to nothing for."""
     return ev.BackgroundDone(
-        kind=kind, upto=upto, attempt=attempt, ok=not why, usage=usage(20, 5), model=model, why=why
+        kind=kind, upto=upto, attempt=attempt, ok=not why, usage=usage(20, 5), model=model, why=why,
+        earlier=earlier,
+    )
+
+
+def tried(number: int) -> tuple[ev.Try, ...]:
+    """Requests that failed before the last one: two at most, of some of which nothing is known."""
+    return tuple(
+        ev.Try(model="cheap-test", usage=usage(30 + n, 7) if (number // 3 + n) % 4 else None)
+        for n in range(number % 3)
     )
 
 

@@ -32,15 +32,16 @@ SAYINGS = (
 def ends_of(
     claim: ev.BackgroundStarted, task: Task | None, agent: Agent, said: str, blobs: Blobs
 ) -> list[Any]:
-    """What the work writes, in order, when the model says this."""
-    place = (claim.kind, claim.upto, claim.attempt)
+    """What the work writes, in order, when the model says this: often after requests that failed,
+    as the offset has it, so that no history is another one for it."""
+    place, earlier = (claim.kind, claim.upto, claim.attempt), answers.tried(claim.upto)
     if task is None:
         return [answers.done(*place, why="nothing is left to be done")]
     try:
         made = _made(claim, task, agent, said, blobs)
     except background.Useless as useless:
-        return [answers.done(*place, why=str(useless))]
-    return [*made, answers.done(*place)]
+        return [answers.done(*place, why=str(useless), earlier=earlier)]
+    return [*made, answers.done(*place, earlier=earlier)]
 
 
 def _made(

@@ -107,6 +107,8 @@ class Plausible:
             return ()  # calls that do not fit their content are no history of any models role
         if "Trigger" in kind:
             return tuple(self._trigger() for _ in range(choose.number(0, 2)))
+        if "Try" in kind:
+            return tuple(self.of(ev.Try, offset, at) for _ in range(choose.number(0, 2)))
         if kind.startswith("tuple"):
             return tuple(choose.pick(IDS) for _ in range(choose.number(0, 2)))
         if "Usage" in kind:

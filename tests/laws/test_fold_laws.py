@@ -148,6 +148,35 @@ def test_law_2_what_is_not_accepted_changes_no_view_but_the_answer_owed(world):
 
 
 @law(forged=True)
+def test_S0_5_the_ledger_is_the_sum_of_the_requests_that_were_paid_for_each_once(world):
+    paid: dict[tuple, ev.Usage] = {}
+    for step in world.steps:
+        event, word = step.entry.event, step.ruling.code or step.ruling.verdict
+        if type(event) in PAID and word in ("accepted", "superseded", "late", "duplicate"):
+            for place, usage in requests_in(event):
+                paid.setdefault(place, usage)
+        have = step.views.ledger
+        assert len(have.spent) == len(paid), step.entry
+        for part in ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output"):
+            name = f"{part}_tokens"
+            assert getattr(have, name) == sum(getattr(u, name) for u in paid.values()), step.entry
+
+
+def requests_in(event) -> list[tuple[tuple, ev.Usage]]:
+    """What names each physical request that an outcome tells of, and its tokens if they are known.
+
+    Of a repeated outcome the requests are the same ones, by their number.
+    """
+    if not isinstance(event, ev.BackgroundDone):
+        told = [((event.turn, event.step, event.attempt), event.usage)]
+    else:
+        work = (event.kind, event.upto, event.attempt)
+        usages = [*(one.usage for one in event.earlier), event.usage]
+        told = [((*work, number), usage) for number, usage in enumerate(usages)]
+    return [(place, usage) for place, usage in told if usage is not None]
+
+
+@law(forged=True)
 def test_S0_2_a_field_is_changed_only_by_the_events_of_its_WRITERS_row(world):
     for step in world.steps:
         before, after = step.before.state, step.views.state

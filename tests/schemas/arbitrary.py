@@ -15,7 +15,7 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 LONGS = st.one_of(st.integers(-3, 300), st.integers(-LONG_MAX - 1, LONG_MAX))
 BYTES = st.one_of(st.binary(max_size=60), TEXTS.map(str.encode))
 RECORDS = {name: getattr(parts, name) for name in ("BlobRef", "Body", "Budget", "Usage")}
-RECORDS |= {name: getattr(parts, name) for name in ("ProposedCall", "Trigger")}
+RECORDS |= {name: getattr(parts, name) for name in ("ProposedCall", "Trigger", "Try")}
 
 
 def values(schema: Any) -> st.SearchStrategy[Any]:

@@ -98,18 +98,21 @@ class KeptOutcomesArrive(Invariant):
 
 
 class LedgerCountsOnce(Invariant):
-    """S0.5: every attempt that was paid for is counted once, also one that lost."""
+    """S0.5: every request that was paid for is counted once, also of an attempt that lost."""
 
     def at_end(self) -> None:
         paid: dict[str, dict[tuple, Any]] = defaultdict(dict)
         for seen in self.world.witness.seen.values():
             event = seen.entry.event
             counts = seen.ruling.accepted or seen.ruling.code in PAID
-            if type(event) in OUTCOMES and event.usage is not None and counts:
-                beside = isinstance(event, ev.BackgroundDone)
-                place = (event.kind, event.upto) if beside else (event.turn, event.step)
-                place = (*place, event.attempt)
-                paid[seen.entry.session_id].setdefault(place, event.usage.output_tokens)
+            if type(event) not in OUTCOMES or not counts:
+                continue
+            beside = isinstance(event, ev.BackgroundDone)
+            place = (event.kind, event.upto) if beside else (event.turn, event.step)
+            for number, one in enumerate((*getattr(event, "earlier", ()), event)):
+                if one.usage is not None:
+                    name, tokens = (*place, event.attempt, number), one.usage.output_tokens
+                    paid[seen.entry.session_id].setdefault(name, tokens)
         for session, views in self.world.witness.views.items():
             want = sum(paid[session].values())
             have = views.ledger.output_tokens
