@@ -73,7 +73,7 @@ def background_done(views, event: ev.BackgroundDone) -> Ruling:
     if work is None or (event.released and work.released):
         return DUPLICATE
     if event.released and event.attempt < work.attempt:
-        return STALE
+        return SUPERSEDED  # what it cost is in the ledger all the same
     return ACCEPTED if event.attempt <= work.attempt else STALE
 
 

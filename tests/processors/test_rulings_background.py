@@ -182,7 +182,7 @@ def test_B3_a_worker_that_leaves_hands_its_work_on_once_and_only_the_newest_atte
     assert word(s.append(leaving, "background")) == "duplicate"
     assert "B3" in s.rows(), "whoever holds the partition takes it over at once"
     s.discharge("B3")
-    assert word(s.append(leaving, "background")) == "stale"
+    assert word(s.append(leaving, "background")) == "superseded"
     assert s.append(done_of(s, "context", attempt=2), "background").accepted
 
 
