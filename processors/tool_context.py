@@ -65,7 +65,7 @@ class ToolContext:
     result_tokens: a longer result is cut, so a tool that can choose returns less. user_id,
     project_id: whose session it is. claim_offset: the place of this run in the session's partition.
     memory: what outlives sessions, None where the worker keeps none. refs: the kept results of this
-    session, for the tool that reads them.
+    session, for the tool that reads them. approved: whether a person allowed this very call.
     """
 
     def __init__(
@@ -85,8 +85,10 @@ class ToolContext:
         claim_offset: int | None = None,
         memory: "MemoryService | None" = None,
         refs: frozenset[str] = frozenset(),
+        approved: bool = False,
     ) -> None:
         self.refs = refs
+        self.approved = approved
         self.user_id = user_id
         self.project_id = project_id
         self.claim_offset = claim_offset

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...producers.blobs import BlobStore
-from ...schemas.words import Effect
+from ...schemas.words import Approval, Effect
 from ..agent import Agent
 from ..limits import Limits
 from ..tool import Tool
@@ -46,6 +46,7 @@ class ToolHost:
     results_readable: bool = False  # whether the agent has the tool that reads cut results
     memory: "MemoryService | None" = None
     agent: str = ""
+    model: str = ""  # who reads the results, and so counts their tokens
     cache: ResultCache | None = None  # of the results of pure tools that may be used again
 
     @classmethod
@@ -66,6 +67,7 @@ class ToolHost:
             results_readable=agent.tool(READER) is not None,
             memory=memory,
             agent=agent.name,
+            model=agent.model,
             cache=cache,
         )
 
@@ -104,6 +106,7 @@ class Run:
             claim_offset=claim.claim_offset,
             memory=host.memory,
             refs=claim.refs,
+            approved=claim.approval == Approval.ASK,  # it would not run otherwise
         )
 
     def cache_key(self, args: bytes) -> bytes | None:
@@ -117,7 +120,8 @@ class Run:
             return None
         whose = (claim.user_id, claim.project_id, self.host.agent)
         version = json.dumps(tool.entry, sort_keys=True)
-        cut = (str(ctx.workdir or ""), ctx.result_tokens, self.host.results_readable)
+        host = self.host
+        cut = (str(ctx.workdir or ""), ctx.result_tokens, host.results_readable, host.model)
         return key_of((*whose, version, *cut), args)
 
     def call(self, function: Callable, kwargs: Mapping[str, Any], *, context: bool) -> asyncio.Task:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from ...producers.checks import Invalid
-from ...producers.memory import MemoryWriter, Written, id_from
+from ...producers.memory import PEOPLE, MemoryWriter, Written, id_from
 from ...schemas.memory_paths import CORE, DECISIONS, PROJECT, TODAY, USER, scope_of
 from ...schemas.words import TodoStatus
 from ..tool import Tool, ToolContext, ToolFailed, tool
-from .fold import MemoryView, entries_of, open_todos, todo_of
+from .fold import Kept, MemoryView, entries_of, open_todos, todo_of
 from .framing import known_paths
 from .service import MemoryService
 
@@ -111,6 +111,8 @@ def remember(
     repeated = entry_id in before.ids
     if replaces is not None and replaces not in before.ids and not repeated:
         raise ToolFailed(f"the memory of {scope} has no entry {replaces[:128]!r}")
+    if replaces in before.ids and not ctx.approved:
+        _demand_not_a_persons(before.entries[before.ids.index(replaces)])
     try:
         written = writer.remember(
             scope,
@@ -130,6 +132,16 @@ def remember(
     path = view.entries[view.ids.index(entry_id)].path
     lines = sum(kept.text.count("\n") + 1 for kept in entries_of(view, path))
     return f"remembered in {path} of {scope}, which has {lines} lines now; entry {entry_id}"
+
+
+def _demand_not_a_persons(kept: Kept) -> None:
+    """What people write is theirs; a call that one of them allowed may replace it."""
+    if kept.by == PEOPLE:
+        raise ToolFailed(
+            f"nothing was remembered: entry {kept.entry_id} was written by a person, and stays as "
+            "it is unless a person allows this call. Remember it without `replaces`, as an entry "
+            "beside that one, or ask the user to change theirs"
+        )
 
 
 @tool(effect="idempotent")

@@ -24,13 +24,14 @@ class Desk:
         self.host = dataclasses.replace(make_host(directory), memory=memory)
         self.calls = 0
 
-    def call(self, which, /, *, index=None, attempt=1, user="ana", project="shop", **arguments):
+    def call(self, which, /, *, index=None, attempt=1, user="ana", project="shop",
+             approval="none", **arguments):
         self.calls += 1
         args = json.dumps(arguments).encode()
         assert check_args(NAMES[which], args) is None
         told = run_once(
             NAMES[which], self.host, args, index=100 + self.calls if index is None else index,
-            attempt=attempt, user_id=user, project_id=project, claim_offset=42,
+            attempt=attempt, user_id=user, project_id=project, claim_offset=42, approval=approval,
         )
         return told.only
 
@@ -79,14 +80,25 @@ def test_law_3_a_call_that_runs_again_writes_nothing_twice(desk):
 
 
 def test_an_entry_is_corrected_in_its_place_and_a_second_run_changes_nothing(desk):
-    writer = writer_of(desk.memory._log)
-    first = writer.remember(ANA, "core.md", "likes tea")
-    assert desk.memory.folded(writer.remember(ANA, "core.md", "lives in Oslo"))
+    first = desk.ok("remember", text="likes tea", kind="core").split()[-1]
+    desk.ok("remember", text="lives in Oslo", kind="core")
     for attempt in (1, 2):
         desk.ok("remember", index=3, attempt=attempt, text="likes coffee", kind="core",
-                replaces=first.id)
+                replaces=first)
     assert desk.text() == "likes coffee\nlives in Oslo\n"
     assert "has no entry" in desk.failed("remember", text="x", replaces="nobody")
+
+
+def test_what_a_person_wrote_is_replaced_only_by_a_call_that_a_person_allowed(desk):
+    mine = writer_of(desk.memory._log).remember(ANA, "core.md", "likes tea")
+    assert desk.memory.folded(mine)
+    change = {"text": "likes coffee", "kind": "core", "replaces": mine.id}
+    told = desk.failed("remember", **change)
+    assert f"entry {mine.id} was written by a person" in told and "without `replaces`" in told
+    assert desk.text() == "likes tea\n", "nothing was written either"
+    for attempt in (1, 2):
+        desk.ok("remember", index=3, attempt=attempt, approval="ask", **change)
+    assert desk.text() == "likes coffee\n"
 
 
 def test_S3_2_memory_is_the_sessions_own_users_and_projects_and_nobody_elses(desk):
