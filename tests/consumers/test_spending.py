@@ -3,6 +3,7 @@
 from foldlog.consumers.spending import ledger_json, ledger_lines
 from foldlog.processors.prices import list_prices
 from foldlog.processors.projections.ledger import BACKGROUND, LedgerView, Spent, initial
+from foldlog.schemas.value import replace
 
 
 def ledger(*rows) -> LedgerView:
@@ -47,4 +48,7 @@ def test_people_read_the_same():
         ("context to 7", "$1.00"), ("background", "$1.00"),
         ("total", "$3.00 and an unknown cost of 1 attempt"),
     ]
+    again = replace(aside(7), request=2)
+    lines = ledger_lines(ledger(aside(7), again), list_prices())
+    assert [line["attempt"] for line in lines] == ["1", "1, request 2", "all 2", "all 2"]
     assert next(ledger_lines(ledger(), list_prices()))["cost"] == "$0.0000"

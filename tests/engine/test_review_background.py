@@ -2,11 +2,13 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, compaction, text, tool_use
 from foldlog.processors.agent import Agent, Compaction
+from foldlog.processors.effects import background
 from foldlog.processors.limits import Limits
 from foldlog.processors.projections.background import MEMORY_WAIT_MS
 from foldlog.processors.tool import tool
@@ -183,6 +185,30 @@ def test_the_ledger_counts_an_attempt_that_ended_after_its_work_was_done(drive):
     session.run()
     rows = [row for row in session.views.ledger.spent if row.work == "result"]
     assert sorted(row.attempt for row in rows) == [1, 2]
+
+
+def test_S1_H_each_request_of_one_work_is_a_row_of_the_ledger(drive, monkeypatch):
+    """One breaks off after it was billed, one never gets that far, and the third answers."""
+    monkeypatch.setattr(background, "WAIT_S_MAX", 0.0)
+    broken = {"name": "error_event", "k": 3}
+    rules = (
+        cheap(text("In sh"), fault=broken, usage={"input_tokens": 101}),
+        cheap(text(""), fault={"name": "status", "status": 500}),
+        cheap(text("In short."), usage={"input_tokens": 103}),
+    )
+    session = drive(*(replace(rule, times=1) for rule in rules))
+    session.say("read").run()
+    (done,) = session.events(ev.BackgroundDone)
+    assert done.ok and [one.usage is None for one in done.earlier] == [False, True]
+    rows = [row for row in session.views.ledger.spent if row.work == "result"]
+    told = [(row.request, row.outcome, row.input_tokens) for row in rows]
+    assert told == [(1, "failed", 101), (3, "complete", 103)]
+    assert {row.model for row in rows} == {CHEAP} and {row.attempt for row in rows} == {1}
+    answers = [row.input_tokens for row in session.views.ledger.spent if not row.work]
+    session.write("background", done)  # as an outbox may that does not know it was written
+    session.run()
+    assert session.views.ledger.input_tokens == sum(answers) + 101 + 103
+    assert [body["model"] for body in bodies(session)].count(CHEAP) == 3
 
 
 def test_the_provider_summarizes_only_what_its_request_says(drive):

@@ -11,10 +11,15 @@ from foldlog.consumers.exports.blocks import Contents
 from foldlog.consumers.exports.reading import read_log
 from foldlog.consumers.exports.timeline import Axis, Mark, lasting, svg
 from foldlog.processors.prices import list_prices
+from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.played import memory_log, opened, settings_in
-from foldlog.tests.exports.logs import WORLDS, golden_log, random_log
+from foldlog.tests.exports.logs import WORLDS, Recorded, golden_log, random_log
 from foldlog.tests.golden import golden
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.agents import variant
+from foldlog.tests.laws.answers import usage
+from foldlog.tests.laws.history import opened as opened_history
 
 EVIL = '<script>alert(1)</script><img src=x onerror=alert(2)>" onload="x \u202eevil\x1b[2J</pre>'
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -115,6 +120,20 @@ def test_who_allowed_what_and_what_was_refused_is_said(tmp_path):
     assert "grant" in text and "How to check this report" in text
     doubt = page_of(golden_log("doubt_resolved"))
     assert "in doubt" in doubt and "says" in doubt
+
+
+def test_each_request_of_background_work_is_told_apart_and_summed():
+    s = opened_history(golden.SESSION_ID, agent=variant(memory=True))
+    s.say("I like tea.")
+    s.answer("So do I.")
+    (work,) = [work for work in s.views.background.works if work.kind == "memory"]
+    earlier = (ev.Try(model="cheap", usage=usage(100_000, 7_000)),)
+    s.append(answers.done("memory", work.upto, work.attempt, earlier=earlier), "background")
+    text = "|".join(Page(page_of(Recorded(s.records, {}, golden.SESSION_ID))).text)
+    beside = text[text.index("try 1 request 1"):]
+    told = ("failed", "7,000", "try 1 request 2", "complete", "background", "7,005")
+    places = [beside.index(word) for word in told]
+    assert places == sorted(places)
 
 
 def test_a_missing_blob_and_a_long_text_are_said(tmp_path):

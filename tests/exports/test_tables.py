@@ -12,9 +12,14 @@ from foldlog.consumers.exports.table_files import write_tables
 from foldlog.consumers.exports.tables import BY_NAME, TABLES
 from foldlog.consumers.show import UnknownSession
 from foldlog.processors.prices import list_prices
+from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.tests.exports.logs import WORLDS, Recorded, golden_log, random_log
 from foldlog.tests.golden import golden
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.agents import variant
+from foldlog.tests.laws.answers import usage
+from foldlog.tests.laws.history import opened
 
 
 def tables_of(source: Recorded, directory, sessions=None) -> dict[str, list[dict]]:
@@ -74,6 +79,24 @@ def test_a_lost_attempt_is_a_row_and_does_not_count(tmp_path):
     assert [row["counts"] for row in first] == [False, True]
     assert first[0]["owner"] != first[1]["owner"]
     assert {row["strategy"] for row in usage} >= {"start", "replace"}
+
+
+def test_each_request_of_background_work_is_a_row_and_only_the_last_counts(tmp_path):
+    s = opened(golden.SESSION_ID, agent=variant(memory=True))
+    s.say("I like tea.")
+    s.answer("So do I.")
+    (work,) = [work for work in s.views.background.works if work.kind == "memory"]
+    earlier = (ev.Try(model="cheap", usage=usage(30, 3)), ev.Try(model="cheap"))
+    end = answers.done("memory", work.upto, work.attempt, earlier=earlier)
+    s.append(end, "background")
+    made = tables_of(Recorded(s.records, s.blobs.held, golden.SESSION_ID), tmp_path)
+    rows = [row for row in made["usage"] if row["kind"] == "background"]
+    told = [(x["request"], x["outcome"], x["counts"], x["input_tokens"]) for x in rows]
+    last = (3, "complete", True, end.usage.input_tokens)
+    assert told == [(1, "failed", False, 30), (2, "failed", False, None), last]
+    assert {row["owner"] for row in rows} == {rows[0]["owner"]} != {None}
+    (session,) = [x for x in made["sessions"] if x["session_id"] == golden.SESSION_ID]
+    assert session["attempts"] == len(made["usage"]) == 4
 
 
 def test_a_call_tells_who_allowed_it_and_a_grant_names_the_decision_that_gave_it(tmp_path):

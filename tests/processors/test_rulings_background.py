@@ -186,6 +186,15 @@ def test_B3_a_worker_that_leaves_hands_its_work_on_once_and_only_the_newest_atte
     assert s.append(done_of(s, "context", attempt=2), "background").accepted
 
 
+def test_S0_5_what_a_worker_left_after_another_had_taken_it_over_is_paid_for():
+    s = long_session()
+    leaving = done_of(s, "context", ok=False, released=True, why="the worker is ending")
+    s.take(SAME_AGAIN).work(before=("N3",))
+    assert word(s.append(leaving, "background")) == "superseded"
+    assert s.append(done_of(s, "context", attempt=2), "background").accepted
+    assert [row.attempt for row in s.views.ledger.spent if row.work == "context"] == [1, 2]
+
+
 def test_a_summary_that_came_to_nothing_is_tried_again_when_there_is_more_and_not_before():
     s = long_session()
     s.append(done_of(s, "context", ok=False, why="no words"), "background")

@@ -93,6 +93,10 @@ def test_background_work_lies_beside_the_turns():
     beside = [x for x in spans("compaction") if "foldlog.background.kind" in x.attributes]
     turns = {x.trace_id for x in spans("compaction") if x.name.startswith("invoke_agent")}
     assert beside and all(not x.parent_id and x.trace_id not in turns for x in beside)
+    rows = [row for row in PLAYS["compaction"]().views.ledger.spent if row.work]
+    read = [x.attributes["gen_ai.usage.input_tokens"] for x in beside]
+    assert max(row.request for row in rows) > 1, "a span has all requests of its attempt"
+    assert len(read) < len(rows) and sum(read) == sum(row.read_tokens for row in rows)
 
 
 # -- sending ---------------------------------------------------------------------------------------
