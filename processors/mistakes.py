@@ -47,6 +47,11 @@ KINDS = {
     f"changed more than {CHANGES_MAX} times in a session, or holds what looks like a clock or id",
 }
 
+# What effects/results.py says where it served less than a tool had returned: a raw log that it has
+# cut to its end, or to the cap of a result, is a raw log still.
+_SERVED = f"[a log: its last {LOG_LINES_MAX} lines]\n"
+_LEFT_OUT = re.compile(r"^\[(?P<missing>\d+) of (?P<whole>\d+) bytes\b.* left out here", re.M)
+
 ReadBlob = Callable[[BlobRef], bytes]
 
 
@@ -182,13 +187,21 @@ _Found = tuple[str, str] | None
 
 
 def _log(text: str) -> _Found:
-    count = text.count("\n") + 1
-    if count <= LOG_LINES_MAX + OWN_LINES or not looks_like_log(text, numbered=True):
-        return None
-    return (
-        f"{count} lines of a raw log",
-        f"return its last {LOG_LINES_MAX} lines, or let the tool filter it",
-    )
+    left_out = _LEFT_OUT.search(text)
+    if text.startswith(_SERVED) and left_out:
+        said = f"a raw log of {left_out['whole']} bytes, of which the end was served"
+        return said, "let the tool filter it: nobody reads the rest"
+    # JSON that was cut is none any more: a line for each that it names, and what is missing too.
+    cut = text[:1] == "{" and left_out
+    for part in (text.replace("\\n", "\n"),) if cut else _leaves(text) or (text,):
+        count, about = part.count("\n") + 1, ""
+        if cut:
+            whole, missing = int(cut["whole"]), int(cut["missing"])
+            count, about = (count - 3) * whole // max(1, whole - missing), "about "  # the notice
+        if count > LOG_LINES_MAX + OWN_LINES and looks_like_log(part, numbered=True):
+            last = f"return its last {LOG_LINES_MAX} lines, or let the tool filter it"
+            return f"{about}{count} lines of a raw log", last
+    return None
 
 
 class _Earlier:

@@ -13,6 +13,7 @@ from foldlog.processors.assembly.layers import Layer, Layers
 from foldlog.processors.assembly.prefix import Prefix, assemble
 from foldlog.processors.assembly.stable import moved, parts, unstable
 from foldlog.processors.builtin_tools import default_agent
+from foldlog.processors.effects.results import shape
 from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.mistakes import Watch, in_prefixes, mistakes
 from foldlog.processors.projections.partition import INITIAL
@@ -20,7 +21,8 @@ from foldlog.processors.rows import Rows
 from foldlog.processors.runtime.assemble import Teller
 from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.tokens import estimate
-from foldlog.processors.tool import tool
+from foldlog.processors.tool import Shortened, tool
+from foldlog.producers.blobs import BlobStore
 from foldlog.schemas import value
 from foldlog.schemas.parts import Body
 from foldlog.tests.laws import answers
@@ -29,6 +31,10 @@ from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, asked
 
 NEWS = "".join(f"the {n}th line tells something that nobody had said before\n" for n in range(60))
+ENTRIES = "".join(
+    f"2026-11-21T12:00:{n % 60:02}Z INFO shop.orders order {n} of {n * 7919 % 10_007} was placed\n"
+    for n in range(600)
+)
 LOG = "".join(f"2026-01-31 12:00:00 INFO request {n}\n" for n in range(400))
 
 
@@ -64,7 +70,45 @@ def test_S3_9_a_raw_log_is_found_also_where_a_tool_has_numbered_it():
         assert str(found).startswith(f"look (1.1.0): {found.tokens} tokens, 401 lines of a raw")
 
 
-def test_S3_9_a_log_as_it_is_served_is_no_mistake():
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (ENTRIES * 10, f"a raw log of {len(ENTRIES) * 10} bytes, of which the end was served"),
+        (ENTRIES[: len(ENTRIES) // 2], "a raw log of"),
+        ({"ok": True, "output": "12:00:00 INFO x\n" * 300}, "301 lines of a raw log"),
+        ({"ok": True, "output": ENTRIES}, "about 60"),
+    ],
+    ids=["long", "not much too long", "in JSON", "in JSON that is cut"],
+)
+def test_S3_9_a_tool_that_returns_a_raw_log_is_named_though_its_result_was_cut(
+    tmp_path, returned, said
+):
+    """What a session holds is what is served: the last 200 lines, or as much as the cap allows."""
+    (found,) = mistakes(told(served(tmp_path, returned)).views)
+    assert (found.kind, found.culprit, found.call) == ("log", "look", "1.1.0")
+    assert said in found.text and 500 < found.tokens <= DEFAULT_LIMITS.result_tokens
+
+
+def test_S3_9_what_is_no_raw_log_is_not_named_where_it_was_cut(tmp_path):
+    lines = ENTRIES.splitlines(True)
+    end = "".join(lines[-200:])
+    command = Shortened(f"[the first 400 of 600 lines are left out]\n{end}[exit code 0]", ENTRIES)
+    rows = [{"order": n, "customer": f"customer {n * 7919}"} for n in range(3_000)]
+    long = "".join(line.replace("placed", "placed " + "again " * 40) for line in lines[-200:])
+    assert "left out here" in served(tmp_path, {"output": long})
+    tables = ({"lines": lines}, {"rows": rows}, NEWS * 20, {"text": NEWS * 9})
+    for honest in (end, command, long, {"output": long}, *tables):
+        assert kinds(told(served(tmp_path, honest))) == [], honest
+
+
+def served(directory, returned) -> str:
+    """What a session holds of what a tool returned, with the limits that agents have."""
+    limit, blobs = DEFAULT_LIMITS.result_tokens, BlobStore(directory)
+    shaped = shape(returned, limit_tokens=limit, blobs=blobs, readable=True)
+    return shaped.content.inline.decode()
+
+
+def test_S3_9_the_last_lines_of_a_log_are_no_mistake():
     served = "[a log: its last 200 lines]\n" + "".join(LOG.splitlines(True)[-200:]) + "\n[notice]"
     assert kinds(told(served)) == []
 
