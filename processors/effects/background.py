@@ -25,6 +25,7 @@ from .tool_run import READER, in_thread
 
 TRIES = 3  # of the model for one work: it is not urgent, and a later one covers what this misses
 WAIT_S_MAX = 20.0  # between two tries
+GRACE_S = 5.0  # at its deadline a work is asked to end, as a request then says what it took
 PROVIDERS = "compaction"
 CUT = "[The record ends here: it had become too long, and what should follow is not in it.]"
 WHY_CHARS_MAX = 500
@@ -77,16 +78,20 @@ async def work(
     writes memory, and waits until the log has it; needed for work of the kind `memory`.
     """
     tries: list[ev.Try] = []
-    why, made, limit_ms = "", None, agent.limits.background_timeout_ms
+    why, made, limit_s = "", None, agent.limits.background_timeout_ms / 1000
+    late = f"it did not end within {agent.limits.background_timeout_ms} ms"
+    ending = asyncio.get_running_loop().call_later(limit_s, stop.request, late)
     try:
-        async with asyncio.timeout(limit_ms / 1000):  # or its slot would be taken for ever
+        async with asyncio.timeout(limit_s + GRACE_S):  # or its slot would be taken for ever
             made = await _made(claim, task, agent, stop, get_client, blobs, tries)
             if isinstance(made, list):
                 await _remembered(made, task.scope, remember)
     except Useless as useless:
-        why = str(useless)
+        why = late if stop.why == late else str(useless)
     except TimeoutError:
-        why = f"it did not end within {limit_ms} ms"
+        why = late
+    finally:
+        ending.cancel()
     if made is not None and not isinstance(made, list):
         await sink.outcome(claim.session_id, made)
     *earlier, last = tries or [ev.Try(model="")]

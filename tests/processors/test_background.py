@@ -3,6 +3,7 @@
 import asyncio
 import re
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,6 +159,30 @@ def test_a_second_try_is_timed_from_its_own_beginning(monkeypatch):
     with pytest.raises(effect.Useless, match="overloaded"):
         asyncio.run(made)
     assert began == [1_000_000, 1_052_000, 1_104_000] and waited == [2_000, 2_000]
+
+
+def test_S0_5_a_request_that_the_deadline_broke_off_says_what_it_took(monkeypatch, tmp_path):
+    async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
+        await stop.wait()
+        told = answers.stopped((0, 0, 1), ["so"], Blobs())
+        await sink.outcome("s", replace(told, usage=answers.usage(70)))
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    agent = Agent(name="a", model="m", limits=Limits(background_timeout_ms=20))
+    (done,) = worked("result", Task(b"{}", "claude-cheapest", 5_000), agent, tmp_path)
+    assert not done.ok and "20 ms" in done.why and not done.released
+    assert (done.model, done.usage) == ("claude-cheapest", answers.usage(70))
+
+
+def test_lane_B_a_work_that_does_not_end_when_it_is_asked_is_given_up(monkeypatch, tmp_path):
+    async def generate(*_: Any, **more: Any):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    monkeypatch.setattr(effect, "GRACE_S", 0.02)
+    agent = Agent(name="a", model="m", limits=Limits(background_timeout_ms=20))
+    (done,) = worked("result", Task(b"{}", "claude-cheapest", 5_000), agent, tmp_path)
+    assert not done.ok and "20 ms" in done.why and done.usage is None
 
 
 # -- what comes of it ------------------------------------------------------------------------------
