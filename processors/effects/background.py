@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from ...log.errors import FoldlogError
 from ...producers.blobs import BlobStore
 from ...schemas import events as ev
-from ...schemas.tokens import estimate
 from ..agent import Agent
 from ..context.tasks import Task
 from ..limits import Limits
 from ..memory.extraction import judged
+from ..token_count import count
 from . import models
 from .sink import Sink, Stop
 from .tool_run import READER, in_thread
@@ -116,22 +116,21 @@ async def _made(
     if stop.requested:
         raise Useless("the turn was aborted")
     tool = agent.tool(task.tool) if task.tool else None
-    readable = agent.tool(READER) is not None
     if tool is not None and tool.compactor is not None:
         text = await _by_tool(tool.compactor, task.text, stop)
-        return await asyncio.to_thread(_short, task, text, blobs, readable)
+        return await asyncio.to_thread(_short, task, text, agent, blobs)
     answer = await _asked(claim, task, agent.limits, stop, await get_client(), tries)
     if answer.stop_reason == "refusal":
         raise Useless(f"{task.model} refused")
     blocks = json.loads(answer.content.inline or b"[]")
     if claim.kind == "result":
-        return await asyncio.to_thread(_short, task, _text(blocks), blobs, readable)
+        return await asyncio.to_thread(_short, task, _text(blocks), agent, blobs)
     if claim.kind == "memory":
         found = judged(_text(blocks), claim.session_id, claim.upto, task.scope)
         if found.why and not found.events:
             raise Useless(found.why)
         return found.events
-    return await asyncio.to_thread(_summary, claim, task, blocks, answer, blobs)
+    return await asyncio.to_thread(_summary, claim, task, blocks, answer, agent, blobs)
 
 
 async def _remembered(events: list[Any], scope: str, remember: Remember | None) -> None:
@@ -216,18 +215,16 @@ def _text(blocks: list[dict[str, Any]]) -> str:
     return "\n".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text").strip()
 
 
-def _short(
-    task: Task, text: str, blobs: BlobStore, readable: bool = True
-) -> ev.ResultCompacted:
-    """A short form, with the whole result beside it in the blob store. readable: the model has the
-    tool that reads it; what it has not got, it is not told to call."""
+def _short(task: Task, text: str, agent: Agent, blobs: BlobStore) -> ev.ResultCompacted:
+    """A short form, with the whole result beside it in the blob store. A model that has not got
+    the tool that reads it is not told to call it."""
     if not text.strip():
         raise Useless("the short form is empty")
     whole = task.whole or blobs.store(task.text.encode(), "text/plain")
     how = f'The whole: {READER}, ref "{whole.sha256}".'
-    how = how if readable else "The whole is kept; ask for a part of it."
+    how = how if agent.tool(READER) is not None else "The whole is kept; ask for a part of it."
     said = f"{text.strip()}\n[Shortened from about {task.covers} tokens. {how}]"
-    tokens = estimate(said)
+    tokens = count(said, agent.model).tokens
     if tokens >= task.covers:
         raise Useless(f"the short form has {tokens} tokens, the result {task.covers}")
     body = ev.Body(inline=said.encode(), ref=whole)
@@ -239,6 +236,7 @@ def _summary(
     task: Task,
     blocks: list[dict[str, Any]],
     answer: ev.GenComplete,
+    agent: Agent,
     blobs: BlobStore,
 ) -> ev.ContextCompacted:
     signed = [block for block in blocks if block.get("type") == PROVIDERS]
@@ -253,7 +251,7 @@ def _summary(
         if answer.stop_reason == "max_tokens":
             text += f"\n{CUT}"
         content = json.dumps([{"type": "text", "text": text}], ensure_ascii=False).encode()
-        tokens = estimate(text)
+        tokens = count(text, agent.model).tokens
     if tokens >= task.covers:
         raise Useless(f"the summary has {tokens} tokens, what it stands for {task.covers}")
     return ev.ContextCompacted(

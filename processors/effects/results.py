@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from ...producers.blobs import INLINE_BYTES_MAX, BlobError, BlobStore
 from ...schemas.parts import Body
-from ...schemas.tokens import estimate, prefix
+from ...schemas.tokens import estimate, family_of, prefix
+from ..token_count import count
 from ..tool import Shortened
 from .log_text import LOG_LINES_MAX, last_lines, looks_like_log
 
@@ -22,6 +23,7 @@ NAME_CHARS_MAX = 60  # of where a list was, as a tool named it
 LISTS_TOLD = 10  # of the lists that were shortened; an object of a thousand of them is one notice
 KEPT_BYTES_MAX = 32 * 1024 * 1024  # of one result: a tool in a loop must not fill the disk
 WEIGHED_BYTES = 1024 * 1024  # of a whole result are weighed, the rest in proportion: 15 ms
+FITTINGS_MAX = 3  # of a result that turns out heavier than estimated, by a third at most
 _BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
 
 
@@ -44,34 +46,51 @@ class _Told(NamedTuple):
     read_at: int = 0  # character of the whole where reading on makes sense
 
 
-def shape(value: Any, *, limit_tokens: int, blobs: BlobStore, readable: bool) -> Shaped:
+def shape(
+    value: Any, *, limit_tokens: int, blobs: BlobStore, readable: bool, model: str = ""
+) -> Shaped:
     """Turn what a tool returned into an event's content.
 
     A string stays as it is, anything else becomes compact JSON. readable: whether the model has
-    the tool `read_result`. Never raises for a value: the tool has run, and that must be told.
+    the tool `read_result`. model: who reads it, and so counts its tokens; '' for the newest kind.
+    Never raises for a value: the tool has run, and that must be told.
     """
-    told = _tell(value)
+    told, room = _tell(value), limit_tokens
+    for _ in range(FITTINGS_MAX):
+        shaped = _fitted(told, room, blobs, readable, family_of(model))
+        text = (shaped.content.inline or b"").decode()
+        shaped = shaped._replace(tokens=count(text, model).tokens)
+        if shaped.tokens <= limit_tokens:
+            break
+        room = room * limit_tokens // shaped.tokens - 1
+    return shaped
+
+
+def _fitted(
+    told: _Told, limit_tokens: int, blobs: BlobStore, readable: bool, family: str
+) -> Shaped:
+    """The result within so many estimated tokens; its own are still to be counted."""
     total = len(told.whole)
     if told.shown is None and total > INLINE_BYTES_MAX:
         preview = told.whole[: PREVIEW_CHARS * 4].decode("utf-8", "ignore")[:PREVIEW_CHARS]
         told = told._replace(shown=preview, shown_bytes=len(preview.encode()), read_at=len(preview))
     text = told.whole.decode() if told.shown is None else told.shown
-    if told.shown is None and estimate(text) <= limit_tokens:
-        return Shaped(Body(inline=told.whole), total, estimate(text), 0)
+    if told.shown is None and estimate(text, family) <= limit_tokens:
+        return Shaped(Body(inline=told.whole), total, 0, 0)
     try:
         ref = blobs.store(_kept(told), told.media_type)
         how = _how_to_read_on(ref.sha256, readable and told.media_type == _TEXT)
     except BlobError as error:  # the tool has run: a full disk must not turn that into doubt
         ref, how = None, f"The rest is lost, it could not be kept: {error.__cause__ or error}."
     left_out = max(0, total - told.shown_bytes)
-    noticed = f"{text}\n{_notice(left_out, told, how, told.read_at)}"
+    noticed = f"{text}\n{_notice(left_out, told, how, told.read_at, family)}"
     inline = told.shown is not None and len(noticed.encode("utf-8", "replace"))
-    if inline and inline <= INLINE_BYTES_MAX and estimate(noticed) <= limit_tokens:
+    if inline and inline <= INLINE_BYTES_MAX and estimate(noticed, family) <= limit_tokens:
         text = noticed
     else:
-        text, left_out = _cut(text, limit_tokens, told, how)
+        text, left_out = _cut(text, limit_tokens, told, how, family)
     data = text.encode("utf-8", "replace")
-    return Shaped(Body(inline=data, ref=ref), total, estimate(text), left_out)
+    return Shaped(Body(inline=data, ref=ref), total, 0, left_out)
 
 
 def plain(value: Any) -> Any:
@@ -197,33 +216,37 @@ def _how_to_read_on(sha256: str, readable: bool) -> str:
     return f"The whole is kept as {sha256}. Ask for less: a filter, a range, a later part."
 
 
-def _notice(left_out: int, told: _Told, how: str, read_at: int) -> str:
+def _notice(left_out: int, told: _Told, how: str, read_at: int, family: str) -> str:
     total = len(told.whole)
     if "read_result" in how and read_at:
         how = f"{how[:-1]}, offset {read_at}."
     if total > KEPT_BYTES_MAX:
         how += f" Only its first {KEPT_BYTES_MAX} bytes are kept."
     weighed = told.whole[:WEIGHED_BYTES]
-    tokens = estimate(weighed) * left_out // max(1, len(weighed))
+    tokens = estimate(weighed, family) * left_out // max(1, len(weighed))
     about = f", about {tokens} tokens," if told.media_type == _TEXT else ""
     return f"[{left_out} of {total} bytes{about} are left out here. {how}]"
 
 
-def _within(text: str, tokens: int, bytes_max: int) -> str:
+def _within(text: str, tokens: int, bytes_max: int, family: str) -> str:
     """The beginning of a text that is within both."""
-    return prefix(text, tokens).encode("utf-8", "replace")[:bytes_max].decode("utf-8", "ignore")
+    data = prefix(text, tokens, family).encode("utf-8", "replace")
+    return data[:bytes_max].decode("utf-8", "ignore")
 
 
-def _cut(text: str, limit_tokens: int, told: _Told, how: str) -> tuple[str, int]:
+def _cut(
+    text: str, limit_tokens: int, told: _Told, how: str, family: str
+) -> tuple[str, int]:
     """Head and tail of a text with a notice between them, and the bytes left out of the whole."""
-    longest = _notice(len(told.whole), told, how, len(text))
-    room = max(0, limit_tokens - estimate(f"\n{longest}\n"))
+    longest = _notice(len(told.whole), told, how, len(text), family)
+    room = max(0, limit_tokens - estimate(f"\n{longest}\n", family))
     space = INLINE_BYTES_MAX - len(longest.encode()) - 2  # a text of blanks has few tokens
     # Two parts head, one part tail: logs end in the error.
-    head = _within(text, room * 2 // 3, space * 2 // 3)
-    tail = _within(text[len(head) :][::-1], room - room * 2 // 3, space // 3)[::-1]
+    head = _within(text, room * 2 // 3, space * 2 // 3, family)
+    rest = text[len(head) :][::-1]
+    tail = _within(rest, room - room * 2 // 3, space // 3, family)[::-1]
     shown = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
     left_out = max(0, len(told.whole) - shown)
     read_at = len(head) if told.shown is None else min(told.read_at, len(head))
-    notice = _notice(left_out, told, how, read_at)
+    notice = _notice(left_out, told, how, read_at, family)
     return f"{head}\n{notice}\n{tail}", left_out

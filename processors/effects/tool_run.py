@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...producers.blobs import BlobStore
+from ...schemas.tokens import family_of
 from ...schemas.words import Approval, Effect
 from ..agent import Agent
 from ..limits import Limits
@@ -121,8 +122,8 @@ class Run:
         whose = (claim.user_id, claim.project_id, self.host.agent)
         version = json.dumps(tool.entry, sort_keys=True)
         host = self.host
-        cut = (str(ctx.workdir or ""), ctx.result_tokens, host.results_readable, host.model)
-        return key_of((*whose, version, *cut), args)
+        cut = (ctx.result_tokens, host.results_readable, family_of(host.model))
+        return key_of((*whose, version, str(ctx.workdir or ""), *cut), args)
 
     def call(self, function: Callable, kwargs: Mapping[str, Any], *, context: bool) -> asyncio.Task:
         """Begin a function; the task ends in an End and never raises."""

@@ -190,7 +190,13 @@ def _shaped(one: Run, value: Any) -> Shaped:
     """A value as content. Never raises: the tool has run, and that must be told."""
     limit, host = one.ctx.result_tokens, one.host
     try:
-        return shape(value, limit_tokens=limit, blobs=host.blobs, readable=host.results_readable)
+        return shape(
+            value,
+            limit_tokens=limit,
+            blobs=host.blobs,
+            readable=host.results_readable,
+            model=host.model,
+        )
     except Exception as error:
         return short(f"it returned, but its result can't be shown: {type(error).__name__}: {error}")
 

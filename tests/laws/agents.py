@@ -106,6 +106,8 @@ SMALL = Limits(
     short_tokens=500,
     hard_tokens=20_000,
 )
+LONG = "Be brief and to the point. " * 1_500  # some 15,000 tokens: three quarters of the cap
+MODELS = ("claude-test", "claude-test", "claude-opus-4-5")  # of both families of tokens
 STRATEGIES = (
     *("compacted",) * 6,
     "full",

@@ -54,7 +54,7 @@ def _made(
             tool = agent.tool(task.tool)
             if tool is not None and tool.compactor is not None:
                 said = tool.compactor(task.text)
-            return [background._short(task, said, blobs)]
+            return [background._short(task, said, agent, blobs)]
     work = background.WorkClaim("s1", claim.kind, claim.upto, claim.attempt, 0)
     blocks = [{"type": "text", "text": said}]
     if b'"compaction":{"type":"summarize"}' in task.request:
@@ -69,7 +69,7 @@ def _made(
         model=task.model,
         usage=answers.usage(30, 40),
     )
-    return [background._summary(work, task, blocks, answer, blobs)]
+    return [background._summary(work, task, blocks, answer, agent, blobs)]
 
 
 def task_at(

@@ -100,7 +100,8 @@ def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(world):
     made = requests(world)
     for one, other in zip(made, made[1:], strict=False):
         same_prefix = one.row.prefixes == other.row.prefixes
-        if same_prefix and one.row.params == other.row.params:
+        asked = [(made.row.model, made.row.params) for made in (one, other)]
+        if same_prefix and asked[0] == asked[1]:
             assert static_part(one.request) == static_part(other.request)
         if one.shape != other.shape:
             continue
@@ -247,3 +248,11 @@ def test_the_checker_finds_what_is_illegal(body, finding):
     messages = [{"role": role, "content": content} for role, content in body["messages"]]
     whole = {"model": "m", "max_tokens": 1, "messages": messages}
     assert any(finding in found for found in findings(json.dumps(whole).encode()))
+
+
+@law()
+def test_S3_6_the_first_request_is_weighed_with_its_prefix(world):
+    """Before the first answer nothing else knows how heavy the prefix is."""
+    for made in requests(world)[:1]:
+        prefix = made.step.before.context.prefix_tokens
+        assert made.step.entry.event.prompt_tokens > prefix > 0

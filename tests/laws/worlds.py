@@ -20,7 +20,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.attachments import reference
 from foldlog.schemas.codec import encode
 from foldlog.tests.laws import answers
-from foldlog.tests.laws.agents import MINUTE, STRATEGIES, variant
+from foldlog.tests.laws.agents import LONG, MINUTE, MODELS, STRATEGIES, variant
 from foldlog.tests.laws.history import NEEDS_A_WORLD, REPORTS, ROLES, Step
 from foldlog.tests.laws.outcomes import Outcomes
 from foldlog.tests.laws.plausible import (
@@ -75,6 +75,8 @@ class World(Outcomes):
             "thinking": choose.pick(("adaptive", "adaptive", "fixed")),
             "provider": choose.chance(25),
             "memory": choose.chance(25),
+            "model": choose.pick(MODELS),
+            "system": LONG if choose.chance(5) else "Be brief.",
             **more,
         }
         super().__init__(agent=variant(**self.shape))
@@ -233,10 +235,12 @@ class World(Outcomes):
     def act_edit(self) -> None:
         """A worker comes back with another agent, or finds other files."""
         choose = self.choose
-        change = choose.pick(("system", "fewer", "strategy", "thinking", "layers", "layers"))
+        change = choose.pick(("system", "fewer", "strategy", "thinking", "model", "layers"))
         match change:
             case "system":
-                self.shape[change] = choose.pick(("Be brief.", "Be very brief.", ""))
+                self.shape[change] = choose.pick(("Be brief.", "Be very brief.", "", LONG))
+            case "model":
+                self.shape[change] = choose.pick(MODELS)
             case "fewer":
                 self.shape[change] = choose.chance(50)
             case "strategy":

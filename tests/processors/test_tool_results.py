@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from foldlog.processors.builtin_tools import read_result
 from foldlog.processors.effects import results
 from foldlog.processors.effects.results import PREVIEW_CHARS, shape
+from foldlog.processors.token_count import count
 from foldlog.processors.tool import Shortened
 from foldlog.producers.blobs import INLINE_BYTES_MAX, BlobStore
 from foldlog.schemas.tokens import estimate
@@ -122,7 +123,7 @@ def test_S3_5_a_result_over_the_limit_is_cut_with_a_notice(blobs):
     whole = "\n".join(f"line {n}" for n in range(3_000))
     result = shaped(blobs, whole, limit=500)
     text = text_of(result)
-    assert result.tokens <= 500 and estimate(text) == result.tokens
+    assert result.tokens <= 500 and count(text, "").tokens == result.tokens
     assert text.startswith("line 0\n") and text.endswith("\nline 2999")
     left_out = f"[{result.left_out} of {len(whole)} bytes, about "
     assert left_out in text and " tokens, are left out here. Ask for less" in text
@@ -206,7 +207,7 @@ def test_S3_5_no_text_passes_the_limit_and_none_is_lost(blobs, text, limit, read
     whole = text.encode("utf-8", "replace")
     result = shaped(blobs, text, limit=limit, readable=readable)
     assert result.bytes == len(whole)
-    assert result.tokens == estimate(text_of(result)) <= limit
+    assert result.tokens == count(text_of(result), "").tokens <= limit
     assert len(result.content.inline) <= INLINE_BYTES_MAX
     assert blobs.resolve(result.content) == whole
     assert (result.left_out == 0) == (result.content.ref is None)
@@ -253,7 +254,7 @@ def read_on(blobs, ref, offset, limit):
 def test_S3_5_any_result_is_bounded_stable_and_can_be_read_to_its_end(blobs, value, limit):
     result = shaped(blobs, value, limit=limit)
     text = text_of(result)
-    assert result.tokens == estimate(text) <= limit
+    assert result.tokens == count(text, "").tokens <= limit
     assert len(result.content.inline) <= INLINE_BYTES_MAX
     assert shaped(blobs, value, limit=limit) == result
     whole = blobs.resolve(result.content).decode()
