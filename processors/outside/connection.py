@@ -6,6 +6,7 @@ tools or the log, and imports the `mcp` package only when a server is to be reac
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,10 @@ CONNECT_S = 20.0  # from the start of a server to its list of tools; one that is
 CLOSE_S = 5.0  # longer than the protocol's own goodbye
 WHY_CHARS_MAX = 1_000
 ENDED = "down: it closed the connection"  # the next call connects anew
+# Of a url only scheme, host and port are said: keys of servers stand in what follows, or before.
+_URL = re.compile(r"(https?://)(?:[^\s/?#'\"]*@)?([^\s/?#'\"]*)[^\s'\"]*", re.IGNORECASE)
+# As pydantic quotes an answer that it can't read: shortened in the middle of whatever it holds.
+_QUOTED = re.compile(r", input_value=.*?, input_type=\w+(?=\])", re.DOTALL)
 NOT_AGREED = "not those that the agents have: they count when the worker starts anew"
 
 
@@ -198,6 +203,8 @@ class Connection:
         said = getattr(error, "message", None)  # of the protocol's errors: the rest is numbers
         text = said if isinstance(said, str) else " ".join(str(arg) for arg in error.args)
         text = text or type(error).__name__
+        if self.server.url:  # a redirect's target may hold the same key
+            text = _URL.sub(r"\1\2", _QUOTED.sub("", text))
         for secret in self.server.secrets():
             text = text.replace(secret, "***")
         return printable(text, lines=True)[:WHY_CHARS_MAX]

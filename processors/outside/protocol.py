@@ -8,6 +8,7 @@ and anything else (nobody knows). This file must not know agents, effects or the
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -40,6 +41,9 @@ SESSION_GONE = (-32600, "Session terminated")  # HTTP 404: the server has forgot
 UNKNOWN_TO_IT = (401, 403)  # who asks may not: a server says so before it looks at what is asked
 _READ_BYTES = 64 * 1024
 _ID_SHOWN = 4096  # an answer begins or ends with its id
+# The package logs urls and answers as they are. What goes wrong is said once, by the connection,
+# without what is secret.
+logging.getLogger("mcp.client").setLevel(logging.CRITICAL + 1)
 _HTTP = httpx2.Timeout(30.0, read=None)  # a call ends by its own deadline
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...schemas.words import Approval, Effect
 
@@ -16,6 +16,7 @@ from ...schemas.words import Approval, Effect
 _NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 NAME_CHARS_MAX = 24  # of the 64 that a tool's name may have
 ENV_BYTES_MAX = 32 * 1024  # handed over through a pipe that holds 64 KiB
+KEY_CHARS_MIN = 12  # a part of a url's path that is as long may be a key, and is no word
 TIMEOUT_S = 60.0
 
 
@@ -24,17 +25,18 @@ class McpServer:
     """An MCP server whose tools an agent has, as `NAME__TOOL`.
 
     command: program and arguments of a server on stdin and stdout; or url: one over streamable
-    HTTP. env: variables added for the command. headers: of every HTTP request. Both are secret:
-    never logged, not part of a repr. allow: globs of the tools that are taken, all if empty. rare:
-    globs of tools that only a search gives. effects, approvals: glob of tools -> word; the first
-    that matches counts. trust_hints: believe what the server says of tools that `effects` does not
-    name (read-only ones are pure and run unasked). timeout_s: seconds a call may take.
+    HTTP. env: variables added for the command. headers: of every HTTP request. They are secret,
+    and so is all of the url but its host: never logged, not part of a repr. allow: globs of the
+    tools that are taken, all if empty. rare: globs of tools that only a search gives. effects,
+    approvals: glob of tools -> word; the first that matches counts. trust_hints: believe what the
+    server says of tools that `effects` does not name (read-only ones are pure and run unasked).
+    timeout_s: seconds a call may take.
     Raises TypeError or ValueError naming what is wrong.
     """
 
     name: str
     command: tuple[str, ...] = ()
-    url: str = ""
+    url: str = field(default="", repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     allow: tuple[str, ...] = ()
@@ -92,8 +94,12 @@ class McpServer:
 
     def secrets(self) -> tuple[str, ...]:
         """Texts that must not be repeated to anybody."""
-        given = (*self.env.values(), *self.headers.values())
-        return tuple(sorted({v for v in given if len(v) >= 4}, key=len, reverse=True))
+        url = urlsplit(self.url)
+        values = [text for _, text in parse_qsl(url.query)]
+        keys = [part for part in url.path.split("/") if len(part) >= KEY_CHARS_MIN]
+        asked = [url.password or "", url.path, url.query, *values, *keys]
+        given = {*self.env.values(), *self.headers.values(), *asked, *map(unquote, asked)}
+        return tuple(sorted((v for v in given if len(v) >= 4), key=len, reverse=True))
 
     def _texts(self, what: str) -> tuple[str, ...]:
         given = getattr(self, what)

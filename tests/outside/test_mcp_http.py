@@ -10,6 +10,7 @@ import pytest
 
 from foldlog import Agent
 from foldlog.processors.outside import McpServer
+from foldlog.processors.outside.connection import Connection
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.schemas.events import ToolFailedUncertain
 
@@ -146,6 +147,50 @@ def test_a_key_that_expired_leaves_no_doubt_for_nothing_ran(world, web):
         finally:
             world.close()
             server.shutdown()
+
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    """Says what it was asked for, and sends whoever asks elsewhere."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(self.server.status)
+        body = f"nothing is at {self.path}".encode()
+        self.send_header("location", f"https://else.example{self.path}")
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(307, "Redirect to https://else.example not followed"), (200, "parse")]
+)
+def test_the_keys_in_a_servers_url_are_never_said(world, caplog, status, said):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        server.status = status
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{server.server_port}"
+        url = f"http://ana:hush-1@{host}/hush-in-path/mcp?key=hush%2Bquery&v=2"
+        outside = McpServer(name="web", url=url)
+        try:
+            world.begin(outside)
+        finally:
+            server.shutdown()
+    (state,) = world.open[0].status().values()
+    assert said in state and "hush" not in state
+    assert "hush" not in "".join(world.said) + caplog.text + repr(outside)
+
+
+def test_of_a_url_in_an_error_scheme_host_and_port_are_said():
+    outside = McpServer(name="web", url="https://ana:hush@mcp.example:8443/hush?k=hush")
+    said = Connection(outside, print)._plain(ValueError(f"404 for url '{outside.url}', sorry"))
+    assert said == "404 for url 'https://mcp.example:8443', sorry"
+    command = McpServer(name="small", command=("x",))
+    assert "docs.example/a" in Connection(command, print)._plain(ValueError("http://docs.example/a"))
 
 
 def test_servers_of_one_name_are_each_said(tmp_path):
