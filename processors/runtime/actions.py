@@ -13,7 +13,6 @@ from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from ..agent import Agent
 from ..context.build import ReadBlob
 from ..context.rendered import Built, Renderings
-from ..context.tasks import is_made, task_of
 from ..decide import Desk, ReadLayers, ReadTodos, StoreBody, decide, no_layers, no_todos
 from ..effects.slots import Slots
 from ..projections.turn_view import Call, TurnView, find_call
@@ -28,16 +27,15 @@ from .begin import (
     Effects,
     begin_delivery,
     begin_tool,
+    begin_work,
     unbegun,
     unbegun_generation,
 )
 from .claims import (
     claim_of,
-    claimed_work,
     delivery_claim,
     generation_claim,
     tool_claim,
-    unbegun_work,
     work_claim,
 )
 from .going_on import GoingOn
@@ -338,14 +336,11 @@ class Actions:
         self._effects.run_tool(views.session_id, begin)
 
     def _begin_work(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
-        work = claimed_work(views, owed)
-        idle = owed.owed == "abort" or is_made(views, work)
-        task = None if idle else task_of(views, work, agent, self.read_blob)
-        if task is None:
-            self._effects.report(views.session_id, unbegun_work(views, work))
-            return
-        begin = BeginWork(work.kind, work.upto, work.attempt, work.claim, task, agent)
-        self._effects.work(views.session_id, begin)
+        begin = begin_work(views, owed, agent, self.read_blob)
+        if isinstance(begin, BeginWork):
+            self._effects.work(views.session_id, begin)
+        else:
+            self._effects.report(views.session_id, begin)
 
     def _args(self, call: Call) -> bytes:
         args = call.args

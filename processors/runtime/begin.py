@@ -7,18 +7,22 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from ...producers.blobs import BlobCorrupt, BlobMissing
 from ...schemas import events as ev
 from ...schemas.tokens import estimate
 from ..agent import Agent
 from ..context.build import ReadBlob
-from ..context.tasks import Task
+from ..context.tasks import Task, is_made, task_of
 from ..effects.delivery import Delivery
 from ..effects.tool_run import READER
 from ..projections.delivery import Owed, delivery_of
 from ..projections.turn_view import Call, Claim, TurnView
 from ..resuming import Chain, Kept
 from ..session import SessionViews
+from ..wake import Obligation
+from .claims import claimed_work, unbegun_work
 
+LOST_CHARS_MAX = 500  # of the words that say what is lost
 _NAMED = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # as a result's notice does
 
 
@@ -105,6 +109,22 @@ class BeginWork(NamedTuple):
     claim: Claim
     task: Task
     agent: Agent
+
+
+def begin_work(
+    views: SessionViews, owed: Obligation, agent: Agent, read_blob: ReadBlob
+) -> BeginWork | ev.BackgroundDone:
+    """The begin of claimed work, or its outcome where there is nothing to begin."""
+    work = claimed_work(views, owed)
+    if owed.owed == "abort" or is_made(views, work):
+        return unbegun_work(views, work)
+    try:
+        task = task_of(views, work, agent, read_blob)
+    except (BlobMissing, BlobCorrupt) as lost:  # the conversation can go on without this work
+        return unbegun_work(views, work, f"what it is made of is lost: {lost}"[:LOST_CHARS_MAX])
+    if task is None:
+        return unbegun_work(views, work)
+    return BeginWork(work.kind, work.upto, work.attempt, work.claim, task, agent)
 
 
 class BeginDelivery(NamedTuple):

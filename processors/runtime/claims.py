@@ -125,11 +125,11 @@ def work_claim(
     )
 
 
-def unbegun_work(views: SessionViews, work: Work) -> ev.BackgroundDone:
-    """The outcome of claimed work that need not begin, or can not."""
+def unbegun_work(views: SessionViews, work: Work, lost: str = "") -> ev.BackgroundDone:
+    """The outcome of claimed work that need not begin, or can not. lost: what it lacks."""
     # Where nobody said anything there is nothing to remember, and nothing to be tried again.
-    made = is_made(views, work) or (work.kind == "memory" and not work.stop)
-    why = "the turn was aborted first" if work.stop else "nothing is left to be done"
+    made = not lost and (is_made(views, work) or (work.kind == "memory" and not work.stop))
+    why = "the turn was aborted first" if work.stop else lost or "nothing is left to be done"
     return ev.BackgroundDone(
         kind=work.kind, upto=work.upto, attempt=work.attempt, ok=made, why="" if made else why
     )

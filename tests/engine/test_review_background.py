@@ -264,3 +264,27 @@ def test_S3_4_a_summary_whose_signature_is_refused_is_made_anew_by_the_cheap_mod
 def begins_signed(request) -> bool:
     first = request.body["messages"][0]["content"]
     return isinstance(first, list) and first[0]["type"] == "compaction"
+
+
+@pytest.mark.parametrize("damage", ["gone", "other bytes"])
+def test_S1_H_work_whose_material_is_lost_is_told_and_the_session_goes_on(drive, damage):
+    """The session was left alone until the next start."""
+    session = drive(memory=True, limits=Limits())
+    session.hold.add("memory")
+    long = PAGE * 2_000
+    session.say(long).run()
+    (ref,) = [e.content.ref for e in session.events(ev.MessageReceived)]
+    path = session.blobs.directory / ref.sha256[:2] / ref.sha256
+    whole = path.read_bytes()
+    path.unlink()
+    if damage == "other bytes":
+        path.write_bytes(b"?")
+    assert session.held and not session.events(ev.BackgroundDone)
+    session.held.clear()
+    session.restart()
+    session.run()
+    done = session.events(ev.BackgroundDone)[-1]
+    assert (done.kind, done.ok) == ("memory", False) and "is lost: blob" in done.why
+    assert session.worker.owned[0].stuck == {}
+    path.write_bytes(whole)
+    assert session.say("go on").run().events(ev.TurnEnded)[-1].reason == "end_turn"
