@@ -189,8 +189,8 @@ def test_of_a_url_in_an_error_scheme_host_and_port_are_said():
     outside = McpServer(name="web", url="https://ana:hush@mcp.example:8443/hush?k=hush")
     said = Connection(outside, print)._plain(ValueError(f"404 for url '{outside.url}', sorry"))
     assert said == "404 for url 'https://mcp.example:8443', sorry"
-    command = McpServer(name="small", command=("x",))
-    assert "docs.example/a" in Connection(command, print)._plain(ValueError("http://docs.example/a"))
+    command, told = McpServer(name="small", command=("x",)), ValueError("see http://docs.example/a")
+    assert Connection(command, print)._plain(told) == "see http://docs.example/a"
 
 
 def test_servers_of_one_name_are_each_said(tmp_path):
