@@ -8,6 +8,7 @@ file must not know who calls the model or when.
 
 import json
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from ...schemas.ids import is_id
@@ -126,7 +127,7 @@ def judged(
             events.append(
                 MemoryWritten(
                     # Not of its text: another attempt's wording is the same memory, once.
-                    entry_id=f"x:{offset}:{number}:{session_id}"[:128],
+                    entry_id=_entry_id(session_id, offset, number),
                     path=FILES[kind],
                     text=text,
                     source_session=session_id,
@@ -137,6 +138,15 @@ def judged(
     if len(given) > ENTRIES_MAX:
         wrong.append(f"{len(given) - ENTRIES_MAX} entries beyond {ENTRIES_MAX} are left out")
     return Judged(events, "; ".join(wrong)[:1_000] or None)
+
+
+def _entry_id(session_id: str, offset: int, number: int) -> str:
+    """The id of an entry. A session whose name leaves no room for the rest is told by its hash: cut
+    names would give two sessions one id, and the later memory would be refused."""
+    whole = f"x:{offset}:{number}:{session_id}"
+    if is_id(whole):
+        return whole
+    return f"x:{offset}:{number}:{sha256(session_id.encode()).hexdigest()}"
 
 
 def _list_in(answer: str) -> list[Any] | str:

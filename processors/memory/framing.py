@@ -151,8 +151,13 @@ def _index_lines(view: MemoryView) -> list[str]:
         entries = by_path[path]
         count = sum(kept.text.count("\n") + 1 for kept in entries)
         first = next((t for t in (flat(kept.text) for kept in entries) if t), "")
-        lines.append(f"{QUOTE}{path} ({count} lines): {first}")
+        lines.append(f"{QUOTE}{path} ({lines_of(count)}): {first}")
     return lines
+
+
+def lines_of(count: int) -> str:
+    """A number of lines in words."""
+    return "1 line" if count == 1 else f"{count} lines"
 
 
 def flat(text: str, chars: int = 100) -> str:

@@ -14,7 +14,7 @@ from ...schemas.memory_paths import CORE, DECISIONS, PROJECT, TODAY, USER, scope
 from ...schemas.words import TodoStatus
 from ..tool import Tool, ToolContext, ToolFailed, tool
 from .fold import Kept, MemoryView, entries_of, open_todos, todo_of
-from .framing import known_paths
+from .framing import known_paths, lines_of
 from .service import MemoryService
 
 ALL_DONE = "todo_done_build"
@@ -130,8 +130,8 @@ def remember(
     if entry_id not in view.ids:
         raise ToolFailed(f"nothing was remembered: {view.why or 'it was retired meanwhile'}")
     path = view.entries[view.ids.index(entry_id)].path
-    lines = sum(kept.text.count("\n") + 1 for kept in entries_of(view, path))
-    return f"remembered in {path} of {scope}, which has {lines} lines now; entry {entry_id}"
+    lines = lines_of(sum(kept.text.count("\n") + 1 for kept in entries_of(view, path)))
+    return f"remembered in {path} of {scope}, which has {lines} now; entry {entry_id}"
 
 
 def _demand_not_a_persons(kept: Kept) -> None:

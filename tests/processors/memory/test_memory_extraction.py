@@ -73,6 +73,18 @@ def test_the_ids_of_the_longest_session_ids_still_differ():
     assert len(folded(events, writer="background").ids) == 2
 
 
+def test_two_sessions_of_long_names_have_two_memories_of_what_was_said_at_one_offset():
+    """In two partitions an offset is the same; the second memory was refused as a rewrite."""
+    answers = ({"kind": "core", "text": f"likes {what}"} for what in ("tea", "coffee"))
+    both = [
+        extracted(json.dumps([answer]), "s" * 127 + end, 1_000_000, ANA)
+        for answer, end in zip(answers, "ab", strict=True)
+    ]
+    view = folded([event for events in both for event in events], writer="background")
+    assert view.refused == 0, view.why
+    assert text_of(view, "core.md") == "likes tea\nlikes coffee\n"
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [

@@ -90,11 +90,11 @@ def test_S1_A_the_index_has_at_most_200_lines_and_says_what_it_leaves_out():
     text = index_text([view, folded([wrote("p", "x", "archive/p.md")], SHOP)])
     lines = text.splitlines()
     assert len(lines) == framing.INDEX_LINES_MAX
-    assert lines[:2] == ["user| preference tone = dry", "user| decisions.md (1 lines): use Avro"]
+    assert lines[:2] == ["user| preference tone = dry", "user| decisions.md (1 line): use Avro"]
     newest = max(e.path for e in view.entries if e.path.startswith("daily/"))
     assert lines[2].startswith(f"user| {newest} (")
     assert lines[-2].endswith("the rest by search_memory]")
-    assert lines[-1] == "project| archive/p.md (1 lines): x"
+    assert lines[-1] == "project| archive/p.md (1 line): x"
 
 
 def test_S3_1_memory_enters_the_static_prefix_whole_and_framed_as_data():

@@ -62,7 +62,7 @@ def desk(log, tmp_path):
 
 def test_S3_2_what_is_remembered_can_be_loaded_searched_and_is_in_the_core(desk):
     told = desk.ok("remember", text="Ana likes tea", kind="core")
-    assert told.startswith("remembered in core.md of user:ana, which has 1 lines now; entry ")
+    assert told.startswith("remembered in core.md of user:ana, which has 1 line now; entry ")
     assert desk.memory.reader.core([ANA]) == "user| Ana likes tea  [written by an agent]"
     loaded = desk.ok("load_memory", path="core.md")
     assert "written by an agent for ana, session s1 at offset 42]\n| Ana likes tea\n" in loaded
