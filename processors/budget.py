@@ -207,10 +207,12 @@ def best_cut(views, rules: Rules) -> int | None:
     too long, by whatever it counts (bytes, images), is to keep half of its tokens at most.
     """
     fragments, begin = views.context.fragments, kept_from(views.compaction)
-    keep, room = KEPT_MESSAGES, rules.limits.hard_tokens // 2
+    keep, most = KEPT_MESSAGES, rules.limits.hard_tokens
     cut = cut_keeping(fragments, keep, begin)
     if not needs_room(views, rules):
         return cut
+    beside = _window(views, rules, None)[1] - _said_from(views, begin)  # the prefix, a new message
+    room = min(most // 2, max(0, most - beside - SUMMARY_TOKENS))
     if too_long(views.turn):
         room = min(room, _said_from(views, begin) // 2)
     while keep > 1 and _said_from(views, cut or begin) > room:

@@ -23,7 +23,6 @@ NAME_CHARS_MAX = 60  # of where a list was, as a tool named it
 LISTS_TOLD = 10  # of the lists that were shortened; an object of a thousand of them is one notice
 KEPT_BYTES_MAX = 32 * 1024 * 1024  # of one result: a tool in a loop must not fill the disk
 WEIGHED_BYTES = 1024 * 1024  # of a whole result are weighed, the rest in proportion: 15 ms
-FITTINGS_MAX = 3  # of a result that turns out heavier than estimated, by a third at most
 _BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
 
 
@@ -55,21 +54,15 @@ def shape(
     the tool `read_result`. model: who reads it, and so counts its tokens; '' for the newest kind.
     Never raises for a value: the tool has run, and that must be told.
     """
-    told, room = _tell(value), limit_tokens
-    for _ in range(FITTINGS_MAX):
-        shaped = _fitted(told, room, blobs, readable, family_of(model))
-        text = (shaped.content.inline or b"").decode()
-        shaped = shaped._replace(tokens=count(text, model).tokens)
-        if shaped.tokens <= limit_tokens:
-            break
-        room = room * limit_tokens // shaped.tokens - 1
-    return shaped
+    shaped = _fitted(_tell(value), limit_tokens, blobs, readable, family_of(model))
+    text = (shaped.content.inline or b"").decode()
+    return shaped._replace(tokens=count(text, model).tokens)
 
 
 def _fitted(
     told: _Told, limit_tokens: int, blobs: BlobStore, readable: bool, family: str
 ) -> Shaped:
-    """The result within so many estimated tokens; its own are still to be counted."""
+    """The result within so many estimated tokens, the same everywhere; its own are not counted."""
     total = len(told.whole)
     if told.shown is None and total > INLINE_BYTES_MAX:
         preview = told.whole[: PREVIEW_CHARS * 4].decode("utf-8", "ignore")[:PREVIEW_CHARS]

@@ -11,13 +11,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from foldlog.processors import token_count
 from foldlog.processors.builtin_tools import read_result
 from foldlog.processors.effects import results
 from foldlog.processors.effects.results import PREVIEW_CHARS, shape
-from foldlog.processors.token_count import count
 from foldlog.processors.tool import Shortened
 from foldlog.producers.blobs import INLINE_BYTES_MAX, BlobStore
-from foldlog.schemas.tokens import estimate
+from foldlog.schemas.tokens import OLD, estimate
+
+
+@pytest.fixture(autouse=True, scope="module")
+def estimated():
+    """Cuts are made by the estimate on every machine; here results are counted by it too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_count, "_ctok", lambda: None)
+        yield patch
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +131,7 @@ def test_S3_5_a_result_over_the_limit_is_cut_with_a_notice(blobs):
     whole = "\n".join(f"line {n}" for n in range(3_000))
     result = shaped(blobs, whole, limit=500)
     text = text_of(result)
-    assert result.tokens <= 500 and count(text, "").tokens == result.tokens
+    assert result.tokens <= 500 and estimate(text) == result.tokens
     assert text.startswith("line 0\n") and text.endswith("\nline 2999")
     left_out = f"[{result.left_out} of {len(whole)} bytes, about "
     assert left_out in text and " tokens, are left out here. Ask for less" in text
@@ -207,7 +215,7 @@ def test_S3_5_no_text_passes_the_limit_and_none_is_lost(blobs, text, limit, read
     whole = text.encode("utf-8", "replace")
     result = shaped(blobs, text, limit=limit, readable=readable)
     assert result.bytes == len(whole)
-    assert result.tokens == count(text_of(result), "").tokens <= limit
+    assert result.tokens == estimate(text_of(result)) <= limit
     assert len(result.content.inline) <= INLINE_BYTES_MAX
     assert blobs.resolve(result.content) == whole
     assert (result.left_out == 0) == (result.content.ref is None)
@@ -254,7 +262,7 @@ def read_on(blobs, ref, offset, limit):
 def test_S3_5_any_result_is_bounded_stable_and_can_be_read_to_its_end(blobs, value, limit):
     result = shaped(blobs, value, limit=limit)
     text = text_of(result)
-    assert result.tokens == count(text, "").tokens <= limit
+    assert result.tokens == estimate(text) <= limit
     assert len(result.content.inline) <= INLINE_BYTES_MAX
     assert shaped(blobs, value, limit=limit) == result
     whole = blobs.resolve(result.content).decode()
@@ -284,3 +292,23 @@ def test_a_text_that_is_kept_in_part_is_still_a_text(blobs, monkeypatch):
     kept = blobs.resolve(result.content).decode()
     assert kept == "ש" * 50_000, "not cut within a character, so that it can be read on"
     assert read_on(blobs, result.content.ref.sha256, 49_990, 1_000) == "ש" * 10
+
+
+def test_S3_5_a_result_is_cut_and_counted_as_the_model_that_reads_it_counts(blobs):
+    """A third more words of a page fit for a model that counts a third fewer tokens."""
+    page = "The tide table of a small harbour, read aloud. " * 1_000
+    old, new = (
+        shape(page, limit_tokens=2_000, blobs=blobs, readable=True, model=model)
+        for model in ("claude-opus-4-5", "claude-opus-5-5")
+    )
+    assert old.tokens == estimate(text_of(old), OLD) <= 2_000
+    assert new.tokens == estimate(text_of(new)) <= 2_000
+    assert len(text_of(old)) > 1.2 * len(text_of(new))
+
+
+def test_a_result_is_counted_exactly_where_the_counter_is_installed(blobs, estimated):
+    ctok = pytest.importorskip("ctok", reason="the extra `tokens` needs Python 3.12")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_count, "_ctok", lambda: ctok)
+        got = shape("hello, world", limit_tokens=9, blobs=blobs, readable=True, model="opus-4-6")
+    assert got.tokens == 3 != estimate("hello, world", OLD)

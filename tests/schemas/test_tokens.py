@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.processors import token_count, tokens
-from foldlog.schemas.tokens import FAMILIES, NEW, OLD, estimate, estimate_size, family_of, prefix
+from foldlog.schemas.tokens import (
+    FAMILIES,
+    NEW,
+    OLD,
+    estimate,
+    estimate_size,
+    family_of,
+    prefix,
+    raised,
+    recounted,
+)
 
 texts = st.text(max_size=80) | st.from_regex(r"[ -~\n]{0,80}", fullmatch=True)
 families = st.sampled_from(FAMILIES)
@@ -43,6 +53,24 @@ def test_the_family_of_a_model_is_read_from_its_name():
 def test_a_size_without_its_text_is_counted_as_prose():
     assert estimate_size(2_600) == 1_001 and estimate_size(3_400, OLD) == 1_001
     assert estimate_size(0) == 1, "an empty block still has its frame"
+
+
+@given(texts, st.integers(0, 5_000))
+def test_a_message_is_recounted_by_its_text_and_its_images_stay(text, images):
+    tokens, data = estimate(text) + images, text.encode("utf-8", "replace")
+    assert recounted(tokens, data, NEW) == tokens
+    if text:
+        assert recounted(tokens, data, OLD) == estimate(text, OLD) + images
+    assert 0 <= recounted(images, data, OLD) <= max(images, recounted(tokens, data, OLD))
+
+
+def test_without_its_text_a_message_is_recounted_as_prose():
+    assert recounted(3_400, b"", OLD) == 2_600
+
+
+def test_what_was_counted_is_raised_for_a_family_that_counts_more_and_never_lowered():
+    assert raised(2_600, OLD, NEW) == 3_400
+    assert raised(3_400, NEW, OLD) == raised(3_400, NEW, NEW) == 3_400
 
 
 def test_a_count_says_which_way_it_was_made(monkeypatch):
