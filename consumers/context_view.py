@@ -11,7 +11,7 @@ from ..processors.budget import is_cold
 from ..processors.context.strategies import build_context
 from ..processors.limits import DEFAULT_LIMITS
 from ..processors.projections.compaction import in_force
-from ..processors.projections.context import estimated_tokens, fragment_tokens
+from ..processors.projections.context import estimated_tokens, family, fragment_tokens
 from ..processors.projections.turn_view import too_long
 from ..processors.session import SessionViews
 from ..schemas import events as ev
@@ -29,17 +29,17 @@ def context_json(views: SessionViews, strategy: str | None, read: ReadBlob) -> d
     """
     last = views.context.request
     strategy = strategy or (last.strategy if last is not None else "compacted")
-    shown = build_context(views, strategy, read)
+    shown, counts = build_context(views, strategy, read), family(views.context)
     messages = [
         {
             "role": message.role,
-            "tokens": sum(estimate(block) for block in message.blocks),
+            "tokens": sum(estimate(block, counts) for block in message.blocks),
             "content": [json.loads(block) for block in message.blocks],
         }
         for message in shown.messages
     ]
     static = [*map(json.loads, shown.system)], [*map(json.loads, shown.tools)]
-    tokens = sum(estimate(text) for text in (*shown.system, *shown.tools))
+    tokens = sum(estimate(text, counts) for text in (*shown.system, *shown.tools))
     large, short = short_forms(views)
     return {
         "strategy": strategy,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..schemas.ids import is_id, why_not_an_id
-from ..schemas.tokens import estimate
+from ..schemas.tokens import estimate, family_of
 from ..schemas.words import Approval, Recovery
 from .cuts import window_size
 from .limits import DEFAULT_LIMITS, Limits
@@ -178,7 +178,8 @@ class Agent:
         for what in ("system", "directive"):
             if not isinstance(getattr(self, what), str):
                 raise TypeError(f"the {what} prompt of agent {self.name} must be text")
-        tokens, most = estimate(self.system) + estimate(self.directive), self.limits.hard_tokens
+        family, most = family_of(self.model), self.limits.hard_tokens
+        tokens = estimate(self.system, family) + estimate(self.directive, family)
         if tokens > most:  # every turn but the first would end with budget_exceeded
             raise ValueError(
                 f"agent {self.name}: its prompt has about {tokens} tokens, and no request may have "
