@@ -8,7 +8,7 @@ import pytest
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.limits import Limits
-from foldlog.processors.projections.context import all_input
+from foldlog.processors.projections.context import all_input, estimated_tokens
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import NEW, OLD, estimate
@@ -16,8 +16,8 @@ from foldlog.tests.engine.driven import Driven
 
 OLDER, NEWER, CHEAP = "claude-opus-4-5", "claude-opus-5-5", "claude-haiku-4-5"
 LIMITS = Limits(soft_tokens=5_000, hard_tokens=20_000, resume_tokens=10**6)
-LONG = "word " * 8_000  # some 18,000 tokens
-FACTS = " ".join(f"fact {n} is new" for n in range(2_500))  # some 13,000
+LONG = "word " * 10_000  # some 14,000 tokens
+FACTS = " ".join(f"fact {n} is new" for n in range(2_000))  # some 11,000
 
 
 @pytest.fixture
@@ -128,8 +128,12 @@ def test_S3_6_what_one_family_counted_weighs_more_for_a_model_of_the_other(drive
     session.say(FACTS[:9_000]).run()
     weighed = session.views.context.anchor_tokens
     changed(session, model=NEWER)
-    session.say("Go on.").run()
+    session.say("Go on.")
+    for _ in range(5):  # until the request is decided, and before it is answered
+        session.worker.consume(session.reader.poll(0, 1000))
     called = session.events(ev.LlmCalled)[-1]
+    assert estimated_tokens(session.views.context) == called.prompt_tokens
+    session.run()
     assert called.model == NEWER and 1.3 < called.prompt_tokens / weighed < 1.32
     weighed = session.views.context.anchor_tokens
     changed(session, model=OLDER)
