@@ -16,11 +16,11 @@ from ..schemas.value import replace
 from .assembly.prefix import Prefix
 from .assembly.stable import moved, parts, unstable
 from .effects.log_text import LOG_LINES_MAX, NUMBERED, looks_like_log
-from .projections.context import ContextView
+from .projections.context import ContextView, family
 from .projections.transcript import Line
 from .rows import Rows
 from .session import SessionViews
-from .tokens import estimate
+from .tokens import NEW, estimate
 from .tool_tiers import SCHEMA_TOKENS
 
 RESULT_TOKENS_MIN = 500  # smaller results are not worth a word
@@ -75,10 +75,11 @@ def mistakes(
     views: SessionViews, read: ReadBlob | None = None, today: date | None = None
 ) -> list[Mistake]:
     """Every finding in a session. Without `read`, what lies in the blob store is not looked at;
-    without `today`, no date is."""
+    without `today`, no date is. Tokens are those of the model that the session asks."""
+    counts = family(views.context)
     return [
-        *in_results(views.transcript.lines.since(0)),
-        *in_prefixes(prefixes_of(views.context, read), today),
+        *in_results(views.transcript.lines.since(0), counts=counts),
+        *in_prefixes(prefixes_of(views.context, read), today, counts),
     ]
 
 
@@ -101,13 +102,15 @@ def _whole(body: Body, read: ReadBlob | None) -> bytes | None:
 # -- the static prefix -----------------------------------------------------------------------------
 
 
-def in_prefixes(prefixes: Sequence[Prefix], today: date | None = None) -> Iterator[Mistake]:
+def in_prefixes(
+    prefixes: Sequence[Prefix], today: date | None = None, counts: str = NEW
+) -> Iterator[Mistake]:
     """Schemas of the newest prefix, how it came to be what it is, and whether it will stay so."""
     if not prefixes:
         return
-    yield from in_schemas(prefixes[-1])
-    yield from in_growth(prefixes)
-    tokens = estimate(prefixes[-1].system) + estimate(prefixes[-1].tools)
+    yield from in_schemas(prefixes[-1], counts)
+    yield from in_growth(prefixes, counts)
+    tokens = _weight(prefixes[-1], counts)
     for found in unstable(prefixes[-1], today):
         yield Mistake(
             "prompt", found.part, "", tokens,
@@ -116,9 +119,14 @@ def in_prefixes(prefixes: Sequence[Prefix], today: date | None = None) -> Iterat
         )
 
 
-def in_schemas(prefix: Prefix) -> Iterator[Mistake]:
+def _weight(prefix: Prefix, counts: str) -> int:
+    return estimate(prefix.system, counts) + estimate(prefix.tools, counts)
+
+
+def in_schemas(prefix: Prefix, counts: str = NEW) -> Iterator[Mistake]:
     """Tools whose schema is too large, and all of them together."""
-    sizes = {name: estimate(t) for name, t in parts(prefix).items() if name.startswith("tool ")}
+    tools = ((name, text) for name, text in parts(prefix).items() if name.startswith("tool "))
+    sizes = {name: estimate(text, counts) for name, text in tools}
     for name, tokens in sizes.items():
         if tokens > TOOL_TOKENS_MAX:
             yield Mistake(
@@ -134,11 +142,12 @@ def in_schemas(prefix: Prefix) -> Iterator[Mistake]:
         )
 
 
-def in_growth(prefixes: Sequence[Prefix]) -> Iterator[Mistake]:
+def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake]:
     """A prefix that has become larger since the session began, or changes again and again."""
     first, last = parts(prefixes[0]), parts(prefixes[-1])
     grown = {
-        name: estimate(text) - estimate(first.get(name, "")) for name, text in last.items()
+        name: estimate(text, counts) - estimate(first.get(name, ""), counts)
+        for name, text in last.items()
     }
     for name, tokens in grown.items():
         if tokens > GROWTH_TOKENS_MAX and not name.startswith("tool "):
@@ -152,7 +161,7 @@ def in_growth(prefixes: Sequence[Prefix]) -> Iterator[Mistake]:
         names = [name for a, b in pairwise(prefixes) for name in moved(a, b)]
         most = max(dict.fromkeys(names), key=names.count, default="prefix")
         yield Mistake(
-            "prompt", most, "", estimate(prefixes[-1].system) + estimate(prefixes[-1].tools),
+            "prompt", most, "", _weight(prefixes[-1], counts),
             f"the prefix changed {changes} times in this session, {names.count(most)} times by "
             f"{most}; each time all of it was paid for anew",
             f"keep {most} still: put what changes into a message",
@@ -162,7 +171,9 @@ def in_growth(prefixes: Sequence[Prefix]) -> Iterator[Mistake]:
 # -- results of tools ------------------------------------------------------------------------------
 
 
-def in_results(lines: Sequence[Line], since: int = 0) -> Iterator[Mistake]:
+def in_results(
+    lines: Sequence[Line], since: int = 0, counts: str = NEW
+) -> Iterator[Mistake]:
     """Logs, repetitions and whole files among the results from line `since` on."""
     args = {line.call: line.body for line in lines if line.kind in ("call", "asks")}
     earlier = _Earlier(lines)
@@ -171,13 +182,13 @@ def in_results(lines: Sequence[Line], since: int = 0) -> Iterator[Mistake]:
         if line.kind != "result" or line.body is None:
             continue
         text = (line.body.inline or b"").decode("utf-8", "replace")
-        tokens = estimate(text)
+        tokens = estimate(text, counts)
         if tokens < RESULT_TOKENS_MIN:
             continue
         for kind, found in (
             ("log", _log(text)),
             ("echo", _echo(text, args.get(line.call), earlier.before(place))),
-            ("search", _search(line.name, text, tokens)),
+            ("search", _search(line.name, text, tokens, counts)),
         ):
             if found is not None:
                 yield Mistake(kind, line.name, line.call, tokens, *found)
@@ -254,13 +265,13 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part // whole} %"
 
 
-def _search(name: str, text: str, tokens: int) -> _Found:
+def _search(name: str, text: str, tokens: int, counts: str) -> _Found:
     if not SEARCHES.search(name):
         return None
     snippets = "return 200 tokens on each side of a match, and name the place"
     if tokens > SEARCH_TOKENS_MAX:
         return f"a search that returned {tokens} tokens", snippets
-    largest = max((estimate(leaf) for leaf in _leaves(text)), default=0)
+    largest = max((estimate(leaf, counts) for leaf in _leaves(text)), default=0)
     if largest > HIT_TOKENS_MAX:
         return f"one hit of the search has {largest} tokens", snippets
     return None
@@ -325,11 +336,12 @@ class Watch:
             del self._seen[next(iter(self._seen))]
         rows = views.transcript.lines
         found: list[Mistake] = []
+        counts = family(views.context)
         if len(rows) > seen.lines:
             start = max(0, seen.lines - ECHO_LINES_BACK)
-            found += in_results(rows.since(start), seen.lines - start)
+            found += in_results(rows.since(start), seen.lines - start, counts)
         if len(views.context.prefixes) > seen.prefixes:
-            found += in_prefixes(prefixes_of(views.context, read))
+            found += in_prefixes(prefixes_of(views.context, read), counts=counts)
         seen.lines, seen.prefixes = len(rows), len(views.context.prefixes)
         return list(seen.new(found))
 

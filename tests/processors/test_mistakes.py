@@ -20,7 +20,7 @@ from foldlog.processors.projections.partition import INITIAL
 from foldlog.processors.rows import Rows
 from foldlog.processors.runtime.assemble import Teller
 from foldlog.processors.runtime.store import Cursor, DictBackend, Store
-from foldlog.processors.tokens import estimate
+from foldlog.processors.tokens import OLD, estimate
 from foldlog.processors.tool import Shortened, tool
 from foldlog.producers.blobs import BlobStore
 from foldlog.schemas import value
@@ -342,3 +342,12 @@ def test_a_watch_remembers_so_many_sessions(monkeypatch):
         s.take().open()
         watch.look(s.views)
     assert list(watch._seen) == ["b", "c"]
+
+
+def test_a_finding_has_the_tokens_of_the_model_that_reads_it():
+    """A third apart for the same schema: for an older model it is no mistake yet."""
+    one = [described(4_000, "wide")]
+    (found,) = in_prefixes([prefix(tools=one)])
+    text = parts(prefix(tools=one))["tool wide"]
+    assert found.tokens == estimate(text) > 1_000 > estimate(text, OLD)
+    assert list(in_prefixes([prefix(tools=one)], counts=OLD)) == []
