@@ -12,13 +12,16 @@ R = TypeVar("R")
 
 
 class Rows(Generic[R]):
-    """A growing sequence of rows, findable by the field that `key` names, if it is given."""
+    """A growing sequence of rows, findable by the field that `key` names, if it is given.
 
-    __slots__ = ("_index", "_key", "_length", "_list")
+    `length`: as len() gives it, for who asks very often.
+    """
+
+    __slots__ = ("_index", "_key", "_list", "length")
 
     def __init__(self, rows: Iterable[R] = (), key: Callable[[R], Any] | None = None) -> None:
         self._list: list[R] = list(rows)
-        self._length = len(self._list)
+        self.length = len(self._list)
         self._key = key
         self._index: dict[Any, list[int]] = {}
         if key is not None:
@@ -27,64 +30,62 @@ class Rows(Generic[R]):
 
     def append(self, *rows: R) -> "Rows[R]":
         """These rows and some more; self stays as it is."""
-        held, base = self._list, self
-        if len(held) != self._length:  # others went on from here
-            ahead = held[self._length : self._length + len(rows)]
+        held, length, key = self._list, self.length, self._key
+        if len(held) != length:  # others went on from here
+            ahead = held[length : length + len(rows)]
             if ahead and ahead == [*rows]:  # a worker folds its decisions before they come back
-                return self._upto(self._length + len(rows))
-            base = Rows(self, self._key)
-            held = base._list
-        key = base._key
+                return self._upto(length + len(rows))
+            return Rows(self, key).append(*rows)
         if key is not None:
-            for place, row in enumerate(rows, len(held)):
-                base._index.setdefault(key(row), []).append(place)
-        held.extend(rows)
-        return base._upto(len(held))
+            for place, row in enumerate(rows, length):
+                self._index.setdefault(key(row), []).append(place)
+        held += rows
+        return self._upto(length + len(rows))
 
     def last(self, key: Any) -> R | None:
         """The newest row of this version with that key, or None."""
         for position in reversed(self._index.get(key, ())):
-            if position < self._length:
+            if position < self.length:
                 return self._list[position]
         return None
 
     def __len__(self) -> int:
-        return self._length
+        return self.length
 
     def __iter__(self) -> Iterator[R]:
-        return (self._list[n] for n in range(self._length))
+        return (self._list[n] for n in range(self.length))
 
     def __getitem__(self, place: int) -> R:
-        if not -self._length <= place < self._length:
+        if not -self.length <= place < self.length:
             raise IndexError(place)
-        return self._list[place % self._length]
+        return self._list[place % self.length]
 
     def since(self, start: int) -> list[R]:
         """The rows from a position on."""
-        return self._list[start : self._length]
+        return self._list[start : self.length]
 
     def upto(self, length: int) -> "Rows[R]":
         """The version that had this many rows."""
-        assert 0 <= length <= self._length
+        assert 0 <= length <= self.length
         return self._upto(length)
 
     def _upto(self, length: int) -> "Rows[R]":
         past: Rows[R] = Rows.__new__(Rows)
         past._list, past._key, past._index = self._list, self._key, self._index
-        past._length = length
+        past.length = length
         return past
 
     def extends(self, other: "Rows[R]") -> bool:
         """Whether these are the other's rows and maybe more, as far as that is known at once."""
-        return self._list is other._list and self._length >= other._length
+        return self._list is other._list and self.length >= other.length
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Rows) or self._length != other._length:
+        if not isinstance(other, Rows) or self.length != other.length:
             return False
         return self._list is other._list or self.since(0) == other.since(0)
 
     def __hash__(self) -> int:
-        return hash(self._length)
+        return hash(self.length)
 
     def __repr__(self) -> str:
         return f"Rows({self.since(0)!r})"

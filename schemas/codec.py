@@ -191,7 +191,10 @@ def headers_for(event: Any, writer: str) -> Headers:
 
 
 def _header(headers: Sequence[tuple[str, bytes]], name: str) -> str:
-    return next((v.decode("utf-8", "replace") for k, v in headers if k == name and v), "")
+    for key, value in headers:
+        if key == name and value:
+            return value.decode("utf-8", "replace")
+    return ""
 
 
 def entry_of(record: Record, *, chunks: bool = False) -> Entry:

@@ -9,7 +9,7 @@ import json
 from hashlib import sha256
 from typing import NamedTuple
 
-from ...schemas.value import replace
+from ...schemas.value import Value, replace
 from ..cuts import is_fixed
 from ..projections.compaction import CompactionView
 from ..projections.context import ContextView, Request
@@ -31,7 +31,7 @@ BUILDER = "window-2"  # a new value whenever the same views would give other byt
 SPOKEN = ("assistant", "partial")
 
 
-class Message(NamedTuple):
+class Message(Value):
     """One message of a request: its blocks as JSON texts."""
 
     role: str

@@ -22,10 +22,14 @@ def marked_request(
         parts.append(f'"system":[{",".join(_marked(system) if long else system)}]')
     if tools:
         parts.append(f'"tools":[{",".join(_marked(tools) if _is_long(tools) else tools)}]')
-    users = [n for n, message in enumerate(messages) if message.role == "user"]
-    texts = [_message(message, n in users[-2:]) for n, message in enumerate(messages)]
-    parts.append(f'"messages":[{",".join(texts)}]')
+    parts.append(f'"messages":[{marked_messages(messages)}]')
     return ("{" + ",".join(parts) + "}").encode()
+
+
+def marked_messages(messages: Sequence) -> str:
+    """The end of a conversation or all of it, as JSON texts; the newest two of the user marked."""
+    users = [n for n, message in enumerate(messages) if message.role == "user"][-2:]
+    return ",".join([_message(message, n in users) for n, message in enumerate(messages)])
 
 
 def _is_long(texts: Iterable[str]) -> bool:

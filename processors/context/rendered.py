@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from ..rows import Rows
 from .blocks import Names, ReadBlob, answer_blocks, raw_blocks, said_blocks, whole_of
 from .build import LEFT_OUT, SPOKEN, Message, _add, summary_blocks
-from .marks import _message, marked_request
+from .marks import _message, marked_messages, marked_request
 
-MARKED_USERS = 2  # the newest user messages that marks.py marks: nothing from there on is settled
-OPEN = 2  # the newest messages may still change: a user joins the last, or unsays the one before
+# The newest messages may still change: a user joins the last, or unsays the one before. And the
+# newest two of the user are marked by marks.py: roles take turns, so they are among these.
+OPEN = 4
 BYTES_MAX = 64 * 1024 * 1024  # of all renderings: about 300 sessions with a full window
 
 
@@ -44,6 +45,7 @@ class Rendering:
         self._names: Names = {}
         self._taken: set[str] = set()
         self._said: list = []
+        self._told: tuple[str, ...] | None = None
         self._unsettle()
 
     def _unsettle(self) -> None:
@@ -79,12 +81,13 @@ class Rendering:
         for place, fragment in enumerate(rows.since(known), known):
             if fragment.kind not in SPOKEN:
                 self._said.append(fragment)
+                self._told = None
                 continue
             bound = place >= request.bound_from
             blocks = answer_blocks(fragment, read_blob, self._names, self._taken, bound=bound)
             if blocks:
                 _add(self._messages, "user", self._say(views, request, read_blob))
-                self._said = []
+                self._said, self._told = [], None
                 _add(self._messages, "assistant", blocks)
         self._rows = rows
 
@@ -111,27 +114,21 @@ class Rendering:
         )
 
     def _say(self, views: Any, request: Any, read_blob: ReadBlob) -> tuple[str, ...]:
-        upto = request.compacted_upto
-        return said_blocks(self._said, read_blob, self._names, views.compaction, upto)
+        """What was said since the last answer: one request ends with it, the next repeats it."""
+        if self._told is None:
+            upto = request.compacted_upto
+            self._told = said_blocks(self._said, read_blob, self._names, views.compaction, upto)
+        return self._told
 
     # -- bytes -----------------------------------------------------------------------------------
 
     def _bytes(self, views: Any, request: Any, read_blob: ReadBlob) -> Built:
         self._set_head(views.context.prefixes[request.prefixes - 1], request, read_blob)
-        begin = max(0, len(self._messages) - OPEN)
-        newest = self._messages[begin:]
-        _add(newest, "user", self._say(views, request, read_blob))
-        marked, place = [], begin + len(newest)
-        while place > 0 and len(marked) < MARKED_USERS:
-            place -= 1
-            message = newest[place - begin] if place >= begin else self._messages[place]
-            if message.role == "user":
-                marked.append(place)
-        settled = min([begin, *marked])
+        settled = max(0, len(self._messages) - OPEN)
         self._settle(settled)
-        rest = enumerate([*self._messages[settled:begin], *newest], settled)
-        texts = ",".join([_message(message, n in marked) for n, message in rest])
-        tail = f"{',' if settled else ''}{texts}]}}".encode()
+        newest = self._messages[settled:]
+        _add(newest, "user", self._say(views, request, read_blob))
+        tail = f"{',' if settled else ''}{marked_messages(newest)}]}}".encode()
         digest = self._hash.copy()
         digest.update(tail)
         built = Built(b"".join((self._head, self._body, tail)), digest.hexdigest())
@@ -157,8 +154,7 @@ class Rendering:
 
     def _settle(self, upto: int) -> None:
         """Take the messages before `upto` into the bytes that are kept."""
-        if upto < self._settled:
-            self._unsettle()  # marks that stand further back than the last request's
+        assert upto >= self._settled, "messages are changed or added, never taken away"
         fresh = self._messages[self._settled : upto]
         if fresh:
             texts = ",".join([_message(message, False) for message in fresh])

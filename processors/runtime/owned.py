@@ -5,6 +5,7 @@ Plain bookkeeping, no decision. `views` is the one way to a session's views: cac
 
 import heapq
 from collections import OrderedDict
+from operator import attrgetter, is_
 from typing import Protocol
 
 from ...schemas.ids import ID_CHARS_MAX
@@ -49,7 +50,7 @@ def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
     return bool(views.background.works or views.delivery.owed) or bool(due_works(views, rules))
 
 
-_BESIDE_STREAM = tuple(name for name in SessionViews.__annotations__ if name != "stream")
+_beside_stream = attrgetter(*[name for name in SessionViews.__annotations__ if name != "stream"])
 
 
 class Owned:
@@ -117,7 +118,7 @@ class Owned:
         self._hot[session_id] = views
         if session_id in self.dirty:
             self.dirty[session_id] = views
-        elif all(getattr(views, view) is getattr(before, view) for view in _BESIDE_STREAM):
+        elif all(map(is_, _beside_stream(views), _beside_stream(before))):
             self.streamed[session_id] = views
         else:
             self.streamed.pop(session_id, None)

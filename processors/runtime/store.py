@@ -8,8 +8,8 @@ Only this file imports rocksdict.
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -20,6 +20,7 @@ from ...log.errors import Corrupt, LogCut
 from ...schemas import codec
 from ...schemas.events import EVENT_TYPES
 from ..projections.partition import PartitionView
+from ..projections.turn_view import Stream
 from ..rulings_asked import RULES
 from ..session import SessionViews
 from . import crash, views_codec
@@ -77,6 +78,7 @@ class Store:
         self.log_first = log_first  # what the log still holds then; 0 unless records were deleted
         self._lengths: dict[str, views_codec.Lengths] = {}
         self._busy: dict[str, bool] = {}  # as it is written, of the sessions in the cache
+        self._streams: dict[str, Stream] = {}  # likewise
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
@@ -123,7 +125,9 @@ class Store:
         for session_id, views in changed.items():
             name = session_id.encode()
             puts.append((b"h\0" + name, views_codec.head_of(views)))
-            puts.append((b"c\0" + name, views_codec.stream_of(views)))
+            if views.stream is not self._streams.get(session_id):
+                self._streams[session_id] = views.stream
+                puts.append((b"c\0" + name, views_codec.stream_of(views)))
             known = self._lengths.get(session_id, views_codec.NO_ROWS)
             lengths = self._lengths[session_id] = views_codec.lengths_of(views)
             if lengths != known:
@@ -137,6 +141,7 @@ class Store:
                 else:
                     deletes.append(b"b\0" + name)
         for session_id, views in streamed.items():
+            self._streams[session_id] = views.stream
             puts.append((b"c\0" + session_id.encode(), views_codec.stream_of(views)))
         if partition != self.partition:
             puts.append((_PARTITION, views_codec.encode_row(partition)))
@@ -148,6 +153,7 @@ class Store:
         """Drop what is remembered of a session that left the cache."""
         self._lengths.pop(session_id, None)
         self._busy.pop(session_id, None)
+        self._streams.pop(session_id, None)
 
     def busy(self) -> list[str]:
         """The sessions that may owe something."""
@@ -192,7 +198,7 @@ class RocksBackend:
     """RocksDB through rocksdict, raw bytes. One process at a time may hold a directory."""
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
-        from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
+        from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
 
         options = Options(raw_mode=True)
         options.create_if_missing(not read_only)
@@ -205,14 +211,15 @@ class RocksBackend:
         if not read_only:
             directory.mkdir(parents=True, exist_ok=True)
         self._db = Rdict(str(directory), options, access_type=access)
+        self._new_batch = partial(WriteBatch, raw_mode=True)
 
     def get(self, key: bytes) -> bytes | None:
-        with _damage():
+        with _Damage():
             return self._db.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         # Not the client's items(): over a damaged block it ends as if there were no more.
-        with _damage():
+        with _Damage():
             place = self._db.iter()
             place.seek(prefix)
             while place.valid() and (key := place.key()).startswith(prefix):
@@ -221,29 +228,27 @@ class RocksBackend:
             place.status()
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
-        from rocksdict import WriteBatch
-
-        batch = WriteBatch(raw_mode=True)
+        batch = self._new_batch()
         for key, value in puts:
             batch.put(key, value)
         for key in deletes:
             batch.delete(key)
-        with _damage():
+        with _Damage():
             self._db.write(batch)
 
     def close(self) -> None:
         self._db.close()
 
 
-@contextmanager
-def _damage() -> Iterator[None]:
+class _Damage:
     """What RocksDB finds damaged raises Corrupt: rocksdict raises plain Exception for all."""
-    try:
-        yield
-    except Exception as error:
-        if str(error).startswith("Corruption"):
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _where: Any) -> None:
+        if isinstance(error, Exception) and str(error).startswith("Corruption"):
             raise Corrupt(str(error)) from error
-        raise
 
 
 def open_store(

@@ -43,8 +43,11 @@ NO_ROWS: Lengths = (0,) * len(SERIES)
 series_of = attrgetter(*SERIES.values())
 """series_of(views): every series of a session, in that order."""
 
+lengths_of = attrgetter(*[f"{place}.length" for place in SERIES.values()])
+"""lengths_of(views): how many rows each series has."""
+
 # Rows are kept in pages: in the head of a session, a series is nothing but its length.
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=len)
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=attrgetter("length"))  # in C: len calls Python
 _PAGE = msgspec.msgpack.Decoder(tuple[tuple(list[kind] for kind in SERIES)])
 _STREAM = msgspec.msgpack.Decoder(Stream)
 encode_row = _ENCODER.encode
@@ -60,15 +63,10 @@ def stream_of(views: SessionViews) -> bytes:
     return _ENCODER.encode(views.stream)
 
 
-def lengths_of(views: SessionViews) -> Lengths:
-    """How many rows each series has."""
-    return tuple(map(len, series_of(views)))
-
-
 def page_of(views: SessionViews, known: Lengths) -> bytes:
     """The rows that every series has beyond its known length, as bytes."""
     pairs = zip(series_of(views), known, strict=True)
-    return _ENCODER.encode([rows.since(length) for rows, length in pairs])
+    return _ENCODER.encode([rows.since(n) if rows.length > n else () for rows, n in pairs])
 
 
 def views_from(head: bytes, stream: bytes | None, pages: Iterable[bytes]) -> SessionViews:

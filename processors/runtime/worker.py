@@ -5,8 +5,7 @@ and discharge what is owed. Everything that touches the world is handed in: the 
 stores, the effects, the clock. So the simulator runs this very code.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
@@ -122,17 +121,14 @@ class Worker:
         for number, run in groupby(records, attrgetter("partition")):
             owned = self.owned.get(number)
             if owned is not None and number not in self._seeks:
-                with self._mended(owned):
-                    self._fold_run(owned, run)
+                self._mended(self._fold_run, owned, run)
         moved = [o for o in self.owned.values() if o.next_offset != o.store.cursor.offset]
         if moved:
             crash.reach("fold.done")
         for owned in moved:
-            with self._mended(owned):
-                self._write(owned)
+            self._mended(self._write, owned)
         for owned in moved:
-            with self._mended(owned):
-                self._wake_touched(owned)
+            self._mended(self._wake_touched, owned)
         return self._sought()
 
     def _sought(self) -> dict[int, int]:
@@ -173,15 +169,15 @@ class Worker:
         owned.reset(self._open_store(owned.number, fresh=True))
         self._seeks[owned.number] = 0
 
-    @contextmanager
-    def _mended(self, owned: Owned) -> Iterator[None]:
-        """What finds the partition's store damaged has it made anew; raises Corrupt the next time.
+    def _mended(self, do: Callable[..., None], owned: Owned, *args: Any) -> None:
+        """Do it; where it finds the partition's store damaged, that is made anew. Raises Corrupt
+        the next time.
 
         It is then as if the partition had been lost and given back: nothing is done in it until
         takes that lie after all that is folded again have been read.
         """
         try:
-            yield
+            do(owned, *args)
         except Corrupt as damage:
             # A store that was just made is no damage of the past: not again and again.
             if owned.store.is_new or isinstance(damage, LogCut):
@@ -299,16 +295,15 @@ class Worker:
             if not self.holds(owned.number) and now - owned.taken_at >= SESSION_TIMEOUT_MS:
                 self._take(owned)
             for session_id in owned.due(self.now(owned)):
-                self._look_at(owned, session_id)
+                self._mended(self._look_at, owned, session_id)
         for number, session_id in self.actions.called(self._latest()):
             if number in self.owned:
-                self._look_at(self.owned[number], session_id)
+                self._mended(self._look_at, self.owned[number], session_id)
         return self._sought()
 
     def _look_at(self, owned: Owned, session_id: str) -> None:
-        with self._mended(owned):
-            self.wake(owned, session_id)
-            owned.trim({session_id})
+        self.wake(owned, session_id)
+        owned.trim({session_id})
 
     def _latest(self) -> int:
         return max(map(self.now, self.owned.values()), default=self.clock.now_ms())

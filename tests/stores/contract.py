@@ -186,6 +186,21 @@ class StoreContract:
         assert store.load("s1") == s.views
         store.close()
 
+    def test_law_10_a_stream_place_is_written_when_it_moved_and_only_then(self, open):
+        backend = Counting(open())
+        store, s = Store(backend), opened()
+        placed = []
+        for act in (s.say, s.work, s.chunk, s.chunk, s.answer, s.say):
+            before = len(s.steps)
+            act()
+            for step in s.steps[before:]:
+                keep(store, step)
+                if any(key.startswith(b"c\0") for key, _ in backend.batches[-1]):
+                    placed.append(type(step.entry.event).__name__)
+                assert store.load("s1") == step.views
+        assert placed == ["MessageReceived", "ChunkSeen", "ChunkSeen"], "at first, then of chunks"
+        store.close()
+
     def test_S1_G_a_batch_that_fails_changes_neither_views_nor_cursor(self, open):
         backend = Full(open())
         store, s = Store(backend), opened()
