@@ -198,7 +198,7 @@ def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
                 parts = (f"[{row.kind} {row.call} {row.name}]", what, brief(row.text))
                 text = " ".join(part for part in parts if part)
             case "ended":
-                text = f"[turn {row.turn} ended: {row.name}]"
+                text = f"[turn {row.turn} ended: {row.name}{row.text and f' ({row.text})'}]"
             case _:
                 text = f"[{' '.join(part for part in (row.kind, row.name, row.text) if part)}]"
         if text.strip():

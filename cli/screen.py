@@ -107,7 +107,7 @@ class Screen:
                 self.say(line.text)
             case "ended":
                 if name != "end_turn":
-                    self.say(f"turn {line.turn} ended: {name}")
+                    self.say(f"turn {line.turn} ended: {name}" + (line.text and f" ({line.text})"))
             case "phase" | "project" | "terminated":
                 self.say(f"{line.kind} {name or line.text}")
 

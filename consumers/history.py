@@ -101,7 +101,8 @@ def missed(
             continue
         ends = line.kind in ("attempt", "ended") and not _goes_on(line)
         if left.open and ends and left.open.turn == line.turn:
-            yield line.offset, Dropped(left.open, line.text or f"the turn ended: {line.name}")
+            why = line.text if line.kind == "attempt" else f"the turn ended: {line.name}"
+            yield line.offset, Dropped(left.open, why)
             left = Place()
         elif left.open == viewer.open and _goes_on(line) and not _is_begun(left, viewer):
             yield line.offset, Dropped(viewer.open, "its last words were lost")

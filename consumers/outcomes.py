@@ -51,7 +51,7 @@ class Decision(NamedTuple):
 
 class Answer(NamedTuple):
     """How the turn of a message ended. `offset`: of its TURN_ENDED. `text`: the last thing that
-    the model said in it; `note`: why it failed, where it did."""
+    the model said in it; `note`: why it failed, or the limit that ended it."""
 
     session_id: str
     message_id: str
@@ -135,8 +135,12 @@ def answer_in(views: SessionViews, message_id: str, read: ReadBlob | None) -> An
         progress.reason,
         _last_text(lines, read),
         progress.offset,
-        _failure(lines) if progress.reason == "failed" else "",
+        _failure(lines) if progress.reason == "failed" else _ended(lines),
     )
+
+
+def _ended(lines: list[Line]) -> str:
+    return next((line.text for line in reversed(lines) if line.kind == "ended"), "")
 
 
 def _last_text(lines: list[Line], read: ReadBlob | None) -> str:

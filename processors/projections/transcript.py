@@ -74,6 +74,16 @@ def apply(
     return view if line is None else replace(view, lines=view.lines.append(line))
 
 
+OF_LIMIT = {"budget_exceeded": "tokens", "max_steps": "steps", "failed": "attempts"}
+
+
+def _limit(event: ev.TurnEnded) -> str:
+    """What a turn had of a limit that ended it, for people; '' for other reasons."""
+    if event.limit is None or event.used is None:
+        return ""
+    return f"{event.used:,} {OF_LIMIT.get(event.reason, 'used')}, {event.limit:,} are allowed"
+
+
 def _line(entry, event, before: TurnView, turn: TurnView) -> Line | None:
     """The line that an event about no call adds."""
     at = (entry.offset, entry.at)
@@ -85,7 +95,7 @@ def _line(entry, event, before: TurnView, turn: TurnView) -> Line | None:
             name, body = event.stop_reason, event.content
             return Line("answer", event.turn, event.step, *at, name, body=body)
         case ev.TurnEnded():
-            return Line("ended", event.turn, before.step, *at, event.reason)
+            return Line("ended", event.turn, before.step, *at, event.reason, text=_limit(event))
         case ev.GenStopped():
             if before.closing is None:
                 return None

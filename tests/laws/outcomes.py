@@ -146,11 +146,13 @@ class Outcomes(History):
         own = [c.seq for c in chunks if (c.turn, c.step, c.attempt) == self.place]
         seq = max([len(said) - 1, *own]) + 1  # also behind one that is missing
         block, chain = said[-1].block if said else 0, self.turn.generation.chain
+        before = said[-1].kind if said else ""
         begins_call = not chain and choose.chance(8)
         for _ in range(choose.number(1, 3)):
             seq += choose.chance(4) and not chain  # it is lost on its way
-            block += choose.chance(20)
             kind = choose.pick(("thinking", "tool_name")) if begins_call else "text"
+            other = before not in ("", kind) or before == "tool_name"  # a block is of one kind
+            block, before = block + (choose.chance(20) or other), kind
             place = dict(zip(("turn", "step", "attempt"), self.place, strict=True))
             delta = choose.pick(("once ", "upon", " a time\n", "\u00fc \U0001f600", " "))
             chunk = ev.GenChunk(**place, seq=seq, block=block, kind=kind, delta=delta)

@@ -222,6 +222,7 @@ def test_S1_F_a_turn_has_so_many_steps_and_no_more():
     assert s.became_of("m1") == "max_steps"
     ended = s.steps[-1].entry.event
     assert (ended.limit, ended.used) == (LIMITS.steps, LIMITS.steps)
+    assert s.views.transcript.lines[-1].text == "4 steps, 4 are allowed"
 
 
 def test_a_request_that_would_pass_the_hard_cap_ends_the_turn_and_the_session_goes_on():
@@ -231,6 +232,8 @@ def test_a_request_that_would_pass_the_hard_cap_ends_the_turn_and_the_session_go
     assert s.became_of("m1") == "budget_exceeded"
     (ended,) = (e.entry.event for e in s.steps if isinstance(e.entry.event, ev.TurnEnded))
     assert ended.limit == LIMITS.hard_tokens < ended.used
+    told = s.views.transcript.lines[-1].text
+    assert told == f"{ended.used:,} tokens, {ended.limit:,} are allowed"
     assert s.say("short", "m2").accepted and s.turn.number == 2
 
 

@@ -172,7 +172,7 @@ const wordOf = (line) => [line.kind, line.text.replaceAll("_", " ")].filter(Bool
 
 function Note({ line }) {
   const words = {
-    ended: `turn ${line.turn} ended: ${line.name.replaceAll("_", " ")}`,
+    ended: `turn ${line.turn} ended: ${line.name.replaceAll("_", " ")}${line.text && ` (${line.text})`}`,
     attempt: `${line.name}: ${line.text}`,
     phase: `phase: ${line.name}`,
     project: `project: ${line.name}`,
