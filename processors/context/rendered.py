@@ -174,9 +174,8 @@ class Renderings:
 
     def request(self, views: Any, read_blob: ReadBlob) -> Built:
         """The newest request of a session's views."""
-        held = self._held.pop(views.session_id, None)
-        rendering = Rendering() if held is None else held
-        self._size -= rendering.size if held is not None else 0
+        rendering = self._held.pop(views.session_id, None) or Rendering()
+        self._size -= rendering.size
         built = rendering.request(views, read_blob)
         self._held[views.session_id] = rendering
         self._size += rendering.size
