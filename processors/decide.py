@@ -282,7 +282,7 @@ def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
     rules = rules_of(agent)
     before = held(views, rules)
     planned, prefix_sha, events = _with_prefix(views, agent, desk)
-    if planned.tokens > rules.limits.hard_tokens:  # WAKE weighed another prefix: it judges anew
+    if events and planned.tokens > rules.limits.hard_tokens:  # WAKE judges anew, with the prefix
         return events
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
     includes = turn.owned if turn.step == 0 else steers
