@@ -40,16 +40,24 @@ def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
 def budget_mistakes(everything: Everything, read: ReadBlob, today: date) -> Iterator[Finding]:
     """What blows the token budget (S3.9): each culprit once, with the session that shows it best.
 
-    Looks into the blob store for prefixes that are kept there.
+    Looks into the blob store for prefixes that are kept there. A session that can't be looked at
+    is said: this is advice, and takes nothing else away.
     """
     worst: dict[tuple[str, str, str], tuple[Mistake, str]] = {}
     where: dict[tuple[str, str, str], set[str]] = {}
+    failed: dict[str, list[str]] = {}
     for name, views in sorted(everything.sessions.items()):
-        for mistake in _mistakes(views, read, today):
+        try:
+            found = _mistakes(views, read, today)
+        except Exception as error:
+            failed.setdefault(type(error).__name__, []).append(name)
+            continue
+        for mistake in found:
             key = (views.turn.agent, mistake.kind, mistake.culprit)
             where.setdefault(key, set()).add(name)
             if key not in worst or mistake.tokens > worst[key][0].tokens:
                 worst[key] = mistake, name
+    yield from _not_looked_at(failed)
     ranked = sorted(worst.items(), key=lambda item: -item[1][0].tokens)
     for (agent, kind, culprit), (mistake, name) in ranked[:SHOWN_MAX]:
         place = f"session {name}" + (f", call {mistake.call}" if mistake.call else "")
@@ -59,8 +67,15 @@ def budget_mistakes(everything: Everything, read: ReadBlob, today: date) -> Iter
         yield Finding("note", f"budget {kind}", text, mistake.do)
     if len(ranked) > SHOWN_MAX:
         yield Finding("note", "budget", f"{len(ranked) - SHOWN_MAX} more culprits")
-    elif not ranked:
+    elif not ranked and not failed:
         yield Finding("ok", "budget", "no tool result, schema or prompt stands out")
+
+
+def _not_looked_at(failed: dict[str, list[str]]) -> Iterator[Finding]:
+    for error, (first, *others) in failed.items():
+        place = f"session {first}" + (f" and {len(others)} more" if others else "")
+        text = f"the advice on tokens failed ({error}): {place} not looked at"
+        yield Finding("note", "budget", text, "report it: all else that doctor says holds")
 
 
 def _mistakes(views: SessionViews, read: ReadBlob, today: date) -> list[Mistake]:

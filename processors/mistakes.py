@@ -48,9 +48,12 @@ KINDS = {
 }
 
 # What effects/results.py says where it served less than a tool had returned: a raw log that it has
-# cut to its end, or to the cap of a result, is a raw log still.
+# cut to its end, or to the cap of a result, is a raw log still. Any page may say the same, of any
+# size: more digits are no bytes that anybody cut.
 _SERVED = f"[a log: its last {LOG_LINES_MAX} lines]\n"
-_LEFT_OUT = re.compile(r"^\[(?P<missing>\d+) of (?P<whole>\d+) bytes\b.* left out here", re.M)
+_LEFT_OUT = re.compile(
+    r"^\[(?P<missing>\d{1,15}) of (?P<whole>\d{1,15}) bytes\b.* left out here", re.M
+)
 
 ReadBlob = Callable[[BlobRef], bytes]
 
@@ -337,12 +340,14 @@ class Watch:
         rows = views.transcript.lines
         found: list[Mistake] = []
         counts = family(views.context)
-        if len(rows) > seen.lines:
-            start = max(0, seen.lines - ECHO_LINES_BACK)
-            found += in_results(rows.since(start), seen.lines - start, counts)
-        if len(views.context.prefixes) > seen.prefixes:
-            found += in_prefixes(prefixes_of(views.context, read), counts=counts)
+        lines, prefixes = seen.lines, seen.prefixes
+        # Before they are looked at: what can't be judged must not hide what comes after it.
         seen.lines, seen.prefixes = len(rows), len(views.context.prefixes)
+        if seen.lines > lines:
+            start = max(0, lines - ECHO_LINES_BACK)
+            found += in_results(rows.since(start), lines - start, counts)
+        if seen.prefixes > prefixes:
+            found += in_prefixes(prefixes_of(views.context, read), counts=counts)
         return list(seen.new(found))
 
     def _begun(self, views: SessionViews, read: ReadBlob | None) -> "_Seen":

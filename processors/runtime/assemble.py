@@ -69,13 +69,15 @@ class Teller:
     """Says what blows a session's token budget, each finding once (S3.9).
 
     What lay in the store when it was opened was told by the worker before this one; a store that is
-    made anew says it of what was in the log. partition_of: where a session lies.
+    made anew says it of what was in the log. It is advice: where it fails, that is said once of a
+    session, and the worker goes on. partition_of: where a session lies.
     """
 
     def __init__(self, say: Callable[[str], None], partition_of: Callable[[str], int]) -> None:
         self._say = say
         self._since: dict[int, int] = {}
         self._watch = Watch(lambda session_id: self._since.get(partition_of(session_id), 0))
+        self._failed: set[tuple[str, str]] = set()
 
     def opened(self, partition: int, store: Store) -> None:
         """A partition is given to this worker, or its store was made anew."""
@@ -83,8 +85,24 @@ class Teller:
 
     def look(self, views: SessionViews) -> None:
         """Say what is new in a session."""
-        for mistake in self._watch.look(views):
+        try:
+            found = self._watch.look(views)
+        except Exception as error:
+            self._say_failed(views.session_id, type(error).__name__)
+            return
+        for mistake in found:
             self._say(f"session {views.session_id}: {mistake}")
+
+    def _say_failed(self, session_id: str, error: str) -> None:
+        if (session_id, error) in self._failed:
+            return
+        if len(self._failed) >= Watch.SESSIONS_MAX:
+            self._failed.clear()
+        self._failed.add((session_id, error))
+        self._say(
+            f"session {session_id}: the advice on its tokens failed ({error}); the session goes "
+            "on, what its latest steps cost was not looked at: report it"
+        )
 
 
 class Parts:

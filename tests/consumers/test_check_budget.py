@@ -6,6 +6,7 @@ from datetime import date
 
 import pytest
 
+from foldlog.consumers import check_budget
 from foldlog.consumers.check_budget import SHOWN_MAX, budget_mistakes, instruction_files
 from foldlog.consumers.show import fold_everything
 from foldlog.producers.blobs import BlobMissing
@@ -62,6 +63,25 @@ def test_doctor_counts_the_culprits_it_does_not_show(tmp_path):
     talk(log, settings, "s1", *(f"tool{n}" for n in range(SHOWN_MAX)))
     found = findings(log)
     assert len(found) == SHOWN_MAX + 1 and "more culprits" in found[-1].text
+
+
+def test_doctor_says_where_its_advice_failed_and_goes_on(tmp_path, monkeypatch):
+    log, settings, real = memory_log(), settings_in(tmp_path), check_budget.mistakes
+
+    def fails(views, *rest):
+        if views.session_id != "s2":
+            raise ArithmeticError("a rule is wrong")
+        return real(views, *rest)
+
+    monkeypatch.setattr(check_budget, "mistakes", fails)
+    talk(log, settings, "s1", "read")
+    (alone,) = findings(log)
+    assert alone.text == "the advice on tokens failed (ArithmeticError): session s1 not looked at"
+    for name in ("s2", "s3"):
+        talk(log, settings, name, "read")
+    failed, found = findings(log)
+    assert failed.level == "note" and "session s1 and 1 more not looked at" in failed.text
+    assert found.check == "budget log" and "(session s2, call 1.1.0)" in found.text
 
 
 def test_doctor_says_when_there_is_nothing(tmp_path):

@@ -101,6 +101,14 @@ def test_S3_9_what_is_no_raw_log_is_not_named_where_it_was_cut(tmp_path):
         assert kinds(told(served(tmp_path, honest))) == [], honest
 
 
+@pytest.mark.parametrize("notice", ["{n} of 12", "12 of {n}"])
+def test_bad_input_a_page_that_says_it_was_cut_by_a_number_nobody_can_read(notice):
+    """More digits than Python takes at once: the worker ended, and each that came after it."""
+    said = notice.format(n="9" * 5_000)
+    page = "{" + NEWS * 6 + f"\n[{said} bytes are left out here. ]\n"
+    assert kinds(told(page)) == []
+
+
 def served(directory, returned) -> str:
     """What a session holds of what a tool returned, with the limits that agents have."""
     limit, blobs = DEFAULT_LIMITS.result_tokens, BlobStore(directory)
@@ -332,6 +340,29 @@ def test_S3_9_a_worker_that_starts_again_tells_what_is_new_and_not_what_was():
     anew, said = teller({}, end + 100, letters_from=0)
     anew.look(s.views)
     assert said == [], "a store made anew holds what others told"
+
+
+def test_S3_9_advice_that_fails_is_said_once_and_what_comes_after_it_is_looked_at(monkeypatch):
+    real = rules._log
+
+    def fails(text):
+        if "request" in text:
+            raise ArithmeticError("a rule is wrong")
+        return real(text)
+
+    monkeypatch.setattr(rules, "_log", fails)
+    said: list[str] = []
+    teller = Teller(said.append, lambda _id: 0)
+    s = told(LOG)
+    teller.look(s.views)
+    for call, text in (("1.2.0", LOG), ("1.3.0", ENTRIES[: len(ENTRIES) // 2])):
+        s.answer(Use("put", "{}", "b"))
+        s.result(call, text)
+        teller.look(s.views)
+    failed, found = said
+    assert failed.startswith(f"session {s.views.session_id}: the advice on its tokens failed (Ari")
+    assert "a rule is wrong" not in failed, "it may quote what a session holds"
+    assert "put (1.3.0)" in found and "raw log" in found
 
 
 def test_a_watch_remembers_so_many_sessions(monkeypatch):
