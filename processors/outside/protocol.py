@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -44,6 +45,21 @@ _ID_SHOWN = 4096  # an answer begins or ends with its id
 # The package logs urls and answers as they are. What goes wrong is said once, by the connection,
 # without what is secret.
 logging.getLogger("mcp.client").setLevel(logging.CRITICAL + 1)
+_asked: ContextVar[httpx2.URL | None] = ContextVar("asked", default=None)  # last, of one of ours
+
+
+class _HostOnly(logging.Filter):
+    """Of a url that we asked for, scheme, host and port are logged; the program's own stay."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        url = _asked.get()
+        if url is not None and isinstance(record.args, tuple):
+            host = f"{url.scheme}://{url.netloc.decode()}"
+            record.args = tuple(host if arg is url else arg for arg in record.args)
+        return True
+
+
+logging.getLogger("httpx2").addFilter(_HostOnly())  # it logs every request, at INFO
 _HTTP = httpx2.Timeout(30.0, read=None)  # a call ends by its own deadline
 
 
@@ -143,6 +159,7 @@ class _Door(httpx2.AsyncHTTPTransport):
     """
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        _asked.set(request.url)  # it is logged where this was awaited
         try:
             response = await super().handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:

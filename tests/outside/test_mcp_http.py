@@ -3,9 +3,11 @@
 import asyncio
 import gzip
 import http.server
+import logging
 import threading
 import urllib.request
 
+import httpx2
 import pytest
 
 from foldlog import Agent
@@ -183,6 +185,39 @@ def test_the_keys_in_a_servers_url_are_never_said(world, caplog, status, said):
     (state,) = world.open[0].status().values()
     assert said in state and "hush" not in state
     assert "hush" not in "".join(world.said) + caplog.text + repr(outside)
+
+
+class Moved(Echo):
+    """Has moved within its host, and fails there."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        moved = self.path.startswith("/hush-moved")
+        self.send_response(500 if moved else 307)
+        self.send_header("location", f"/hush-moved{self.path}")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+
+def test_requests_are_logged_without_the_keys_in_a_servers_url_and_others_as_they_are(
+    world, caplog
+):
+    caplog.set_level(logging.INFO)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Moved) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{server.server_port}"
+        try:
+            world.begin(McpServer(name="web", url=f"http://hush-1@{host}/hush-2/mcp?key=hush-3"))
+            httpx2.post(f"http://{host}/others?key=shown", content=b"")
+        finally:
+            world.close()
+            server.shutdown()
+    logged = [each.getMessage() for each in caplog.records if each.name == "httpx2"]
+    *ours, others = [line.partition(' "')[0] for line in logged]
+    assert others == f"HTTP Request: POST http://{host}/others?key=shown"
+    assert len(ours) > 1 and set(ours) == {f"HTTP Request: POST http://{host}"}
+    assert any(" 307 " in line for line in logged) and any(" 500 " in line for line in logged)
+    assert "hush" not in caplog.text
 
 
 def test_of_a_url_in_an_error_scheme_host_and_port_are_said():
