@@ -97,7 +97,7 @@ class McpServer:
         url = urlsplit(self.url)
         values = [text for _, text in parse_qsl(url.query)]
         keys = [part for part in url.path.split("/") if len(part) >= KEY_CHARS_MIN]
-        asked = [url.password or "", url.path, url.query, *values, *keys]
+        asked = [url.username or "", url.password or "", url.path, url.query, *values, *keys]
         given = {*self.env.values(), *self.headers.values(), *asked, *map(unquote, asked)}
         return tuple(sorted((v for v in given if len(v) >= 4), key=len, reverse=True))
 

@@ -228,6 +228,12 @@ def test_of_a_url_in_an_error_scheme_host_and_port_are_said():
     assert Connection(command, print)._plain(told) == "see http://docs.example/a"
 
 
+def test_a_key_before_the_host_of_a_url_is_cut_out_of_what_the_server_says():
+    outside = McpServer(name="web", url="https://hush%2Bkey@mcp.example/mcp")
+    told = ValueError("nobody is called hush+key, nor hush%2Bkey")
+    assert Connection(outside, print)._plain(told) == "nobody is called ***, nor ***"
+
+
 def test_servers_of_one_name_are_each_said(tmp_path):
     """Of two agents: the state of one hid that of the other."""
     servers = [McpServer(name="web", url=f"http://127.0.0.1:1/{n}") for n in range(2)]
