@@ -6,7 +6,7 @@ the signed thinking: it is done over the soft budget or when the cache is cold, 
 
 from typing import NamedTuple
 
-from ..schemas.tokens import NEW, estimate, family_of, raised
+from ..schemas.tokens import NEW, estimate, family_of
 from .cuts import (
     KEPT_MESSAGES,
     SLIDING,
@@ -19,13 +19,8 @@ from .cuts import (
 from .limits import DEFAULT_LIMITS, Limits
 from .projections.background import find_work, summary_runs
 from .projections.compaction import CompactionView, Summary, in_force, kept_from
-from .projections.context import (
-    Fragment,
-    Request,
-    estimated_tokens,
-    family,
-    fragment_tokens,
-)
+from .projections.context import Fragment, Request, fragment_tokens, tokens_for
+from .projections.prefixes import Prefix
 from .projections.turn_view import too_long
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
@@ -81,9 +76,9 @@ def held(views, rules: Rules) -> Request | None:
     return request if runs else None
 
 
-def plan(views, rules: Rules, prefix: int | None = None) -> Plan:
-    """The next request as the rules would have it; `prefix`: tokens of a static prefix that it
-    begins with and that is not in force yet."""
+def plan(views, rules: Rules, prefix: Prefix | None = None) -> Plan:
+    """The next request as the rules would have it; `prefix`: one that it begins with and that is
+    not in force yet."""
     view = views.compaction
     before = held(views, rules)
     if before is None:
@@ -122,7 +117,7 @@ def _says_no_more(views) -> bool:
     )
 
 
-def _window(views, rules: Rules, prefix: int | None) -> tuple[str, int]:
+def _window(views, rules: Rules, prefix: Prefix | None) -> tuple[str, int]:
     """The strategy of the next request and its tokens, before it adopts anything.
 
     A window whose messages would pass the hard cap is half as wide, or half of that: it is the
@@ -169,14 +164,13 @@ def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) ->
     )
 
 
-def _said(views, counts: str, prefix: int | None) -> int:
+def _said(views, counts: str, prefix: Prefix | None) -> int:
     """Estimated tokens of the next request if it goes on with the last one: what was said, and
     what it says first, as a model of the family counts."""
     rows = (views.messages.received.last(message_id) for message_id in _said_next(views))
     unsaid = sum(row.tokens_for(counts) for row in rows if row)
     unsaid += sum(estimate(reminder.text, counts) for reminder in views.turn.reminders)
-    said = estimated_tokens(views.context, prefix)
-    return raised(said, family(views.context), counts) + unsaid
+    return tokens_for(views.context, counts, prefix) + unsaid
 
 
 def _said_next(views) -> tuple[str, ...]:

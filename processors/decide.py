@@ -5,12 +5,13 @@ were made for and demands that they are accepted and that the row is owed no mor
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from ..schemas import events as ev
 from ..schemas.ids import call_key
-from ..schemas.tokens import estimate, family_of
+from ..schemas.tokens import NEW, OLD, estimate, family_of
 from .agent import Agent
 from .assembly.layers import MEMORY, NO_LAYERS, Layers
 from .assembly.prefix import assemble, layers_of
@@ -19,6 +20,7 @@ from .context.blocks import ReadBlob, whole_of
 from .cuts import is_fixed
 from .projections.background import KINDS, find_work
 from .projections.delivery import delivery_of
+from .projections.prefixes import prefix_of
 from .projections.turn_view import Call, find_call
 from .session import SessionViews
 from .tool import check_args
@@ -209,40 +211,45 @@ def _turn_ended(
     )
 
 
-def prefix_of(
+def context_set_of(
     agent: Agent, store_body: StoreBody, layers: Layers = NO_LAYERS
 ) -> ev.ContextSet:
     """The static prefix that the agent's requests begin with: no clock, no id, no counter."""
     system, tools = assemble(agent, layers)
     named = sha256(len(system).to_bytes(8, "big") + system + tools).hexdigest()
-    family = family_of(agent.model)
     return ev.ContextSet(
         system=store_body(system, "application/json"),
         tools=store_body(tools, "application/json"),
         sha256=named,
-        tokens=estimate(system, family) + estimate(tools, family),
+        tokens=_weight(system, NEW) + _weight(tools, NEW),
+        tokens_old=_weight(system, OLD) + _weight(tools, OLD),
     )
 
 
+@lru_cache(maxsize=32)  # every turn assembles it again, and it is mostly the same
+def _weight(text: bytes, family: str) -> int:
+    return estimate(text, family)
+
+
 def _context_set(
-    views: SessionViews, agent: Agent, planned: Plan, desk: Desk
+    views: SessionViews, agent: Agent, desk: Desk, moves: bool
 ) -> tuple[str, list[ev.ContextSet]]:
     """The prefix of the next request, and the CONTEXT_SET that it needs.
 
     A running turn keeps what it began with (see also `held`). An edited file counts from the next
-    turn on; memory, which every turn may change, only where it costs nothing: the prefix is cold
-    or moves anyway.
+    turn on; memory, which every turn may change, only where it costs nothing: no request has the
+    prefix, it is cold, or it `moves` anyway.
     """
     known = views.context.prefix_sha
     if known and (views.turn.step > 0 or held(views, rules_of(agent)) is not None):
         return known, []
     layers = desk.read_layers(agent, views)
-    if known and not planned.adopts and not is_cold(views):
+    if known and views.context.request is not None and not moves and not is_cold(views):
         said = layers_of(whole_of(views.context.prefixes[-1].system, desk.read_blob))
         remembered = [layer for layer in (said or NO_LAYERS).texts if layer.name in MEMORY]
         files = [layer for layer in layers.texts if layer.name not in MEMORY]
         layers = Layers((*files, *remembered))
-    prefix = prefix_of(agent, desk.store_body, layers)
+    prefix = context_set_of(agent, desk.store_body, layers)
     return prefix.sha256, [] if prefix.sha256 == known else [prefix]
 
 
@@ -261,9 +268,10 @@ def _with_prefix(
     """The next request with the prefix that it will have, and the CONTEXT_SET that it needs."""
     rules = rules_of(agent)
     planned = plan(views, rules)
-    prefix_sha, events = _context_set(views, agent, planned, desk)
+    moves = planned.adopts or planned.tokens > rules.limits.hard_tokens  # or there is no request
+    prefix_sha, events = _context_set(views, agent, desk, moves)
     for event in events:
-        planned = plan(views, rules, event.tokens)
+        planned = plan(views, rules, prefix_of(event))
     return planned, prefix_sha, events
 
 

@@ -23,6 +23,7 @@ class ContextSet:
     tools: Body
     sha256: str
     tokens: int = 0
+    tokens_old: int = 0
 
 
 @event

@@ -123,20 +123,18 @@ def recounted(tokens: int, text: bytes, family: str) -> int:
     """Tokens of the newest family as another counts them; `text`: what was weighed, or b"".
 
     Whoever says something does not know which model will read it and weighs for the newest. What
-    the text does not account for (images) is the same for all.
+    the text does not account for (images) is the same for all, and so is what has no text here:
+    many a language costs the same in both families, and too many is the better mistake.
     """
-    if family == NEW:
+    if family == NEW or not text:
         return tokens
-    if not text:
-        return int(tokens * chars_per_token(NEW) / chars_per_token(family))
     weighed = estimate(text)
     of_text = min(tokens, weighed)
     return tokens - of_text + of_text * estimate(text, family) // max(1, weighed)
 
 
 def raised(tokens: int, counted: str, family: str) -> int:
-    """What one family counted, for a model of another that counts more. Never lowered: many a
-    language costs the same in both, and too many is the better mistake."""
+    """What one family counted, for a model of another that counts more; never lowered."""
     return int(tokens * max(1.0, chars_per_token(counted) / chars_per_token(family)))
 
 

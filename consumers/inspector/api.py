@@ -10,7 +10,8 @@ from typing import Any
 from ...processors.budget import Rules, plan
 from ...processors.context.build import BUILDER, request_bytes, request_sha256
 from ...processors.prices import PriceTable
-from ...processors.projections.context import estimated_tokens
+from ...processors.projections.context import estimated_tokens, family
+from ...processors.projections.prefixes import standing
 from ...processors.projections.turn_view import Call
 from ...processors.ruling import Ruling
 from ...producers.blobs import BlobError
@@ -155,12 +156,12 @@ def budget_json(moment: Moment, called: Moment | None, rules: Rules) -> dict[str
     soft, hard = limits.soft_tokens, limits.hard_tokens
     if called is not None:
         soft, hard = called.entry.event.budget.soft_tokens, called.entry.event.budget.hard_tokens
-    request = views.context.request
+    request, prefix = views.context.request, standing(views.context.prefixes)
     return {
         "soft": soft,
         "hard": hard,
         "estimated": estimated_tokens(views.context),
-        "prefix": views.context.prefix_tokens,
+        "prefix": 0 if prefix is None else prefix.tokens(family(views.context)),
         "last_step": views.context.last_step_tokens,
         "last_request": None if called is None else called.entry.event.prompt_tokens,
         "planned": plan(views, rules).tokens,

@@ -9,7 +9,8 @@ from ...schemas.codec import Entry
 from ...schemas.value import replace
 from ..cuts import window_size
 from ..projections import context as context_fold
-from ..projections.context import Prefix, Request
+from ..projections.context import Request
+from ..projections.prefixes import Prefix
 from ..rulings_work import step_is_due
 from .blocks import ReadBlob
 from .build import Context, context_of

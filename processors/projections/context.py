@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from ...schemas import events as ev
-from ...schemas.tokens import NEW, estimate_size, family_of
+from ...schemas.tokens import NEW, estimate_size, family_of, raised
 from ...schemas.value import Value, replace
 from ..cuts import answers_calls, is_fixed, window_size, window_start
 from ..rows import Rows
 from .messages import MessagesView, body_size
+from .prefixes import Prefix, heavier, prefix_of, standing
 from .session_state import SessionState, triggered
 from .turn import told
 from .turn_view import TurnView, call_of, calls_of, closed
@@ -43,15 +44,6 @@ class Fragment(Value):
     total: int = 0
 
 
-class Prefix(Value):
-    """A static prefix: system prompt and tools, as JSON."""
-
-    sha256: str
-    system: ev.Body
-    tools: ev.Body
-    offset: int
-
-
 class Request(Value):
     """A step's request: how many fragments it covers, and what else it names.
 
@@ -78,8 +70,7 @@ class ContextView(Value):
     """Fragments and prefixes, the newest request, and what they weigh in tokens.
 
     `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
-    what came after it. `prefix_tokens`: the estimate of the static prefix in force. All as the
-    family of the newest request's model counts.
+    what came after it, both by `family`.
     `last_step_tokens` is constraint 5. `answered_at`: broker time of the last response, Unix ms.
     """
 
@@ -90,7 +81,6 @@ class ContextView(Value):
     anchor_tokens: int = 0
     tail_tokens: int = 0
     last_step_tokens: int = 0
-    prefix_tokens: int = 0
     answered_at: int = 0
 
 
@@ -115,22 +105,36 @@ def initial() -> ContextView:
     return ContextView(Rows(), Rows())
 
 
-def estimated_tokens(view: ContextView, prefix: int | None = None) -> int:
-    """Estimated input tokens of the next request; `prefix`: of a static prefix that is not in
-    force yet."""
-    anchor = view.anchor_tokens if prefix is None else _anchor(view, prefix)
-    return anchor + view.tail_tokens
+def estimated_tokens(view: ContextView) -> int:
+    """Estimated input tokens of the next request, as `family` counts."""
+    return view.anchor_tokens + view.tail_tokens
 
 
-def _anchor(view: ContextView, prefix: int) -> int:
+def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> int:
+    """Estimated input tokens of the next request, which a model of the family reads; `prefix`: one
+    that it begins with and that is not in force yet."""
+    if view.request is None:  # nothing was measured: all that is known is weighed
+        first = prefix or standing(view.prefixes)
+        return (0 if first is None else first.tokens(counts)) + view.tail_tokens
+    measured = family_of(view.request.model)
+    anchor = view.anchor_tokens if prefix is None else _anchor(view, prefix, measured)
+    return raised(anchor + view.tail_tokens, measured, counts)
+
+
+def _anchor(view: ContextView, prefix: Prefix, counts: str) -> int:
     """What the last response weighed, had it had another prefix: at least as much as that, for the
     old one was estimated and the whole was measured."""
-    return max(prefix, view.anchor_tokens + prefix - view.prefix_tokens)
+    moved = heavier(standing(view.prefixes), prefix, counts)
+    return max(prefix.tokens(counts), view.anchor_tokens + moved)
 
 
 def family(view: ContextView) -> str:
-    """The model family by which the context is weighed: that of the newest request."""
-    return family_of(view.request.model) if view.request is not None else NEW
+    """The model family by which the context is weighed: that of the newest request's model; the
+    newest of all in a log that does not say what its prefix weighs, which was folded so."""
+    prefix = standing(view.prefixes)
+    if view.request is None or prefix is None or not prefix.is_weighed:
+        return NEW
+    return family_of(view.request.model)
 
 
 def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = None) -> int:
@@ -211,15 +215,12 @@ def _add(view: ContextView, *fragments: Fragment, counts: str = "") -> ContextVi
 
 
 def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
-    prefix = Prefix(event.sha256, event.system, event.tools, entry.offset)
-    size = body_size(event.system) + body_size(event.tools)
-    tokens = event.tokens or estimate_size(size, family(view))
+    prefix = prefix_of(event, entry.offset)
     return replace(
         view,
         prefixes=view.prefixes.append(prefix),
         prefix_sha=event.sha256,
-        prefix_tokens=tokens,
-        anchor_tokens=_anchor(view, tokens),
+        anchor_tokens=_anchor(view, prefix, family(view)),
     )
 
 
@@ -242,7 +243,9 @@ def _called(
     compaction,
 ) -> ContextView:
     last, first_new = view.request, len(view.fragments)
-    size, counts = window_size(event.strategy), family_of(event.model)
+    size, prefix = window_size(event.strategy), standing(view.prefixes)
+    weighed = prefix is not None and prefix.is_weighed
+    counts = family_of(event.model) if weighed else NEW
     held = (
         size is not None
         and is_fixed(event.params)
@@ -282,7 +285,8 @@ def _called(
         event.compacted_upto,
     )
     view = replace(view, request=request)
-    if (moved or other) and last is not None:  # the last response's weight says nothing of it
+    measured = last is not None or weighed  # what came before, or all that the plan knows
+    if (moved or other) and measured:  # the last response's weight says nothing of this request
         return replace(view, anchor_tokens=event.prompt_tokens, tail_tokens=0)
     return view
 
@@ -346,10 +350,22 @@ def _ended(view: ContextView, entry, before: TurnView, messages: MessagesView) -
     unsaid = _said(entry, before.number, before.step, before.owned, messages, family(view))
     if entry.event.reason == "budget_exceeded":  # of what outweighs all else no request has room
         heavy = sum(fragment.total or _weight(fragment, family(view)) for fragment in unsaid)
-        unsaid = [] if heavy > estimated_tokens(view) - view.prefix_tokens else unsaid
+        unsaid = [] if _outweighs(view, heavy, entry.event.limit) else unsaid
     if before.terminated:
         unsaid = []
     return _add(view, *fragments, *unsaid)
+
+
+def _outweighs(view: ContextView, heavy: int, limit: int | None) -> bool:
+    """Whether what found no room outweighs all else that was said, or leaves less than a tenth of
+    the cap for it: then no later request has room for it either."""
+    prefix = standing(view.prefixes)
+    if prefix is None or not prefix.is_weighed:  # as such logs were folded from the first
+        return heavy > estimated_tokens(view)
+    start = view.request.start if view.request is not None else 0
+    said = fragment_tokens(view.fragments, start, len(view.fragments))
+    least = prefix.tokens(family(view)) + heavy
+    return heavy > said or (limit is not None and least > limit * 9 // 10)
 
 
 def _result(entry, event, before: TurnView, state: SessionState) -> Fragment | None:

@@ -14,10 +14,11 @@ import msgspec
 
 from ...schemas.value import replace
 from ..projections.compaction import Short, Summary
-from ..projections.context import Fragment, Prefix
+from ..projections.context import Fragment
 from ..projections.items import Batch, Retraction
 from ..projections.ledger import Spent
 from ..projections.messages import Progress, Received
+from ..projections.prefixes import Prefix
 from ..projections.transcript import Line, Sent
 from ..projections.turn_view import Stream
 from ..rows import Rows

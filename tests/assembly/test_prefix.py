@@ -10,7 +10,7 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.assembly.frames import FRAMES, framed, unframed
 from foldlog.processors.assembly.layers import FILES, MEMORY, NO_LAYERS, Layer, Layers
 from foldlog.processors.assembly.prefix import assemble, layers_of
-from foldlog.processors.decide import prefix_of
+from foldlog.processors.decide import context_set_of
 from foldlog.tests.laws.agents import AGENT
 
 NAMES = (*FILES, *MEMORY)
@@ -30,7 +30,7 @@ def all_layers(text="says {}") -> Layers:
 
 @pytest.mark.parametrize("of", [AGENT, agent(), agent(system=" \n"), agent(system='a "b" ü\n')])
 def test_an_agent_without_layers_has_the_prefix_it_always_had(of):
-    event = prefix_of(of, lambda data, _: data)
+    event = context_set_of(of, lambda data, _: data)
     assert assemble(of, NO_LAYERS) == (event.system, event.tools)
 
 

@@ -7,12 +7,18 @@ import pytest
 
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
 from foldlog.processors.agent import Agent, Compaction
+from foldlog.processors.assembly.layers import Layer, Layers
 from foldlog.processors.limits import Limits
 from foldlog.processors.projections.context import all_input, estimated_tokens
+from foldlog.processors.session import fold, initial
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
+from foldlog.schemas.codec import entry_of
 from foldlog.schemas.tokens import NEW, OLD, estimate
-from foldlog.tests.engine.driven import Driven
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.schemas.value import replace as replaced
+from foldlog.tests.engine.driven import SESSION, Driven
+from foldlog.tests.laws.history import opened
 
 OLDER, NEWER, CHEAP = "claude-opus-4-5", "claude-opus-5-5", "claude-haiku-4-5"
 LIMITS = Limits(soft_tokens=5_000, hard_tokens=20_000, resume_tokens=10**6)
@@ -118,8 +124,9 @@ def test_S3_6_a_request_is_weighed_as_its_model_counts(drive, model, family):
     session.run()
     (prefix,), (called,) = session.events(ev.ContextSet), session.events(ev.LlmCalled)
     system = session.blobs.resolve(prefix.system)
-    assert prefix.tokens == estimate(system, family) + estimate(b"[]", family)
-    assert called.prompt_tokens == prefix.tokens + estimate(said, family)
+    weighed = prefix.tokens if family == NEW else prefix.tokens_old
+    assert weighed == estimate(system, family) + estimate(b"[]", family)
+    assert called.prompt_tokens == weighed + estimate(said, family)
 
 
 def test_S3_6_what_one_family_counted_weighs_more_for_a_model_of_the_other(drive):
@@ -139,3 +146,59 @@ def test_S3_6_what_one_family_counted_weighs_more_for_a_model_of_the_other(drive
     changed(session, model=OLDER)
     session.say("Go on.").run()
     assert session.events(ev.LlmCalled)[-1].prompt_tokens >= weighed, "never less: see `raised`"
+
+
+def test_S3_6_another_prefix_is_weighed_against_the_one_before_on_one_scale(drive):
+    """A word more in the prompt adds a word, whichever model counted what was measured before."""
+    session = drive(model=NEWER, system=LONG, limits=replace(LIMITS, hard_tokens=40_000))
+    session.say("Hello.").run()
+    changed(session, model=OLDER)
+    session.say("Again.").run()
+    measured = session.views.context.anchor_tokens
+    changed(session, system=LONG + "One word more.")
+    session.say("And now?").run()
+    assert measured < session.events(ev.LlmCalled)[-1].prompt_tokens < measured + 100
+
+
+def test_S3_6_a_message_that_outweighs_all_that_was_said_blocks_nobody_who_comes_after(drive):
+    """The prefix weighs more than it was estimated: that is no conversation to cut."""
+    limits = Limits(soft_tokens=16_000, hard_tokens=20_000, resume_tokens=10**6)
+    session = drive(system=LONG, limits=limits)
+    session.say("Hello.").run()
+    session.say(FACTS[:14_000]).run()
+    session.say("And now?").run()
+    assert reasons(session) == ["end_turn", "budget_exceeded", "end_turn"]
+
+
+def test_S3_6_memory_that_has_become_short_lets_a_session_go_on():
+    """What no request has had costs no cache: it need not stay as it was."""
+    limits = replace(LIMITS, soft_tokens=2_000, hard_tokens=4_000)
+    history = opened(agent=Agent(name="helper", model=NEWER, memory=True, limits=limits))
+    for words, lines, reason in (("Hello.", 900, "budget_exceeded"), ("Again.", 1, "")):
+        history.layers = Layers((Layer("core", "memory", "- a thing to know\n" * lines),))
+        history.say(words, words)
+        history.work()
+        assert history.became_of(words) == reason
+    assert history.views.context.request is not None
+
+
+def test_law_11_a_log_that_does_not_say_what_its_prefix_weighs_is_folded_as_it_was(drive):
+    """Such a log kept a message that the prefix and all else outweighed: requests have it."""
+    session = drive(system=LONG, strategy="full")
+    session.say("Hello.").run()
+    session.say(FACTS[:30_000]).run()
+    assert reasons(session) == ["end_turn", "budget_exceeded"]
+
+    def fragments(tokens: bool) -> list[str]:
+        views = initial(SESSION)
+        for record in session.log.records(SESSION_EVENTS, 0):
+            entry = entry_of(record)
+            if isinstance(entry.event, ev.ContextSet) and not tokens:
+                bare = replace(entry.event, tokens=0, tokens_old=0)
+                entry = replaced(entry, event=bare)
+            if entry.session_id == SESSION:
+                views, _ = fold(views, entry)
+        return [fragment.kind for fragment in views.context.fragments]
+
+    assert fragments(tokens=True) == ["user", "assistant"]
+    assert fragments(tokens=False) == ["user", "assistant", "user"]

@@ -9,6 +9,7 @@ from foldlog.processors.context.build import request_bytes, request_sha256
 from foldlog.processors.projections.context import Request
 from foldlog.processors.session import fold, initial
 from foldlog.schemas import events as ev
+from foldlog.schemas.tokens import family_of
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import law
@@ -254,5 +255,5 @@ def test_the_checker_finds_what_is_illegal(body, finding):
 def test_S3_6_the_first_request_is_weighed_with_its_prefix(world):
     """Before the first answer nothing else knows how heavy the prefix is."""
     for made in requests(world)[:1]:
-        prefix = made.step.before.context.prefix_tokens
+        prefix = made.step.before.context.prefixes[-1].tokens(family_of(made.row.model))
         assert made.step.entry.event.prompt_tokens > prefix > 0

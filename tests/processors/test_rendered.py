@@ -15,7 +15,8 @@ from foldlog.processors.context.rendered import Rendering, Renderings
 from foldlog.processors.cuts import is_cut
 from foldlog.processors.projections import compaction, context
 from foldlog.processors.projections.compaction import Short, Summary
-from foldlog.processors.projections.context import Fragment, Prefix, Request
+from foldlog.processors.projections.context import Fragment, Request
+from foldlog.processors.projections.prefixes import Prefix
 from foldlog.schemas.events import BlobRef, Body
 from foldlog.schemas.value import replace
 

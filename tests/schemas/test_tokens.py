@@ -64,8 +64,8 @@ def test_a_message_is_recounted_by_its_text_and_its_images_stay(text, images):
     assert 0 <= recounted(images, data, OLD) <= max(images, recounted(tokens, data, OLD))
 
 
-def test_without_its_text_a_message_is_recounted_as_prose():
-    assert recounted(3_400, b"", OLD) == 2_600
+def test_without_its_text_a_message_keeps_its_weight():
+    assert recounted(3_400, b"", OLD) == 3_400
 
 
 def test_what_was_counted_is_raised_for_a_family_that_counts_more_and_never_lowered():
