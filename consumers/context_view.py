@@ -11,7 +11,7 @@ from ..processors.budget import is_cold
 from ..processors.context.strategies import build_context
 from ..processors.limits import DEFAULT_LIMITS
 from ..processors.projections.compaction import in_force
-from ..processors.projections.context import estimated_tokens, family, fragment_tokens
+from ..processors.projections.context import estimated_tokens, fragment_tokens
 from ..processors.projections.turn_view import too_long
 from ..processors.session import SessionViews
 from ..schemas import events as ev
@@ -29,7 +29,7 @@ def context_json(views: SessionViews, strategy: str | None, read: ReadBlob) -> d
     """
     last = views.context.request
     strategy = strategy or (last.strategy if last is not None else "compacted")
-    shown, counts = build_context(views, strategy, read), family(views.context)
+    shown, counts = build_context(views, strategy, read), views.context.counts
     messages = [
         {
             "role": message.role,

@@ -16,7 +16,7 @@ from ..schemas.value import replace
 from .assembly.prefix import Prefix
 from .assembly.stable import moved, parts, unstable
 from .effects.log_text import LOG_LINES_MAX, NUMBERED, looks_like_log
-from .projections.context import ContextView, family
+from .projections.context import ContextView
 from .projections.transcript import Line
 from .rows import Rows
 from .session import SessionViews
@@ -79,7 +79,7 @@ def mistakes(
 ) -> list[Mistake]:
     """Every finding in a session. Without `read`, what lies in the blob store is not looked at;
     without `today`, no date is. Tokens are those of the model that the session asks."""
-    counts = family(views.context)
+    counts = views.context.counts
     return [
         *in_results(views.transcript.lines.since(0), counts=counts),
         *in_prefixes(prefixes_of(views.context, read), today, counts),
@@ -339,7 +339,7 @@ class Watch:
             del self._seen[next(iter(self._seen))]
         rows = views.transcript.lines
         found: list[Mistake] = []
-        counts = family(views.context)
+        counts = views.context.counts
         lines, prefixes = seen.lines, seen.prefixes
         # Before they are looked at: what can't be judged must not hide what comes after it.
         seen.lines, seen.prefixes = len(rows), len(views.context.prefixes)

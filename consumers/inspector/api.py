@@ -10,7 +10,7 @@ from typing import Any
 from ...processors.budget import Rules, plan
 from ...processors.context.build import BUILDER, request_bytes, request_sha256
 from ...processors.prices import PriceTable
-from ...processors.projections.context import estimated_tokens, family
+from ...processors.projections.context import estimated_tokens
 from ...processors.projections.prefixes import standing
 from ...processors.projections.turn_view import Call
 from ...processors.ruling import Ruling
@@ -161,7 +161,7 @@ def budget_json(moment: Moment, called: Moment | None, rules: Rules) -> dict[str
         "soft": soft,
         "hard": hard,
         "estimated": estimated_tokens(views.context),
-        "prefix": 0 if prefix is None else prefix.tokens(family(views.context)),
+        "prefix": 0 if prefix is None else prefix.tokens(views.context.counts),
         "last_step": views.context.last_step_tokens,
         "last_request": None if called is None else called.entry.event.prompt_tokens,
         "planned": plan(views, rules).tokens,

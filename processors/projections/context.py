@@ -70,7 +70,8 @@ class ContextView(Value):
     """Fragments and prefixes, the newest request, and what they weigh in tokens.
 
     `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
-    what came after it, both by `family`.
+    what came after it, both as the family `counts`: that of the newest request's model, or the
+    newest of all in a log that does not say what its prefix weighs, which was folded so.
     `last_step_tokens` is constraint 5. `answered_at`: broker time of the last response, Unix ms.
     """
 
@@ -82,6 +83,7 @@ class ContextView(Value):
     tail_tokens: int = 0
     last_step_tokens: int = 0
     answered_at: int = 0
+    counts: str = NEW
 
 
 READS = frozenset(
@@ -106,7 +108,7 @@ def initial() -> ContextView:
 
 
 def estimated_tokens(view: ContextView) -> int:
-    """Estimated input tokens of the next request, as `family` counts."""
+    """Estimated input tokens of the next request, as the family `view.counts` does."""
     return view.anchor_tokens + view.tail_tokens
 
 
@@ -126,15 +128,6 @@ def _anchor(view: ContextView, prefix: Prefix, counts: str) -> int:
     old one was estimated and the whole was measured."""
     moved = heavier(standing(view.prefixes), prefix, counts)
     return max(prefix.tokens(counts), view.anchor_tokens + moved)
-
-
-def family(view: ContextView) -> str:
-    """The model family by which the context is weighed: that of the newest request's model; the
-    newest of all in a log that does not say what its prefix weighs, which was folded so."""
-    prefix = standing(view.prefixes)
-    if view.request is None or prefix is None or not prefix.is_weighed:
-        return NEW
-    return family_of(view.request.model)
 
 
 def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = None) -> int:
@@ -206,10 +199,10 @@ def _grown(
     return rows.append(*added)
 
 
-def _add(view: ContextView, *fragments: Fragment, counts: str = "") -> ContextView:
+def _add(view: ContextView, *fragments: Fragment) -> ContextView:
     if not fragments:
         return view
-    rows = _grown(view.fragments, fragments, counts or family(view))
+    rows = _grown(view.fragments, fragments, view.counts)
     tail = fragment_tokens(rows, len(view.fragments), len(rows))
     return replace(view, fragments=rows, tail_tokens=view.tail_tokens + tail)
 
@@ -220,7 +213,7 @@ def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
         view,
         prefixes=view.prefixes.append(prefix),
         prefix_sha=event.sha256,
-        anchor_tokens=_anchor(view, prefix, family(view)),
+        anchor_tokens=_anchor(view, prefix, view.counts),
     )
 
 
@@ -257,8 +250,8 @@ def _called(
         Fragment("reminder", event.turn, event.step, -1, entry.offset, None, texts[reminder_id])
         for reminder_id in event.reminders
     ]
-    other = counts != family(view)
-    view = _add(view, *said, *reminders, counts=counts)
+    other = counts != view.counts
+    view = _add(replace(view, counts=counts) if other else view, *said, *reminders)
     start = 0
     if event.checkpoint is not None:
         start = compaction.summaries.last(event.checkpoint).kept_from
@@ -310,7 +303,7 @@ def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView
         place = (event.turn, event.step, -1, entry.offset)
         stop = event.stop_reason
         said = Fragment("assistant", *place, event.content, stop_reason=stop)
-        rows = _grown(rows, [said], family(view))
+        rows = _grown(rows, [said], view.counts)
     view = replace(
         view,
         fragments=rows,
@@ -347,9 +340,9 @@ def _ended(view: ContextView, entry, before: TurnView, messages: MessagesView) -
         if done is not None:
             place = (call.turn, call.step, call.index, entry.offset)
             fragments.append(Fragment("result", *place, None, done[1], call.call_id, True))
-    unsaid = _said(entry, before.number, before.step, before.owned, messages, family(view))
+    unsaid = _said(entry, before.number, before.step, before.owned, messages, view.counts)
     if entry.event.reason == "budget_exceeded":  # of what outweighs all else no request has room
-        heavy = sum(fragment.total or _weight(fragment, family(view)) for fragment in unsaid)
+        heavy = sum(fragment.total or _weight(fragment, view.counts) for fragment in unsaid)
         unsaid = [] if _outweighs(view, heavy, entry.event.limit) else unsaid
     if before.terminated:
         unsaid = []
@@ -364,7 +357,7 @@ def _outweighs(view: ContextView, heavy: int, limit: int | None) -> bool:
         return heavy > estimated_tokens(view)
     start = view.request.start if view.request is not None else 0
     said = fragment_tokens(view.fragments, start, len(view.fragments))
-    least = prefix.tokens(family(view)) + heavy
+    least = prefix.tokens(view.counts) + heavy
     return heavy > said or (limit is not None and least > limit * 9 // 10)
 
 
