@@ -202,3 +202,18 @@ def test_law_11_a_log_that_does_not_say_what_its_prefix_weighs_is_folded_as_it_w
 
     assert fragments(tokens=True) == ["user", "assistant"]
     assert fragments(tokens=False) == ["user", "assistant", "user"]
+
+
+def test_S3_6_a_message_that_leaves_no_room_beside_the_prefix_is_said_no_more():
+    """It is lighter than what was said before it, and would block every turn all the same."""
+    limits = replace(LIMITS, soft_tokens=2_000, hard_tokens=4_000)
+    fields = {"system": "word " * 1_000, "strategy": "full", "limits": limits}
+    history = opened(agent=Agent(name="helper", model=NEWER, **fields))
+    history.say("long " * 1_380, "m1")
+    history.answer("yes", read=3_700)
+    history.say("long " * 1_320, "m2")
+    history.work()
+    assert history.became_of("m2") == "budget_exceeded"
+    history.say("And now?", "m3")
+    history.work()
+    assert history.turn.step == 1, "it is asked"
