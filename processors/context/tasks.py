@@ -125,9 +125,9 @@ def _shown(body: Body | None) -> str:
 
 
 def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
-    cut = best_cut(views, rules_of(agent))
-    if cut is None:
-        return None
+    cut, candidate = best_cut(views, rules_of(agent)), views.compaction.candidate
+    if cut is None or (candidate is not None and cut <= candidate.kept_from):
+        return None  # or what was claimed to make room would say less than what is ready
     begin = kept_from(views.compaction)
     covers = fragment_tokens(views.context.fragments, begin, cut)
     last = views.context.request

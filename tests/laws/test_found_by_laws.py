@@ -1,11 +1,18 @@
 """Histories that the laws of requests and compaction found, written by hand: one per bug."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from foldlog.processors.budget import best_cut
 from foldlog.processors.context.build import compaction_request
+from foldlog.processors.context.tasks import task_of
+from foldlog.processors.decide import rules_of
+from foldlog.processors.projections.compaction import Summary
 from foldlog.schemas.codec import entry_of
+from foldlog.schemas.parts import Body
+from foldlog.schemas.value import replace as replaced
 from foldlog.tests.laws.agents import AGENT, variant
 from foldlog.tests.laws.answers import Use, dumps, thinking
 from foldlog.tests.laws.beside import ends_of
@@ -158,3 +165,20 @@ def test_constraint_6_what_an_earlier_call_did_while_a_step_was_decided_is_said_
     s.answer("well").say("and now?")
     s.work()
     assert "posted" in str(s.request()["messages"]) and not s.turn.reminders
+
+
+def test_law_9_a_summary_that_was_claimed_to_make_room_is_not_made_when_one_says_as_much():
+    """A heavy message was let go meanwhile: what it would leave out now is left out already, and
+    the fold refused a summary that was paid for."""
+    s = opened(agent=variant())
+    for n in range(10):
+        s.say(f"and {n}?")
+        s.answer("well")
+    cut = best_cut(s.views, rules_of(s.agent))
+    for kept, made in ((cut - 1, True), (cut, False), (cut + 1, False)):
+        ready = Summary(s.offset, 1, kept, Body(inline=b"[]"), 40, "m")
+        summaries = s.views.compaction.summaries.append(ready)
+        view = replaced(s.views.compaction, summaries=summaries, candidate_at=ready.offset)
+        views = replaced(s.views, compaction=view)
+        task = task_of(views, SimpleNamespace(kind="resume"), s.agent, s.blobs.read)
+        assert (task is not None) is made
