@@ -13,8 +13,8 @@ from ..processors.agent import Agent
 from ..processors.assembly.layers import places_of, read_layers
 from ..processors.mistakes import Mistake, ReadBlob, mistakes
 from ..processors.session import SessionViews
-from ..processors.tokens import estimate
 from ..producers.blobs import BlobError
+from ..schemas.tokens import estimate
 from .check_up import Finding
 from .show import Everything
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..producers.blobs import INLINE_BYTES_MAX, BlobError
+from ..schemas.tokens import estimate, prefix
 from .agent import Agent
 from .effects.log_text import LOG_LINES_MAX, looks_like_log
 from .effects.results import ROWS_MAX
 from .limits import DEFAULT_LIMITS, Limits
-from .tokens import estimate, prefix
 from .tool import Shortened, Tool, ToolCancelled, ToolContext, ToolFailed, tool
 from .workdir import CLOSED, Workdir
 

@@ -295,7 +295,10 @@ def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
     includes = turn.owned if turn.step == 0 else steers
     reminders = tuple(reminder.reminder_id for reminder in turn.reminders)
-    if (todos := _todos(views, agent, desk)) is not None:
+    tokens, todos = planned.tokens, _todos(views, agent, desk)
+    weight = 0 if todos is None else estimate(todos.text, rules.family)
+    if todos is not None and tokens + weight <= rules.limits.hard_tokens:  # a help, not a duty
+        tokens += weight
         events.append(todos)
         reminders += (todos.reminder_id,)
     events.append(
@@ -312,7 +315,7 @@ def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
             reminders=reminders,
             checkpoint=planned.checkpoint,
             compacted_upto=planned.compacted_upto,
-            prompt_tokens=planned.tokens,
+            prompt_tokens=tokens,
             context_sha256=prefix_sha,
             basis=turn.basis,
         )

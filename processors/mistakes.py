@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..schemas.parts import BlobRef, Body
+from ..schemas.tokens import NEW, estimate
 from ..schemas.value import replace
 from .assembly.prefix import Prefix
 from .assembly.stable import moved, parts, unstable
@@ -20,7 +21,6 @@ from .projections.context import ContextView
 from .projections.transcript import Line
 from .rows import Rows
 from .session import SessionViews
-from .tokens import NEW, estimate
 from .tool_tiers import SCHEMA_TOKENS
 
 RESULT_TOKENS_MIN = 500  # smaller results are not worth a word

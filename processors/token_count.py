@@ -9,7 +9,7 @@ from functools import cache
 from types import ModuleType
 from typing import NamedTuple
 
-from .tokens import NEW, OLD, estimate, family_of
+from ..schemas.tokens import NEW, OLD, estimate, family_of
 
 EXACT, ESTIMATED = "ctok", "estimate"
 # The version that ctok knows a family by, and the tokens of the message frame that it adds.

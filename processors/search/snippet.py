@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..tokens import estimate
+from ...schemas.tokens import estimate
 from .formula import TRIGRAM_SIMILARITY_MIN
 from .full_text import Stems
 from .trigrams import similarity, trigrams

@@ -8,10 +8,12 @@ import pytest
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.assembly.layers import Layer, Layers
+from foldlog.processors.decide import Desk, decide, no_layers, no_todos
 from foldlog.processors.limits import Limits
 from foldlog.processors.projections.context import all_input, estimated_tokens
 from foldlog.processors.session import fold, initial
 from foldlog.processors.tool import tool
+from foldlog.processors.wake import Obligation
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.tokens import NEW, OLD, estimate
@@ -217,3 +219,16 @@ def test_S3_6_a_message_that_leaves_no_room_beside_the_prefix_is_said_no_more():
     history.say("And now?", "m3")
     history.work()
     assert history.turn.step == 1, "it is asked"
+
+
+@pytest.mark.parametrize("lines, said", [(10, True), (4_000, False)])
+def test_S3_6_what_is_still_to_do_is_weighed_and_left_out_where_it_has_no_room(lines, said):
+    agent = Agent(name="helper", model=NEWER, limits=LIMITS)
+    history, todo = opened(agent=agent), "To do: " + "- a thing to do\n" * lines
+    history.say("Hello.")
+    desk = Desk(history.blobs.body, history.blobs.read, no_layers, lambda agent, views: todo)
+    owed = Obligation("N3", "N", "sessions", "LLM_CALLED", (1,))
+    *others, called = decide(owed, history.views, agent, desk)
+    bare = decide(owed, history.views, agent, desk._replace(read_todos=no_todos))[-1]
+    assert called.prompt_tokens == bare.prompt_tokens + (estimate(todo) if said else 0)
+    assert any(isinstance(event, ev.ReminderAdded) for event in others) is said

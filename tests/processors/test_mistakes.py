@@ -20,11 +20,11 @@ from foldlog.processors.projections.partition import INITIAL
 from foldlog.processors.rows import Rows
 from foldlog.processors.runtime.assemble import Teller
 from foldlog.processors.runtime.store import Cursor, DictBackend, Store
-from foldlog.processors.tokens import OLD, estimate
 from foldlog.processors.tool import Shortened, tool
 from foldlog.producers.blobs import BlobStore
 from foldlog.schemas import value
 from foldlog.schemas.parts import Body
+from foldlog.schemas.tokens import OLD, estimate
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import AGENT
 from foldlog.tests.laws.answers import Use

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldlog.processors import token_count, tokens
+from foldlog.processors import token_count
 from foldlog.schemas.tokens import (
     FAMILIES,
     NEW,
@@ -76,7 +76,7 @@ def test_what_was_counted_is_raised_for_a_family_that_counts_more_and_never_lowe
 def test_a_count_says_which_way_it_was_made(monkeypatch):
     monkeypatch.setattr(token_count, "_ctok", lambda: None)
     counted = token_count.count("how many tokens are these?", "claude-opus-4-6")
-    assert counted == (tokens.estimate("how many tokens are these?", OLD), "estimate")
+    assert counted == (estimate("how many tokens are these?", OLD), "estimate")
 
 
 def test_a_count_is_exact_where_the_counter_is_installed():

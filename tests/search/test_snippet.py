@@ -11,7 +11,7 @@ from foldlog.processors.search.snippet import (
     Snippets,
 )
 from foldlog.processors.search.words import query_of
-from foldlog.processors.tokens import estimate
+from foldlog.schemas.tokens import estimate
 
 SNIPPETS = Snippets(Stems())
 LONG = " ".join(f"word{n}" for n in range(2000))
