@@ -3,6 +3,8 @@
 Rows only grow: a message is received once, then its turn's progress is told by further rows.
 """
 
+from operator import attrgetter
+
 from ...schemas import events as ev
 from ...schemas.tokens import estimate_size, recounted
 from ...schemas.value import Value, replace
@@ -51,8 +53,7 @@ def initial() -> MessagesView:
     return MessagesView(Rows(key=_message_id), Rows(key=_message_id))
 
 
-def _message_id(row: Received | Progress) -> str:
-    return row.message_id
+_message_id = attrgetter("message_id")  # of a row of either kind
 
 
 def body_size(body: ev.Body) -> int:
@@ -74,8 +75,11 @@ def apply(view: MessagesView, entry, before: TurnView, turn: TurnView) -> Messag
                 entry.offset,
                 entry.at,
             )
-            owned = [message_id for message_id in turn.owned if message_id not in before.owned]
-            rows = [Progress(m, turn.number, "", entry.offset) for m in owned]
+            rows = [
+                Progress(message_id, turn.number, "", entry.offset)
+                for message_id in turn.owned
+                if message_id not in before.owned
+            ]
             return MessagesView(view.received.append(row), view.progress.append(*rows))
         case ev.LlmCalled():
             steered = [m for m in event.includes if m not in before.owned]

@@ -53,6 +53,13 @@ def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
 _beside_stream = attrgetter(*[name for name in SessionViews.__annotations__ if name != "stream"])
 
 
+def _only_streamed(before: SessionViews, views: SessionViews) -> bool:
+    """Whether the stream place is all that differs; any other change is told at the first look."""
+    if views.stream is before.stream:
+        return False
+    return all(map(is_, _beside_stream(views), _beside_stream(before)))
+
+
 class Owned:
     """One assigned partition."""
 
@@ -116,9 +123,7 @@ class Owned:
         A fork of a session that streamed begins with a stream place, and all the rest.
         """
         self._hot[session_id] = views
-        if session_id in self.dirty:
-            self.dirty[session_id] = views
-        elif all(map(is_, _beside_stream(views), _beside_stream(before))):
+        if session_id not in self.dirty and _only_streamed(before, views):
             self.streamed[session_id] = views
         else:
             self.streamed.pop(session_id, None)

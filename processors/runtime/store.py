@@ -143,7 +143,7 @@ class Store:
         for session_id, views in streamed.items():
             self._streams[session_id] = views.stream
             puts.append((b"c\0" + session_id.encode(), views_codec.stream_of(views)))
-        if partition != self.partition:
+        if partition is not self.partition:
             puts.append((_PARTITION, views_codec.encode_row(partition)))
         puts.append((_CURSOR, views_codec.encode_row(cursor)))
         self._backend.write(puts, deletes)
