@@ -5,8 +5,9 @@ and cursor to RocksDB in one batch; then, once the step is decided, fold that an
 Not timed: WAKE, the decision and the claim between the two, for which a session store of another
 framework has no counterpart; the note gives the whole round with them, and with the log's own hop.
 The peer is `SQLiteSession` of the OpenAI Agents SDK (MIT) on a file: add_items of the same message
-and get_items, which gives its runner the items, not yet a request. A chat without tools: a
-question of 90 and an answer of 300 characters in turn.
+and get_items, which gives its runner the items, not yet a request. The answer between two questions
+is timed on neither side: theirs adds it, ours folds and renders it when its turn is over. A chat
+without tools: a question of 90 and an answer of 300 characters in turn.
 """
 
 import statistics

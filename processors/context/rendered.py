@@ -2,9 +2,10 @@
 
 A conversation grows at its end, so what was rendered for one step is the beginning of the next. One
 `Rendering` per session keeps the messages that can not change any more as bytes, with the state of
-their hash; a step renders what is new. build.py stays the truth: a law holds both equal for every
-history, and whatever moved (a checkpoint, a short form, another past) is rendered from its start.
-It is a cache of pure values: forgetting it costs time, nothing else.
+their hash; a step renders what is new, and an answer that ends its turn is rendered before anybody
+asks again. build.py stays the truth: a law holds both equal for every history, and whatever moved
+(a checkpoint, a short form, another past) is rendered from its start. It is a cache of pure values:
+forgetting it costs time, nothing else.
 """
 
 import json
@@ -12,6 +13,7 @@ from collections import OrderedDict
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from ...schemas.value import replace
 from ..rows import Rows
 from .blocks import Names, ReadBlob, answer_blocks, raw_blocks, said_blocks, whole_of
 from .build import LEFT_OUT, SPOKEN, Message, _add, summary_blocks
@@ -66,6 +68,17 @@ class Rendering:
         except BaseException:
             self._reset(None)  # a lost blob: what is half rendered must not be continued
             raise
+
+    def go_on(self, views: Any, read_blob: ReadBlob) -> None:
+        """Render what was said since the newest request: the next one most likely repeats it."""
+        request, rows = views.context.request, views.context.fragments
+        if request is None or rows.length == self._rows.length:
+            return
+        try:
+            self._render(views, replace(request, fragments=rows.length), read_blob)
+            self._settle(max(0, len(self._messages) - OPEN))
+        except Exception:  # a lost blob: the request that needs it says so
+            self._reset(None)
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -183,6 +196,12 @@ class Renderings:
             _, oldest = self._held.popitem(last=False)
             self._size -= oldest.size
         return built
+
+    def go_on(self, views: Any, read_blob: ReadBlob) -> None:
+        """Nobody waits for this session: render what its next request will repeat."""
+        rendering = self._held.get(views.session_id)
+        if rendering is not None:
+            rendering.go_on(views, read_blob)
 
 
 __all__ = ["Built", "Rendering", "Renderings"]

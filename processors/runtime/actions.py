@@ -318,6 +318,10 @@ class Actions:
         self._built[views.session_id] = (covers, made)
         return made
 
+    def go_on(self, views: SessionViews) -> None:
+        """Its turn is over: render what the next request will repeat, before anybody waits."""
+        self._renderings.go_on(views, self.read_blob)
+
     def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
         call = find_call(views.turn, *owed.subject)
         assert call is not None and call.claim is not None

@@ -326,6 +326,8 @@ class Worker:
             return
         if not held or views is None or session_id in owned.stuck:
             return
+        if not views.turn.open:
+            self.actions.go_on(views)
         if not self._may_owe(views):
             self.actions.forget_session(session_id)
             return

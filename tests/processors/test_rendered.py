@@ -6,6 +6,7 @@ laws (tests/laws/test_rendered_laws.py) ask the same of histories that a worker 
 
 import json
 import random
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -140,38 +141,64 @@ def test_law_11_under_compaction_a_continued_request_is_the_one_that_is_built(se
     for _ in range(30):
         grown.step()
         past.append(grown.now())
+        if seed % 2:
+            rendering.go_on(grown.chance.choice(past) if seed % 8 == 1 else past[-1], _read)
         for views in (past[-1], *([grown.chance.choice(past)] if seed % 4 == 0 else ())):
             built = rendering.request(views, _read)
             assert built.request == request_bytes(views, _read)
             assert built.sha256 == request_sha256(built.request)
 
 
-def test_what_was_settled_is_not_rendered_again(monkeypatch):
-    grown = Grown(1)
-    grown.turn = 1
-    for number in range(200):
-        kind = ("user", "assistant")[number % 2]
-        grown.turn = number
-        grown.say(grown.text(kind, 1, [{"type": "text", "text": f"words {number}"}]))
-    grown.say(grown.text("user", 1, [{"type": "text", "text": "one more"}]))
-    grown.chance.random = lambda: 1.0  # nothing moves
-    grown.move()
-    rendering = Rendering()
-    rendering.request(grown.now(), _read)
-    read = []
+@pytest.fixture
+def rendered(monkeypatch):
+    """The answers that are rendered from here on, in order."""
+    module = sys.modules[Rendering.__module__]
+    read, answer_blocks = [], module.answer_blocks
 
-    def counted(fragment, *args, **kwargs):
+    def noted(fragment, *args, **kwargs):
         read.append(fragment)
         return answer_blocks(fragment, *args, **kwargs)
 
-    module = __import__(Rendering.__module__, fromlist=["answer_blocks"])
-    answer_blocks = module.answer_blocks
-    monkeypatch.setattr(module, "answer_blocks", counted)
+    monkeypatch.setattr(module, "answer_blocks", noted)
+    return read
+
+
+def chatted(messages: int) -> Grown:
+    """A chat of so many messages in turn; nothing moves in it."""
+    grown = Grown(1)
+    grown.chance.random = lambda: 1.0
+    for number in range(messages):
+        kind = ("user", "assistant")[number % 2]
+        grown.turn = number
+        grown.say(grown.text(kind, 1, [{"type": "text", "text": f"words {number}"}]))
+    return grown
+
+
+def test_what_was_settled_is_not_rendered_again(rendered):
+    grown, rendering = chatted(201), Rendering()
+    grown.move()
+    rendering.request(grown.now(), _read)
+    rendered.clear()
     for kind in ("assistant", "user"):
         grown.say(grown.text(kind, 1, [{"type": "text", "text": "newest"}]))
     grown.move()
     assert rendering.request(grown.now(), _read).request == request_bytes(grown.now(), _read)
-    assert len(read) == 1
+    assert len(rendered) == 1
+
+
+def test_an_answer_is_rendered_once_and_before_the_next_request_needs_it(rendered):
+    grown, rendering = chatted(21), Rendering()
+    grown.move()
+    rendering.request(grown.now(), _read)
+    rendered.clear()
+    grown.say(grown.text("assistant", 1, [{"type": "text", "text": "the answer"}]))
+    for _ in range(2):
+        rendering.go_on(grown.now(), _read)
+    assert rendered == [grown.now().context.fragments[-1]]
+    grown.say(grown.text("user", 1, [{"type": "text", "text": "and now?"}]))
+    grown.move()
+    assert rendering.request(grown.now(), _read).request == request_bytes(grown.now(), _read)
+    assert len(rendered) == 1
 
 
 def test_a_blob_that_is_lost_once_leaves_nothing_half_rendered():
@@ -183,6 +210,11 @@ def test_a_blob_that_is_lost_once_leaves_nothing_half_rendered():
     grown.move()
     held = b'[{"type":"text","text":"kept"}]'
     rendering, views = Rendering(), grown.now()
+    rendering.go_on(views, _read)  # says nothing: the request that needs it does
+    assert rendering.request(views, lambda ref: held).request == request_bytes(
+        views, lambda ref: held
+    )
+    rendering = Rendering()
     with pytest.raises(AssertionError):
         rendering.request(views, _read)
     built = rendering.request(views, lambda ref: held)
