@@ -13,6 +13,7 @@ from .cuts import (
     answers_calls,
     cut_keeping,
     is_fixed,
+    must_think,
     window_size,
     window_start,
 )
@@ -21,7 +22,7 @@ from .projections.background import find_work, summary_runs
 from .projections.compaction import CompactionView, Summary, in_force, kept_from
 from .projections.context import Fragment, Request, fragment_tokens, tokens_for
 from .projections.prefixes import Prefix
-from .projections.turn_view import too_long
+from .projections.turn_view import thinking_refused, too_long
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
 SAVED, COVERED = 5, 4  # and a fifth of the request: what is kept may itself be over the soft budget
@@ -76,6 +77,14 @@ def held(views, rules: Rules) -> Request | None:
     return request if runs else None
 
 
+def must_shorten(views) -> bool:
+    """Whether the model refused the newest request, and only a shorter one can be taken."""
+    turn, context = views.turn, views.context
+    if thinking_refused(turn):
+        return must_think(context.request, context.fragments)
+    return too_long(turn)
+
+
 def plan(views, rules: Rules, prefix: Prefix | None = None) -> Plan:
     """The next request as the rules would have it; `prefix`: one that it begins with and that is
     not in force yet."""
@@ -88,7 +97,7 @@ def plan(views, rules: Rules, prefix: Prefix | None = None) -> Plan:
     compacted = strategy == "compacted"
     standing = view.checkpoint_at if compacted else None
     still = Plan(strategy, standing, view.compacted_upto, tokens)
-    must = tokens > rules.limits.hard_tokens or too_long(views.turn)
+    must = tokens > rules.limits.hard_tokens or must_shorten(views)
     wants = must or tokens > rules.limits.soft_tokens or is_cold(views)
     if not compacted or not wants:
         return still
@@ -190,7 +199,7 @@ def is_cold(views) -> bool:
 
 def needs_room(views, rules: Rules) -> bool:
     """Whether no step is possible before something is left out, with what is ready already."""
-    return _with_candidate(views, rules) > rules.limits.hard_tokens or too_long(views.turn)
+    return _with_candidate(views, rules) > rules.limits.hard_tokens or must_shorten(views)
 
 
 def best_cut(views, rules: Rules) -> int | None:
@@ -207,7 +216,7 @@ def best_cut(views, rules: Rules) -> int | None:
         return cut
     beside = _window(views, rules, None)[1] - _said_from(views, begin)  # the prefix, a new message
     room = min(most // 2, max(0, most - beside - SUMMARY_TOKENS))
-    if too_long(views.turn):
+    if must_shorten(views):
         room = min(room, _said_from(views, begin) // 2)
     while keep > 1 and _said_from(views, cut or begin) > room:
         keep //= 2
@@ -255,7 +264,7 @@ def _summary_due(views, rules: Rules) -> Due | None:
         return None
     limit = rules.limits.soft_tokens if turn.open else rules.limits.resume_tokens
     candidate, tokens = views.compaction.candidate, _with_candidate(views, rules)
-    must = tokens > rules.limits.hard_tokens or too_long(turn)
+    must = tokens > rules.limits.hard_tokens or must_shorten(views)
     if tokens <= limit and not must:
         return None
     least = 1 if must else rules.limits.soft_tokens // BATCH

@@ -79,6 +79,12 @@ def answers_calls(fragments) -> bool:
     return False
 
 
+def must_think(request, fragments) -> bool:
+    """Whether the next request can't leave out what was thought: with a fixed thinking budget the
+    API demands it before a call whose result is said."""
+    return request is not None and is_fixed(request.params) and answers_calls(fragments)
+
+
 def _says_something(answer) -> bool:
     """Whether a request surely says something of an answer; if not, what stands around it meets."""
     try:

@@ -7,8 +7,8 @@ and wake decides anew. A stale basis is the normal fate of a decision that lost 
 from ..schemas import events as ev
 from ..schemas.codec import ChunkSeen
 from . import rulings_delivery
-from .cuts import answers_calls, is_fixed
-from .projections.turn_view import Call, Generation, contradicts, find_call, is_open, too_long
+from .cuts import must_think
+from .projections.turn_view import Call, Generation, contradicts, find_call, is_open, to_rebuild
 from .ruling import (
     ACCEPTED,
     DUPLICATE,
@@ -29,18 +29,17 @@ def context_set(views, event: ev.ContextSet) -> Ruling:
     view, turn = views.context, views.turn
     if view.prefix_sha == event.sha256:
         return DUPLICATE
-    bound = view.request is not None and is_fixed(view.request.params)
-    runs = (turn.open and turn.step > 0) or (bound and answers_calls(view.fragments))
+    runs = (turn.open and turn.step > 0) or must_think(view.request, view.fragments)
     return STALE if runs else ACCEPTED
 
 
 def step_is_due(views) -> bool:
     """Whether the open turn has no step in flight: none yet, answered with all calls decided, or
-    too long for the model."""
+    refused by the model as it was built."""
     turn = views.turn
     if not turn.open or turn.closing is not None:
         return False
-    if turn.step == 0 or too_long(turn):
+    if turn.step == 0 or to_rebuild(turn):
         return True
     done = turn.generation is not None and turn.generation.status == "done"
     return done and not any(is_open(call) for call in turn.calls)

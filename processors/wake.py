@@ -6,13 +6,19 @@ them up. It decides nothing: the table does. It has no clock: `now` is given (Un
 
 from typing import NamedTuple
 
-from .budget import Due, Rules, due_works, may_still_come, plan
+from .budget import Due, Rules, due_works, may_still_come, must_shorten, plan
 from .projections.background import KINDS, Work
 from .projections.delivery import Owed, next_owed
 from .projections.partition import PartitionView, claim_status
-from .projections.turn_view import Call, Claim, generation_deadline, is_open, too_long
+from .projections.turn_view import (
+    Call,
+    Claim,
+    generation_deadline,
+    is_open,
+    thinking_refused,
+)
 from .session import SessionViews
-from .wake_table import Row, match
+from .wake_table import REFUSED, Row, match
 
 
 class Obligation(NamedTuple):
@@ -102,18 +108,20 @@ def _model(common, views, partition, now: int, rules: Rules):
         "left": generation.attempt < rules.limits.model_attempts,
         "permanent": generation.permanent,
         "retry_due": now >= generation.retry_at,
-        "too_long": rules.strategy == "compacted" and too_long(views.turn),
+        "rebuilds": due_step(views, rules) in REFUSED,
     }
     return _owe("S", facts, (views.turn.number, views.turn.step), due)
 
 
 def due_step(views: SessionViews, rules: Rules) -> str:
-    """Why a step is due: first, answered, steer, pause, too_long; or ended, or no (in flight)."""
+    """Why a step is due: of DUE; or first, ended, or no (in flight)."""
     turn = views.turn
     if turn.step == 0:
         return "first"
-    if rules.strategy == "compacted" and too_long(turn):
-        return "too_long"
+    if must_shorten(views):
+        return "too_long" if rules.strategy == "compacted" else "no"
+    if thinking_refused(turn):
+        return "unthought"
     if turn.generation is None or turn.generation.status != "done":
         return "no"
     if turn.calls:

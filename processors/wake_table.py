@@ -28,7 +28,8 @@ class Row(NamedTuple):
 LIVE = {"gate": ("live",)}
 RUNS = {**LIVE, "closing": (False,)}
 CLOSES = {**LIVE, "closing": (True,)}
-DUE = ("answered", "steer", "pause", "too_long")
+REFUSED = ("too_long", "unthought")  # a step that is built anew: shorter, or without thinking
+DUE = ("answered", "steer", "pause", *REFUSED)
 
 WAKE: tuple[Row, ...] = (
     Row("R", "R", {}, "REFUSED", "sessions", "a producer was refused and is owed the reason"),
@@ -89,7 +90,7 @@ WAKE: tuple[Row, ...] = (
     Row("S3", "S", {**RUNS, "status": ("running",), "claim": ("gone", "void"), "left": (True,)},
         "GEN_RESUMED", "models",
         "the owner is gone: take over, by replace or by resume"),
-    Row("S4", "S", {**RUNS, "status": ("failed",), "permanent": (True,), "too_long": (False,)},
+    Row("S4", "S", {**RUNS, "status": ("failed",), "permanent": (True,), "rebuilds": (False,)},
         "TURN_ENDED", "sessions",
         "no attempt can help"),
     Row("S4u", "S", {**RUNS, "status": ("failed", "owed"), "permanent": (False,), "left": (False,)},
@@ -187,7 +188,7 @@ DOMAINS: dict[str, dict[str, tuple]] = {
         "left": BOOLS,
         "permanent": BOOLS,
         "retry_due": BOOLS,
-        "too_long": BOOLS,
+        "rebuilds": BOOLS,
     },
     "N": {
         **COMMON,

@@ -12,13 +12,12 @@ from ...schemas.ids import parse_call_key
 from ..agent import Agent
 from ..assembly.layers import NO_LAYERS
 from ..assembly.prefix import layers_of
-from ..budget import SUMMARY_TOKENS, best_cut
+from ..budget import SUMMARY_TOKENS, best_cut, must_shorten
 from ..decide import rules_of
 from ..memory.extraction import extraction_request
 from ..projections.background import SUMMARIES, Work
 from ..projections.compaction import has_summary, in_force, kept_from
 from ..projections.context import Fragment, fragment_tokens, place_of_result
-from ..projections.turn_view import too_long
 from .blocks import ReadBlob, compact, raw_blocks, whole_of
 from .build import compaction_request
 from .summary import summary_text
@@ -131,8 +130,8 @@ def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
     begin = kept_from(views.compaction)
     covers = fragment_tokens(views.context.fragments, begin, cut)
     last = views.context.request
-    # What the provider found too long, it finds too long to summarize as well.
-    fits = last is not None and last.start <= begin and not too_long(views.turn)
+    # What the provider refused as too long, it will not summarize either.
+    fits = last is not None and last.start <= begin and not must_shorten(views)
     if agent.compaction.provider and fits:
         request = compaction_request(views, cut, read_blob)
         if request is not None:

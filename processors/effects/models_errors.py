@@ -81,6 +81,7 @@ POLICY: dict[str, Policy] = {
     "bad_request": Policy(None, False, _NOBODY + "; the request was built wrong, which is a bug"),
     "context_too_long": Policy(None, False, _NOBODY + "; the context must get shorter"),
     "request_too_large": Policy(None, False, _NOBODY + "; compact, or move content to blobs"),
+    "thinking_refused": Policy(None, False, _NOBODY + "; what was thought is left out from now on"),
     "unprocessable": Policy(None, False, _NOBODY),
     "client_error": Policy(None, False, _NOBODY),
     "authentication": Policy(None, False, _OPERATOR + " (the API key)"),
@@ -150,6 +151,13 @@ _CLASS_OF_WORDS = (
     ("too many images", "request_too_large"),
     ("too much media", "request_too_large"),
     ("many-image requests", "request_too_large"),  # over 20 of them, one over 2,000 pixels a side
+    # A signature that is not taken any more, as after a change of the account or by a proxy.
+    ("invalid signature in thinking block", "thinking_refused"),
+    ("invalid `signature` in `thinking` block", "thinking_refused"),
+    ("blocks in the latest assistant message cannot be modified", "thinking_refused"),
+    # With a fixed thinking budget a call can't be said without its thinking; a summary stands for
+    # both.
+    ("expected `thinking` or `redacted_thinking`", "context_too_long"),
     ("api usage limits", "spend_limit"),
     ("spend limit", "spend_limit"),
     ("credit balance is too low", "billing"),

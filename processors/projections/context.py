@@ -11,13 +11,13 @@ from operator import attrgetter
 from ...schemas import events as ev
 from ...schemas.tokens import NEW, estimate_size, family_of, raised
 from ...schemas.value import Value, replace
-from ..cuts import answers_calls, is_fixed, window_size, window_start
+from ..cuts import answers_calls, is_fixed, must_think, window_size, window_start
 from ..rows import Rows
 from .messages import MessagesView, body_size
 from .prefixes import Prefix, heavier, prefix_of, standing
 from .session_state import SessionState, triggered
 from .turn import told
-from .turn_view import TurnView, call_of, calls_of, closed
+from .turn_view import THINKING_REFUSED, TurnView, call_of, calls_of, closed
 
 DENIED = "Not run: the user denied this call."
 EXPIRED = "Not run: nobody allowed this call in time."
@@ -48,7 +48,7 @@ class Request(Value):
     """A step's request: how many fragments it covers, and what else it names.
 
     `start`: the first fragment it says; what lies before is in the summary at `checkpoint`, or
-    left out. `bound_from`: thinking before this fragment was signed for another prefix.
+    left out. `bound_from`: thinking before this fragment was signed for another prefix, or refused.
     `checkpoint`, `compacted_upto`: as in LLM_CALLED.
     """
 
@@ -91,6 +91,7 @@ READS = frozenset(
         ev.ContextSet,
         ev.LlmCalled,
         ev.GenComplete,
+        ev.GenFailed,
         ev.GenStopped,
         ev.TurnEnded,
         ev.ToolInvoked,
@@ -169,6 +170,8 @@ def apply(
             return _ended(view, entry, before, messages)
         case ev.ContextSet():
             return _prefix(view, entry, event)
+        case ev.GenFailed():
+            return _failed(view, event)
         case ev.ToolInvoked(outcome=None):
             return view
         case ev.GenStopped():
@@ -292,6 +295,15 @@ def all_input(usage: ev.Usage) -> int:
         + usage.cache_write_5m_tokens
         + usage.cache_write_1h_tokens
     )
+
+
+def _failed(view: ContextView, event: ev.GenFailed) -> ContextView:
+    """A signature that is not taken never will be: what was thought so far is not said again."""
+    if event.error != THINKING_REFUSED or view.request is None:
+        return view
+    if must_think(view.request, view.fragments):  # only a summary in their place can help
+        return view
+    return replace(view, request=replace(view.request, bound_from=len(view.fragments)))
 
 
 def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView) -> ContextView:

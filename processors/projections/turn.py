@@ -26,7 +26,7 @@ from .turn_view import (
     calls_of,
     closed,
     contradicts,
-    too_long,
+    to_rebuild,
 )
 
 INITIAL = TurnView()
@@ -72,7 +72,7 @@ def _open_turn(view: TurnView, offset: int, messages: tuple[str, ...]) -> TurnVi
         open=True,
         opened_offset=offset,
         step=0,
-        shortened=False,
+        rebuilt=False,
         generation=None,
         calls=(),
         closing=None,
@@ -111,7 +111,7 @@ def _llm_called(view: TurnView, entry, event: ev.LlmCalled) -> TurnView:
     return replace(
         view,
         step=event.step,
-        shortened=view.shortened or too_long(view),
+        rebuilt=view.rebuilt or to_rebuild(view),
         generation=Generation(entry.offset, entry.at, digest(event)),
         calls=(),
         owned=tuple([m for m in view.owned if m not in said]),

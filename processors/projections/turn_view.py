@@ -14,7 +14,9 @@ GRANTS_MAX = 64
 QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
 RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts a person
 REMINDERS_MAX = 64
-TOO_LONG = ("context_too_long", "request_too_large")  # by tokens or bytes, as GEN_FAILED says it
+# As GEN_FAILED says it: too long by tokens or bytes; or a signature of thinking is not taken.
+TOO_LONG = ("context_too_long", "request_too_large")
+THINKING_REFUSED = "thinking_refused"
 
 
 class Claim(Value):
@@ -123,7 +125,7 @@ class TurnView(Value):
     opened_offset: int = -1
     step: int = 0
     due_at: int = 0  # broker time of what last made a step due, Unix ms
-    shortened: bool = False  # a step of this turn was too long for the model, and was made anew
+    rebuilt: bool = False  # a step of this turn was refused as it was built, and built anew
     generation: Generation | None = None
     calls: tuple[Call, ...] = ()
     closing: Closing | None = None
@@ -178,10 +180,24 @@ def is_open(call: Call) -> bool:
 
 def too_long(view: TurnView) -> bool:
     """Whether the model found the newest request too long, for the first time in this turn."""
+    return _refused(view) in TOO_LONG
+
+
+def thinking_refused(view: TurnView) -> bool:
+    """Whether it did not take what it had thought, for the first time in this turn."""
+    return _refused(view) == THINKING_REFUSED
+
+
+def to_rebuild(view: TurnView) -> bool:
+    """Whether the newest request must be built otherwise, which is tried once a turn."""
+    return too_long(view) or thinking_refused(view)
+
+
+def _refused(view: TurnView) -> str | None:
     generation = view.generation
-    if generation is None or view.shortened or generation.status != "failed":
-        return False
-    return generation.error in TOO_LONG
+    if generation is None or view.rebuilt or generation.status != "failed":
+        return None
+    return generation.error
 
 
 def generation_deadline(generation: Generation, stream: Stream) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from foldlog.local.messages_api.binding import Prefix
 from foldlog.local.messages_api.seal import make_id
-from foldlog.processors.projections.turn_view import TOO_LONG
+from foldlog.processors.projections.turn_view import THINKING_REFUSED, TOO_LONG
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use
@@ -46,6 +46,7 @@ USES = (
     ("forbidden", "{}"),
     ("no such tool", "{}"),
 )
+REFUSALS = (*TOO_LONG, THINKING_REFUSED, THINKING_REFUSED)  # of a request as it was built
 LINE = "as dull as the line before it, and "  # of what tools return: 12 tokens
 
 
@@ -100,7 +101,7 @@ class Outcomes(History):
         fails = 45 if self.temper == "failing" else 8
         if choose.chance(fails):
             if choose.chance(15):
-                return answers.failed(place, permanent=True, error=choose.pick(TOO_LONG))
+                return answers.failed(place, permanent=True, error=choose.pick(REFUSALS))
             retry = choose.pick((None, self.at + 5_000))
             return answers.failed(place, permanent=choose.chance(15), retry_at=retry)
         stop = choose.pick(("tool_use", "tool_use", "end_turn") if choose.chance(70) else STOPS)

@@ -41,6 +41,15 @@ CASES = [
         True,
         False,
     ),
+    *[
+        (status(400, "invalid_request_error", f"messages.1.content.0: {words}"), name, True, False)
+        for words, name in (
+            ("Invalid signature in thinking block. The block is bound", "thinking_refused"),
+            ("Invalid `signature` in `thinking` block", "thinking_refused"),
+            ("blocks in the latest assistant message cannot be modified.", "thinking_refused"),
+            ("Expected `thinking` or `redacted_thinking`, but found `text`", "context_too_long"),
+        )
+    ],
     (
         status(400, message="You have reached your specified API usage limits."),
         "spend_limit",
