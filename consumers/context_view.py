@@ -12,7 +12,7 @@ from ..processors.context.strategies import build_context
 from ..processors.limits import DEFAULT_LIMITS
 from ..processors.projections.compaction import in_force
 from ..processors.projections.context import estimated_tokens, fragment_tokens
-from ..processors.projections.turn_view import too_long
+from ..processors.projections.turn_view import thinking_refused, too_long
 from ..processors.session import SessionViews
 from ..schemas import events as ev
 from ..schemas.tokens import estimate
@@ -139,6 +139,8 @@ def _changes(
 def _why(before: SessionViews, event: ev.LlmCalled) -> str:
     if too_long(before.turn):
         return "the model had found the request too long"
+    if thinking_refused(before.turn):
+        return "the provider no longer took what was thought"
     if estimated_tokens(before.context) > event.budget.soft_tokens:
         return f"over the soft budget of {event.budget.soft_tokens} tokens"
     if is_cold(before):

@@ -4,11 +4,14 @@ import json
 
 import pytest
 
+from foldlog.consumers.context_view import changes
+from foldlog.consumers.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, thinking, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
-from foldlog.tests.engine.driven import Driven
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.engine.driven import SESSION, Driven
 
 MODEL, CHEAP = "claude-opus-4-6", "claude-haiku-4-5"
 WORDS = (  # as users of the API report them
@@ -133,3 +136,7 @@ def test_with_a_fixed_budget_a_summary_stands_for_a_call_and_its_thinking(start)
     assert ended(driven)[-1] == "end_turn"
     assert driven.events(ev.LlmCalled)[-1].checkpoint is not None
     assert "and no cloud" not in json.dumps(newest(driven))
+    with SessionFold(driven.log, SESSION) as folded:
+        end = driven.log.end_offsets(SESSION_EVENTS)[0]
+        (change,) = changes(folded, end, lambda ref: driven.blobs.get(ref.sha256))
+    assert (change.kind, change.why) == ("summary", "the provider no longer took what was thought")
