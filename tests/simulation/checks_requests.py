@@ -38,7 +38,8 @@ class RequestsExtend(Invariant):
     """P9, section 11: request n is a block-wise prefix of request n+1, without cache marks, unless
     it adopts something; system and tools move with CONTEXT_SET only.
 
-    Two exceptions: thinking that was signed for another prefix is not said again. And a request
+    Two exceptions: thinking that was signed for another prefix, or whose signature was not taken,
+    is not said again. And a request
     may end in a paused answer: once a user speaks after it the API refuses thinking at its end.
     """
 
@@ -52,16 +53,18 @@ class RequestsExtend(Invariant):
         session = seen.entry.session_id
         head, blocks = flat(self.world.requests[session][-1][1])
         request, prefix = seen.views.context.request, seen.views.context.prefix_sha
+        bound = prefix, request.bound_from
         shape = (request.start, request.checkpoint, request.compacted_upto)
         before = self.last.get(session)
-        self.last[session] = (prefix, head, shape, blocks)
+        self.last[session] = (bound, head, shape, blocks)
         if before is None:
             return
-        self.demand(prefix != before[0] or head == before[1], f"{session}: system or tools moved")
+        same = prefix == before[0][0]
+        self.demand(not same or head == before[1], f"{session}: system or tools moved")
         if shape != before[2]:
             return
         old = before[3]
-        if prefix != before[0]:
+        if bound != before[0]:
             old, blocks = without_thinking(old), without_thinking(blocks)
         while old[-1][1]["type"] == "thinking" and blocks[: len(old)] != old:
             old = old[:-1]

@@ -11,6 +11,7 @@ from typing import Any
 
 from foldlog.log.door import Delivered
 from foldlog.processors.effects.sink import Stop
+from foldlog.processors.projections.turn_view import THINKING_REFUSED
 from foldlog.processors.runtime.actions import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.runtime.begin import BeginDelivery
 from foldlog.processors.runtime.chunks_reader import chunks_reader
@@ -209,7 +210,8 @@ class SimEffects:
     ) -> ev.GenFailed:
         rng = self.world.rng
         if rng.random() < 0.1:
-            return _failed(begin, "invalid_request", "the request is refused for good")
+            why = "invalid_request" if begin.claim.offset % 2 else THINKING_REFUSED
+            return _failed(begin, why, "the request is refused for good")
         wait = rng.choice((0, 300, 2_000, 30_000))
         if rng.random() < 0.2:
             wall = self.process.clock.now_ms()
