@@ -60,7 +60,7 @@ ReadBlob = Callable[[BlobRef], bytes]
 
 class Mistake(NamedTuple):
     """One finding. kind: of KINDS; culprit: tool, part of the prefix, or `all tools`;
-    call: its key, or ''; tokens: what it costs in a request; do: what to do about it."""
+    call: its key, or ''; tokens: of the culprit alone, in a request; do: what to do about it."""
 
     kind: str
     culprit: str
@@ -113,12 +113,13 @@ def in_prefixes(
         return
     yield from in_schemas(prefixes[-1], counts)
     yield from in_growth(prefixes, counts)
-    tokens = _weight(prefixes[-1], counts)
+    texts, all_of_it = parts(prefixes[-1]), _weight(prefixes[-1], counts)
     for found in unstable(prefixes[-1], today):
         yield Mistake(
-            "prompt", found.part, "", tokens,
+            "prompt", found.part, "", estimate(texts[found.part], counts),
             f"{found.part} holds what looks like a {found.kind}: {found.text}",
-            "if it changes, every request pays for all of the prefix: say it in a message instead",
+            f"if it changes, every request pays for all {all_of_it} tokens of the prefix: say it "
+            "in a message instead",
         )
 
 
@@ -147,7 +148,8 @@ def in_schemas(prefix: Prefix, counts: str = NEW) -> Iterator[Mistake]:
 
 def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake]:
     """A prefix that has become larger since the session began, or changes again and again."""
-    first, last = parts(prefixes[0]), parts(prefixes[-1])
+    had = [parts(prefix) for prefix in prefixes]
+    first, last = had[0], had[-1]
     grown = {
         name: estimate(text, counts) - estimate(first.get(name, ""), counts)
         for name, text in last.items()
@@ -163,10 +165,11 @@ def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake
     if changes > CHANGES_MAX:
         names = [name for a, b in pairwise(prefixes) for name in moved(a, b)]
         most = max(dict.fromkeys(names), key=names.count, default="prefix")
+        own = next((texts[most] for texts in reversed(had) if most in texts), "")
         yield Mistake(
-            "prompt", most, "", _weight(prefixes[-1], counts),
+            "prompt", most, "", estimate(own, counts),
             f"the prefix changed {changes} times in this session, {names.count(most)} times by "
-            f"{most}; each time all of it was paid for anew",
+            f"{most}; each time all {_weight(prefixes[-1], counts)} tokens were paid for anew",
             f"keep {most} still: put what changes into a message",
         )
 

@@ -221,6 +221,21 @@ def test_S3_9_a_prompt_that_changes_again_and_again_is_found():
     assert list(in_prefixes(made[:6])) == []
 
 
+def test_S3_9_a_finding_has_the_tokens_of_its_culprit_and_not_those_of_the_whole_prefix():
+    """One sentence in front of 4,000 tokens of a schema was told as the dearest of all."""
+    wide, clock = described(7_900, "wide"), "It is 2026-11-21T10:11."
+    (_, found) = in_prefixes([prefix(clock, tools=[wide])])
+    assert (found.culprit, found.tokens) == ("system prompt", estimate(clock))
+    made = [prefix("x", Layer("project", "F.md", f"rule {n}\n"), tools=[wide]) for n in range(7)]
+    (_, found) = in_prefixes(made)
+    assert found.culprit == "project instructions (F.md)" and found.tokens < 60
+    whole = estimate(made[-1].system) + estimate(made[-1].tools)
+    assert f"each time all {whole} tokens were paid for anew" in found.text
+    made.append(prefix("x", tools=[wide]))
+    (_, found) = in_prefixes(made)
+    assert found.culprit == "project instructions (F.md)" and found.tokens > 0, "though it is gone"
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
