@@ -98,9 +98,9 @@ def _words(block: dict[str, Any]) -> str:
 def diff_command(edge: Edge, session: str, every: bool, at: int | None, as_json: bool) -> None:
     """Show what the requests no longer say, what stands instead, and why.
 
-    Each change of what the model is shown: an adopted summary, adopted short forms of results, or
-    a window that moved; without --all the newest. Nothing of it is lost: `foldlog show SESSION
-    --view transcript` and `foldlog tail SESSION` have it all.
+    Each change of what the model is shown: an adopted summary, short forms of results, a window
+    that moved, or a message that no request has room for; without --all the newest. Nothing of it
+    is lost: `foldlog show SESSION --view transcript` and `foldlog tail SESSION` have it all.
     """
     client = edge.client()
     with client.fold(session) as folded:

@@ -11,10 +11,11 @@ from ..processors.budget import is_cold
 from ..processors.context.strategies import build_context
 from ..processors.limits import DEFAULT_LIMITS
 from ..processors.projections.compaction import in_force
-from ..processors.projections.context import estimated_tokens, fragment_tokens
+from ..processors.projections.context import Fragment, estimated_tokens, fragment_tokens
 from ..processors.projections.turn_view import thinking_refused, too_long
 from ..processors.session import SessionViews
 from ..schemas import events as ev
+from ..schemas.ids import call_key
 from ..schemas.tokens import estimate
 from .contents import ReadBlob
 from .session_fold import SessionFold
@@ -65,7 +66,7 @@ def short_forms(views: SessionViews) -> tuple[int, int]:
         fragment = views.context.fragments[place]
         if fragment.kind != "result":
             continue
-        key = f"{fragment.turn}.{fragment.step}.{fragment.index}"
+        key = _call(fragment)
         is_short = in_force(views.compaction, key, request.compacted_upto) is not None
         tokens = fragment_tokens(views.context.fragments, place)
         has_short = views.compaction.shorts.last(key) is not None
@@ -85,10 +86,11 @@ class LeftOut(NamedTuple):
 
 
 class Change(NamedTuple):
-    """An LLM_CALLED that moved the window.
+    """An LLM_CALLED that left something out, or the end of a turn that did.
 
-    kind: summary, short forms or window. before, after: estimated tokens of the request. instead:
-    the summary, or ''. left_out: what the requests no longer say as it was.
+    kind: summary, short forms, window, or message (its step was never asked). before, after:
+    estimated tokens of the request. instead: the summary, or ''. left_out: what the requests no
+    longer say as it was, or never did.
     """
 
     offset: int
@@ -102,11 +104,55 @@ class Change(NamedTuple):
 
 
 def changes(folded: SessionFold, upto: int, read: ReadBlob) -> Iterator[Change]:
-    """Every change of the window up to an offset, oldest first."""
+    """Everything that was left out up to an offset, oldest first."""
     for seen in folded.upto(upto):
         event = seen.entry.event
-        if isinstance(event, ev.LlmCalled) and seen.ruling.accepted:
+        if not seen.ruling.accepted:
+            continue
+        if isinstance(event, ev.LlmCalled):
+            yield from _said_short(seen.before, seen.views, event, seen.entry.offset, read)
             yield from _changes(seen.before, seen.views, event, seen.entry.offset, read)
+        elif isinstance(event, ev.TurnEnded) and event.reason == "budget_exceeded":
+            yield from _said_never(seen.before, seen.views, event, seen.entry.offset, read)
+
+
+def _said_short(
+    before: SessionViews, after: SessionViews, event: ev.LlmCalled, offset: int, read: ReadBlob
+) -> Iterator[Change]:
+    """The results that no request ever said whole: their short forms came first."""
+    last, now, pieces, saved = before.context.request, after.context.request, [], 0
+    for place in range(max(last.fragments if last else 0, now.start), now.fragments):
+        fragment = after.context.fragments[place]
+        short = after.compaction.shorts.last(_call(fragment))
+        if fragment.kind == "result" and short is not None and short.early:
+            pieces.append(_piece(after, place, read))
+            saved += short.saved
+    if pieces:
+        why = "they were ready before the whole was said"
+        whole = event.prompt_tokens  # a result is weighed whole until the answer is counted
+        step = f"{event.turn}.{event.step}"
+        yield Change(offset, step, "short forms", why, whole, whole - saved, "", tuple(pieces))
+
+
+def _said_never(
+    before: SessionViews, after: SessionViews, event: ev.TurnEnded, offset: int, read: ReadBlob
+) -> Iterator[Change]:
+    """The messages that no request has room for: the turn that they began ended without them."""
+    turn, counts, kept, pieces = before.turn, before.context.counts, after.context.fragments, []
+    if len(kept) and kept[-1].kind == "user" and kept[-1].offset == offset:
+        return  # the next request says them
+    for message_id in turn.owned:
+        row = before.messages.received.last(message_id)
+        said = Fragment("user", turn.number, turn.step, -1, row.offset, row.content)
+        words = _words(said, read)
+        pieces.append(LeftOut("message", message_id, row.tokens_for(counts), row.offset, words))
+    if pieces:
+        rest = estimated_tokens(after.context)
+        whole = event.used or rest + sum(piece.tokens for piece in pieces)
+        cap = f"hard cap of {event.limit} tokens" if event.limit else "hard cap"
+        why = f"no request has room for it under the {cap}"
+        step = f"{turn.number}.{turn.step + 1}"
+        yield Change(offset, step, "message", why, whole, rest, "", tuple(pieces))
 
 
 def _changes(
@@ -157,15 +203,17 @@ def _summary(body: ev.Body, read: ReadBlob) -> str:
 def _piece(views: SessionViews, place: int, read: ReadBlob) -> LeftOut:
     fragment = views.context.fragments[place]
     what = {"user": "message", "assistant": "answer", "partial": "answer"}
-    name = f"{fragment.turn}.{fragment.step}"
-    if fragment.kind == "result":
-        name += f".{fragment.index}"
+    name = _call(fragment) if fragment.kind == "result" else f"{fragment.turn}.{fragment.step}"
     tokens = fragment_tokens(views.context.fragments, place)
     words = _words(fragment, read)
     return LeftOut(what.get(fragment.kind, fragment.kind), name, tokens, fragment.offset, words)
 
 
-def _words(fragment: Any, read: ReadBlob) -> str:
+def _call(fragment: Fragment) -> str:
+    return call_key(fragment.turn, fragment.step, fragment.index)
+
+
+def _words(fragment: Fragment, read: ReadBlob) -> str:
     body, text = fragment.body, fragment.text
     if body is not None and fragment.kind == "result":
         text = (body.inline or b"").decode("utf-8", "replace") + text

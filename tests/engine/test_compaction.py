@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from foldlog.consumers.context_view import short_forms
+from foldlog.consumers.context_view import Change, changes, short_forms
+from foldlog.consumers.session_fold import SessionFold
 from foldlog.local.messages_api import (
     Reply,
     Rule,
@@ -21,7 +22,7 @@ from foldlog.processors.context.summary import FRAME
 from foldlog.processors.limits import Limits
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
-from foldlog.tests.engine.driven import Driven
+from foldlog.tests.engine.driven import SESSION, Driven
 
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
 SMALL = Limits(soft_tokens=4_000, hard_tokens=12_000, resume_tokens=20_000, short_tokens=600)
@@ -163,6 +164,28 @@ def test_S1_E_a_tool_with_a_compactor_needs_no_model(drive):
     # Large for this agent, below the limit of others: it was not counted before it was shown short.
     assert short_forms(session.views)[0] == 1
     assert not [body for body in bodies(session) if body["model"] == CHEAP]
+
+
+def diff(session: Driven) -> list[Change]:
+    with SessionFold(session.log, SESSION) as folded:
+        return list(changes(folded, folded.end(), lambda ref: session.blobs.get(ref.sha256)))
+
+
+def test_S1_E_a_short_form_that_came_in_time_is_told_as_left_out(drive):
+    """Nothing moved: the request that said the result first said it in short."""
+    both = Reply([tool_use("leaf", {}), tool_use("read", {})])
+    session = drive(Rule(reply=both, contains="both", times=1))
+    session.work = lambda _id, begin: session.begun.insert(0, ("work", begin))
+    session.say("both").run()
+    (short, late), (_, called) = session.views.compaction.shorts, session.events(ev.LlmCalled)
+    assert short.early and not late.early
+    assert json.dumps(request(session)).count(PAGE * 60) == 1
+    (change,) = diff(session)
+    assert (change.kind, change.step) == ("short forms", "1.2")
+    assert change.why == "they were ready before the whole was said"
+    assert change.before == called.prompt_tokens == change.after + short.saved
+    (piece,) = change.left_out
+    assert piece.name == short.call and piece.tokens > 500 and piece.words.startswith(PAGE)
 
 
 @pytest.mark.parametrize("readable", [True, False])

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from foldlog.consumers.context_view import changes
+from foldlog.consumers.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.assembly.layers import Layer, Layers
@@ -170,6 +172,16 @@ def test_S3_6_a_message_that_outweighs_all_that_was_said_blocks_nobody_who_comes
     session.say(FACTS[:14_000]).run()
     session.say("And now?").run()
     assert reasons(session) == ["end_turn", "budget_exceeded", "end_turn"]
+    with SessionFold(session.log, SESSION) as folded:
+        (change,) = changes(folded, folded.end(), lambda ref: session.blobs.get(ref.sha256))
+    received, (_, ended, _) = session.events(ev.MessageReceived)[1], session.events(ev.TurnEnded)
+    assert (change.kind, change.step, change.before) == ("message", "2.1", ended.used)
+    assert change.why == "no request has room for it under the hard cap of 20000 tokens"
+    (piece,) = change.left_out
+    assert (piece.what, piece.name) == ("message", received.message_id)
+    assert piece.tokens == received.tokens and piece.words.startswith("fact 0 is new")
+    row = session.views.messages.received.last(received.message_id)
+    assert piece.offset == row.offset and change.after < change.before - piece.tokens + 10
 
 
 def test_S3_6_memory_that_has_become_short_lets_a_session_go_on():
