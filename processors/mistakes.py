@@ -4,7 +4,6 @@ Pure functions over views: they run in the worker during development (`Watch`) a
 Findings are advice; nothing is decided by them. This file must not print nor read files.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
@@ -16,7 +15,8 @@ from ..schemas.tokens import NEW, estimate
 from ..schemas.value import replace
 from .assembly.prefix import Prefix
 from .assembly.stable import moved, parts, unstable
-from .effects.log_text import LOG_LINES_MAX, NUMBERED, looks_like_log
+from .echoes import ECHO_LINES_BACK, ECHO_SHARE, Earlier, echo, leaves
+from .effects.log_text import LOG_LINES_MAX, looks_like_log
 from .projections.context import ContextView
 from .projections.transcript import Line
 from .rows import Rows
@@ -25,9 +25,6 @@ from .tool_tiers import SCHEMA_TOKENS
 
 RESULT_TOKENS_MIN = 500  # smaller results are not worth a word
 OWN_LINES = 5  # of a log as it is served: a head, a notice, an exit code
-ECHO_SHARE = 0.5  # of a result's text that had been said: more is repetition, less is quotation
-ECHO_CHARS_MIN = 30  # a shorter line is repeated by chance
-ECHO_LINES_BACK = 40  # transcript lines before a result that it is compared with
 TOOL_TOKENS_MAX = 1_000  # S3.9: 40 tools of this size are 40,000 tokens before a word is said
 TOOLS_TOKENS_MAX = SCHEMA_TOKENS  # what an agent allows itself unless it says otherwise
 SEARCH_TOKENS_MAX = 4_000  # half of a result's cap: 100 rows of 40 tokens
@@ -182,7 +179,7 @@ def in_results(
 ) -> Iterator[Mistake]:
     """Logs, repetitions and whole files among the results from line `since` on."""
     args = {line.call: line.body for line in lines if line.kind in ("call", "asks")}
-    earlier = _Earlier(lines)
+    earlier = Earlier(lines)
     for place in range(since, len(lines)):
         line = lines[place]
         if line.kind != "result" or line.body is None:
@@ -193,7 +190,7 @@ def in_results(
             continue
         for kind, found in (
             ("log", _log(text)),
-            ("echo", _echo(text, args.get(line.call), earlier.before(place))),
+            ("echo", echo(text, args.get(line.call), earlier.before(place))),
             ("search", _search(line.name, text, tokens, counts)),
         ):
             if found is not None:
@@ -210,7 +207,7 @@ def _log(text: str) -> _Found:
         return said, "let the tool filter it: nobody reads the rest"
     # JSON that was cut is none any more: a line for each that it names, and what is missing too.
     cut = text[:1] == "{" and left_out
-    for part in (text.replace("\\n", "\n"),) if cut else _leaves(text) or (text,):
+    for part in (text.replace("\\n", "\n"),) if cut else leaves(text) or (text,):
         count, about = part.count("\n") + 1, ""
         if cut:
             whole, missing = int(cut["whole"]), int(cut["missing"])
@@ -221,100 +218,16 @@ def _log(text: str) -> _Found:
     return None
 
 
-class _Earlier:
-    """The texts of lines, each taken apart once however many results are compared with it."""
-
-    def __init__(self, lines: Sequence[Line]) -> None:
-        self._lines, self._said = lines, {}
-
-    def before(self, place: int) -> Iterator[tuple[Line, frozenset[str]]]:
-        """The lines shortly before that one, with what they say."""
-        first = max(0, place - ECHO_LINES_BACK)
-        self._said = {n: said for n, said in self._said.items() if n >= first}
-        for number in range(first, place):
-            line = self._lines[number]
-            if line.body is not None:
-                if number not in self._said:
-                    self._said[number] = frozenset(_lines(_inline(line.body)))
-                yield line, self._said[number]
-
-
-def _echo(text: str, args: Body | None, before: Iterable[tuple[Line, frozenset[str]]]) -> _Found:
-    said = list(_lines(text))
-    total = sum(map(len, said))
-    if not total:
-        return None
-    repeated = _share(said, frozenset(_lines(_inline(args))))
-    if repeated > ECHO_SHARE * total:
-        return f"{_percent(repeated, total)} of the result are its own arguments", _ANEW
-    for line, earlier in before:
-        repeated = _share(said, earlier)
-        if repeated > ECHO_SHARE * total:
-            share = _percent(repeated, total)
-            return f"{share} of the result were said before, by {_name(line)}", _ANEW
-    return None
-
-
-_ANEW = "return what is new only, and name what is known"
-
-
-def _share(said: Iterable[str], earlier: frozenset[str]) -> int:
-    """How many characters of these lines had been said."""
-    return sum(len(line) for line in said if line in earlier)
-
-
-def _name(line: Line) -> str:
-    return f"{line.name} {line.call}" if line.call else f"the {line.kind} of turn {line.turn}"
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part // whole} %"
-
-
 def _search(name: str, text: str, tokens: int, counts: str) -> _Found:
     if not SEARCHES.search(name):
         return None
     snippets = "return 200 tokens on each side of a match, and name the place"
     if tokens > SEARCH_TOKENS_MAX:
         return f"a search that returned {tokens} tokens", snippets
-    largest = max((estimate(leaf, counts) for leaf in _leaves(text)), default=0)
+    largest = max((estimate(leaf, counts) for leaf in leaves(text)), default=0)
     if largest > HIT_TOKENS_MAX:
         return f"one hit of the search has {largest} tokens", snippets
     return None
-
-
-def _inline(body: Body | None) -> str:
-    return "" if body is None else (body.inline or b"").decode("utf-8", "replace")
-
-
-def _lines(text: str) -> Iterator[str]:
-    """The lines of a text, or of the texts in a JSON value, that are long enough to compare."""
-    for leaf in _leaves(text) or (text,):
-        for line in leaf.splitlines():
-            line = NUMBERED.sub("", line, count=1).strip()
-            if len(line) >= ECHO_CHARS_MIN:
-                yield line
-
-
-def _leaves(text: str) -> list[str]:
-    """The texts in a JSON object or array; of anything else none."""
-    if text[:1] not in ("{", "["):
-        return []
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    found: list[str] = []
-    todo = [value]
-    while todo:
-        match todo.pop():
-            case str() as leaf:
-                found.append(leaf)
-            case dict() as members:
-                todo.extend(members.values())
-            case list() as items:
-                todo.extend(items)
-    return found
 
 
 # -- while a worker runs ---------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from foldlog.producers.blobs import BlobStore
 from foldlog.schemas import value
 from foldlog.schemas.parts import Body
 from foldlog.schemas.tokens import OLD, estimate
-from foldlog.tests.laws import answers
 from foldlog.tests.laws.agents import AGENT
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, asked
@@ -119,36 +118,6 @@ def served(directory, returned) -> str:
 def test_S3_9_the_last_lines_of_a_log_are_no_mistake():
     served = "[a log: its last 200 lines]\n" + "".join(LOG.splitlines(True)[-200:]) + "\n[notice]"
     assert kinds(told(served)) == []
-
-
-def test_S3_9_a_result_that_echoes_its_arguments_is_found():
-    args = json.dumps({"where": NEWS})
-    for said in (NEWS, json.dumps({"ok": True, "you_said": NEWS})):
-        (found,) = mistakes(told(said, args=args).views)
-        assert (found.kind, found.culprit, found.call) == ("echo", "look", "1.1.0")
-        assert "100 % of the result are its own arguments" in found.text
-
-
-def test_S3_9_a_result_that_repeats_an_earlier_message_or_result_names_it():
-    s = told(NEWS)
-    s.answer(Use("put", "{}", "b"))
-    s.result("1.2.0", NEWS + "and one line more that is new\n")
-    (found,) = mistakes(s.views)
-    assert (found.culprit, found.call) == ("put", "1.2.0")
-    assert "said before, by look 1.1.0" in found.text
-
-
-def test_S3_9_a_result_that_repeats_what_a_person_had_said_is_found():
-    s = History(agent=ROOMY)
-    s.take().open()
-    s.say(raw=f"[{answers.text(NEWS)}]".encode())
-    s.answer(Use("look", "{}", "a")).result("1.1.0", NEWS)
-    (found,) = mistakes(s.views)
-    assert "100 % of the result were said before, by the message of turn 1" in found.text
-
-
-def test_S3_9_a_quotation_is_no_echo():
-    assert kinds(told(NEWS, args=json.dumps({"where": NEWS[: len(NEWS) // 3]}))) == []
 
 
 def test_S3_9_a_search_that_returns_files_is_found():
