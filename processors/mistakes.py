@@ -21,7 +21,7 @@ from .projections.context import ContextView
 from .projections.transcript import Line
 from .rows import Rows
 from .session import SessionViews
-from .tool_tiers import SCHEMA_TOKENS
+from .tool_tiers import FIND, SCHEMA_TOKENS, USE
 
 RESULT_TOKENS_MIN = 500  # smaller results are not worth a word
 OWN_LINES = 5  # of a log as it is served: a head, a notice, an exit code
@@ -31,6 +31,7 @@ SEARCH_TOKENS_MAX = 4_000  # half of a result's cap: 100 rows of 40 tokens
 HIT_TOKENS_MAX = 800  # one hit: 200 tokens on each side of a match, twice over
 SEARCHES = re.compile(r"(?:^|[_-])(search|find|grep|lookup|query|retrieve)", re.IGNORECASE)
 GROWTH_TOKENS_MAX = 500  # what one more feature adds to a prompt, and nobody takes away again
+OURS = (FIND, USE)  # nobody can make them smaller, or put them behind themselves
 CHANGES_MAX = 5  # of one session's prefix: each costs the whole cache
 
 KINDS = {
@@ -128,15 +129,16 @@ def in_schemas(prefix: Prefix, counts: str = NEW) -> Iterator[Mistake]:
     """Tools whose schema is too large, and all of them together."""
     tools = ((name, text) for name, text in parts(prefix).items() if name.startswith("tool "))
     sizes = {name: estimate(text, counts) for name, text in tools}
+    ours = [f"tool {name}" for name in OURS]
     for name, tokens in sizes.items():
-        if tokens > TOOL_TOKENS_MAX:
+        if tokens > TOOL_TOKENS_MAX and name not in ours:
             yield Mistake(
                 "schema", name, "", tokens, f"the schema of {name} is in every request",
                 f"describe it in {TOOL_TOKENS_MAX} tokens, or put it behind a tool search",
             )
     total = sum(sizes.values())
     if total > TOOLS_TOKENS_MAX:
-        most = ", ".join(sorted(sizes, key=lambda name: -sizes[name])[:3])
+        most = ", ".join(sorted(sizes.keys() - ours, key=lambda name: (-sizes[name], name))[:3])
         yield Mistake(
             "schema", "all tools", "", total, f"{len(sizes)} tools; the largest are {most}",
             "put rarely used ones behind a tool search",
@@ -182,7 +184,7 @@ def in_results(
     earlier = Earlier(lines)
     for place in range(since, len(lines)):
         line = lines[place]
-        if line.kind != "result" or line.body is None:
+        if line.kind != "result" or line.body is None or line.name in OURS:
             continue
         text = (line.body.inline or b"").decode("utf-8", "replace")
         tokens = estimate(text, counts)

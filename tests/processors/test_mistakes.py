@@ -52,7 +52,10 @@ def search_notes(ctx, words: str = "") -> str:
 
 ROOMY = replace(AGENT, limits=DEFAULT_LIMITS)
 AGENT_OF = {
-    "search_notes": Agent(name="helper", model="claude-test", tools=(search_notes,))
+    "search_notes": Agent(name="helper", model="claude-test", tools=(search_notes,)),
+    "find_tools": Agent(
+        name="helper", model="claude-test", tools=(replace(search_notes, tier="rare"),)
+    ),
 }
 
 
@@ -166,6 +169,19 @@ def test_S3_9_a_huge_schema_is_found_and_all_of_them_together():
     many = [described(2_000, f"t{n}") for n in range(40)]
     (total,) = in_prefixes([prefix(tools=many)])
     assert total.culprit == "all tools", "40 modest tools are a mistake too"
+
+
+def test_S3_9_our_own_search_for_tools_is_no_mistake():
+    """Its description has the names of all that lie behind it: "put it behind a tool search"."""
+    rare = [replace(described(10, f"orders__list-{'x_' * 20}{n}"), tier="rare") for n in range(60)]
+    some = [described(7_900, f"big{n}") for n in range(6)]
+    made = prefix(tools=rare)
+    assert estimate(parts(made)["tool find_tools"]) > rules.TOOL_TOKENS_MAX
+    assert list(in_prefixes([made])) == []
+    (*_, total) = in_prefixes([prefix(tools=[*rare, *some])])
+    assert total.culprit == "all tools" and "find_tools" not in total.text
+    found = told(json.dumps({"tools": [NEWS] * 8}), name="find_tools", args='{"query": "notes"}')
+    assert kinds(found) == []
 
 
 def test_S3_9_the_tools_that_come_with_foldlog_are_no_mistake(tmp_path):
