@@ -6,6 +6,7 @@ The facts are the turn view's; the words are ours. This file must not know how t
 from typing import NamedTuple
 
 from ..processors.projections.turn_view import Call, TurnView
+from ..processors.rulings_work import step_is_due
 from ..processors.session import SessionViews
 
 
@@ -53,4 +54,7 @@ def what_it_waits_for(views: SessionViews) -> Waits:
     started = [call for call in turn.calls if call.status == "started"]
     if started:
         return Waits(f"{started[0].name} runs ({started[0].key})")
+    shortens = any(work.kind != "memory" and not work.released for work in views.background.works)
+    if shortens and step_is_due(views):  # row N2w; any other step is decided at once
+        return Waits("what was said is being put in short, so that the next request has room")
     return Waits("")

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from foldlog.consumers.context_view import Change, changes, short_forms
+from foldlog.consumers.outcomes import Patience
 from foldlog.consumers.session_fold import SessionFold
+from foldlog.consumers.waiting import what_it_waits_for
 from foldlog.local.messages_api import (
     Reply,
     Rule,
@@ -204,8 +206,11 @@ def test_S3_6_over_the_hard_cap_a_step_waits_for_the_summary_and_goes_on_with_it
     while not session.views.turn.open:
         talk(session, 1)
     assert len(session.held) == 1
-    waiting = session.views.turn.number
+    waiting, said = session.views.turn.number, []
+    Patience(said.append, patience_s=-1.0).look(session.views)
+    assert said == ["what was said is being put in short, so that the next request has room"]
     session.release().run()
+    assert what_it_waits_for(session.views).text == ""
     assert reasons(session) == ["end_turn"] * waiting
     assert session.events(ev.LlmCalled)[-1].checkpoint is not None
 
