@@ -21,7 +21,7 @@ from .cuts import is_fixed
 from .projections.background import KINDS, find_work
 from .projections.delivery import delivery_of
 from .projections.prefixes import prefix_of
-from .projections.turn_view import Call, find_call, thinking_refused
+from .projections.turn_view import Call, find_call, part_refused
 from .session import SessionViews
 from .tool import check_args
 from .tool_tiers import resolve
@@ -189,7 +189,7 @@ def _turn_ended(
     if owed.lane == "C":
         assert turn.closing is not None
         reason = turn.closing.reason
-    elif owed.lane == "S" or (owed.row == "N2" and thinking_refused(turn)):
+    elif owed.lane == "S" or (owed.row == "N2" and part_refused(turn)):
         reason, limit = "failed", agent.limits.model_attempts
         used = turn.generation.attempt if turn.generation else 0
     elif owed.row == "N2":

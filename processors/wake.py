@@ -15,10 +15,10 @@ from .projections.turn_view import (
     Claim,
     generation_deadline,
     is_open,
-    thinking_refused,
+    part_refused,
 )
 from .session import SessionViews
-from .wake_table import REFUSED, Row, match
+from .wake_table import REBUILT, Row, match
 
 
 class Obligation(NamedTuple):
@@ -108,7 +108,7 @@ def _model(common, views, partition, now: int, rules: Rules):
         "left": generation.attempt < rules.limits.model_attempts,
         "permanent": generation.permanent,
         "retry_due": now >= generation.retry_at,
-        "rebuilds": due_step(views, rules) in REFUSED,
+        "rebuilds": due_step(views, rules) in REBUILT,
     }
     return _owe("S", facts, (views.turn.number, views.turn.step), due)
 
@@ -120,8 +120,8 @@ def due_step(views: SessionViews, rules: Rules) -> str:
         return "first"
     if must_shorten(views):
         return "too_long" if rules.strategy == "compacted" else "no"
-    if thinking_refused(turn):
-        return "unthought"
+    if part_refused(turn):
+        return "part_refused"
     if turn.generation is None or turn.generation.status != "done":
         return "no"
     if turn.calls:

@@ -28,8 +28,8 @@ class Row(NamedTuple):
 LIVE = {"gate": ("live",)}
 RUNS = {**LIVE, "closing": (False,)}
 CLOSES = {**LIVE, "closing": (True,)}
-REFUSED = ("too_long", "unthought")  # a step that is built anew: shorter, or without thinking
-DUE = ("answered", "steer", "pause", *REFUSED)
+REBUILT = ("too_long", "part_refused")  # a step is built anew: shorter, or without the part
+DUE = ("answered", "steer", "pause", *REBUILT)
 
 WAKE: tuple[Row, ...] = (
     Row("R", "R", {}, "REFUSED", "sessions", "a producer was refused and is owed the reason"),

@@ -8,11 +8,11 @@ import json
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from ...schemas.attachments import expand
+from ...schemas.attachments import SOURCE, expand, label
 from ...schemas.events import BlobRef, Body
 from ...schemas.ids import call_key
 from ..projections.compaction import CompactionView, in_force
-from ..projections.context import Fragment
+from ..projections.context import Fragment, Request
 
 SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
 SERVERS_CALLS = ("server_tool_use", "mcp_tool_use")
@@ -78,7 +78,7 @@ def said_blocks(
     read_blob: ReadBlob,
     names: Names,
     compaction: CompactionView,
-    compacted_upto: int,
+    request: Request,
 ) -> tuple[str, ...]:
     """What is said between two answers: results in the order of their calls, then the rest."""
     results = [f for f in fragments if f.kind == "result"]
@@ -86,17 +86,24 @@ def said_blocks(
     blocks = []
     for fragment in results:
         place = (fragment.turn, fragment.step, fragment.index)
-        short = in_force(compaction, call_key(*place), compacted_upto)
+        short = in_force(compaction, call_key(*place), request.compacted_upto)
         body = fragment.body if short is None else short.body
         blocks.append(_result(fragment, body, names[place]))
     for fragment in fragments:
         if fragment.kind == "user":
             assert fragment.body is not None
-            said = raw_blocks(whole_of(fragment.body, read_blob))
-            blocks.extend(expand(text, read_blob) for _, text in said)
+            shows = fragment.offset > request.files_after
+            for _, text in raw_blocks(whole_of(fragment.body, read_blob)):
+                blocks.append(expand(text, read_blob) if shows else _unshown(text))
         elif fragment.kind == "reminder":
             blocks.append(compact({"type": "text", "text": f"Reminder: {fragment.text}"}))
     return tuple(blocks)
+
+
+def _unshown(text: str) -> str:
+    """A block of a message without its file."""
+    file = label(json.loads(text)) if SOURCE in text else ""
+    return compact({"type": "text", "text": f"[No longer shown: {file}]"}) if file else text
 
 
 def _result(fragment: Fragment, body: Body | None, name: str) -> str:

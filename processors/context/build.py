@@ -114,8 +114,7 @@ def _messages(
     said: list = []
 
     def say() -> None:
-        upto = request.compacted_upto
-        _add(messages, "user", said_blocks(said, read_blob, names, compaction, upto))
+        _add(messages, "user", said_blocks(said, read_blob, names, compaction, request))
         said.clear()
 
     summary = compaction.summaries.last(request.checkpoint)

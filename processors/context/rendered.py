@@ -11,6 +11,7 @@ forgetting it costs time, nothing else.
 import json
 from collections import OrderedDict
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...schemas.value import replace
@@ -30,6 +31,9 @@ class Built(NamedTuple):
 
     request: bytes
     sha256: str
+
+
+_moves = attrgetter("start", "bound_from", "compacted_upto", "checkpoint", "files_after")
 
 
 class Rendering:
@@ -84,7 +88,7 @@ class Rendering:
 
     def _render(self, views: Any, request: Any, read_blob: ReadBlob) -> None:
         rows = views.context.fragments.upto(request.fragments)
-        of = (request.start, request.bound_from, request.compacted_upto, request.checkpoint)
+        of = _moves(request)
         if of != self._of or not self._continues(rows) or self._shortened(views, request):
             self._reset(of)
             self._begin(views.compaction.summaries.last(request.checkpoint), request, read_blob)
@@ -129,8 +133,7 @@ class Rendering:
     def _say(self, views: Any, request: Any, read_blob: ReadBlob) -> tuple[str, ...]:
         """What was said since the last answer: one request ends with it, the next repeats it."""
         if self._told is None:
-            upto = request.compacted_upto
-            self._told = said_blocks(self._said, read_blob, self._names, views.compaction, upto)
+            self._told = said_blocks(self._said, read_blob, self._names, views.compaction, request)
         return self._told
 
     # -- bytes -----------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ POLICY: dict[str, Policy] = {
     "bad_request": Policy(None, False, _NOBODY + "; the request was built wrong, which is a bug"),
     "context_too_long": Policy(None, False, _NOBODY + "; the context must get shorter"),
     "request_too_large": Policy(None, False, _NOBODY + "; compact, or move content to blobs"),
+    "file_refused": Policy(None, False, _NOBODY + "; it goes on without the files that were sent"),
     "thinking_refused": Policy(None, False, _NOBODY + "; what was thought is left out from now on"),
     "unprocessable": Policy(None, False, _NOBODY),
     "client_error": Policy(None, False, _NOBODY),
@@ -151,6 +152,14 @@ _CLASS_OF_WORDS = (
     ("too many images", "request_too_large"),
     ("too much media", "request_too_large"),
     ("many-image requests", "request_too_large"),  # over 20 of them, one over 2,000 pixels a side
+    # A file that can't be read would be in every later request, too.
+    ("could not process image", "file_refused"),
+    ("could not process pdf", "file_refused"),
+    ("the pdf specified", "file_refused"),  # "was not valid", "is password protected"
+    ("pdf pages may be provided", "file_refused"),
+    ("the image appears to be", "file_refused"),  # of another type than it says
+    ("image exceeds", "file_refused"),
+    ("image dimensions exceed", "file_refused"),
     # A signature that is not taken any more, as after a change of the account or by a proxy.
     ("invalid signature in thinking block", "thinking_refused"),
     ("invalid `signature` in `thinking` block", "thinking_refused"),

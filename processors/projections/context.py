@@ -17,7 +17,7 @@ from .messages import MessagesView, body_size
 from .prefixes import Prefix, heavier, prefix_of, standing
 from .session_state import SessionState, triggered
 from .turn import told
-from .turn_view import THINKING_REFUSED, TurnView, call_of, calls_of, closed
+from .turn_view import FILE_REFUSED, THINKING_REFUSED, TurnView, call_of, calls_of, closed
 
 DENIED = "Not run: the user denied this call."
 EXPIRED = "Not run: nobody allowed this call in time."
@@ -49,6 +49,7 @@ class Request(Value):
 
     `start`: the first fragment it says; what lies before is in the summary at `checkpoint`, or
     left out. `bound_from`: thinking before this fragment was signed for another prefix, or refused.
+    `files_after`: the model could not read one of the files said up to this offset: none is shown.
     `checkpoint`, `compacted_upto`: as in LLM_CALLED.
     """
 
@@ -64,6 +65,7 @@ class Request(Value):
     bound_from: int = 0
     checkpoint: int | None = None
     compacted_upto: int = -1
+    files_after: int = -1
 
 
 class ContextView(Value):
@@ -171,7 +173,7 @@ def apply(
         case ev.ContextSet():
             return _prefix(view, entry, event)
         case ev.GenFailed():
-            return _failed(view, event)
+            return _failed(view, entry, event)
         case ev.ToolInvoked(outcome=None):
             return view
         case ev.GenStopped():
@@ -191,9 +193,7 @@ def _weight(fragment: Fragment, counts: str) -> int:
     return estimate_size(size + whole, counts)
 
 
-def _grown(
-    rows: Rows[Fragment], fragments: Iterable[Fragment], counts: str
-) -> Rows[Fragment]:
+def _grown(rows: Rows[Fragment], fragments: Iterable[Fragment], counts: str) -> Rows[Fragment]:
     """The rows and some more, weighed: one that is new carries its own tokens or none."""
     total, added = rows[-1].total if len(rows) else 0, []
     for fragment in fragments:
@@ -220,14 +220,15 @@ def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
     )
 
 
-def _said(
-    entry, turn: int, step: int, ids, messages: MessagesView, counts: str
-) -> list[Fragment]:
+def _said(entry, turn: int, step: int, ids, messages: MessagesView, counts: str) -> list[Fragment]:
     rows = [messages.received.last(message_id) for message_id in ids]
     assert None not in rows, "a message that is said was received"
     rows.sort(key=attrgetter("offset"))
     place = (turn, step, -1, entry.offset)
     return [Fragment("user", *place, row.content, total=row.tokens_for(counts)) for row in rows]
+
+
+_shape = attrgetter("prefixes", "start", "checkpoint", "compacted_upto")
 
 
 def _called(
@@ -242,11 +243,8 @@ def _called(
     size, prefix = window_size(event.strategy), standing(view.prefixes)
     weighed = prefix is not None and prefix.is_weighed
     counts = family_of(event.model) if weighed else NEW
-    held = (
-        size is not None
-        and is_fixed(event.params)
-        and (event.step > 1 or answers_calls(view.fragments))
-    )
+    held = size is not None and is_fixed(event.params)
+    held = held and (event.step > 1 or answers_calls(view.fragments))
     said = _said(entry, event.turn, event.step, event.includes, messages, counts)
     texts = {reminder.reminder_id: reminder.text for reminder in before.reminders}
     reminders = [
@@ -263,9 +261,7 @@ def _called(
         if not held:
             start = window_start(view.fragments, start, size)
     shape = (len(view.prefixes), start, event.checkpoint, event.compacted_upto)
-    moved = last is None or shape != (
-        last.prefixes, last.start, last.checkpoint, last.compacted_upto
-    )
+    moved = last is None or shape != _shape(last)
     request = Request(
         event.turn,
         event.step,
@@ -279,6 +275,7 @@ def _called(
         first_new if moved else last.bound_from,
         event.checkpoint,
         event.compacted_upto,
+        last.files_after if last else -1,
     )
     view = replace(view, request=request)
     measured = last is not None or weighed  # what came before, or all that the plan knows
@@ -297,13 +294,17 @@ def all_input(usage: ev.Usage) -> int:
     )
 
 
-def _failed(view: ContextView, event: ev.GenFailed) -> ContextView:
-    """A signature that is not taken never will be: what was thought so far is not said again."""
-    if event.error != THINKING_REFUSED or view.request is None:
+def _failed(view: ContextView, entry, event: ev.GenFailed) -> ContextView:
+    """What is not taken never will be: no request says the thoughts, or shows the files, of before
+    again. Thinking was signed for the files, too."""
+    request = view.request
+    if event.error not in (THINKING_REFUSED, FILE_REFUSED) or request is None:
         return view
-    if must_think(view.request, view.fragments):  # only a summary in their place can help
-        return view
-    return replace(view, request=replace(view.request, bound_from=len(view.fragments)))
+    if event.error == FILE_REFUSED:
+        request = replace(request, files_after=entry.offset)
+    if not must_think(request, view.fragments):  # else only a summary in their place can help
+        request = replace(request, bound_from=len(view.fragments))
+    return replace(view, request=request)
 
 
 def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView) -> ContextView:

@@ -14,9 +14,10 @@ GRANTS_MAX = 64
 QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
 RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts a person
 REMINDERS_MAX = 64
-# As GEN_FAILED says it: too long by tokens or bytes; or a signature of thinking is not taken.
+# As GEN_FAILED says it: too long by tokens or bytes; or a part is not taken: a signature, a file.
 TOO_LONG = ("context_too_long", "request_too_large")
 THINKING_REFUSED = "thinking_refused"
+FILE_REFUSED = "file_refused"
 
 
 class Claim(Value):
@@ -190,7 +191,12 @@ def thinking_refused(view: TurnView) -> bool:
 
 def to_rebuild(view: TurnView) -> bool:
     """Whether the newest request must be built otherwise, which is tried once a turn."""
-    return too_long(view) or thinking_refused(view)
+    return too_long(view) or part_refused(view)
+
+
+def part_refused(view: TurnView) -> bool:
+    """Whether it did not take a part that can be left out, for the first time in this turn."""
+    return _refused(view) in (THINKING_REFUSED, FILE_REFUSED)
 
 
 def _refused(view: TurnView) -> str | None:

@@ -25,7 +25,7 @@ from ..rulings_asked import RULES
 from ..session import SessionViews
 from . import crash, views_codec
 
-LAYOUT = 11  # a new value whenever the keys or the folds change what is kept
+LAYOUT = 12  # a new value whenever the keys or the folds change what is kept
 
 
 @cache

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from foldlog.processors.decide import rules_of
-from foldlog.processors.projections.turn_view import THINKING_REFUSED, TOO_LONG
+from foldlog.processors.projections.turn_view import FILE_REFUSED, THINKING_REFUSED, TOO_LONG
 from foldlog.processors.runtime.actions import BeginGeneration, BeginWork
 from foldlog.processors.runtime.begin import BeginDelivery
 from foldlog.processors.runtime.effects_host import CANDIDATES
@@ -58,6 +58,7 @@ def _of_generation(what: str, begin: BeginGeneration, blobs: Blobs) -> list[Any]
         answers.failed(place, permanent=True),
         answers.failed(place, permanent=True, error=TOO_LONG[0]),
         answers.failed(place, permanent=True, error=THINKING_REFUSED),
+        answers.failed(place, permanent=True, error=FILE_REFUSED),
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from foldlog.local.messages_api.binding import Prefix
 from foldlog.local.messages_api.seal import make_id
-from foldlog.processors.projections.turn_view import THINKING_REFUSED, TOO_LONG
+from foldlog.processors.projections.turn_view import FILE_REFUSED, THINKING_REFUSED, TOO_LONG
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use
@@ -46,7 +46,7 @@ USES = (
     ("forbidden", "{}"),
     ("no such tool", "{}"),
 )
-REFUSALS = (*TOO_LONG, THINKING_REFUSED, THINKING_REFUSED)  # of a request as it was built
+REFUSALS = (*TOO_LONG, THINKING_REFUSED, FILE_REFUSED)  # of a request as it was built
 LINE = "as dull as the line before it, and "  # of what tools return: 12 tokens
 
 

@@ -97,8 +97,8 @@ def says_something_new(step: Step) -> bool:
 
 @law()
 def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(world):
-    """Unless it adopts something; under a new prefix, or once a signature was not taken, it begins
-    so but for the thinking."""
+    """Unless it adopts something; under a new prefix, or once a part was not taken, it begins so
+    but for the thinking, or for the files."""
     made = requests(world)
     for one, other in zip(made, made[1:], strict=False):
         same_prefix = one.row.prefixes == other.row.prefixes
@@ -114,7 +114,15 @@ def test_S2_11_a_request_begins_with_the_one_before_it_block_by_block(world):
             before = before[: 1 + max(n for n, (role, _) in enumerate(before) if role == "user")]
         if not same_prefix or one.row.bound_from != other.row.bound_from:
             before, after = without_thinking(before), without_thinking(after)
+        if one.row.files_after != other.row.files_after:
+            before, after = without_files(before), without_files(after)
         assert after[: len(before)] == before
+
+
+def without_files(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What was said without the files, and without what stands in their place."""
+    words = [place for place in blocks if "[No longer shown: " not in place[1]]
+    return [place for place in words if json.loads(place[1])["type"] not in ("image", "document")]
 
 
 def without_thinking(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -47,6 +47,8 @@ CASES = [
             ("Invalid signature in thinking block. The block is bound", "thinking_refused"),
             ("Invalid `signature` in `thinking` block", "thinking_refused"),
             ("blocks in the latest assistant message cannot be modified.", "thinking_refused"),
+            ("Could not process image", "file_refused"),
+            ("pdf.source.base64.data: The PDF specified was not valid.", "file_refused"),
             ("Expected `thinking` or `redacted_thinking`, but found `text`", "context_too_long"),
         )
     ],
