@@ -65,6 +65,10 @@ def print_context(
         shown = context_json(views, strategy, read)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    if views.context.request is None:
+        how = "" if strategy else f"; shown as {shown['strategy']}, the default"
+        note(f"no request of {views.session_id} was decided yet: its agent's prompt, tools and "
+             f"strategy are not in the log{how}")
     if as_json:
         emit(shown)
         return

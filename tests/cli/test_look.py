@@ -107,6 +107,16 @@ def test_an_offset_that_is_not_written_yet_is_told(shell, talk, command):
     assert said.code == 0 and f"not written yet: this is as of {last}, the last one" in said.err
 
 
+def test_before_any_request_a_context_is_said_to_be_of_the_default_strategy(shell, talk):
+    """The log does not know yet what its agent's is."""
+    shell("open new --agent slide")
+    shown = shell("context show new")
+    assert "no request of new was decided yet" in shown.err and "the default" in shown.err
+    asked = shell("context show new --strategy full")
+    assert "no request of new was decided yet" in asked.err and "the default" not in asked.err
+    assert "decided yet" not in shell("context show s1").err
+
+
 def test_show_of_nobody_is_refused(shell):
     refused = shell("show nobody")
     assert refused.code == 1 and "foldlog open nobody" in refused.err
