@@ -117,6 +117,8 @@ class IndexFile:
             self.make_anew()
 
     def _connect(self) -> None:
+        self.path.touch()
+        self.path.chmod(0o600)  # before SQLite makes files beside it, with the same rights
         self.connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
         try:
             # Readers and a writer do not wait for one another; losing the last batch of a cache

@@ -29,7 +29,8 @@ Match = tuple[int, int, str]
 
 
 class Snippet(NamedTuple):
-    """A part of a text; `marks`: (start, end) of each match in `text`, in characters."""
+    """A part of a text; `marks`: (start, end) of each match in `text`, in characters; in
+    order and apart from one another: matches that overlap or touch are one."""
 
     text: str
     marks: tuple[tuple[int, int], ...]
@@ -56,10 +57,8 @@ class Snippets:
         before = CUT + " " if first else ""
         after = " " + CUT if last + 1 < len(units) else ""
         shift = len(before) - start
-        marks = tuple(
-            (a + shift, b + shift) for a, b, _ in found if start <= a and b <= end
-        )
-        return Snippet(before + text[start:end] + after, marks)
+        within = [(a + shift, b + shift) for a, b, _ in found if start <= a and b <= end]
+        return Snippet(before + text[start:end] + after, tuple(_joined(within)))
 
     def _matches(self, text: str, query: Query) -> list[Match]:
         """Every match, in order."""
@@ -91,6 +90,17 @@ def _runs_in(text: str, start: int, end: int, runs: set[str]) -> list[Match]:
                 found.append((at, at + size, text[at : at + size]))
                 break
     return found
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans, in order, that overlap or touch are one: pairs of neighbours do."""
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def _alike(text: str, query: Query) -> list[Match]:

@@ -56,6 +56,13 @@ def test_json_is_one_hit_a_line(shell, talk):
     assert {hit["user_id"] for hit in hits} == {"ana", "bob"}
 
 
+def test_a_phrase_without_spaces_is_marked_once(shell, talk):
+    shell("send s1", "新しい価格を決める予定です", "--message-id=m2")
+    assert "  新しい*価格を決める*予定です" in shell("search 価格を決める").out.splitlines()
+    (hit,) = shell("search 価格を決める --json").json
+    assert hit["marks"] == [[3, 9]]
+
+
 def test_user_session_and_limit_narrow(shell, talk):
     assert [h["session_id"] for h in shell("search walrus --json --user bob").json] == ["s2"]
     assert len(shell("search walrus --json --limit 2").json) == 2

@@ -57,6 +57,12 @@ def test_stems_prefixes_and_identifiers_are_marked():
     assert marked(cut("東京都の京都", "京都")) == ["京都", "京都"]
 
 
+def test_matches_that_overlap_or_touch_are_one_mark():
+    assert marked(cut("新しい価格を決める予定です", "価格を決める")) == ["価格を決める"]
+    assert marked(cut("価格、価格価格", "価格")) == ["価格", "価格価格"]
+    assert marked(cut("東京のtower", "東京の tower")) == ["東京のtower"]
+
+
 def test_where_no_word_matches_what_resembles_leads_else_the_beginning():
     text = LONG.replace("word1500 ", "certificate ")
     assert marked(cut(text, "cetificat")) == ["certificate"]
@@ -90,7 +96,9 @@ def test_a_snippet_is_a_part_of_its_text_within_its_size(text, tokens):
     body = snippet.text.removeprefix(CUT + " ").removesuffix(" " + CUT)
     assert body in text
     assert estimate(body) <= tokens
-    assert all(0 <= start < end <= len(snippet.text) for start, end in snippet.marks)
+    edges = [edge for mark in snippet.marks for edge in mark]
+    assert edges == sorted(set(edges)), "marks neither overlap nor touch"
+    assert all(0 <= edge <= len(snippet.text) for edge in edges)
 
 
 @pytest.mark.parametrize("query", ["", "?"])
