@@ -23,7 +23,7 @@ POINTS = (
     Point("C", "streaming", "the model answers, attempt by attempt"),
     Point("D", "tool execution", "a call is allowed, begun and reported"),
     Point("E", "a tool finished", "a large result is made shorter in the background"),
-    Point("F", "stop conditions", "whether another step may come"),
+    Point("F", "stop conditions", "whether another step may come, and whether its request fits"),
     Point("G", "the turn ends", "the answer is complete, the turn is closed"),
     Point("H", "background", "memory is extracted, the next resume is prepared"),
 )
@@ -104,13 +104,14 @@ ITEMS = (
         "messages",
         "session",
         ("context.fragments", "transcript.lines", "messages.received", "messages.progress"),
-        {"A": "RW", "B": "RW", "C": "W", "D": "W", "E": "R", "G": "RW", "H": "R"},
+        {"A": "RW", "B": "RW", "C": "W", "D": "W", "E": "R", "F": "R", "G": "RW",
+         "H": "R"},
     ),
     Item(
         "compaction checkpoint",
         "session",
         ("compaction.checkpoint_at", "compaction.compacted_upto", "context.last_step_tokens"),
-        {"A": "RW", "B": "RW", "G": "RW", "H": "R"},
+        {"A": "RW", "B": "RW", "F": "R", "G": "RW", "H": "R"},
     ),
     Item(
         "cumulative usage",
@@ -123,26 +124,26 @@ ITEMS = (
         "last step tokens",
         "turn",
         ("context.last_step_tokens", "context.anchor_tokens", "context.tail_tokens"),
-        {"A": "RW", "B": "RW", "D": "W", "G": "RW", "H": "R"},
+        {"A": "RW", "B": "RW", "D": "W", "F": "R", "G": "RW", "H": "R"},
     ),
     Item(
         "abort signal",
         "turn",
         ("turn.closing", "turn.opened_offset"),
-        {"A": "W", "B": "R", "C": "R", "D": "R", "E": "R", "G": "RW", "H": "R"},
+        {"A": "W", "B": "R", "C": "R", "D": "R", "E": "R", "F": "R", "G": "RW", "H": "R"},
         "set by people: a cancel, an interrupting message, the end of the session",
     ),
     Item(
         "compaction cache",
         "session",
         ("compaction.shorts", "compaction.waiting", "background.results"),
-        {"A": "RW", "B": "R", "D": "W", "E": "RW", "G": "R"},
+        {"A": "RW", "B": "R", "D": "W", "E": "RW", "F": "R", "G": "R", "H": "R"},
     ),
     Item(
         "reminders",
         "turn",
         ("turn.reminders",),
-        {"A": "RW", "B": "RW", "D": "W", "G": "R", "H": "R"},
+        {"A": "RW", "B": "RW", "D": "W", "F": "R", "G": "R", "H": "R"},
     ),
     Item(
         "todos",
@@ -156,7 +157,7 @@ ITEMS = (
         "resume summary",
         "session",
         ("compaction.candidate_at", "compaction.summaries"),
-        {"A": "RW", "B": "RW", "G": "R", "H": "W"},
+        {"A": "RW", "B": "RW", "F": "R", "G": "R", "H": "RW"},
     ),
     Item(
         "auto memory",
@@ -176,7 +177,7 @@ ITEMS = (
 
 # Which lanes of WAKE belong to which points: what runs there is not begun, or is stopped, once the
 # turn has been aborted.
-ABORT_LANES = {"N": "B", "S": "C", "T": "D", "B": "EH"}
+ABORT_LANES = {"N": "BF", "S": "C", "T": "D", "B": "EH"}
 ABORT_FACTS = ("closing", "stop")
 
 __all__ = [

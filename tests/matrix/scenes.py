@@ -141,6 +141,8 @@ def remembering(directory: Path) -> Watching:
         tools_used(memory, directory, lambda field: history.reads.add(("D", field)))
         history.writes |= {("D", field) for field in written_by(log, "tools")}
         history.say("I like tea")
+        history.answer(use())
+        history.result("1.1.0", "seen")
         history.answer("Good.")
         assert due(history) == ["memory"]
 

@@ -21,7 +21,7 @@ from foldlog.processors.session import initial
 from foldlog.processors.wake_table import WAKE
 from foldlog.schemas.events import BY_NAME
 from foldlog.tests.matrix.scenes import Seen, everything
-from foldlog.tests.matrix.watching import VIEWS, Touched
+from foldlog.tests.matrix.watching import VIEWS, Noting, Touched
 
 LETTERS = "".join(point.letter for point in POINTS)
 
@@ -116,6 +116,12 @@ def test_S1_every_event_and_every_kind_of_work_has_its_point():
     assert set("".join([*used, *DECIDED_AT.values(), *BY_KIND.values()])) <= set(LETTERS)
 
 
+def test_S1_what_a_property_reads_is_seen():
+    seen = set()
+    assert Noting(initial("s1"), seen.add).compaction.candidate is None
+    assert seen == {"compaction.candidate_at", "compaction.summaries"}
+
+
 def test_S1_every_field_of_the_matrix_is_there():
     views = initial("s1")
     fields = {f"{view}.{field}" for view in VIEWS
@@ -127,8 +133,8 @@ def test_S1_every_field_of_the_matrix_is_there():
 @pytest.mark.parametrize(
     ("name", "touch"),
     [
-        ("reminders", ("F", "turn.reminders")),
-        ("messages", ("F", "context.fragments")),
+        ("reminders", ("C", "turn.reminders")),
+        ("last step tokens", ("E", "context.tail_tokens")),
         ("auto memory", ("B", "memory.entries")),
     ],
 )

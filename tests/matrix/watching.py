@@ -7,11 +7,11 @@ builder or task is given views that note every field that is asked for.
 from typing import Any
 
 from foldlog.processors.context.build import request_bytes
-from foldlog.processors.context.tasks import task_of
+from foldlog.processors.context.tasks import is_made, task_of
 from foldlog.processors.decide import Desk, decide, no_layers, no_todos, rules_of
 from foldlog.processors.matrix import BY_KIND, DECIDED_AT, WRITTEN_AT
 from foldlog.processors.session import SessionViews
-from foldlog.processors.wake import Obligation, stop_reason
+from foldlog.processors.wake import Obligation, _next
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_CLASS
 from foldlog.schemas.value import Value
@@ -32,6 +32,9 @@ class Noting:
         self._value, self._note, self._name = value, note, name
 
     def __getattr__(self, field: str) -> Any:
+        derived = getattr(type(self._value), field, None)
+        if isinstance(derived, property):  # it reads fields of its own
+            return derived.__get__(self)
         found = getattr(self._value, field)
         if not self._name and field in VIEWS:
             return Noting(found, self._note, field)
@@ -87,14 +90,21 @@ class Watching(History):
         """The views of now; what is read of them is noted for a point."""
         return Noting(self.views, lambda field: self.reads.add((letter, field)))
 
+    def owed(self) -> tuple[Obligation, ...]:
+        found = super().owed()
+        if any(owed.lane == "N" for owed in found):  # a step, the end of its turn, or a wait
+            asked = {"gate": "live", "closing": False}
+            _next(asked, self.noting("F"), self.at, rules_of(self.agent))
+        return found
+
     def do(self, owed: Obligation):
         where = DECIDED_AT.get(owed.owed, "")
-        if owed.lane == "N":
-            stop_reason(self.noting("F"), rules_of(self.agent))
         if owed.owed == "BACKGROUND_STARTED":
             done = super().do(owed)
             work = self.views.background.works[-1]
-            task_of(self.noting(BY_KIND[work.kind]), work, self.agent, self.blobs.read)
+            views = self.noting(BY_KIND[work.kind])
+            assert not is_made(views, work)
+            task_of(views, work, self.agent, self.blobs.read)
             return done
         if owed.owed in ("GEN_START", "GEN_RESUMED"):
             request_bytes(Noting(self.views, self.built.add), self.blobs.read)
