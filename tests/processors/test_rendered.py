@@ -18,6 +18,7 @@ from foldlog.processors.projections import compaction, context
 from foldlog.processors.projections.compaction import Short, Summary
 from foldlog.processors.projections.context import Fragment, Request
 from foldlog.processors.projections.prefixes import Prefix
+from foldlog.schemas.attachments import reference
 from foldlog.schemas.events import BlobRef, Body
 from foldlog.schemas.value import replace
 
@@ -233,3 +234,16 @@ def test_renderings_hold_no_more_than_they_may():
         assert renderings.request(views, _read).request == request_bytes(views, _read)
     assert list(renderings._held) == ["s7", "s8", "s9"], "the newest stay"
     assert renderings._size == sum(held.size for held in renderings._held.values()) <= bytes_max
+
+
+def test_a_file_that_is_not_shown_any_more_is_rendered_anew():
+    grown, rendering = chatted(4), Rendering()
+    png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + 2 * (9).to_bytes(4, "big") + b"\x08\x02\0\0\0"
+    ref = BlobRef(sha256="a" * 64, bytes=len(png), media_type="image/png")
+    grown.say(grown.text("user", 1, [reference(ref, 9)]))
+    grown.move()
+    shown, context = rendering.request(grown.now(), lambda _: png), grown.context
+    grown.context = replace(context, request=replace(context.request, files_after=99))
+    hidden = rendering.request(grown.now(), lambda _: png)
+    assert b"base64" in shown.request and b"base64" not in hidden.request
+    assert hidden.request == request_bytes(grown.now(), lambda _: png)
