@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import FoldlogError
-from .definitions import Listed, printable, said
+from .definitions import Listed, definitions_of, printable, said
 from .nothing_ran import Rejected, Unreachable
 from .server import McpServer
 
@@ -80,6 +80,10 @@ class Connection:
         when it comes is remembered for the next start."""
         self._known = self._agreed = {each.name: said(each) for each in listed}
         self._remember = remember
+
+    def not_in_time(self, seconds: float) -> None:
+        """Nobody waits any longer for its first answer. It may still come, and then it is up."""
+        self.state = _no_answer(seconds)
 
     async def listed(self) -> tuple[Listed, ...]:
         """The server's tools, as it lists them now or when it was connected. Raises Unreachable."""
@@ -172,7 +176,8 @@ class Connection:
                         end.cancel()
                 self.state = ENDED if wire.gone.is_set() else "closed"
         except (Exception, asyncio.CancelledError) as error:
-            self.state = f"down: {self._plain(error)}"
+            given_up = isinstance(error, asyncio.CancelledError) and not opened.done()
+            self.state = _no_answer(CONNECT_S) if given_up else f"down: {self._plain(error)}"
             if not opened.done():
                 opened.set_exception(Unreachable(f"the server {self.server.name} is {self.state}"))
         finally:
@@ -185,7 +190,9 @@ class Connection:
         before, self._known = self._known, live.said
         agreed = "" if live.said == self._agreed else f", {NOT_AGREED}"
         # Whoever hears what is said below may ask for the state at once: it is whole by then.
-        self.state = f"up, {len(live.listed)} tools{agreed}"
+        listed, taken = len(live.listed), len(definitions_of(self.server, live.listed).tools)
+        count = f"{taken}" if taken == listed else f"{taken} of its {listed}"
+        self.state = f"up, {count} tools{agreed}"
         if before is not None and before != live.said:
             differs = sorted(dict(before.items() ^ live.said.items()))
             names = printable(", ".join(differs))[:200]
@@ -208,3 +215,7 @@ class Connection:
         for secret in self.server.secrets():
             text = text.replace(secret, "***")
         return printable(text, lines=True)[:WHY_CHARS_MAX]
+
+
+def _no_answer(seconds: float) -> str:
+    return f"down: no answer within {seconds:g} s"

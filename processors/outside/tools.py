@@ -173,12 +173,13 @@ class OutsideTools:
         if answer.done() and answer.exception() is None:
             _remember(path, answer.result())
             return answer.result()
-        answer.cancel()  # the connection goes on: it may be there when it is first called
-        why = each.state if answer.done() else f"down: no answer within {self._start_s:g} s"
+        if not answer.done():
+            answer.cancel()  # the connection goes on: it may be there when it is first called
+            each.not_in_time(self._start_s)
         known = _remembered(path)
         each.agree(known, partial(_remember, path))
         what = f"the {len(known)} tools it listed before are kept" if known else "it has no tools"
-        self._say(f"MCP server {name} is {why}; {what}, and calls fail until it is back")
+        self._say(f"MCP server {name} is {each.state}; {what}, and calls fail until it is back")
         return known
 
     def _call_of(self, server: McpServer) -> Call:

@@ -1,7 +1,8 @@
 """A small MCP server on stdin and stdout, for the tests: `python stdio_server.py DIRECTORY`.
 
 DIRECTORY holds its outside world: `calls` gets a line per call that began, `tools` (a JSON list)
-names further tools, and `odd` makes it list tools whose schemas nobody can use.
+names further tools, and `odd` makes it list tools whose schemas nobody can use; with `broken` it
+ends at once, with `mute` it never answers.
 """
 
 import base64
@@ -102,4 +103,6 @@ if (HERE / "odd").exists():
 print("starting with", os.environ.get("SHOP_KEY"), file=sys.stderr, flush=True)
 if (HERE / "broken").exists():
     sys.exit(3)
+if (HERE / "mute").exists():
+    time.sleep(60)
 server.run("stdio")

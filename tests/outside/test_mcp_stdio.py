@@ -13,7 +13,7 @@ import pytest
 from foldlog import Agent
 from foldlog.consumers.check_up import mcp_servers
 from foldlog.processors.effects.sink import Stop
-from foldlog.processors.outside import McpServer
+from foldlog.processors.outside import McpServer, connection
 from foldlog.processors.outside.tools import OutsideTools
 from foldlog.schemas.events import ToolFailedUncertain
 
@@ -158,6 +158,40 @@ def test_a_server_that_never_was_there_stops_nobody(world):
     silent = McpServer(name="mute", command=(sys.executable, "-c", "import time; time.sleep(60)"))
     assert world.begin(silent, start_s=0.5).tools == ()
     assert "no answer within 0.5 s" in world.said[-1]
+
+
+def test_doctor_says_of_a_server_that_never_answers_that_it_is_down(world):
+    """It was "ok, not connected yet" for as long as nobody called it, and nobody could."""
+    noise = "while True: print('no protocol at all', flush=True); __import__('time').sleep(0.1)"
+    world.begin(McpServer(name="garb", command=(sys.executable, "-c", noise)), start_s=0.5)
+    (finding,) = mcp_servers(world.open[-1].status())
+    assert finding.level == "problem"
+    assert finding.text == "server garb is down: no answer within 0.5 s"
+
+
+def test_a_server_is_given_up_with_words_when_a_call_has_waited_for_it(world, monkeypatch):
+    world.begin(world.stdio())
+    world.close()
+    monkeypatch.setattr(connection, "CONNECT_S", 0.5)
+    (world.directory / "mute").touch()
+    agent = world.begin(world.stdio(), start_s=0.1)
+    event = world.call(agent, "small__charge", cents=1)
+    assert event.outcome == "error" and "did not answer within 0.5 s" in text(event)
+    until = time.monotonic() + 10
+    while world.open[-1].status() != {"small": "down: no answer within 0.5 s"}:
+        assert time.monotonic() < until, world.open[-1].status()
+        time.sleep(0.02)
+
+
+def test_doctor_counts_the_tools_that_count(world):
+    (world.directory / "tools").write_text(json.dumps([f"tool{n}" for n in range(301)]))
+    agent = world.begin(world.stdio())
+    (finding,) = mcp_servers(world.open[-1].status())
+    assert len(agent.tools) == 256 and finding.text == "server small is up, 256 of its 309 tools"
+    (world.directory / "tools").unlink()
+    world.begin(world.stdio())
+    (finding,) = mcp_servers(world.open[-1].status())
+    assert finding.text == "server small is up, 8 tools"
 
 
 def test_a_server_that_comes_too_late_has_its_tools_at_the_next_start(world):
