@@ -11,10 +11,10 @@ from ..consumers.memory import read_memory
 from ..consumers.memory_files import MemoryFiles, Report, report_json
 from ..log.errors import Refused
 from ..processors.memory.fold import MemoryView, paths_of, text_of
-from ..processors.memory.framing import CORE_LINES_MAX
+from ..processors.memory.framing import core_left_out
 from ..producers.checks import an_id
 from ..producers.memory import MemoryWriter
-from ..schemas.memory_paths import CORE, PROJECT, USER, parse_scope, scope_of
+from ..schemas.memory_paths import PROJECT, USER, parse_scope, scope_of
 from ..schemas.value import fields_of
 from .edge import Edge, example, json_option, pass_edge, somebody
 from .printing import clean, emit, line, note
@@ -80,7 +80,13 @@ def _tell(report: Report) -> None:
     if report.ignored:
         shown = ", ".join(report.ignored[:5]) + (" ..." if len(report.ignored) > 5 else "")
         note(f"left alone, no place for memory: {shown}")
+    _tell_left_out(report.left_out)
     line(f"the memory of {report.scope} is in {report.directory}")
+
+
+def _tell_left_out(left_out: str) -> None:
+    if left_out:
+        note(left_out)
 
 
 def _show(view: MemoryView, as_json: bool) -> None:
@@ -88,17 +94,13 @@ def _show(view: MemoryView, as_json: bool) -> None:
         emit(_json(view))
         return
     for path in paths_of(view):
-        text = text_of(view, path)
         line(f"== {path}")
-        click.echo(clean(text), nl=False)
-        lines = text.count("\n")
-        if path == CORE and lines > CORE_LINES_MAX:
-            note(f"{CORE} has {lines} lines, {CORE_LINES_MAX} at most enter a prompt; the others "
-                 "are kept, and loaded when an agent asks for the file")
+        click.echo(clean(text_of(view, path)), nl=False)
     for name, value in view.preferences:
         line(f"preference {name} = {value}")
     for todo in view.todos:
         line(f"[{'x' if todo.status == 'done' else ' '}] {todo.todo_id} {todo.text}")
+    _tell_left_out(core_left_out(view))
     if view.refused:
         note(f"{view.refused} events were refused, the last because: {view.why}")
     if not (view.entries or view.preferences or view.todos):
@@ -113,6 +115,7 @@ def _json(view: MemoryView) -> dict:
         "entries": [fields_of(kept) for kept in view.entries],
         "preferences": dict(view.preferences),
         "todos": [fields_of(todo) for todo in view.todos],
+        "left_out": core_left_out(view),
         "refused": view.refused,
         "why": view.why,
     }

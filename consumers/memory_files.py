@@ -27,6 +27,7 @@ from ..log.door import Log
 from ..log.errors import Refused
 from ..processors.memory.files import FILE_BYTES_MAX, FileRefused, edits_of, lines_in
 from ..processors.memory.fold import MemoryView, paths_of, text_of
+from ..processors.memory.framing import core_left_out
 from ..processors.tool import ToolFailed
 from ..processors.workdir import Workdir
 from ..producers.memory import MemoryWriter
@@ -58,7 +59,8 @@ class State(msgspec.Struct, frozen=True):
 @dataclass(slots=True)
 class Report:
     """What was done, by path; `took`: how many events. In words: `conflicts` (both are kept),
-    `refused` (left as it is, do something) and `ignored` (files that are no memory).
+    `refused` (left as it is, do something), `ignored` (files that are no memory) and `left_out`
+    (what enters no prompt, '' where all of it does).
     """
 
     scope: str
@@ -69,6 +71,7 @@ class Report:
     conflicts: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    left_out: str = ""
 
 
 class MemoryFiles:
@@ -111,6 +114,7 @@ class MemoryFiles:
                 )
                 skipped |= set(report.took)
         self._write_files(now, held, skipped, report)
+        report.left_out = core_left_out(now)
         return report
 
     # -- 1, 3: what is there -----------------------------------------------------------------------

@@ -77,7 +77,24 @@ def core_text(views: Sequence[MemoryView]) -> str:
     text says so.
     """
     parts = [(view, _core_lines(view)) for view in views]
-    return _fitted(parts, CORE_LINES_MAX, f"{CORE} of {{scope}}", f"all by {LOAD}")
+    return _fitted(parts, CORE_LINES_MAX, f"{CORE} of {{scope}}", f"all by {LOAD}")[0]
+
+
+def core_left_out(view: MemoryView) -> str:
+    """What of core.md enters no prompt, by which limit and what to do; '' where all of it does."""
+    lines = _core_lines(view)
+    _, shares = _fitted([(view, lines)], CORE_LINES_MAX, f"{CORE} of {{scope}}", f"all by {LOAD}")
+    if sum(shares) == len(lines):
+        return ""
+    # With one line that says so the limit is full.
+    too_many = len(lines) > CORE_LINES_MAX and sum(shares) == CORE_LINES_MAX - 1
+    limit = f"{CORE_LINES_MAX} lines" if too_many else f"{TEXT_BYTES_MAX // 1024} KiB"
+    return (
+        f"{sum(shares)} of {len(lines)} lines of {CORE} enter a prompt, which takes {limit} at "
+        "most, of a user and a project together. The others are kept, and loaded when an agent "
+        f"asks for the file. Put first what matters most, shorten it, or move the rest to "
+        f"{DECISIONS} or archive/NAME"
+    )
 
 
 def _core_lines(view: MemoryView) -> list[str]:
@@ -93,14 +110,15 @@ def _core_lines(view: MemoryView) -> list[str]:
 
 def _fitted(
     parts: Sequence[tuple[MemoryView, list[str]]], lines_max: int, name: str, rest: str
-) -> str:
-    """As many lines of each part as fit, and in words what does not."""
+) -> tuple[str, list[int]]:
+    """As many lines of each part as fit, in words what does not, and how many lines they are."""
     parts = [
         (view, [view.scope.partition(":")[0] + line for line in lines])
         for view, lines in parts
         if lines
     ]
     shown: list[str] = []
+    shares: list[int] = []
     for room in range(lines_max, -1, -1):
         shown = []
         shares = shared([len(lines) for _, lines in parts], room)
@@ -111,7 +129,7 @@ def _fitted(
                 shown.append(f"[{what}: {share} of {len(lines)} lines are here, {rest}]")
         if len(shown) <= lines_max and len("\n".join(shown).encode()) <= TEXT_BYTES_MAX:
             break
-    return "\n".join(shown)
+    return "\n".join(shown), shares
 
 
 def shared(wanted: Sequence[int], whole: int) -> list[int]:
@@ -131,7 +149,7 @@ def index_text(views: Sequence[MemoryView]) -> str:
     '' where there is nothing. A line of a file: its path, its size and how it begins.
     """
     parts = [(view, _index_lines(view)) for view in views]
-    return _fitted(parts, INDEX_LINES_MAX, "memory of {scope}", f"the rest by {SEARCH}")
+    return _fitted(parts, INDEX_LINES_MAX, "memory of {scope}", f"the rest by {SEARCH}")[0]
 
 
 def _index_lines(view: MemoryView) -> list[str]:

@@ -106,6 +106,8 @@ def remember(
 ) -> str:
     """Write something into long-term memory, for later conversations. Never write secrets."""
     scope, writer = _scope(ctx, about), _writer(ctx)
+    if not text.strip():
+        raise ToolFailed("nothing was remembered: the text is empty; say the fact in a sentence")
     entry_id = id_from("remember", ctx.session_id, ctx.call_key)
     before = _memory(ctx).reader.view(scope)
     repeated = entry_id in before.ids
@@ -152,6 +154,7 @@ def set_preference(
 ) -> str:
     """Note how the user wants things to be, when they say so. It is in every later prompt."""
     writer = _writer(ctx)
+    value = value if value and value.strip() else None  # or every prompt would say `tone = `
     command_id = id_from("prefer", ctx.session_id, ctx.call_key)
     try:
         written = writer.set_preference(

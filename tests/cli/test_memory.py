@@ -62,13 +62,32 @@ def test_without_a_directory_the_files_lie_below_the_home_directory(shell, write
     assert place.stat().st_mode & 0o77 == 0, "memory is for its user's eyes"
 
 
-def test_bad_input_a_core_over_100_lines_is_said_and_kept(shell, writer, tmp_path):
+@pytest.mark.parametrize(
+    ("lines", "chars", "why"),
+    [
+        (140, 5, "99 of 141 lines of core.md enter a prompt, which takes 100 lines at most"),
+        (80, 400, "37 of 81 lines of core.md enter a prompt, which takes 15 KiB at most"),
+        (119, 230, "64 of 120 lines of core.md enter a prompt, which takes 15 KiB at most"),
+    ],
+)
+def test_bad_input_a_core_over_its_limit_is_said_by_every_command_and_kept(
+    shell, writer, tmp_path, lines, chars, why
+):
     place = tmp_path / "notes"
     place.mkdir()
-    (place / "core.md").write_text("".join(f"line {n}\n" for n in range(140)))
-    shell(f"memory --dir {place} --sync")
+    (place / "core.md").write_text("".join(f"{n:03}{'.' * (chars - 3)}\n" for n in range(lines)))
+    for flags in ("--sync", "--sync", ""):
+        ran = shell(f"memory --dir {place} {flags}")
+        assert ran.code == 0 and why in ran.err and "shorten it, or move the rest" in ran.err
     ran = shell("memory")
-    assert "line 139" in ran.out and "core.md has 141 lines, 100 at most enter a prompt" in ran.err
+    assert f"\n{lines - 1:03}." in ran.out and why in ran.err
+    assert why in shell("memory --json").json[0]["left_out"]
+    assert why in shell(f"memory --dir {place} --json").json[0]["left_out"]
+
+
+def test_a_core_that_enters_whole_is_not_spoken_of(shell, writer, tmp_path):
+    assert shell(f"memory --dir {tmp_path / 'n'} --sync").err == shell("memory").err == ""
+    assert shell("memory --json").json[0]["left_out"] == ""
 
 
 def test_bad_input_a_file_that_is_no_text_is_refused_with_what_to_do(shell, writer, tmp_path):

@@ -10,7 +10,13 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.assembly.layers import read_layers
 from foldlog.processors.assembly.prefix import assemble
 from foldlog.processors.memory import framing
-from foldlog.processors.memory.framing import core_text, file_text, index_text, shared
+from foldlog.processors.memory.framing import (
+    core_left_out,
+    core_text,
+    file_text,
+    index_text,
+    shared,
+)
 from foldlog.processors.memory.reader import MemoryReader
 from foldlog.tests.processors.memory.desk import ANA, SHOP, folded, preferred, wrote
 
@@ -79,6 +85,18 @@ def test_bad_input_a_core_of_huge_lines_stays_within_its_bytes():
     text = core_text([view])
     assert 14_000 < len(text.encode()) <= framing.TEXT_BYTES_MAX
     assert text.splitlines()[-1].startswith("[core.md of user:ana: ")
+
+
+@pytest.mark.parametrize("lines", [99, 100, 101, 140])
+@pytest.mark.parametrize("chars", [1, 150, 160, 400])
+def test_people_are_told_as_many_lines_as_the_prompt_has(lines, chars):
+    view = folded([wrote(f"e{n}", "x" * chars) for n in range(lines)])
+    entered = sum(line.startswith("user| ") for line in core_text([view]).splitlines())
+    said = core_left_out(view)
+    assert bool(said) == (entered < lines)
+    if said:
+        assert said.startswith(f"{entered} of {lines} lines of core.md enter a prompt")
+        assert ("takes 15 KiB" in said) == (entered < 99 or lines == 100)
 
 
 def test_S1_A_the_index_has_at_most_200_lines_and_says_what_it_leaves_out():

@@ -118,6 +118,13 @@ def test_S0_8_a_preference_is_the_users_over_all_projects(desk):
     assert desk.memory.reader.index([ANA]) == ""
 
 
+@pytest.mark.parametrize("value", ["", " \n"])
+def test_an_empty_preference_is_forgotten_and_not_in_every_prompt(desk, value):
+    desk.ok("set_preference", name="tone", value="dry")
+    assert desk.ok("set_preference", name="tone", value=value) == "tone is forgotten"
+    assert desk.memory.reader.view(ANA).preferences == ()
+
+
 def test_S0_8_the_last_todo_of_the_project_triggers_the_end_of_building(desk):
     added = desk.ok("todo_add", todos=["paint", "sell"])
     paint, sell = added.removeprefix("added ").split(";")[0].split(", ")
@@ -140,6 +147,7 @@ def test_S0_8_a_worker_that_died_after_the_mark_still_triggers_when_it_runs_agai
 def test_bad_input_is_told_to_the_model_and_nothing_is_written(desk):
     assert "control character" in desk.failed("remember", text="nul \0")
     assert "8192" in desk.failed("remember", text="x" * 9_000)
+    assert "the text is empty; say the fact" in desk.failed("remember", text=" \n", kind="core")
     assert "there is no todo 'nope'; open are: none" in desk.failed("todo_complete", todo_id="nope")
     assert "no project yet" in desk.failed("todo_add", todos=["x"], project=None)
     assert "1 to 20" in desk.failed("todo_add", todos=["x"] * 21)
