@@ -25,12 +25,12 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """Check everything and say what to do.
 
     Broker, framing, topics, partitions, store, worker, frozen sessions, agents that nobody has, MCP
-    servers, approvals and doubts, push channels, dead letters, sessions that are owed work and get
-    none; instruction files that can't be used, and what blows the token budget. Exit code 1 if
-    there is a problem, 3 if the log can't be reached.
+    servers, approvals and doubts, sessions without room, background work, push channels, dead
+    letters, sessions that are owed work and get none; instruction files that can't be used, and
+    what blows the token budget. Exit code 1 if there is a problem, 3 if the log can't be reached.
     """
     problems = 0
-    for finding in _findings(edge):
+    for finding in _findings(edge, whole=as_json):
         problems += finding.level == "problem"
         if as_json:
             emit(finding._asdict())
@@ -43,7 +43,8 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
     return 1 if problems else None
 
 
-def _findings(edge: Edge) -> Iterator[Finding]:
+def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
+    """whole: also what people are only given the number of."""
     log, settings = edge.log, edge.settings
     yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
     yield from check_framing.framing(settings)
@@ -63,7 +64,8 @@ def _findings(edge: Edge) -> Iterator[Finding]:
         yield from check_up.agents_missing(everything, agents)
         yield from check_up.mcp_servers(worker.status.get("mcp", {}))
     yield from check_up.people_wanted(everything)
-    yield from check_up.background_in_vain(everything)
+    yield from check_up.out_of_room(everything)
+    yield from check_up.background_in_vain(everything, None if whole else check_up.SHOWN_MAX)
     yield from check_channels.channels(everything, settings.channels, settings.channels_wrong)
     now = max(time.time_ns() // 1_000_000, everything.newest_ms)
     yield from check_up.owed_and_idle(everything, now)

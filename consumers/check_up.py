@@ -12,9 +12,12 @@ from ..log.settings import Settings
 from ..processors.decide import TOO_LITTLE
 from ..processors.outside.connection import ENDED
 from ..processors.projections import partition as partition_fold
+from ..processors.projections.transcript import Line
 from ..processors.runtime.store import Belongs, fold_version, open_readonly
+from ..processors.session import SessionViews
 from ..processors.wake import Rules, wake
 from ..schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
+from ..schemas.words import EndReason
 from .replay import store_directory
 from .show import Everything
 from .waiting import asking, doubtful
@@ -22,14 +25,27 @@ from .waiting import asking, doubtful
 IDLE_MS = 30_000
 """A session that owes something and has been quiet for so long is not being served."""
 
-BACKGROUND_SHOWN_MAX = 3  # the same cause most times
+SHOWN_MAX = 3
+"""Sessions that are named of one kind; the cause is the same most times."""
+
 SKIPPED = (
     "nothing: a summary is tried again when more was said; if this stays, the prompt or single "
     "results are large for the agent's soft_tokens and resume_tokens"
 )
+STOPPED = ("aborted", "aborted first", "it was stopped", "nothing is left to be done")
+NOT_SIGNED = "the provider could not summarize"  # as effects/background.py says it
+AGAIN = "nothing: what is still to be done is tried again"
 IN_VAIN = (
     "nothing is lost; if a model fails each time, give the agent another one: "
     "Agent(compaction=Compaction(model=...))"
+)
+BY_ITSELF = (
+    "nothing is lost; if it fails each time, the agent's own model is not able to: take "
+    "provider=True out of Agent(compaction=Compaction(...)), or name another model there"
+)
+NO_ROOM = (
+    "see what fills it, foldlog context show {}; say less in the prompt, the tools and their "
+    "results, or raise hard_tokens: the next message tries again"
 )
 LETTERS_MAX = 5
 """Dead letters that are shown; the others are counted."""
@@ -192,16 +208,60 @@ def people_wanted(everything: Everything) -> Iterator[Finding]:
             )
 
 
-def background_in_vain(everything: Everything) -> Iterator[Finding]:
-    """Background work whose newest try came to nothing: it is tried again by itself, later."""
-    told = {name: views.background.said for name, views in everything.sessions.items()}
-    told = {name: said for name, said in sorted(told.items()) if said}
-    for name, said in list(told.items())[:BACKGROUND_SHOWN_MAX]:
-        do = SKIPPED if said.endswith(TOO_LITTLE) else IN_VAIN
-        yield Finding("note", "background", f"session {name}: {said}", do)
-    if len(told) > BACKGROUND_SHOWN_MAX:
-        more = len(told) - BACKGROUND_SHOWN_MAX
-        yield Finding("note", "background", f"{more} more sessions of that kind")
+def out_of_room(everything: Everything) -> Iterator[Finding]:
+    """Sessions whose last turn found no room in the window: whoever wrote got no answer."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name in _newest_first(everything):
+        views = everything.sessions[name]
+        ended = None if views.turn.open or views.turn.terminated else _last_end(views)
+        if ended is not None and ended.name == EndReason.BUDGET_EXCEEDED:
+            found.setdefault(views.turn.agent, []).append((name, ended.text))
+    for agent, ends in sorted(found.items()):
+        count = f"{len(ends)} sessions" if len(ends) > 1 else "a session"
+        shown = [f"{name} ({text})" if text else name for name, text in ends[:SHOWN_MAX]]
+        shown += [f"{len(ends) - SHOWN_MAX} more"] if len(ends) > SHOWN_MAX else []
+        text = f"the last turn of {count} of agent {agent} ended with budget_exceeded: "
+        yield Finding("note", "budget", text + ", ".join(shown), NO_ROOM.format(ends[0][0]))
+
+
+def _last_end(views: SessionViews) -> Line | None:
+    lines = views.transcript.lines
+    places = range(len(lines) - 1, -1, -1)
+    return next((lines[place] for place in places if lines[place].kind == "ended"), None)
+
+
+def _newest_first(everything: Everything) -> list[str]:
+    return sorted(everything.sessions, key=lambda name: (-everything.last_at.get(name, 0), name))
+
+
+def background_in_vain(
+    everything: Everything, most: int | None = SHOWN_MAX
+) -> Iterator[Finding]:
+    """Background work whose newest try came to nothing, of each kind the newest: what failed, and
+    after it what was not worth a try or was stopped. It is tried again by itself, later."""
+    failed: list[tuple[str, str]] = []
+    idle: list[tuple[str, str]] = []
+    for name in _newest_first(everything):
+        views = everything.sessions[name]
+        if said := views.background.said:
+            do = _what_to_do(views, said)
+            kind = idle if do in (SKIPPED, AGAIN) else failed
+            kind.append((f"session {name}: {said}", do))
+    for kind, what in ((failed, "whose background work failed"), (idle, "that wait for more")):
+        for text, do in kind[:most]:
+            yield Finding("note", "background", text, do)
+        if more := len(kind) - len(kind[:most]):
+            yield Finding("note", "background", f"{more} more sessions {what}")
+
+
+def _what_to_do(views: SessionViews, said: str) -> str:
+    if said.endswith(TOO_LITTLE):
+        return SKIPPED
+    if said.endswith(STOPPED):
+        return AGAIN
+    request, (_, _, why) = views.context.request, said.partition(": ")
+    own = request is not None and why.startswith(f"{request.model} ")
+    return BY_ITSELF if own or why == NOT_SIGNED else IN_VAIN
 
 
 def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:

@@ -7,8 +7,11 @@ from foldlog.consumers import check_up
 from foldlog.consumers.show import fold_everything
 from foldlog.log import MemoryLog
 from foldlog.log.partition import partition_for
+from foldlog.processors.decide import TOO_LITTLE
 from foldlog.processors.outside.connection import ENDED, NOT_AGREED
+from foldlog.producers import Sessions
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
+from foldlog.schemas.value import replace
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened
 
 
@@ -83,6 +86,67 @@ def test_approvals_and_doubts_that_wait(log, talk):
     asks, doubt = check_up.people_wanted(fold_everything(log))
     assert asks.do == "foldlog approve s1 1.1.1, or deny"
     assert doubt.do.startswith("foldlog resolve s1 1.1.0 --happened TEXT")
+
+
+def everything_of(log, said: dict[str, str]):
+    """Sessions in this order whose newest background work came to that."""
+    everything = fold_everything(log)
+    views = {
+        name: replace(each, background=replace(each.background, said=said[name]))
+        for name, each in everything.sessions.items()
+    }
+    newest = {name: at for at, name in enumerate(said)}
+    return everything._replace(sessions=views, last_at=newest)
+
+
+def test_what_failed_in_the_background_is_said_before_what_was_not_worth_a_try(log, settings):
+    """Forty sessions that were too short for a summary hid the one whose model was gone."""
+    failed = "context: gone-model failed: not_found_error: no such model"
+    said = {f"a{n}": TOO_LITTLE for n in range(5)} | {"b0": "context: the summary is empty"}
+    said |= {f"z{n}": failed for n in range(4)} | {"c": "result: the turn was aborted"}
+    for name in said:
+        opened(log, settings, name)
+    found = list(check_up.background_in_vain(everything_of(log, said)))
+    assert [f.text.partition(":")[0] for f in found] == [
+        "session z3", "session z2", "session z1", "2 more sessions whose background work failed",
+        "session c", "session a4", "session a3", "3 more sessions that wait for more",
+    ]
+    assert failed in found[0].text and found[0].do == check_up.IN_VAIN
+    assert found[4].do == check_up.AGAIN and found[5].do == check_up.SKIPPED
+    assert len(list(check_up.background_in_vain(everything_of(log, said), None))) == 11
+
+
+def test_where_the_agents_own_model_makes_summaries_another_cheap_model_is_no_help(log, settings):
+    _, played = opened(log, settings)
+    Sessions(log, settings).say("s1", "hi", message_id="m1")
+    played.answer("hello")
+    for why, do in (
+        ("context: the provider could not summarize", check_up.BY_ITSELF),
+        ("context: claude-test failed: invalid_request_error: no", check_up.BY_ITSELF),
+        ("context: claude-cheap failed: invalid_request_error: no", check_up.IN_VAIN),
+    ):
+        (found,) = check_up.background_in_vain(everything_of(log, {"s1": why}))
+        assert found.do == do and ("provider=True" in do) == (do is check_up.BY_ITSELF)
+
+
+def test_sessions_that_found_no_room_are_named_with_what_helps(log, settings):
+    def speak(name: str, reason: str):
+        sessions, played = opened(log, settings, name)
+        sessions.say(name, "hi", message_id="m1")
+        played.call()
+        played.start()
+        played.complete("well")
+        played.end(reason)
+        return sessions
+
+    for n in range(5):
+        speak(f"s{n}", "budget_exceeded")
+    speak("fine", "end_turn")
+    speak("again", "budget_exceeded").say("again", "and now?", message_id="m2")
+    (found,) = check_up.out_of_room(fold_everything(log))
+    assert found.level == "note" and "hard_tokens" in found.do and "again" not in found.text
+    assert "of 5 sessions of agent shop ended with budget_exceeded: s" in found.text
+    assert found.text.endswith("2 more")
 
 
 def test_I17_sessions_that_owe_work_and_get_none(log, talk):
