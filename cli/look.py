@@ -284,6 +284,7 @@ def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int |
 
     It is rebuilt from the log alone, byte for byte. stdout has the bytes, without a newline; stderr
     says whether their sha256 is the one in the claim of the model call. Exit code 1 if it is not.
+    Both are without the `"stream":true` that is added when it is sent.
     """
     parts = step.split(".")
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):

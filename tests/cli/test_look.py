@@ -159,6 +159,7 @@ def test_beyond_2_request_prints_the_bytes_without_a_newline(shell, talk):
     (data,) = shell("request s1 1.2 --json").json
     assert data["agrees"] and data["request"] == shown.out
     assert "no step 9.9" in shell("request s1 9.9").err
+    assert '"stream":true' not in shown.out and '"stream":true' in shell("request --help").out
 
 
 def test_S2_7_wake_shows_what_is_owed_and_why(shell, talk):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.processors.agent import Agent, Compaction
+from foldlog.processors.effects.models import _streaming
 from foldlog.processors.limits import Limits
 from foldlog.processors.tool import tool
 from foldlog.tests.broker_fixture import unique_name
@@ -70,6 +71,12 @@ def test_the_page_of_budgets_names_every_choice():
     words = [f"`{field.name}`" for field in fields(Limits)]
     words += [f"Compaction({field.name}=" for field in fields(Compaction)]
     assert [word for word in words if word not in page] == []
+
+
+def test_the_page_of_requests_says_what_is_added_on_the_wire():
+    page = (ROOT / "docs" / "requests.md").read_text("utf-8")
+    sent = _streaming(b'{"a":1}')
+    assert f"it ends with `{sent[6:].decode()}`" in page
 
 
 def test_what_a_command_did_not_print_is_found():
