@@ -71,8 +71,8 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from check_up.owed_and_idle(everything, now)
     yield from check_up.dead_letters(log)
     yield from check_budget.instruction_files(settings, Path.cwd())
-    read = edge.client().read_blob
-    yield from check_budget.budget_mistakes(everything, read, date.today())
+    read, most = edge.client().read_blob, None if whole else check_budget.SHOWN_MAX
+    yield from check_budget.budget_mistakes(everything, read, date.today(), most)
 
 
 def _worker(worker: WorkerInfo) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from .check_up import Finding
 from .show import Everything
 
 SHOWN_MAX = 10
-"""Culprits that are shown, the dearest first; the others are counted."""
+"""Culprits that people are shown, the dearest first; the others are counted."""
 
 
 def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
@@ -37,8 +37,11 @@ def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
     yield Finding("ok", "instructions", said or f"no files for {workdir}")
 
 
-def budget_mistakes(everything: Everything, read: ReadBlob, today: date) -> Iterator[Finding]:
+def budget_mistakes(
+    everything: Everything, read: ReadBlob, today: date, most: int | None = SHOWN_MAX
+) -> Iterator[Finding]:
     """What blows the token budget (S3.9): each culprit once, with the session that shows it best.
+    most: how many are named; None for all.
 
     Looks into the blob store for prefixes that are kept there. A session that can't be looked at
     is said: this is advice, and takes nothing else away.
@@ -59,14 +62,14 @@ def budget_mistakes(everything: Everything, read: ReadBlob, today: date) -> Iter
                 worst[key] = mistake, name
     yield from _not_looked_at(failed)
     ranked = sorted(worst.items(), key=lambda item: -item[1][0].tokens)
-    for (agent, kind, culprit), (mistake, name) in ranked[:SHOWN_MAX]:
+    for (agent, kind, culprit), (mistake, name) in ranked[:most]:
         place = f"session {name}" + (f", call {mistake.call}" if mistake.call else "")
         more = len(where[agent, kind, culprit]) - 1
         place += f" and {more} more" if more else ""
         text = f"{culprit} of agent {agent}: {mistake.tokens} tokens, {mistake.text} ({place})"
         yield Finding("note", f"budget {kind}", text, mistake.do)
-    if len(ranked) > SHOWN_MAX:
-        yield Finding("note", "budget", f"{len(ranked) - SHOWN_MAX} more culprits")
+    if more := len(ranked) - len(ranked[:most]):
+        yield Finding("note", "budget", f"{more} more culprits")
     elif not ranked and not failed:
         yield Finding("ok", "budget", "no tool result, schema or prompt stands out")
 

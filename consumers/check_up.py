@@ -157,17 +157,24 @@ def frozen_sessions(everything: Everything) -> Iterator[Finding]:
 
 
 def agents_missing(everything: Everything, agents: frozenset[str]) -> Iterator[Finding]:
-    """Sessions whose agent the running worker does not have: they owe nothing there."""
-    have = ", ".join(sorted(agents))
-    for name, views in sorted(everything.sessions.items()):
-        turn = views.turn
+    """Agents that sessions have and the running worker does not: they owe nothing there."""
+    have = ", ".join(sorted(agents)) or "none"
+    lacking: dict[str, list[str]] = {}
+    for name in _newest_first(everything):
+        turn = everything.sessions[name].turn
         if turn.known and not turn.terminated and turn.agent not in agents:
-            yield Finding(
-                "problem" if turn.open else "note",
-                "agents",
-                f"session {name} needs agent {turn.agent}; the worker has {have}",
-                "start the worker with --agent MODULE:ATTR for it",
-            )
+            lacking.setdefault(turn.agent, []).append(name)
+    for agent, names in sorted(lacking.items()):
+        waiting = [name for name in names if everything.sessions[name].turn.open]
+        who = f"session {names[0]} needs agent {agent}"
+        if len(names) > 1:
+            who = f"{len(names)} sessions need agent {agent}"
+            who += f" (with an open turn: {_named(waiting)})" if waiting else ""
+        text = f"{who}; the worker has {have}"
+        yield Finding(
+            "problem" if waiting else "note", "agents", text,
+            "start the worker with --agent MODULE:ATTR for it",
+        )
 
 
 def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:
@@ -218,16 +225,20 @@ def out_of_room(everything: Everything) -> Iterator[Finding]:
             found.setdefault(views.turn.agent, []).append((name, ended.text))
     for agent, ends in sorted(found.items()):
         count = f"{len(ends)} sessions" if len(ends) > 1 else "a session"
-        shown = [f"{name} ({text})" if text else name for name, text in ends[:SHOWN_MAX]]
-        shown += [f"{len(ends) - SHOWN_MAX} more"] if len(ends) > SHOWN_MAX else []
-        text = f"the last turn of {count} of agent {agent} ended with budget_exceeded: "
-        yield Finding("note", "budget", text + ", ".join(shown), NO_ROOM.format(ends[0][0]))
+        shown = _named([f"{name} ({text})" if text else name for name, text in ends])
+        text = f"the last turn of {count} of agent {agent} ended with budget_exceeded: {shown}"
+        yield Finding("note", "budget", text, NO_ROOM.format(ends[0][0]))
 
 
 def _last_end(views: SessionViews) -> Line | None:
     lines = views.transcript.lines
     places = range(len(lines) - 1, -1, -1)
     return next((lines[place] for place in places if lines[place].kind == "ended"), None)
+
+
+def _named(names: list[str]) -> str:
+    more = [f"{len(names) - SHOWN_MAX} more"] if len(names) > SHOWN_MAX else []
+    return ", ".join([*names[:SHOWN_MAX], *more])
 
 
 def _newest_first(everything: Everything) -> list[str]:

@@ -65,6 +65,17 @@ def test_doctor_counts_the_culprits_it_does_not_show(tmp_path):
     assert len(found) == SHOWN_MAX + 1 and "more culprits" in found[-1].text
 
 
+def test_machines_are_given_every_culprit(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shell = make_shell(tmp_path, capsys)
+    names = [f"tool{n}" for n in range(SHOWN_MAX + 2)]
+    talk(shell.log, shell.settings, "s1", *names)
+    assert "more culprits" in shell("doctor").out
+    rows = [row["text"] for row in shell("doctor --json").json if row["check"] == "budget log"]
+    assert {text.partition(" ")[0] for text in rows} == set(names)
+    assert not any("more culprits" in row["text"] for row in shell("doctor --json").json)
+
+
 def test_doctor_says_where_its_advice_failed_and_goes_on(tmp_path, monkeypatch):
     log, settings, real = memory_log(), settings_in(tmp_path), check_budget.mistakes
 

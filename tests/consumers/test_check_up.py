@@ -74,6 +74,19 @@ def test_sessions_whose_agent_nobody_has(log, talk):
     assert not list(check_up.agents_missing(fold_everything(log), frozenset({"shop"})))
 
 
+def test_sessions_of_one_agent_that_nobody_has_are_one_line(log, talk, settings):
+    """A worker for another agent, on a log with 54 sessions: 54 pairs of lines."""
+    for n in range(9):
+        opened(log, settings, f"old{n}")
+    open_one, *others = check_up.agents_missing(fold_everything(log), frozenset({"other"}))
+    assert not others and open_one.level == "problem"
+    said = "10 sessions need agent shop (with an open turn: s1); the worker has other"
+    assert open_one.text == said
+    talk[1].answer("hello")
+    (idle,) = check_up.agents_missing(fold_everything(log), frozenset())
+    assert (idle.level, idle.text) == ("note", "10 sessions need agent shop; the worker has none")
+
+
 def test_approvals_and_doubts_that_wait(log, talk):
     played = talk[1]
     played.call()
