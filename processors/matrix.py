@@ -163,7 +163,7 @@ ITEMS = (
         "auto memory",
         "across",
         ("memory.entries",),
-        {"A": "R", "D": "RW", "H": "W"},
+        {"A": "R", "D": "RW", "H": "RW"},
         "read and written by people too, as files",
     ),
     Item("instruction files", "across", ("files",), {"A": "R"}, "written by people"),

@@ -17,7 +17,7 @@ from ...schemas import events as ev
 from ..agent import Agent
 from ..context.tasks import Task
 from ..limits import Limits
-from ..memory.extraction import judged
+from ..memory.extraction import Judged, judged
 from ..token_count import count
 from . import models
 from .sink import Sink, Stop
@@ -31,7 +31,7 @@ CUT = "[The record ends here: it had become too long, and what should follow is 
 WHY_CHARS_MAX = 500
 
 
-Remember = Callable[[str, Any], Any]
+Remember = Callable[[str, list[Any]], int]
 
 
 class WorkClaim(NamedTuple):
@@ -75,35 +75,37 @@ async def work(
     """Do the work and report it: its result, if it has one, then BACKGROUND_DONE.
 
     get_client() gives the client of the model; it is asked only when a model is needed. remember:
-    writes memory, and waits until the log has it; needed for work of the kind `memory`.
+    writes memory, waits until the log has it, and says how much was known already; needed for work
+    of the kind `memory`.
     """
     tries: list[ev.Try] = []
-    why, made, limit_s = "", None, agent.limits.background_timeout_ms / 1000
+    why, made, ok, limit_s = "", None, False, agent.limits.background_timeout_ms / 1000
     late = f"it did not end within {agent.limits.background_timeout_ms} ms"
     ending = asyncio.get_running_loop().call_later(limit_s, stop.request, late)
     try:
         async with asyncio.timeout(limit_s + GRACE_S):  # or its slot would be taken for ever
             made = await _made(claim, task, agent, stop, get_client, blobs, tries)
-            if isinstance(made, list):
-                await _remembered(made, task.scope, remember)
+            if isinstance(made, Judged):
+                why = await _remembered(made, task.scope, remember)
+        ok = True
     except Useless as useless:
         why = late if stop.why == late else str(useless)
     except TimeoutError:
         why = late
     finally:
         ending.cancel()
-    if made is not None and not isinstance(made, list):
+    if made is not None and not isinstance(made, Judged):
         await sink.outcome(claim.session_id, made)
     *earlier, last = tries or [ev.Try(model="")]
     done = ev.BackgroundDone(
         kind=claim.kind,
         upto=claim.upto,
         attempt=claim.attempt,
-        ok=not why,
+        ok=ok,
         usage=last.usage,
         model=last.model,
         why=why[:WHY_CHARS_MAX],
-        released=bool(why) and stop.leaves,
+        released=not ok and stop.leaves,
         earlier=tuple(earlier),
     )
     await sink.outcome(claim.session_id, done)
@@ -111,8 +113,8 @@ async def work(
 
 async def _made(
     claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, blobs, tries: list[ev.Try]
-) -> ev.ResultCompacted | ev.ContextCompacted | list[Any]:
-    """The event that the work makes, or events of the memory. Raises Useless."""
+) -> ev.ResultCompacted | ev.ContextCompacted | Judged:
+    """The event that the work makes, or what is to be remembered. Raises Useless."""
     if stop.requested:
         raise Useless("the turn was aborted")
     tool = agent.tool(task.tool) if task.tool else None
@@ -129,19 +131,23 @@ async def _made(
         found = judged(_text(blocks), claim.session_id, claim.upto, task.scope)
         if found.why and not found.events:
             raise Useless(found.why)
-        return found.events
+        return found
     return await asyncio.to_thread(_summary, claim, task, blocks, answer, agent, blobs)
 
 
-async def _remembered(events: list[Any], scope: str, remember: Remember | None) -> None:
-    """Write to the memory. What is written twice counts once, so a killed work is done again."""
+async def _remembered(found: Judged, scope: str, remember: Remember | None) -> str:
+    """Write to the memory, and say what was left out of it. What is written twice counts once, so
+    a killed work is done again."""
     if remember is None:
         raise Useless("this worker keeps no memory")
-    for event in events:
-        try:
-            await asyncio.to_thread(remember, scope, event)
-        except FoldlogError as error:
-            raise Useless(f"memory was not written: {error}") from error
+    if not found.events:
+        return ""
+    try:
+        known = await asyncio.to_thread(remember, scope, found.events)
+    except FoldlogError as error:
+        raise Useless(f"memory was not written: {error}") from error
+    told = f"{known} of {len(found.events)} entries were already known" if known else ""
+    return "; ".join(filter(None, (told, found.why)))
 
 
 async def _by_tool(compactor: Callable[[str], str], text: str, stop: Stop) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ...schemas.ids import is_id
 from ...schemas.memory import MemoryWritten
 from ...schemas.memory_paths import CORE, DECISIONS, TODAY, parse_scope, why_not_text
+from .fold import MemoryView, day_path
 from .framing import quoted
 
 CONVERSATION_CHARS_MAX = 60_000  # about 20,000 tokens: a cheap model reads it for under 2 cents
@@ -122,8 +123,8 @@ def judged(
         kind, text, why = _entry(item)
         if why is not None:
             wrong.append(f"entry {number}: {why}")
-        elif text not in said:
-            said.add(text)
+        elif gist(text) not in said:
+            said.add(gist(text))
             events.append(
                 MemoryWritten(
                     # Not of its text: another attempt's wording is the same memory, once.
@@ -138,6 +139,28 @@ def judged(
     if len(given) > ENTRIES_MAX:
         wrong.append(f"{len(given) - ENTRIES_MAX} entries beyond {ENTRIES_MAX} are left out")
     return Judged(events, "; ".join(wrong)[:1_000] or None)
+
+
+def gist(text: str) -> str:
+    """What a text says, whatever its case, its spaces and the mark that it ends with."""
+    return " ".join(text.split()).casefold().rstrip(".,;:!?\u2026\u3002 ")
+
+
+def unknown(events: Sequence[MemoryWritten], view: MemoryView, at: int) -> list[MemoryWritten]:
+    """Those that no other entry of their file says already, as it is at `at` (Unix ms).
+
+    What an attempt that was killed wrote of these very events is no other: it counts once.
+    """
+    said: dict[tuple[str, str], set[str]] = {}
+    for kept in view.entries:
+        for text in {kept.text, *kept.text.split("\n")}:  # a person's entry may be a whole list
+            said.setdefault((kept.path, gist(text)), set()).add(kept.entry_id)
+
+    def is_known(event: MemoryWritten) -> bool:
+        path = day_path(at) if event.path == TODAY else event.path
+        return bool(said.get((path, gist(event.text)), set()) - {event.entry_id})
+
+    return [event for event in events if not is_known(event)]
 
 
 def _entry_id(session_id: str, offset: int, number: int) -> str:

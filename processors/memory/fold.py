@@ -128,7 +128,7 @@ def _refused(view: MemoryView, entry: Entry, why: str) -> MemoryView:
 def _written(view: MemoryView, entry: Entry, event: ev.MemoryWritten) -> MemoryView | str:
     if event.entry_id in view.gone:
         return view
-    path = _day(entry.at) if event.path == TODAY else event.path
+    path = day_path(entry.at) if event.path == TODAY else event.path
     if event.entry_id in view.ids:
         had = view.entries[view.ids.index(event.entry_id)]
         same = had.text == event.text and event.path in (TODAY, had.path)
@@ -162,7 +162,7 @@ def _written(view: MemoryView, entry: Entry, event: ev.MemoryWritten) -> MemoryV
     )
 
 
-def _day(at: int) -> str:
+def day_path(at: int) -> str:
     """The file of the day of a record, UTC; no path at all for a time that no calendar has."""
     try:
         return f"daily/{datetime.fromtimestamp(at / 1000, UTC).date().isoformat()}.md"

@@ -7,14 +7,16 @@ Whoever must see his own write waits for it with `folded`. A broker that is away
 
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...log.door import Log, Producer, Reader
 from ...log.errors import FoldlogError, LogFatal, OffsetGone
 from ...producers.memory import MemoryWriter, Written
+from ...schemas.memory import MemoryWritten
 from ...schemas.topics import MEMORY_EVENTS
 from ..search.embed import Embedder
+from .extraction import unknown
 from .reader import MemoryReader
 from .store import MemoryBelongs, MemoryStore, memory_version
 
@@ -72,6 +74,19 @@ class MemoryService:
     def writer(self, user: str, role: str) -> MemoryWriter:
         """Writes memory for a user, as `role` (tools or background)."""
         return MemoryWriter(self._producer, user, writer=role)
+
+    def keep(self, scope: str, events: Sequence[MemoryWritten], at: int) -> int:
+        """Write what extraction found at `at` (Unix ms); how much of it memory said already.
+
+        The model saw the memory of its session's prompt, which is older than this. What two
+        sessions find at the same moment is there twice: nobody waits for the other.
+        """
+        self.caught_up()  # or what was written a moment ago would be written again
+        news = unknown(events, self.reader.view(scope), at)
+        writer = self.writer(scope.partition(":")[2], "background")
+        for event in news:
+            writer.write(scope, event, event.entry_id)
+        return len(events) - len(news)
 
     def folded(self, written: Written, timeout_s: float = FOLDED_S) -> bool:
         """Wait until the store has folded an event; whether it has."""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...producers.blobs import BlobStore
@@ -316,8 +317,7 @@ class EffectsHost:
     def _remember(self, begin: BeginWork) -> background.Remember | None:
         if self._memory is None or begin.kind != "memory":
             return None
-        writer = self._memory.writer(begin.task.scope.partition(":")[2], "background")
-        return lambda scope, event: writer.write(scope, event, event.entry_id)
+        return partial(self._memory.keep, at=begin.claim.at)
 
     def deliver(self, session_id: str, begin: BeginDelivery) -> None:
         """Begin a delivery."""

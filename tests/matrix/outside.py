@@ -9,7 +9,6 @@ from typing import Any
 from foldlog.processors.assembly.layers import FILES, Layers, read_layers
 from foldlog.processors.memory.service import MemoryService
 from foldlog.processors.memory.tools import MEMORY_TOOLS
-from foldlog.schemas.memory import MEMORY_TYPES
 from foldlog.schemas.topics import MEMORY_EVENTS
 from foldlog.tests.processors.tool_bench import make_host, run_once
 
@@ -20,13 +19,13 @@ FIELDS = {
     "TODO_ADDED": "memory.todos",
     "TODO_MARKED": "memory.todos",
 }
-NAMES = {row.cls: row.name for row in MEMORY_TYPES}
 READS = {
     "core": "memory.entries",
     "index": "memory.entries",
     "load": "memory.entries",
     "search": "memory.entries",
     "search_text": "memory.entries",
+    "view": "memory.entries",
     "todos": "memory.todos",
 }
 
@@ -81,6 +80,18 @@ def tools_used(memory: MemoryService, directory: Path, note: Callable[[str], Non
         )
         assert told.only.outcome == "ok", told.only
     memory.reader = plain
+
+
+def remember_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., int]:
+    """What a worker gives an extraction to write memory with."""
+
+    def remember(scope: str, events: list[Any]) -> int:
+        plain, memory.reader = memory.reader, NotingReader(memory.reader, note)
+        known = memory.keep(scope, events, at=0)
+        memory.reader = plain
+        return known
+
+    return remember
 
 
 def written_by(log: Any, role: str) -> set[str]:

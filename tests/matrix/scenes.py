@@ -8,9 +8,8 @@ from foldlog.local.messages_api import Reply, Request, ScriptedServer
 from foldlog.processors.agent import Agent
 from foldlog.tests.laws.history import ROLES
 from foldlog.tests.matrix.outside import (
-    FIELDS,
-    NAMES,
     layers_for,
+    remember_for,
     todos_for,
     tools_used,
     written_by,
@@ -146,10 +145,9 @@ def remembering(directory: Path) -> Watching:
         history.answer("Good.")
         assert due(history) == ["memory"]
 
-        def remember(scope, event) -> None:
-            history.writes.add(("H", FIELDS[NAMES[type(event)]]))
-
+        remember = remember_for(memory, lambda field: history.reads.add(("H", field)))
         worked(history, server, directory, remember)
+        history.writes |= {("H", field) for field in written_by(log, "background")}
     return history
 
 

@@ -9,6 +9,7 @@ from foldlog.processors.context.tasks import Task
 from foldlog.processors.effects.models import make_client
 from foldlog.processors.effects.side_log import SideLogStore
 from foldlog.processors.effects.slots import Slots
+from foldlog.processors.memory.fold import text_of
 from foldlog.processors.projections.turn_view import Claim
 from foldlog.processors.runtime.begin import BeginWork
 from foldlog.processors.runtime.chunks_reader import chunks_reader
@@ -19,6 +20,7 @@ from foldlog.producers.blobs import BlobStore
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests.processors.memory.desk import ANA, serving
 
 WAIT_S = 20.0
 REQUEST = (
@@ -31,23 +33,55 @@ def test_S1_H_a_cheap_model_that_is_busy_does_not_make_answers_wait(fault, tmp_p
     log, said, slots = MemoryLog(topics(1), threaded=True), [], Slots(9)
     rules = [Rule(reply=Reply([], fault=fault), times=1), Rule(reply=Reply([text("short")]))]
     with ScriptedServer(rules) as server:
-        host = EffectsHost(
-            Reports(log.producer(), Outbox(tmp_path / "outbox"), said.append),
-            BlobStore(tmp_path / "blobs"),
-            SideLogStore(tmp_path / "side_log"),
-            slots,
-            lambda: make_client("key", server.base_url),
-            chunks_reader(log),
-            said.append,
-        )
+        host = host_of(log, server, tmp_path, said, slots)
         task = Task(REQUEST, "claude-cheapest", 5_000, call="1.1.0", text="long " * 4_000)
-        claim = Claim("w/1", 0, 7, 0, 10**15)
-        host.work("s", BeginWork("result", 3, 1, claim, task, Agent(name="a", model="m")))
-        reader, events = log.reader(SESSION_EVENTS, {0: 0}), []
-        while len(events) < 2:
-            records = reader.poll(WAIT_S, 1)
-            assert records, said
-            events += [entry_of(record).event for record in records]
+        host.work("s", begin("result", 3, task))
+        events = written(log, 2, said)
         host.close()
     assert [type(event) for event in events] == [ev.ResultCompacted, ev.BackgroundDone]
     assert slots.back_off_until_ms == 0
+
+
+def test_S1_H_a_worker_does_not_remember_a_fact_again_that_it_has_just_written(tmp_path):
+    log, said = MemoryLog(topics(1), threaded=True), []
+    fact = text('[{"kind":"core","text":"likes tea"}]')
+    with (
+        ScriptedServer(lambda request: Reply([fact])) as server,
+        serving(log, tmp_path / "memory") as memory,
+    ):
+        host = host_of(log, server, tmp_path, said, Slots(9), memory=memory)
+        for number in (1, 2):
+            host.work("s", begin("memory", number, Task(REQUEST, "m", 0, scope=ANA)))
+            done = written(log, number, said)[-1]
+            assert done.ok and ("1 of 1 entries were already known" in done.why) == (number == 2)
+        host.close()
+        assert memory.caught_up()
+        assert text_of(memory.reader.view(ANA), "core.md") == "likes tea\n"
+
+
+def host_of(log, server, directory, said, slots, **more) -> EffectsHost:
+    return EffectsHost(
+        Reports(log.producer(), Outbox(directory / "outbox"), said.append),
+        BlobStore(directory / "blobs"),
+        SideLogStore(directory / "side_log"),
+        slots,
+        lambda: make_client("key", server.base_url),
+        chunks_reader(log),
+        said.append,
+        **more,
+    )
+
+
+def begin(kind: str, upto: int, task: Task) -> BeginWork:
+    claim = Claim("w/1", 0, 7 + upto, 0, 10**15)
+    return BeginWork(kind, upto, 1, claim, task, Agent(name="a", model="m"))
+
+
+def written(log: MemoryLog, count: int, said: list[str]) -> list:
+    """The events of the log, as soon as there are so many."""
+    reader, events = log.reader(SESSION_EVENTS, {0: 0}), []
+    while len(events) < count:
+        records = reader.poll(WAIT_S, 1)
+        assert records, said
+        events += [entry_of(record).event for record in records]
+    return events
