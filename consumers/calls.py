@@ -29,7 +29,8 @@ def call_named(views: SessionViews, name: str) -> Call:
     if past:
         became = ", ".join(f"{row.kind} {row.text}".strip() for row in past)
         raise UnknownCall(f"call {name} waits for nobody any more: {became}. Nothing was changed.")
-    there = ", ".join(f"{call.key} ({call.name}, {call.status})" for call in waiting) or "none"
+    still = (call for call in waiting if call.status != "done")
+    there = ", ".join(f"{call.key} ({call.name}, {call.status})" for call in still) or "none"
     raise UnknownCall(
         f"no call {name} is open in session {views.session_id}; open or in doubt are: {there}"
     )
