@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...log.errors import Parked
 from ...producers.blobs import BlobStore
 from ...schemas.tokens import family_of
 from ...schemas.words import Approval, Effect
@@ -173,6 +174,8 @@ class Run:
             return f"{self.claim.name} did not end within {self.claim.timeout_ms / 1000:g} s"
         if self.stop.requested:
             return f"{self.claim.name} was stopped while it ran ({self.stop.why})"
+        if isinstance(error, Parked):  # ours: its text says all, and its name nothing
+            return f"{self.claim.name}: {error}"
         return f"{self.claim.name} raised {type(error).__name__}: {_text_of(error)}"
 
 

@@ -38,7 +38,10 @@ _NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
 
 def networks(given: Iterable[str]) -> tuple[Network, ...]:
     """Networks an operator allows, such as 10.1.2.0/24. Raises ValueError."""
-    return tuple(ip_network(text) for text in given)
+    try:
+        return tuple(ip_network(text) for text in given)
+    except ValueError as wrong:  # raised here: a wrong agent is told its own line
+        raise ValueError(f"a network is written as 10.1.2.0/24: {wrong}") from None
 
 
 def is_allowed(text: str, allowed: Sequence[Network] = ()) -> bool:

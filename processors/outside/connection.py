@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...log.errors import FoldlogError
+from ...log.errors import FoldlogError, Parked
 from .definitions import Listed, definitions_of, printable, said
 from .nothing_ran import Rejected, Unreachable
 from .server import McpServer
@@ -39,7 +39,7 @@ class MissingExtra(FoldlogError):
         )
 
 
-class OutcomeUnknown(Exception):
+class OutcomeUnknown(Parked):
     """The call was sent, and nobody knows what became of it."""
 
 

@@ -39,6 +39,10 @@ def app(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "my_app_for_run.py").write_text(APP)
     (tmp_path / "my_broken_app.py").write_text("x = 1\nraise RuntimeError('no luck')\n")
+    (tmp_path / "my_fetching_app.py").write_text(
+        "from foldlog.processors.outside.fetch import fetch_url\n"
+        "fetch_url(allow_networks=['10.0.0.1/8'])\n"
+    )
 
 
 def test_agents_are_loaded_by_name(app):
@@ -58,6 +62,7 @@ def test_agents_are_loaded_by_name(app):
         ("./sub/my_app.py:one", "not a file: sub.my_app:one"),
         ("/srv/app/mine.py:one", "not a file: in /srv/app, --agent mine:one"),
         ("my_broken_app:agent", r"RuntimeError: no luck \(.*my_broken_app.py, line 2\)"),
+        ("my_fetching_app:agent", r"as 10.1.2.0/24: .*host bits.*my_fetching_app.py, line 2\)"),
     ],
 )
 def test_what_is_wrong_with_an_agent_is_said(app, name, why):

@@ -11,6 +11,7 @@ import pytest
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.sink import Stop
 from foldlog.processors.effects.tools import ToolHost, gave_up, not_run, run
+from foldlog.processors.outside.connection import OutcomeUnknown
 from foldlog.processors.tool import ToolFailed, tool
 from foldlog.schemas.events import ToolFailedUncertain
 from foldlog.schemas.parts import Trigger
@@ -53,6 +54,14 @@ def test_S2_8_a_tool_that_says_it_failed_is_an_error_whatever_its_effect(host, e
 
     told = run_once(make(effect, bad), host)
     assert (told.only.outcome, told.text) == ("error", "the card was refused")
+
+
+def test_a_call_of_a_server_that_was_lost_is_told_without_the_name_of_a_class_of_ours(host):
+    def lost():
+        raise OutcomeUnknown("the connection was lost while the call was under way")
+
+    why = run_once(make("once", lost), host).only.reason
+    assert ": the connection was lost while" in why and "OutcomeUnknown" not in why
 
 
 @pytest.mark.parametrize("raised", [ConnectionError("reset"), SystemExit(3), StopIteration()])
