@@ -5,6 +5,7 @@ schemas/attachments.py. This file must not know sessions, topics or requests.
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,15 +16,16 @@ from ..schemas.attachments import (
     MESSAGE_BYTES_MAX,
     PDF,
     PDF_BYTES_MAX,
+    Attachment,
     inspect,
     reference,
 )
+from ..schemas.whole import is_whole
 from .blobs import BlobStore
 from .checks import Invalid
 
-# One of them is in every PDF that has pages: as they are, or packed. What the API can't read would
-# be in every later request of its session.
-PDF_PARTS = (b"/Page", b"/ObjStm")
+# In every PDF that has pages, as they are or packed; /Pages is in one that has none, too.
+PDF_PAGE = re.compile(rb"/(Page|ObjStm)\b")
 
 
 def attach(paths: Iterable[Path | str], blobs: BlobStore) -> list[dict[str, Any]]:
@@ -33,20 +35,35 @@ def attach(paths: Iterable[Path | str], blobs: BlobStore) -> list[dict[str, Any]
     """
     named = [Path(path) for path in paths]
     if len(named) > FILES_MAX:
-        raise Invalid("too_many", f"{len(named)} files, at most {FILES_MAX} go with a message")
+        why = f"{len(named)} files, at most {FILES_MAX} go with a message; nothing was sent"
+        raise Invalid("too_many", why)
     read = [(path, _read(path)) for path in named]
     total = sum(len(data) for _, data in read)
     if total > MESSAGE_BYTES_MAX:
         raise Invalid(
             "too_large",
             f"the files have {total} bytes together, at most {MESSAGE_BYTES_MAX} go with one "
-            "message: send some of them with another one",
+            "message: send some of them with another one; nothing was sent",
         )
-    found = [(path, data, _inspected(path, data)) for path, data in read]
+    found = [(path, data, _admitted(path, data)) for path, data in read]
     return [
         reference(blobs.store(data, what.media_type), what.tokens, _title(path))
         for path, data, what in found
     ]
+
+
+def admitted(data: bytes) -> Attachment:
+    """What these bytes are. Raises ValueError saying why they can not be attached.
+
+    What the API can't read would be in every later request of its session. `inspect` must not look
+    for this: past requests are made with it.
+    """
+    found = inspect(data)
+    if found.media_type == PDF and not PDF_PAGE.search(data):
+        raise ValueError("it is cut or damaged: a PDF without a page")
+    if not is_whole(data, found.media_type):
+        raise ValueError(f"it is cut or damaged: {found.media_type} without an end")
+    return found
 
 
 def _read(path: Path) -> bytes:
@@ -68,13 +85,9 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _inspected(path: Path, data: bytes) -> Any:
+def _admitted(path: Path, data: bytes) -> Attachment:
     try:
-        found = inspect(data)
-        if found.media_type == PDF and not any(part in data for part in PDF_PARTS):
-            # Not in `inspect`, which past requests are made with.
-            raise ValueError("it is cut or damaged: a PDF without a page")
-        return found
+        return admitted(data)
     except ValueError as error:
         raise Invalid(
             "not_attachable", f"{path} can't be attached: {error}; nothing was sent"

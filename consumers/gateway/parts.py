@@ -18,10 +18,11 @@ from starlette.requests import Request
 from ...log.errors import Retry
 from ...processors.runtime.chunks_reader import chunks_reader
 from ...processors.session import SessionViews
+from ...producers.attachments import admitted
 from ...producers.blobs import BlobError, BlobStore
 from ...producers.checks import Invalid
 from ...producers.sessions import Receipt
-from ...schemas.attachments import inspect, reference
+from ...schemas.attachments import reference
 from ...schemas.parts import BlobRef
 from ..client import Client
 from ..outcomes import Decision, demand
@@ -101,7 +102,7 @@ class Gateway:
 
     def attach(self, data: bytes) -> dict[str, Any]:
         """A block that refers to these bytes, which are stored. Blocks."""
-        what = inspect(data)
+        what = admitted(data)
         stored = BlobStore(self.settings.blobs_dir).store(data, what.media_type)
         return reference(stored, what.tokens)
 

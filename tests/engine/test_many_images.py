@@ -12,6 +12,7 @@ from foldlog.tests.engine.driven import USER, Driven
 
 MODEL, CHEAP = "claude-opus-5-5", "claude-haiku-4-5"
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + 2 * (3_000).to_bytes(4, "big") + b"\x08\x02\0\0\0"
+PNG += bytes(4) + b"\0\0\0\0IEND"
 REFUSALS = (  # as the API words them
     "messages.8.content.1.image.source.base64.data: At least one of the image dimensions exceed "
     "max allowed size for many-image requests: 2000 pixels",

@@ -3,12 +3,15 @@
 import base64
 import json
 import os
+import zlib
 
 import pytest
 
 from foldlog.producers.attachments import attach
 from foldlog.producers.blobs import BlobStore
 from foldlog.producers.checks import Invalid
+from foldlog.schemas.attachments import expand, inspect, reference
+from foldlog.schemas.parts import BlobRef
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.schemas.test_attachments import pdf, png
@@ -62,11 +65,17 @@ def test_a_file_alone_is_a_message(shell, files):
         ("notes.txt", "neither PNG"),
         ("pipe", "no regular file"),
         ("cut.pdf", "a PDF without a page"),
+        ("empty.pdf", "a PDF without a page"),
+        ("half.pdf", "application/pdf without an end"),
+        ("half.png", "image/png without an end"),
     ],
 )
 def test_a_file_that_can_not_go_is_named_and_nothing_is_sent(shell, files, name, why):
     os.mkfifo(files / "pipe")
     (files / "cut.pdf").write_bytes(b"%PDF-1.7" + bytes(2_000))
+    (files / "empty.pdf").write_bytes(b"%PDF-1.4\n<</Type/Pages/Kids[]/Count 0>>\n%%EOF\n")
+    (files / "half.pdf").write_bytes(pdf()[:-10])
+    (files / "half.png").write_bytes(png()[:60])
     said = shell("send s1", "look", f"--attach={files / 'bill.pdf'}", f"--attach={files / name}")
     assert said.code == 1 and all(w in said.err for w in (why, name, "nothing was sent"))
     assert "MESSAGE_RECEIVED" not in shell("tail s1").out
@@ -77,9 +86,28 @@ def test_too_many_and_too_much_are_refused_before_anything_is_stored(tmp_path):
     big = tmp_path / "big.pdf"
     big.write_bytes(b"%PDF-1.7" + bytes(11 * 1024 * 1024))
     for paths, why in (([big] * 21, "at most 20 go"), ([big, big], "bytes together")):
-        with pytest.raises(Invalid, match=why):
+        with pytest.raises(Invalid, match=f"{why}.*; nothing was sent"):
             attach(paths, blobs)
     assert [p for p in (tmp_path / "blobs").rglob("*") if p.is_file()] == []
+
+
+def test_a_pdf_whose_objects_are_all_packed_is_taken(tmp_path):
+    packed = zlib.compress(b"2 0 << /Type /Page /Parent 1 0 R >>")
+    head = b"%PDF-1.7\n3 0 obj\n<< /Type /ObjStm /N 1 /First 4 /Filter /FlateDecode >>\nstream\n"
+    data = head + packed + b"\nendstream\nendobj\nstartxref\n0\n%%EOF\n"
+    assert b"/Page" not in data
+    path = tmp_path / "packed.pdf"
+    path.write_bytes(data)
+    assert len(attach([path], BlobStore(tmp_path / "blobs"))) == 1
+
+
+def test_what_was_taken_before_its_end_was_looked_for_is_shown_as_it_was():
+    for data in (png()[:60], pdf(1)[:-10]):
+        found = inspect(data)
+        ref = BlobRef(sha256="a" * 64, bytes=len(data), media_type=found.media_type)
+        text = json.dumps(reference(ref, found.tokens))
+        shown = json.loads(expand(text, lambda ref, data=data: data))
+        assert base64.b64decode(shown["source"]["data"]) == data
 
 
 def test_a_reference_that_names_nothing_is_refused_at_the_producer(shell):

@@ -40,6 +40,8 @@ def test_a_picture_is_stored_and_shown_to_its_owner_alone(log, chat, ana, gatewa
          "invalid_content"),
         (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[{"type":"file","url":"http://x"'
          b"}]}]}", 400, "not_attachable"),
+        (b'{"id":"c","messages":[{"id":"m","role":"user","parts":[{"type":"file","url":'
+         b'"data:image/png;base64,' + PNG[:80].encode() + b'"}]}]}', 400, "not_attachable"),
         (b'{"id":"c","trigger":"no","messages":[]}', 400, "invalid"),
         (b'{"id":"c","trigger":"regenerate-message","messages":[]}', 404, "unknown_session"),
     ],
