@@ -31,6 +31,7 @@ _PARENT_LOOK_S = 1.0
 def main() -> int:
     arguments = _parser().parse_args()
     if arguments.list_faults:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
         for name, mode in FAULTS.items():
             params = " ".join(f"{key}={value}" for key, value in mode.defaults.items())
             print(f"{name:26} {mode.stage.value:7} {mode.meaning}  {params}".rstrip())

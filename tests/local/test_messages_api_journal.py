@@ -310,3 +310,12 @@ def test_the_fault_modes_can_be_listed():
     listed = run_module("--list-faults")
     assert listed.returncode == 0
     assert "eof_before_message_delta" in listed.stdout
+
+
+def test_whoever_reads_only_the_first_fault_modes_sees_no_traceback():
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "foldlog.local.messages_api", "--list-faults"]
+    listed = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, timeout=30)
+    os.close(writes)
+    assert listed.stderr == b""
