@@ -28,6 +28,7 @@ from ..processors.wake import Rules, wake
 from ..processors.wake_table import BY_ID
 from ..schemas import events as ev
 from ..schemas.topics import topics
+from .run import model_host
 
 SESSION = "demo"
 PATIENCE_S = 120.0  # for one part of the story; a real model may think for a while
@@ -66,7 +67,7 @@ def _with_model(base: Settings, home: Path, directory: Path, servers: str, say) 
         "KAFKA_BOOTSTRAP_SERVERS": servers,
     }
     if base.api_key:
-        say("   the model is the real one: ANTHROPIC_API_KEY is set")
+        say(f"   ANTHROPIC_API_KEY is set: the model answers at {model_host(base)}")
         return _story(env, home, directory, None, say)
     journal = home / "requests.jsonl"
     with spawn("demo", journal=journal, pace_s=PACE_S) as server:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -237,6 +238,14 @@ def run_supervised(
         return supervise.run(command, note)
 
 
+def model_host(settings: Settings) -> str:
+    """Host and port that model requests go to, without what may be a secret in its url."""
+    from ..processors.effects.models_client import DEFAULT_BASE_URL
+
+    host = urlsplit(settings.base_url or DEFAULT_BASE_URL).netloc.rpartition("@")[2]
+    return host or "ANTHROPIC_BASE_URL, which names no host"
+
+
 @click.command("dev", epilog=example("foldlog dev", "foldlog dev --agent my_app:agent"))
 @agent_option
 @pass_edge
@@ -257,8 +266,8 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     report.demand()
     made = f", topics made: {len(report.created)}" if report.created else ""
     line(f"Kafka answers on {servers}{made}")
-    if edge.settings.api_key:
-        line("the model is the real one: an API key is set")
+    if edge.settings.api_key or edge.settings.base_url:
+        line(f"the model answers at {model_host(edge.settings)}")
     which = "" if DEFAULT_AGENT in named else f" --agent {named[0]}"
     line(f"Next, in another terminal: foldlog chat{which}")
     line("Look inside with: foldlog sessions, foldlog tail --follow, foldlog doctor")

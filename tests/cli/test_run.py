@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import click
 import pytest
 
-from foldlog.cli import run
+from foldlog.cli import demo, run
 from foldlog.cli.worker_info import worker_info
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import settings_in
@@ -80,6 +80,25 @@ def test_roles_are_a_set_in_their_order():
     for wrong in ("", ",", "sessions,poets"):
         with pytest.raises(click.UsageError, match="roles are sessions, models, tools"):
             run.parse_roles(wrong)
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        (None, "api.anthropic.com"),
+        ("http://127.0.0.1:8199", "127.0.0.1:8199"),
+        ("https://ana:secret@proxy.example/v1", "proxy.example"),
+        ("proxy", "ANTHROPIC_BASE_URL, which names no host"),
+    ],
+)
+def test_it_is_said_where_the_model_answers(tmp_path, capsys, monkeypatch, url, host):
+    """With a key and another url it said that the model was the real one."""
+    settings = settings_in(tmp_path, api_key="key", base_url=url)
+    assert run.model_host(settings) == host
+    monkeypatch.setattr(demo, "_story", lambda *_: 0)
+    told = []
+    demo._with_model(settings, tmp_path, tmp_path, "127.0.0.1:1", told.append)
+    assert told == [f"   ANTHROPIC_API_KEY is set: the model answers at {host}"]
 
 
 def test_a_configured_model_is_used_as_it_is(tmp_path):
