@@ -87,6 +87,8 @@ class Meter:
     def __init__(self, prices: PriceTable) -> None:
         self._prices = prices
         self._counts: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in COUNTERS}
+        for when in ("in time", "late"):  # at 0 from the start: a share of what is absent is none
+            self.add("foldlog_short_forms", when, by=0)
 
     def counts(self) -> dict[Family, dict[tuple[str, ...], float]]:
         """Everything counted so far."""
