@@ -116,3 +116,15 @@ def test_a_directory_of_somebody_else_is_refused(shell, writer, tmp_path):
     shell(f"memory --dir {tmp_path / 'n'}")
     ran = shell(f"memory --dir {tmp_path / 'n'} --user bo")
     assert ran.code == 1 and "holds the memory of user:ana" in ran.err
+
+
+def test_doctor_says_what_of_the_core_enters_no_prompt(shell, writer):
+    checks = [row["check"] for row in shell("doctor --json").json]
+    assert "memory" not in checks, "all of it enters"
+    writer.remember("user:ana", "core.md", "x" * 399 + ("\n" + "x" * 399) * 19)
+    writer.remember("user:ana", "core.md", "y" * 399 + ("\n" + "y" * 399) * 19)
+    (row,) = [row for row in shell("doctor --json").json if row["check"] == "memory"]
+    assert row["level"] == "note" and row["do"].startswith("foldlog memory --sync")
+    assert row["text"].startswith("of user:ana, 38 of 41 lines of core.md enter a prompt, which")
+    shell.log.delete_topic("memory-events")
+    assert "memory-events is missing" in shell("doctor").out
