@@ -23,12 +23,12 @@ from ..consumers.transcript_stream import INITIAL, Dropped, Settled, Token, View
 from ..local.kafka import Broker
 from ..local.messages_api import spawn
 from ..log import Settings
+from ..processors.effects.models_client import host_of
 from ..processors.projections.turn_view import find_call
 from ..processors.wake import Rules, wake
 from ..processors.wake_table import BY_ID
 from ..schemas import events as ev
 from ..schemas.topics import topics
-from .run import model_host
 
 SESSION = "demo"
 PATIENCE_S = 120.0  # for one part of the story; a real model may think for a while
@@ -67,7 +67,7 @@ def _with_model(base: Settings, home: Path, directory: Path, servers: str, say) 
         "KAFKA_BOOTSTRAP_SERVERS": servers,
     }
     if base.api_key:
-        say(f"   ANTHROPIC_API_KEY is set: the model answers at {model_host(base)}")
+        say(f"   ANTHROPIC_API_KEY is set: the model answers at {host_of(base.base_url)}")
         return _story(env, home, directory, None, say)
     journal = home / "requests.jsonl"
     with spawn("demo", journal=journal, pace_s=PACE_S) as server:

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 
@@ -238,14 +237,6 @@ def run_supervised(
         return supervise.run(command, note)
 
 
-def model_host(settings: Settings) -> str:
-    """Host and port that model requests go to, without what may be a secret in its url."""
-    from ..processors.effects.models_client import DEFAULT_BASE_URL
-
-    host = urlsplit(settings.base_url or DEFAULT_BASE_URL).netloc.rpartition("@")[2]
-    return host or "ANTHROPIC_BASE_URL, which names no host"
-
-
 @click.command("dev", epilog=example("foldlog dev", "foldlog dev --agent my_app:agent"))
 @agent_option
 @pass_edge
@@ -267,7 +258,9 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     made = f", topics made: {len(report.created)}" if report.created else ""
     line(f"Kafka answers on {servers}{made}")
     if edge.settings.api_key or edge.settings.base_url:
-        line(f"the model answers at {model_host(edge.settings)}")
+        from ..processors.effects.models_client import host_of
+
+        line(f"the model answers at {host_of(edge.settings.base_url)}")
     which = "" if DEFAULT_AGENT in named else f" --agent {named[0]}"
     line(f"Next, in another terminal: foldlog chat{which}")
     line("Look inside with: foldlog sessions, foldlog tail --follow, foldlog doctor")

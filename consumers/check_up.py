@@ -12,6 +12,7 @@ from ..log.settings import Settings
 from ..processors.decide import TOO_LITTLE
 from ..processors.outside.connection import ENDED
 from ..processors.projections import partition as partition_fold
+from ..processors.projections.background import ABORTED, NOT_SUMMARIZED, NOTHING_LEFT, STOPPED
 from ..processors.projections.transcript import Line
 from ..processors.runtime.store import Belongs, fold_version, open_readonly
 from ..processors.session import SessionViews
@@ -32,8 +33,6 @@ SKIPPED = (
     "nothing: a summary is tried again when more was said; if this stays, the prompt or single "
     "results are large for the agent's soft_tokens and resume_tokens"
 )
-STOPPED = ("aborted", "aborted first", "it was stopped", "nothing is left to be done")
-NOT_SIGNED = "the provider could not summarize"  # as effects/background.py says it
 AGAIN = "nothing: what is still to be done is tried again"
 IN_VAIN = (
     "nothing is lost; if a model fails each time, give the agent another one: "
@@ -268,11 +267,11 @@ def background_in_vain(
 def _what_to_do(views: SessionViews, said: str) -> str:
     if said.endswith(TOO_LITTLE):
         return SKIPPED
-    if said.endswith(STOPPED):
+    if said.endswith((ABORTED, STOPPED, NOTHING_LEFT)):
         return AGAIN
     request, (_, _, why) = views.context.request, said.partition(": ")
     own = request is not None and why.startswith(f"{request.model} ")
-    return BY_ITSELF if own or why == NOT_SIGNED else IN_VAIN
+    return BY_ITSELF if own or why == NOT_SUMMARIZED else IN_VAIN
 
 
 def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from .assembly.prefix import assemble, layers_of
 from .budget import Plan, Rules, held, is_cold, plan
 from .context.blocks import ReadBlob, whole_of
 from .cuts import is_fixed
-from .projections.background import KINDS, find_work
+from .projections.background import ABORTED, KINDS, find_work
 from .projections.delivery import delivery_of
 from .projections.prefixes import prefix_of
 from .projections.turn_view import Call, find_call, part_refused
@@ -126,7 +126,7 @@ def _human_needed(owed: Obligation, views: SessionViews) -> ev.HumanNeeded:
 def _given_up(owed: Obligation, views: SessionViews) -> ev.BackgroundDone:
     work = find_work(views.background, KINDS[owed.subject[0]], owed.subject[1])
     assert work is not None
-    why = "the turn was aborted" if work.stop else "its attempts are used up"
+    why = ABORTED if work.stop else "its attempts are used up"
     return ev.BackgroundDone(
         kind=work.kind, upto=work.upto, attempt=work.attempt, ok=False, why=why
     )

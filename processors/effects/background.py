@@ -18,6 +18,7 @@ from ..agent import Agent
 from ..context.tasks import Task
 from ..limits import Limits
 from ..memory.extraction import Judged, judged
+from ..projections.background import ABORTED, NOT_SUMMARIZED, STOPPED
 from ..token_count import count
 from . import models
 from .sink import Sink, Stop
@@ -116,7 +117,7 @@ async def _made(
 ) -> ev.ResultCompacted | ev.ContextCompacted | Judged:
     """The event that the work makes, or what is to be remembered. Raises Useless."""
     if stop.requested:
-        raise Useless("the turn was aborted")
+        raise Useless(ABORTED)
     tool = agent.tool(task.tool) if task.tool else None
     if tool is not None and tool.compactor is not None:
         text = await _by_tool(tool.compactor, task.text, stop)
@@ -163,7 +164,7 @@ async def _by_tool(compactor: Callable[[str], str], text: str, stop: Stop) -> st
     finally:
         running.cancel()
         stopping.cancel()
-    raise Useless("it was stopped")
+    raise Useless(STOPPED)
 
 
 async def _asked(
@@ -204,7 +205,7 @@ async def _asked(
             raise Useless(f"{task.model} failed: {outcome.error}: {outcome.detail}")
         if isinstance(outcome, ev.GenStopped) or await _stopped(stop, outcome, now()):
             break
-    raise Useless("it was stopped")
+    raise Useless(STOPPED)
 
 
 async def _stopped(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
@@ -248,7 +249,7 @@ def _summary(
     signed = [block for block in blocks if block.get("type") == PROVIDERS]
     if signed:
         if signed[0].get("content") is None:
-            raise Useless("the provider could not summarize")
+            raise Useless(NOT_SUMMARIZED)
         content, tokens = answer.content.inline or b"[]", answer.usage.output_tokens
     else:
         text = _text(blocks)

@@ -33,6 +33,12 @@ class StreamEvent(NamedTuple):
     data: str
 
 
+def host_of(base_url: str | None) -> str:
+    """Host and port that requests go to, without what may be a secret in the URL."""
+    host = urlsplit(base_url or DEFAULT_BASE_URL).netloc.rpartition("@")[2]
+    return host or "ANTHROPIC_BASE_URL, which names no host"
+
+
 def make_client(api_key: str, base_url: str | None = None) -> Any:
     """An async client of the Messages API, its retries off. Imports `anthropic` (1.4-3 s).
 

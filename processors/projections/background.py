@@ -15,6 +15,10 @@ SUMMARIES = ("context", "resume")  # of these, one at a time
 RESULT_TOKENS_MIN = 500  # a result below this is not worth a model call, whatever an agent says
 RESULTS_MAX = 32  # waiting at a time; a summary covers what was let go
 STOPPING = ("cancelled", "terminated")  # an abort ends background work too (constraint 3)
+# What BACKGROUND_DONE says where nobody failed, and where the provider can not do it.
+ABORTED, STOPPED = "the turn was aborted", "it was stopped"
+NOTHING_LEFT = "nothing is left to be done"
+NOT_SUMMARIZED = "the provider could not summarize"
 MEMORY_TRIES = 4  # in a row that came to nothing: then what they covered is let go
 MEMORY_WAIT_MS = 60_000  # before the second, and ten times as long before each further one
 

@@ -5,7 +5,7 @@ from ...schemas.words import Recovery
 from ..agent import Agent
 from ..context.build import BUILDER
 from ..context.tasks import is_made
-from ..projections.background import KINDS, Work, find_work
+from ..projections.background import ABORTED, KINDS, NOTHING_LEFT, Work, find_work
 from ..projections.delivery import delivery_of
 from ..projections.partition import Holder
 from ..projections.turn_view import Claim, find_call
@@ -129,7 +129,7 @@ def unbegun_work(views: SessionViews, work: Work, lost: str = "") -> ev.Backgrou
     """The outcome of claimed work that need not begin, or can not. lost: what it lacks."""
     # Where nobody said anything there is nothing to remember, and nothing to be tried again.
     made = not lost and (is_made(views, work) or (work.kind == "memory" and not work.stop))
-    why = "the turn was aborted first" if work.stop else lost or "nothing is left to be done"
+    why = ABORTED if work.stop else lost or NOTHING_LEFT
     return ev.BackgroundDone(
         kind=work.kind, upto=work.upto, attempt=work.attempt, ok=made, why="" if made else why
     )

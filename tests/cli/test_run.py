@@ -12,6 +12,7 @@ import pytest
 
 from foldlog.cli import demo, run
 from foldlog.cli.worker_info import worker_info
+from foldlog.processors.effects.models_client import host_of
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import settings_in
 
@@ -94,7 +95,7 @@ def test_roles_are_a_set_in_their_order():
 def test_it_is_said_where_the_model_answers(tmp_path, capsys, monkeypatch, url, host):
     """With a key and another url it said that the model was the real one."""
     settings = settings_in(tmp_path, api_key="key", base_url=url)
-    assert run.model_host(settings) == host
+    assert host_of(url) == host
     monkeypatch.setattr(demo, "_story", lambda *_: 0)
     told = []
     demo._with_model(settings, tmp_path, tmp_path, "127.0.0.1:1", told.append)
