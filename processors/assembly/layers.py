@@ -65,7 +65,7 @@ class MemoryReader(Protocol):
         ...
 
     def index(self, scopes: Sequence[str]) -> str:
-        """One line for each memory that can be loaded or searched."""
+        """One line for each preference and each memory file that can be loaded."""
         ...
 
 

@@ -144,9 +144,10 @@ def shared(wanted: Sequence[int], whole: int) -> list[int]:
 
 
 def index_text(views: Sequence[MemoryView]) -> str:
-    """What else there is, INDEX_LINES_MAX lines in all: preferences, then files by path.
+    """Preferences and WARM files, INDEX_LINES_MAX lines in all; '' where there are none.
 
-    '' where there is nothing. A line of a file: its path, its size and how it begins.
+    A line of a file: its path, its size and how it begins. COLD files are not listed: only search
+    reaches them, so what is archived costs no prompt anything.
     """
     parts = [(view, _index_lines(view)) for view in views]
     return _fitted(parts, INDEX_LINES_MAX, "memory of {scope}", f"the rest by {SEARCH}")[0]
@@ -159,13 +160,12 @@ def _index_lines(view: MemoryView) -> list[str]:
     ]
     by_path: dict[str, list[Kept]] = {}
     for kept in view.entries:
-        by_path.setdefault(kept.path, []).append(kept)
-    warm = [path for path in by_path if tier_of(path) is Tier.WARM]
-    cold = [path for path in by_path if tier_of(path) is Tier.COLD]
+        if tier_of(kept.path) is Tier.WARM:
+            by_path.setdefault(kept.path, []).append(kept)
     # Decisions first, then the newest day: what is likeliest to be wanted is not cut off.
-    warm.sort(reverse=True)
+    warm = sorted(by_path, reverse=True)
     warm.sort(key=lambda path: path != DECISIONS)
-    for path in warm + sorted(cold):
+    for path in warm:
         entries = by_path[path]
         count = sum(kept.text.count("\n") + 1 for kept in entries)
         first = next((t for t in (flat(kept.text) for kept in entries) if t), "")
@@ -206,8 +206,8 @@ def source_of(kept: Kept) -> str:
     return said
 
 
-def known_paths(view: MemoryView) -> str:
-    """The paths of a scope, for somebody who named one that is not there."""
-    paths = paths_of(view)
+def loadable_paths(view: MemoryView) -> str:
+    """The files of a scope that load_memory gives, for a model that named another one."""
+    paths = [path for path in paths_of(view) if tier_of(path) is not Tier.COLD]
     more = f" and {len(paths) - 50} more" if len(paths) > 50 else ""
     return (", ".join(paths[:50]) or "nothing") + more

@@ -30,7 +30,7 @@ class MemoryReader:
         return framing.core_text([self.view(scope) for scope in scopes])
 
     def index(self, scopes: Sequence[str]) -> str:
-        """What else there is, for the static prefix: at most 200 lines; '' where nothing is."""
+        """Preferences and WARM files for the static prefix: at most 200 lines; '' for none."""
         return framing.index_text([self.view(scope) for scope in scopes])
 
     def load(self, scopes: Sequence[str], path: str) -> str | None:

@@ -100,19 +100,27 @@ def test_people_are_told_as_many_lines_as_the_prompt_has(lines, chars):
 
 
 def test_S1_A_the_index_has_at_most_200_lines_and_says_what_it_leaves_out():
-    days = [wrote(f"d{n}", f"day {n}", f"daily/2026-{n % 12 + 1:02}-{n % 28 + 1:02}.md")
-            for n in range(200)]
-    files = [wrote(f"a{n}", f"note {n}\nmore", f"archive/n{n}.md") for n in range(300)]
+    days = [wrote(f"d{n}", f"day {n}", f"daily/{2020 + n // 84}-{n // 28 % 12 + 1:02}-"
+                  f"{n % 28 + 1:02}.md") for n in range(300)]
     prefs = [preferred("tone", "dry", "c1")]
-    view = folded([*files, *days, wrote("k", "use Avro", "decisions.md"), *prefs])
-    text = index_text([view, folded([wrote("p", "x", "archive/p.md")], SHOP)])
+    view = folded([*days, wrote("k", "use Avro", "decisions.md"), *prefs])
+    text = index_text([view, folded([wrote("p", "x", "daily/2026-11-21.md")], SHOP)])
     lines = text.splitlines()
     assert len(lines) == framing.INDEX_LINES_MAX
     assert lines[:2] == ["user| preference tone = dry", "user| decisions.md (1 line): use Avro"]
     newest = max(e.path for e in view.entries if e.path.startswith("daily/"))
     assert lines[2].startswith(f"user| {newest} (")
     assert lines[-2].endswith("the rest by search_memory]")
-    assert lines[-1] == "project| archive/p.md (1 line): x"
+    assert lines[-1] == "project| daily/2026-11-21.md (1 line): x"
+
+
+def test_S3_2_no_line_of_the_archive_stands_in_any_prompt():
+    """Neither its paths nor its first lines, and a changed archive leaves the prompt's bytes."""
+    warm = [wrote("c", "tea"), wrote("d", "use Avro", "decisions.md")]
+    cold = [wrote(f"a{n}", f"secret plan {n}", f"archive/plan{n}.md") for n in range(30)]
+    for show in (core_text, index_text):
+        assert show([folded([*warm, *cold])]) == show([folded(warm)])
+    assert index_text([folded(cold)]) == ""
 
 
 def test_S3_1_memory_enters_the_static_prefix_whole_and_framed_as_data():

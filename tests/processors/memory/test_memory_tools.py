@@ -71,6 +71,19 @@ def test_S3_2_what_is_remembered_can_be_loaded_searched_and_is_in_the_core(desk)
     assert "<memory scope=project:shop file=decisions.md>" in found and "offset 42" in found
 
 
+def test_S3_2_the_archive_is_reached_by_search_and_never_loaded(desk):
+    writer = writer_of(desk.memory._log)
+    text = "\n".join(["We moved the warehouse to Bergen.", *["filler words"] * 2_000])[:8_000]
+    assert desk.memory.folded(writer.remember(ANA, "archive/2024/move.md", text))
+    for path in ("archive/2024/move.md", "archive/none.md"):
+        told = desk.failed("load_memory", path=path)
+        assert "search_memory" in told and "Bergen" not in told
+    assert "Bergen" not in desk.memory.reader.index([ANA])
+    assert "user:ana has nothing" in desk.failed("load_memory", path="decisions.md")
+    found = desk.ok("search_memory", query="where is the warehouse")
+    assert "Bergen" in found and "archive/2024/move.md" in found and len(found) < 3_000
+
+
 def test_law_3_a_call_that_runs_again_writes_nothing_twice(desk):
     for attempt in (1, 2):
         desk.ok("remember", index=7, attempt=attempt, text="once", kind="core")
