@@ -64,7 +64,8 @@ def _walk() -> Iterator[Path]:
             and (not n.startswith(".") or n == ".ci")
         )
         for file in sorted(files):
-            yield Path(directory, file)
+            if file != ".git":  # a worktree's: a file that names its repository
+                yield Path(directory, file)
 
 
 @lru_cache(maxsize=1)
