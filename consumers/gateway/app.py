@@ -53,11 +53,24 @@ EXPOSED_HEADERS = (
     b"producer-expected-seq, producer-received-seq"
 )
 
-HEADERS = {
+INERT = {
     b"x-content-type-options": b"nosniff",
+    b"content-security-policy": b"sandbox; default-src 'none'; frame-ancestors 'none'",
+    b"x-frame-options": b"DENY",
+}
+"""What an answer shows is never a page that acts: most of it was written by users. The inspector's
+own files bring a policy of their own instead."""
+
+HEADERS = {
+    **INERT,
     b"referrer-policy": b"no-referrer",
     b"cross-origin-resource-policy": b"same-origin",
 }
+
+PASSIVE = (b"application/json", b"text/event-stream", b"text/plain")
+"""Media types that no browser draws as a page. Anything else is downloaded, unless it brings a
+policy of its own."""
+ATTACHMENT = (b"content-disposition", b"attachment")
 
 
 def make_app(gateway: Gateway) -> ASGIApp:
@@ -127,8 +140,12 @@ class Admission:
 def _with_headers(send: Send, more: dict[bytes, bytes]) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            there = {name for name, _ in message["headers"]}
+            there = dict(message["headers"])
             added = [item for item in more.items() if item[0] not in there]
+            kind = there.get(b"content-type", PASSIVE[0]).partition(b";")[0].strip().lower()
+            own = b"content-security-policy" in there or ATTACHMENT[0] in there
+            if kind not in PASSIVE and not own:
+                added.append(ATTACHMENT)
             message = {**message, "headers": [*message["headers"], *added]}
         await send(message)
 

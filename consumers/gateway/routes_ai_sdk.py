@@ -94,8 +94,11 @@ def _beside(routes: APIRouter, gateway: Gateway) -> None:
         if ref is None:
             detail = "no message of this session has that attachment"
             return JSONResponse({"code": "unknown_attachment", "detail": detail}, 404)
-        caching = {"cache-control": "private, immutable, max-age=86400"}
-        return Response(gateway.read_blob(ref), media_type=ref.media_type, headers=caching)
+        headers = {
+            "cache-control": "private, immutable, max-age=86400",
+            "content-disposition": "attachment",  # an <img> shows it all the same
+        }
+        return Response(gateway.read_blob(ref), media_type=ref.media_type, headers=headers)
 
     @routes.post("/{session_id}/stop")
     async def stop(request: Request, session_id: str) -> Any:

@@ -99,6 +99,7 @@ class Reading:
         """What is said of a page."""
         out = {
             "content-type": self.stream.content_type,
+            "content-disposition": "attachment",  # whoever wrote it chose the type as well
             "stream-next-offset": durable.offset_of(self.partition, found.place),
         }
         if found.up_to_date:
@@ -156,7 +157,7 @@ def _polled(
     if found.appends:
         return _caught_up(reading, start, found, request, more)
     headers = {"cache-control": "no-store", **more, **reading.headers(found)}
-    headers.pop("content-type")
+    del headers["content-type"], headers["content-disposition"]
     return Response(status_code=204, headers=headers)
 
 
