@@ -76,6 +76,7 @@ COMMANDS = (
     Named("status", "machine", RUN, "Say what runs: Kafka, topics, worker."),
     Named("topics", "machine", RUN, "Make the topics, or say what differs."),
     Named("worker", "run", RUN, "Run a worker."),
+    Named("users", "run", RUN, "Serve the open sessions of each user over HTTP."),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 

@@ -155,7 +155,8 @@ def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
 @click.option("--worker-id", metavar="ID", help="Its name (default: kept in its state directory).")
 @click.option("--watch", is_flag=True, help="Name what blows a token budget, as `dev` does.")
 @click.option("--web", default="127.0.0.1:0", show_default=True, metavar="ADDRESS:PORT",
-              help="Where it serves /status, /metrics, /healthz, /readyz; port 0 takes a free one.")
+              help="Where it serves /status, /metrics, /healthz, /readyz; port 0 takes a free one. "
+              "An address that other machines reach needs FOLDLOG_WEB_TOKEN.")
 @click.option("--log-json", is_flag=True, help="Log lines are JSON, one object each.")
 @click.option("--control-fd", type=int, hidden=True, help="Set by the supervisor.")
 @pass_edge
@@ -235,6 +236,26 @@ def run_supervised(
             os.environ["ANTHROPIC_BASE_URL"] = settings.base_url or ""
             os.environ["ANTHROPIC_API_KEY"] = settings.api_key or ""
         return supervise.run(command, note)
+
+
+@click.command("users", epilog=example("foldlog users --web 127.0.0.1:9465"))
+@click.option("--web", default="127.0.0.1:0", show_default=True, metavar="ADDRESS:PORT",
+              help="Where it serves /users/USER, /healthz, /readyz; port 0 takes a free one.")
+@pass_edge
+def users_command(edge: Edge, web: str) -> int:
+    """Serve the open sessions of each user over HTTP.
+
+    /users/USER lists them as JSON, for programs beside the gateway. A process of its own: no worker
+    needs it, and any number of them may run.
+    """
+    from ..processors.runtime import rendezvous
+
+    to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True)
+    address = parse_address(web)
+    edge.log.check_topics(topics(edge.settings.partitions)).demand()
+    settings = edge.connected()
+    edge.close()
+    return rendezvous.run(settings, address, note)
 
 
 @click.command("dev", epilog=example("foldlog dev", "foldlog dev --agent my_app:agent"))

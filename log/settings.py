@@ -2,8 +2,8 @@
 
 This file owns where a setting comes from: flags over environment over `foldlog.toml` over defaults.
 Nothing else in foldlog reads the environment. It must not know what a setting is used for beyond
-its range. Secrets (the API key, the gateway's, the registry's, values of client properties, a
-password in a URL) are never shown.
+its range. Secrets (the API key, the gateway's, the web token, the registry's, values of client
+properties, a password in a URL) are never shown.
 """
 
 import re
@@ -55,6 +55,7 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "api_key": ("ANTHROPIC_API_KEY",),
     "base_url": ("ANTHROPIC_BASE_URL",),
     "gateway_secret": ("FOLDLOG_GATEWAY_SECRET",),
+    "web_token": ("FOLDLOG_WEB_TOKEN",),
     "user": ("FOLDLOG_USER",),
     "inline_limit_bytes": ("FOLDLOG_INLINE_LIMIT_BYTES",),
     "framing": ("FOLDLOG_FRAMING",),
@@ -71,7 +72,7 @@ _INTS: Mapping[str, tuple[int, int]] = {
 }
 _PATHS = ("home", "state_dir", "blobs_dir", "cache_dir", "config_dir", "managed_instructions")
 _PATHS += ("prices",)
-_SECRETS = ("api_key", "gateway_secret", "registry_user", "registry_password")
+_SECRETS = ("api_key", "gateway_secret", "web_token", "registry_user", "registry_password")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -83,7 +84,8 @@ class Settings:
     read from the `client.properties` file. managed_instructions: the operator's instruction file,
     which every agent gets; config_dir holds the user's. prices: a table of one's own (None: the
     list prices that come with foldlog). embedder: MODULE:ATTR of what makes vectors of memory
-    (None: the hashing that comes with foldlog). channels: where answers are pushed to, by name;
+    (None: the hashing that comes with foldlog). web_token: what a worker's pages ask of callers on
+    other machines. channels: where answers are pushed to, by name;
     channels_wrong: what the file says of others that can't be used, which `demand_channels` raises.
     framing: one of FRAMINGS, how records are written; registry_url: the schema registry, which
     "confluent" needs to write and every reader of such records needs once.
@@ -105,6 +107,7 @@ class Settings:
     api_key: str | None = None
     base_url: str | None = None
     gateway_secret: str | None = None
+    web_token: str | None = None
     user: str
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
     channels: Mapping[str, Channel] = field(default_factory=dict)
@@ -247,6 +250,8 @@ def _checked(name: str, value: Any, source: str) -> Any:
         raise SettingsError(f"{source}: user must be 1-128 of A-Z a-z 0-9 . _ : @ -: {value!r}")
     if name == "gateway_secret" and len(value.encode()) < SECRET_BYTES_MIN:
         raise SettingsError(f"{source}: gateway_secret has {SECRET_BYTES_MIN} bytes at least")
+    if name == "web_token" and not re.fullmatch(r"[!-~]{16,}", value):
+        raise SettingsError(f"{source}: web_token must be 16 or more of ! to ~, no space")
     if name == "framing" and value not in FRAMINGS:
         raise SettingsError(f"{source}: framing must be {' or '.join(FRAMINGS)}: {value!r}")
     if name == "registry_url":

@@ -68,7 +68,7 @@ _CONFIG: Mapping[str, str] = MappingProxyType(
 _READ_BY_FAUST: Mapping[str, str] = MappingProxyType(
     {
         # Whatever a producer sends, the broker keeps it so that Faust's client can read it. That
-        # client knows no zstd, and the first batch it can not read ends the whole worker.
+        # client knows no zstd, and the first batch that it cannot read ends its process.
         "compression.type": "uncompressed",
     }
 )
@@ -93,7 +93,7 @@ TOPICS: tuple[TopicSpec, ...] = (
         key="user_id",
         cleanup="compact",
         config=_CONFIG | _READ_BY_FAUST,
-        holds="the same, grouped by user: what a worker's page of a user is made from",
+        holds="the same, grouped by user: the changelog of the table behind `foldlog users`",
     ),
     TopicSpec(
         name=MEMORY_EVENTS,

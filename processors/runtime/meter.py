@@ -87,12 +87,17 @@ class Meter:
     def __init__(self, prices: PriceTable) -> None:
         self._prices = prices
         self._counts: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in COUNTERS}
+        self.add("foldlog_dead_letters", by=0)  # an alarm needs a 0 before the first
         for when in ("in time", "late"):  # at 0 from the start: a share of what is absent is none
             self.add("foldlog_short_forms", when, by=0)
 
     def counts(self) -> dict[Family, dict[tuple[str, ...], float]]:
         """Everything counted so far."""
         return {COUNTERS[name]: dict(counted) for name, counted in self._counts.items()}
+
+    def total(self, name: str) -> float:
+        """The sum of a family over its labels."""
+        return sum(self._counts[name].values())
 
     def add(self, name: str, *labels: str, by: float = 1) -> None:
         """Count something."""

@@ -1,7 +1,6 @@
 """What Faust and its Kafka client say, cut down to what tells an operator something.
 
-They read a few records a day here; the log is read by our own client, which says it when a broker
-goes away. This file must not know why a worker ends.
+They read a few records a day in a process of their own (rendezvous.py).
 """
 
 import asyncio
@@ -37,7 +36,7 @@ class _SaidElsewhere(logging.Filter):
 
 def quiet() -> None:
     """Set the loggers of Faust and aiokafka, and what a thread of theirs says when it is ended."""
-    for name in ("faust", "mode", f"{__package__}.host"):  # it names its services by that module
+    for name in ("faust", "mode"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
     for part in ("", ".conn", ".cluster", ".consumer.fetcher", ".consumer.group_coordinator"):

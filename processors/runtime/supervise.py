@@ -1,13 +1,12 @@
 """Keeps a worker running: one that dies is replaced at once by a spare that is already warm.
 
-Importing the model SDK and Faust takes seconds; a spare has done it and waits for a byte on its
+Importing the model SDK takes seconds; a spare has done it and waits for a byte on its
 control pipe. The pipe's end also tells a worker that its supervisor is gone, so that none is left
 behind. The supervisor knows nothing of the log: it starts processes and waits for them.
 """
 
 import contextlib
 import importlib
-import inspect
 import os
 import select
 import signal
@@ -29,14 +28,6 @@ WARM_AFTER_S = 1.0  # before a spare warms up: a start or a takeover has the mac
 HEAVY = (  # what a worker imports, some of it only when it is first used
     "anthropic",
     "httpcore2",
-    "faust",
-    "faust.app",
-    "faust.tables",
-    "faust.worker",
-    "faust.transport.drivers.aiokafka",
-    "faust.web.drivers.aiohttp",
-    "aiohttp_cors",
-    "venusian",
     "confluent_kafka",
     "rocksdict",
     "msgspec",
@@ -169,7 +160,6 @@ def await_go(control_fd: int, warm: Callable[[], object] = lambda: None) -> None
     for name in HEAVY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    inspect.getmodule(inspect.currentframe())  # a cache that Faust's decorators fill: 0.15 s
     with contextlib.suppress(Exception):
         warm()
     if os.read(control_fd, 1) != GO:

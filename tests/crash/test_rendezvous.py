@@ -1,20 +1,51 @@
-"""S0.7 on a broker: a worker's page of a user lists the open sessions, also after kill -9."""
+"""S0.7 on a broker: `foldlog users` lists a user's open sessions, also after a kill -9."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
 from foldlog.consumers.tabs import Tabs
-from foldlog.tests.crash.fleet import await_that
+from foldlog.tests.crash.fleet import PATIENCE_S, await_that
 
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 
-def page(hand, user: str = "tester") -> list[str] | None:
-    """The sessions that the running worker lists for a user; None while it does not answer."""
-    web = hand.noted().get("web")
+@pytest.fixture
+def web(stage) -> Iterator[str]:
+    """The address of a `foldlog users` of the stage's installation."""
+    settings = stage.settings
+    env = {
+        **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+        "KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+        "FOLDLOG_TOPIC_PREFIX": settings.topic_prefix,
+        "FOLDLOG_PARTITIONS": str(settings.partitions),
+        "FOLDLOG_HOME": str(settings.home),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "foldlog.cli", "users"], stderr=subprocess.PIPE, text=True, env=env
+    )
+    assert process.stderr is not None
+    try:
+        found = re.search(r"(http://\S+)/users/USER", process.stderr.readline())
+        assert found, process.stderr.read()
+        yield found[1]
+    finally:
+        process.terminate()
+        code = process.wait(PATIENCE_S)
+        rest = process.stderr.read()
+        process.stderr.close()
+    assert (code, "Traceback" in rest) == (0, False), rest
+
+
+def page(web: str, user: str = "tester") -> list[str] | None:
+    """The sessions that are listed for a user; None while it does not answer."""
     try:
         with urllib.request.urlopen(f"{web}/users/{user}", timeout=20) as answer:
             return [tab["session_id"] for tab in json.loads(answer.read())["tabs"]]
@@ -22,35 +53,23 @@ def page(hand, user: str = "tester") -> list[str] | None:
         return None
 
 
-def await_page(hand, wanted: list[str]) -> None:
-    """Until the page lists these sessions. Raises TimeoutError with what it lists instead."""
-    seen: list[str] | None = None
-
-    def is_listed() -> bool:
-        nonlocal seen
-        seen = page(hand)
-        return seen == wanted
-
-    try:
-        await_that(f"the page lists {wanted}", is_listed)
-    except TimeoutError as late:
-        said = hand.log.read_text("utf-8", "replace")[-2_000:]
-        why = f"{late}, but {seen}, of {hand.noted()}; ended: {hand.ended()}; it said: {said}"
-        raise TimeoutError(why) from late
+def await_page(web: str, wanted: list[str]) -> None:
+    """Until the page lists these sessions. Raises TimeoutError."""
+    await_that(f"the page lists {wanted}", lambda: sorted(page(web) or ()) == wanted)
 
 
-def test_S0_7_the_page_of_a_user_survives_a_kill_and_so_does_what_nobody_was_told(stage):
+def test_S0_7_the_page_of_a_user_survives_a_kill_and_so_does_what_nobody_was_told(stage, web):
     hand = stage.hand()
     hand.start()
     for name in ("one", "two"):
         stage.sessions.open(name, agent="helper")
-    await_that("both are listed", lambda: sorted(page(hand) or ()) == ["one", "two"])
-    assert page(hand, "nobody") == []
+    await_page(web, ["one", "two"])
+    assert page(web, "nobody") == []
     hand.arm("store.written:1")  # folded and in the store, nobody was told
     stage.sessions.terminate("one")
     hand.await_end()
     hand.start()
-    await_page(hand, ["two"])  # told by the next worker
+    await_page(web, ["two"])  # told by the next worker
     tabs = Tabs(stage.log)
     try:
         await_that("the gateway's view has it", lambda: tabs.look(0.1) or tabs.caught_up.is_set())

@@ -40,6 +40,7 @@ def test_without_any_source_the_defaults_hold():
         "api_key": None,
         "base_url": None,
         "gateway_secret": None,
+        "web_token": None,
         "user": "ada",
         "inline_limit_bytes": 65536,
         "channels": {},

@@ -60,6 +60,7 @@ def test_S2_worker_metrics_count_a_turn_and_its_logs_are_json_without_content(br
     assert values["foldlog_turns"] == {("cancelled",): 1}
     assert values["foldlog_claims"]["models", "accepted"] >= 1
     assert values["foldlog_wake_rows"]["S1",] >= 1
+    assert values["foldlog_dead_letters"] == {(): 0}, "an alarm needs a 0 before the first"
     assert values["foldlog_log_reachable"] == {(): 1}
     assert sum(values["foldlog_lag_records"].values()) >= 0
     assert sum(values["foldlog_folded_offset"].values()) > 5

@@ -1,0 +1,177 @@
+"""The HTTP pages a process serves for machines: numbers and states, never content.
+
+Who may read them: this machine, under a loopback name (a page in a browser that had its own name
+resolved to loopback sends that name), and from elsewhere whoever sends the token. `/healthz` and
+`/readyz` need no token, because an orchestrator's probes have none and both say one word.
+"""
+
+import contextlib
+import hmac
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from ...log.errors import SettingsError
+
+CONNECTIONS_MAX = 32  # a scraper, a probe and `doctor` at a time; more are closed unanswered
+REQUEST_S = 10.0  # a connection lives so long at most, however slowly its request arrives
+PROBES = ("/healthz", "/readyz")
+TEXT, JSON = "text/plain; charset=utf-8", "application/json"
+
+
+class Answer(NamedTuple):
+    """What a page returns."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = TEXT
+
+
+def text(words: str, status: int = 200) -> Answer:
+    """A line of plain text."""
+    return Answer(f"{words}\n".encode(), status)
+
+
+class Caller(NamedTuple):
+    """Where a request came from, and its headers that decide."""
+
+    peer: str
+    host: str
+    authorization: str
+
+
+def refusal(path: str, caller: Caller, token: str | None) -> Answer | None:
+    """Why a request is not answered; None if it may read the page."""
+    sent = caller.authorization.removeprefix("Bearer ").encode()
+    if token and caller.authorization and hmac.compare_digest(sent, token.encode()):
+        return None
+    if is_loopback(caller.peer):
+        if is_loopback(host_name(caller.host)):
+            return None
+        return text("403: ask for this page by a loopback name, such as 127.0.0.1", 403)
+    if path in PROBES:
+        return None
+    return text("401: send `Authorization: Bearer` with the web token of this worker", 401)
+
+
+def host_name(header: str) -> str:
+    """The name in a Host header, without its port."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or an address can only mean this machine."""
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(name.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None)
+        return (mapped or address).is_loopback
+    return name.lower() == "localhost"
+
+
+class Pages(ThreadingMixIn, TCPServer):
+    """A server in threads of its own. `answer` gets a path without a slash at its end.
+
+    Raises SettingsError if the address cannot be bound, or is not loopback and there is no token.
+    """
+
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = CONNECTIONS_MAX
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        token: str | None,
+        answer: Callable[[str], Answer | None],
+    ) -> None:
+        host = address[0]
+        if token is None and not is_loopback(host):
+            raise SettingsError(
+                f"--web {host}:{address[1]} can be reached from other machines, and no web_token "
+                "is set. Nothing was started: set FOLDLOG_WEB_TOKEN, which a scraper then sends "
+                "as a bearer token, or bind a loopback address."
+            )
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.token, self.answer = token, answer
+        self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        try:
+            super().__init__(address, _Request)
+        except OSError as error:
+            raise SettingsError(
+                f"--web {host}:{address[1]} cannot be bound: {error.strerror or error}. Nothing "
+                "was started: name another address, or port 0 for a free one."
+            ) from error
+        threading.Thread(target=self.serve_forever, name="pages", daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Where this machine finds the pages."""
+        host, port = self.server_address[:2]
+        own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))
+        return f"http://[{own}]:{port}" if ":" in own else f"http://{own}:{port}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        late = threading.Timer(REQUEST_S, _cut, (request,))
+        late.daemon = True
+        late.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            late.cancel()
+            self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that left, or was cut: nothing to say."""
+
+    def close(self) -> None:
+        """Stop serving."""
+        self.shutdown()
+        self.server_close()
+
+
+class _Request(BaseHTTPRequestHandler):
+    server: Pages
+    server_version, sys_version = "foldlog", ""
+
+    def do_GET(self) -> None:
+        path = unquote(self.path.partition("?")[0]).rstrip("/")
+        caller = Caller(
+            str(self.client_address[0]),
+            self.headers.get("Host", ""),
+            self.headers.get("Authorization", ""),
+        )
+        found = refusal(path, caller, self.server.token)
+        if found is None:
+            try:
+                found = self.server.answer(path) or text("404: no such page", 404)
+            except Exception as error:  # its class alone: a message may hold an address
+                found = text(f"500: {type(error).__name__}", 500)
+        self.send_response(found.status)
+        self.send_header("Content-Type", found.content_type)
+        self.send_header("Content-Length", str(len(found.body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        self.wfile.write(found.body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: a probe asks every few seconds."""
+
+
+def _cut(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
