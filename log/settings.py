@@ -84,7 +84,7 @@ class Settings:
     read from the `client.properties` file. managed_instructions: the operator's instruction file,
     which every agent gets; config_dir holds the user's. prices: a table of one's own (None: the
     list prices that come with foldlog). embedder: MODULE:ATTR of what makes vectors of memory
-    (None: the hashing that comes with foldlog). web_token: what a worker's pages ask of callers on
+    (None: that of docs/search.md). web_token: what a worker's pages ask of callers on
     other machines. channels: where answers are pushed to, by name;
     channels_wrong: what the file says of others that can't be used, which `demand_channels` raises.
     framing: one of FRAMINGS, how records are written; registry_url: the schema registry, which

@@ -32,7 +32,7 @@ class MemoryService:
     """Memory in a worker: `reader` for prompts and tools, `writer(user)` for tools.
 
     `directory`: the worker's state directory, which is locked, so one process writes the store.
-    `embedder`: makes the vectors of its search; None for the default one.
+    `embedder`: makes the vectors of its search; None: hashing.
     """
 
     def __init__(

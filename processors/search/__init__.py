@@ -1,8 +1,9 @@
 """Hybrid search: words, trigrams and vectors over documents in one SQLite file.
 
 Read in this order: formula.py (the score, as data), words.py (what a word is in each script),
-trigrams.py, embed.py (vectors), snippet.py, index.py (SearchIndex, which joins them). Nothing here
-must know what a document is for; memory and transcripts are searched by the same code.
+trigrams.py, embed.py (vectors), word_vectors.py, snippet.py, index.py (SearchIndex, which joins
+them). Nothing here must know what a document is for; memory and transcripts are searched by the
+same code.
 """
 
 __all__: list[str] = []

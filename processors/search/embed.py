@@ -1,9 +1,9 @@
-"""Texts as vectors: the protocol, the embedder that needs no download, and distances.
+"""Texts as vectors: the protocol, the embedder that needs nothing installed, and distances.
 
-The default embedder hashes words and pieces of words, so that texts which share spelling lie near
-each other: inflected, misspelt, compounded words. It does not understand meaning: `car` and
-`automobile` are as far apart as any two words. Whoever wants that sets another embedder.
-Only this file of foldlog imports numpy, when the first vector is made.
+HashedEmbedder hashes words and pieces of words, so that texts which share spelling lie near each
+other: inflected, misspelt, compounded words. It does not understand meaning: `car` and `automobile`
+are as far apart as any two words. With the extra `embeddings` the default is word_vectors.py, which
+knows related words. Only this file of foldlog imports numpy, when the first vector is made.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from zlib import crc32
 
 from ...log.errors import FoldlogError, SettingsError
+from .formula import VECTOR_DISTANCE_MAX
+from .word_vectors import WordVectors, installed
 from .words import STOP_WORDS, is_unspaced, pieces
 
 if TYPE_CHECKING:
@@ -35,12 +37,19 @@ class Embedder(Protocol):
 
     `name` says the method and its version: vectors of another name are made anew. `embed` returns
     an array of floats of shape (number of texts, dimensions); their length does not matter.
+    It may also have `distance_max`: how near a text must lie to be a candidate by its vector alone,
+    as a cosine distance (0 to 2); VECTOR_DISTANCE_MAX where it has none.
     """
 
     name: str
     dimensions: int
 
     def embed(self, texts: list[str]) -> Any: ...
+
+
+def distance_max_of(embedder: Embedder) -> float:
+    """How near is near, for this embedder: their cosines are not to be compared."""
+    return float(getattr(embedder, "distance_max", VECTOR_DISTANCE_MAX))
 
 
 class HashedEmbedder:
@@ -69,10 +78,11 @@ class HashedEmbedder:
 def load_embedder(name: str | None) -> Embedder:
     """The embedder of a setting: MODULE:ATTR, an instance or a class without arguments.
 
-    None: the default one. Raises SettingsError that says what is wrong with it.
+    None: word vectors where the extra `embeddings` is installed, else hashing. Raises SettingsError
+    that says what is wrong with it.
     """
     if name is None:
-        return HashedEmbedder()
+        return WordVectors() if installed() else HashedEmbedder()
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise SettingsError(f"embedder {name}: say MODULE:ATTR, as in my_app:embedder")
@@ -89,6 +99,9 @@ def load_embedder(name: str | None) -> Embedder:
     if missing:
         lacks = ", ".join(missing)
         raise SettingsError(f"embedder {name}: it has no {lacks} as docs/search.md says")
+    near = getattr(found, "distance_max", VECTOR_DISTANCE_MAX)
+    if not isinstance(near, int | float) or not 0 <= near <= 2:
+        raise SettingsError(f"embedder {name}: distance_max is {near!r}, it must be 0 to 2")
     return found
 
 

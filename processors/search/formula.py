@@ -12,8 +12,9 @@ vector      1 - cosine distance = the cosine; a negative one counts as 0 (a dist
             nothing more about relevance than a distance of 1).
 
 A document is a candidate if it has a term of the query (full_text > 0), or its trigram similarity
-is TRIGRAM_SIMILARITY_MIN or more, or its cosine distance is below VECTOR_DISTANCE_MAX. Each part is
-counted for every candidate, whichever rule brought it in.
+is TRIGRAM_SIMILARITY_MIN or more, or its cosine distance is below VECTOR_DISTANCE_MAX, or below
+what its embedder says instead: how far apart related texts lie is a property of the embedder. Each
+part is counted for every candidate, whichever rule brought it in.
 """
 
 from typing import NamedTuple
@@ -29,7 +30,7 @@ class Parts(NamedTuple):
 
 WEIGHTS = Parts(full_text=0.5, trigram=0.3, vector=0.2)
 TRIGRAM_SIMILARITY_MIN = 0.3  # pg_trgm's default threshold, that of its operator %
-VECTOR_DISTANCE_MAX = 0.4  # cosine distance
+VECTOR_DISTANCE_MAX = 0.4  # cosine distance, for an embedder that gives none of its own
 
 
 def score(parts: Parts) -> float:
@@ -37,10 +38,12 @@ def score(parts: Parts) -> float:
     return sum(weight * part for weight, part in zip(WEIGHTS, parts, strict=True))
 
 
-def is_candidate(parts: Parts, distance: float) -> bool:
+def is_candidate(
+    parts: Parts, distance: float, distance_max: float = VECTOR_DISTANCE_MAX
+) -> bool:
     """Whether any of the three rules brings the document in. `distance`: cosine, 0 to 2."""
     return (
         parts.full_text > 0
         or parts.trigram >= TRIGRAM_SIMILARITY_MIN
-        or distance < VECTOR_DISTANCE_MAX
+        or distance < distance_max
     )

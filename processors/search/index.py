@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from .embed import Embedder, HashedEmbedder, blobs_of, cosines
+from .embed import Embedder, HashedEmbedder, blobs_of, cosines, distance_max_of
 from .formula import Parts, is_candidate, score
 from .full_text import FullText
 from .snippet import Snippets
@@ -78,6 +78,7 @@ class SearchIndex:
     ) -> None:
         self._connection, self._say = connection, say
         self._embedder: Embedder = embedder or HashedEmbedder()
+        self.distance_max = distance_max_of(self._embedder)
         for statement in _TABLES:
             connection.execute(statement)
         self._words = FullText(connection, "search_words")
@@ -197,7 +198,7 @@ class SearchIndex:
         for (rowid, id, at, count, _), cosine in zip(rows, near, strict=True):
             alike = similarity(shared[rowid], len(grams), count)
             parts = Parts(ranks.get(rowid, 0.0), alike, min(max(cosine, 0.0), 1.0))
-            if is_candidate(parts, 1 - cosine):
+            if is_candidate(parts, 1 - cosine, self.distance_max):
                 found.append(Candidate(rowid, id, at, parts))
         return found
 

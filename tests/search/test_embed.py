@@ -11,8 +11,12 @@ from foldlog.processors.search.embed import (
     HashedEmbedder,
     blobs_of,
     cosines,
+    distance_max_of,
     load_embedder,
 )
+from foldlog.processors.search.word_vectors import WordVectors, installed
+
+extra = pytest.mark.skipif(not installed(), reason="the extra `embeddings` is not installed")
 
 
 class Mine:
@@ -24,6 +28,10 @@ class Mine:
 
 class NoEmbedder:
     name = "none"
+
+
+class Far(Mine):
+    distance_max = 3
 
 
 def near(one, other):
@@ -63,8 +71,36 @@ def test_numpy_is_imported_with_the_first_vector():
     assert done.stdout.strip() == "False"
 
 
-def test_another_embedder_by_setting_is_normalised():
+@extra
+def test_S3_3_with_the_extra_related_words_are_near_and_it_is_the_default():
+    embedder = load_embedder(None)
+    assert isinstance(embedder, WordVectors) and distance_max_of(embedder) == 0.8
+    texts = ["car", "my automobile is red", "the invoice is due", "", "\u6771\u4eac"]
+    car, automobile, invoice, nothing, tokyo = blobs_of(embedder, texts)
+    near, far, none, _ = cosines(car, [automobile, invoice, nothing, tokyo])
+    assert near > 0.45 and far < 0.2 and none == 0
+    assert blobs_of(WordVectors(), ["car"]) == [car]
+
+
+def test_without_the_extra_the_default_is_hashing(monkeypatch):
+    monkeypatch.setattr("foldlog.processors.search.word_vectors._NEEDED", ("no_such_module",))
     assert load_embedder(None).name == HashedEmbedder.name
+    assert distance_max_of(load_embedder(None)) == 0.4
+
+
+def test_nothing_of_the_extra_is_imported_before_the_first_text():
+    program = (
+        "import sys; from foldlog.processors.search.embed import load_embedder;"
+        "load_embedder(None);"
+        "print({'numpy', 'tokenizers', 'safetensors', 'wordllama'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def test_another_embedder_by_setting_is_normalised():
     embedder = load_embedder(f"{__name__}:Mine")
     assert np.frombuffer(blobs_of(embedder, ["x"])[0], np.float32) == pytest.approx([0.6, 0.8])
 
@@ -76,6 +112,7 @@ def test_another_embedder_by_setting_is_normalised():
         ("json", "say MODULE:ATTR"),
         ("json:nothing", "can't be loaded (AttributeError"),
         (f"{__name__}:NoEmbedder", "it has no dimensions, embed"),
+        (f"{__name__}:Far", "distance_max is 3, it must be 0 to 2"),
     ],
 )
 def test_a_wrong_setting_is_named(name, why):

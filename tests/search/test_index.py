@@ -69,6 +69,15 @@ def test_S3_3_any_one_rule_makes_a_candidate(parts, distance, said):
     assert is_candidate(parts, distance) is said
 
 
+def test_S3_3_an_embedder_may_say_how_near_is_near(connection):
+    given = Given({"car": (1, 0, 0), "bus": (0.3, 0.954, 0)})
+    index = SearchIndex(connection, given)
+    put(index, "bus")
+    assert index.search("car", ["user:ana"]) == []
+    given.distance_max = 0.8
+    assert ids(SearchIndex(connection, given).search("car", ["user:ana"])) == ["d0"]
+
+
 def test_S3_3_a_score_by_hand(connection):
     texts = ["alpha beta", "alpha gamma delta epsilon"]
     vectors = {"alpha beta": (1, 0, 0), "alpha": (0.6, 0.8, 0)}

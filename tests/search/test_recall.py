@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from foldlog.bench import memory_search as bench
+from foldlog.processors.search.word_vectors import WordVectors, installed
 
 
 @pytest.fixture(scope="module")
@@ -44,5 +45,25 @@ def test_S3_3_all_kinds_but_paraphrases_are_found(found):
     _, by_kind = found
     paraphrased = by_kind.pop("paraphrased")
     assert {kind: each.recall for kind, each in by_kind.items() if each.recall < 0.9} == {}
-    # The default embedder does not understand meaning: docs/search.md says so.
+    # Hashing does not understand meaning: docs/search.md says so.
     assert paraphrased.recall < 0.9
+
+
+@pytest.mark.skipif(not installed(), reason="the extra `embeddings` is not installed")
+@pytest.mark.parametrize(("name", "least"), [("queries.txt", 0.75), (bench.AFTER, 0.66)])
+def test_S3_3_word_vectors_find_paraphrases_that_full_text_does_not(name, least):
+    found = bench.meant(WordVectors(), name)
+    whole, paraphrased = found["hybrid"]
+    assert paraphrased.recall >= least
+    assert paraphrased.recall >= found["full_text"][1].recall + 0.15
+    assert whole.recall >= found["full_text"][0].recall + 0.01
+    assert whole.mrr >= found["full_text"][0].mrr
+
+
+@pytest.mark.skipif(not installed(), reason="the extra `embeddings` is not installed")
+def test_S3_3_what_is_far_from_all_of_memory_is_still_not_found():
+    """The threshold is no open door: a query about something else brings in nothing by vector."""
+    with sqlite3.connect(":memory:") as connection:
+        index = bench.built(connection, WordVectors())
+        for query in ("quantum chromodynamics", "recipe for lentil soup", "guitar chords"):
+            assert index.search(query, [bench.SCOPE]) == []

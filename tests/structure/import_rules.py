@@ -73,6 +73,8 @@ PLACES = {
     "uvicorn": Place("consumers/gateway/", 1),
     "jwt": Place("consumers/gateway/", 1),
     "numpy": Place("processors/search/", 1),
+    "safetensors": Place("processors/search/", 1),  # an extra, with its tokenizers
+    "tokenizers": Place("processors/search/", 1),
     "duckdb": Place("consumers/exports/", 1),
     "msgspec": Place("", None),  # JSON, wanted in several rooms
 }
