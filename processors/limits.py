@@ -18,7 +18,7 @@ class Limits:
     approval_expiry_ms: int = 24 * 3600 * 1000  # an ask that nobody answers
     grace_ms: int = 5_000  # constraint 3: after an abort all ends within seconds
     margin_ms: int = 10_000  # clocks of two machines may differ by this much
-    start_window_ms: int = 5_000  # from producing TOOL_STARTED to beginning, monotonic
+    start_window_ms: int = 5_000  # from producing a claim to beginning its effect, monotonic
     candidate_wait_ms: int = 60_000  # N2: a compaction that may still come
     background_attempts: int = 3  # crashes of whoever works in the background
     background_timeout_ms: int = 120_000  # a summary of a long session takes tens of seconds

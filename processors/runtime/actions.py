@@ -28,8 +28,6 @@ from .begin import (
     begin_delivery,
     begin_tool,
     begin_work,
-    unbegun,
-    unbegun_generation,
 )
 from .claims import (
     claim_of,
@@ -40,6 +38,8 @@ from .claims import (
 )
 from .going_on import GoingOn
 from .owned import Clock, Owned
+from .start_window import ClaimTimes
+from .unbegun import not_begun, unbegun, unbegun_generation
 from .waiting_room import Place, WaitingRoom
 
 AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
@@ -107,7 +107,7 @@ class Actions:
         self._renderings = Renderings()
         self._built: dict[str, tuple[tuple, Built]] = {}
         self._going_on = GoingOn()
-        self._claimed_at: dict[str, dict[tuple, int]] = {}
+        self._times = ClaimTimes()
         self._rejections: dict[str, tuple[TurnView, int]] = {}
 
     @property
@@ -252,6 +252,13 @@ class Actions:
     def _claim(
         self, views: SessionViews, owed: Obligation, agent: Agent | None, owned: Owned, now: int
     ) -> Any:
+        claim = self._made(views, owed, agent, owned, now)
+        self._times.produced(views.session_id, owed, claim, self._clock.monotonic_ms())
+        return claim
+
+    def _made(
+        self, views: SessionViews, owed: Obligation, agent: Agent | None, owned: Owned, now: int
+    ) -> Any:
         assert agent is not None
         holder = owned.partition.holder(owed.role)
         assert holder is not None and holder.owner == self.owner
@@ -262,11 +269,7 @@ class Actions:
         if owed.owed != "TOOL_STARTED":
             sha256, kept = self._going_on.claim(views, owed, self._request(views))
             return generation_claim(views, owed, agent, holder, now, sha256, kept)
-        claim = tool_claim(views, owed, agent, holder, now)
-        # With the deadline: a claim that comes back late is not the one that was made anew since.
-        place = (*owed.subject, claim.attempt, claim.epoch, claim.deadline)
-        self._claimed_at.setdefault(views.session_id, {})[place] = self._clock.monotonic_ms()
-        return claim
+        return tool_claim(views, owed, agent, holder, now)
 
     # -- claims that came back -------------------------------------------------------------------
 
@@ -286,7 +289,11 @@ class Actions:
                 self._effects.stop(views.session_id, claim.offset, "the turn is ending")
             return None
         assert agent is not None
-        if owed.role == "background":
+        now_ms = self._clock.monotonic_ms()
+        late = self._times.too_late(views.session_id, owed, claim, agent, now_ms)
+        if owed.owed == "begin" and late is not None:
+            self._effects.report(views.session_id, not_begun(views, owed, late))
+        elif owed.role == "background":
             self._begin_work(views, owed, agent)
         elif owed.role == "delivery":
             begin = begin_delivery(views, *owed.subject, agent, self.read_blob)
@@ -325,18 +332,10 @@ class Actions:
     def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
         call = find_call(views.turn, *owed.subject)
         assert call is not None and call.claim is not None
-        claim = call.claim
         if owed.owed == "abort":
             self._effects.report(views.session_id, unbegun(call, "the turn ended first"))
             return
-        place = (*owed.subject, call.attempt, claim.epoch, claim.deadline)
-        claimed = self._claimed_at.get(views.session_id, {}).get(place)
-        window = agent.limits.start_window_ms
-        if claimed is None or self._clock.monotonic_ms() - claimed > window:
-            why = f"the worker could not begin within {window} ms"
-            self._effects.report(views.session_id, unbegun(call, why))
-            return
-        begin = begin_tool(views, call, self._args(call), claim, agent)
+        begin = begin_tool(views, call, self._args(call), call.claim, agent)
         self._effects.run_tool(views.session_id, begin)
 
     def _begin_work(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
@@ -388,7 +387,7 @@ class Actions:
             self._effects.stop(session_id, begun, "its session owes nothing any more")
         self._built.pop(session_id, None)
         self._going_on.forget(session_id)
-        self._claimed_at.pop(session_id, None)
+        self._times.forget(session_id)
         self._rejections.pop(session_id, None)
 
 

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple, Protocol
 
 from ...producers.blobs import BlobCorrupt, BlobMissing
 from ...schemas import events as ev
-from ...schemas.tokens import estimate
 from ..agent import Agent
 from ..context.build import ReadBlob
 from ..context.tasks import Task, is_made, task_of
 from ..effects.delivery import Delivery
 from ..effects.tool_run import READER
 from ..projections.delivery import Owed, delivery_of
-from ..projections.turn_view import Call, Claim, TurnView
+from ..projections.turn_view import Call, Claim
 from ..resuming import Chain, Kept
 from ..session import SessionViews
 from ..wake import Obligation
@@ -172,33 +171,3 @@ def begin_delivery(
     body = line.body
     content = read_blob(body.ref) if body.ref is not None else body.inline or b"[]"
     return BeginDelivery(wanted, content, line.name, views.state.user_id or "", agent)
-
-
-def unbegun_generation(turn: TurnView) -> ev.GenStopped:
-    """The outcome of a claim whose turn ended before the call began."""
-    assert turn.generation is not None
-    return ev.GenStopped(
-        turn=turn.number,
-        step=turn.step,
-        attempt=turn.generation.attempt,
-        why="the turn ended before the call began",
-        content=ev.Body(inline=b"[]"),
-    )
-
-
-def unbegun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
-    """The outcome of a claim that did not begin: not run, unless it or an earlier one may have."""
-    may_have_run |= call.attempt > 1 and call.effect != "once"
-    text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."
-    return ev.ToolResult(
-        turn=call.turn,
-        step=call.step,
-        index=call.index,
-        attempt=call.attempt,
-        outcome="error" if may_have_run else "not_run",
-        via="tool",
-        content=ev.Body(inline=text.encode()),
-        bytes=len(text),
-        tokens=estimate(text),
-        left_out=0,
-    )

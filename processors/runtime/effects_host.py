@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...producers.blobs import BlobStore
 from ...schemas import events as ev
-from ...schemas.tokens import estimate
 from ..agent import Agent
 from ..effects import background, delivery, models, tools
 from ..effects.result_cache import ResultCache
@@ -28,6 +27,8 @@ from .begin import BeginDelivery, BeginGeneration, BeginTool, BeginWork
 from .chunks_reader import ChunksReader
 from .going_on import Aside
 from .reports import Reports
+from .start_window import Begins
+from .unbegun import delivery_not_begun, failed, generation_not_begun, no_tool, work_not_begun
 
 CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
 if TYPE_CHECKING:
@@ -118,14 +119,25 @@ class EffectsHost:
         work: Coroutine[Any, Any, None],
         last_word: Callable[[str], Any] | None = None,
         told: Told | None = None,
+        begins: Begins | None = None,
     ) -> None:
-        """Run `work`; `last_word(why)` is its outcome if it dies and has told none (T4, S2)."""
+        """Run `work`; `last_word(why)` is its outcome if it dies and has told none (T4, S2).
+
+        Where a tool held the loop past its window, it is not begun: as when its claim came back.
+        """
+        asked = time.monotonic()
         with self._lock:
             self._running[role] += 1
             self._stops[key] = (role, stop)
 
         async def guarded() -> None:
             try:
+                late = begins is not None and (time.monotonic() - asked) * 1000 > begins.window_ms
+                if late and told is not None:
+                    work.close()
+                    why = f"the worker could not begin it within {begins.window_ms} ms"
+                    await told.outcome(key[0], begins.unbegun(why))
+                    return
                 await work
             except asyncio.CancelledError:
                 raise
@@ -150,9 +162,12 @@ class EffectsHost:
         work = self._generate(session_id, begin, stop, told)
 
         def last_word(why: str) -> ev.GenFailed:
-            return _failed(begin, "internal", f"the call's task died: {why}", permanent=False)
+            return failed(begin, "internal", f"the call's task died: {why}", permanent=False)
 
-        self._spawn("models", (session_id, begin.claim.offset), stop, work, last_word, told)
+        place = (begin.turn, begin.step, begin.attempt)
+        begins = Begins.of(begin.agent, lambda why: generation_not_begun(*place, why))
+        key = (session_id, begin.claim.offset)
+        self._spawn("models", key, stop, work, last_word, told, begins)
 
     async def _generate(
         self, session_id: str, begin: BeginGeneration, stop: Stop, sink: Told
@@ -168,7 +183,7 @@ class EffectsHost:
             client = await self._get_client()
         except Exception as error:
             detail = f"no client for the model: {type(error).__name__}: {error}"
-            await sink.outcome(session_id, _failed(begin, "client", detail, permanent=True))
+            await sink.outcome(session_id, failed(begin, "client", detail, permanent=True))
             return
         crash.reach("models.send")
         await models.generate(
@@ -187,27 +202,23 @@ class EffectsHost:
         """Begin a tool call."""
         crash.reach("tools.begin")
         stop, told = Stop(), Told(self._reports)
-        work = self._run_tool(session_id, begin, stop, told, time.monotonic())
+        work = self._run_tool(session_id, begin, stop, told)
+        claim = self._tool_claim(session_id, begin)
 
         def last_word(why: str) -> ev.ToolResult | ev.ToolFailedUncertain:
-            tool, claim = begin.agent.tool(begin.call.name), self._tool_claim(session_id, begin)
+            tool = begin.agent.tool(begin.call.name)
             once = "once" in (begin.call.effect, tool and tool.effect)
             return (tools.uncertain if once else tools.gave_up)(claim, f"its task died: {why}")
 
-        self._spawn("tools", (session_id, begin.claim.offset), stop, work, last_word, told)
+        begins = Begins.of(begin.agent, lambda why: tools.not_run(claim, why))
+        key = (session_id, begin.claim.offset)
+        self._spawn("tools", key, stop, work, last_word, told, begins)
 
-    async def _run_tool(
-        self, session_id: str, begin: BeginTool, stop: Stop, sink: Told, asked: float
-    ) -> None:
+    async def _run_tool(self, session_id: str, begin: BeginTool, stop: Stop, sink: Told) -> None:
         tool = begin.agent.tool(begin.call.name)
         claim = self._tool_claim(session_id, begin)
         if tool is None:
-            await sink.outcome(session_id, _no_tool(begin))
-            return
-        late_ms, window_ms = (time.monotonic() - asked) * 1000, begin.agent.limits.start_window_ms
-        if late_ms > window_ms:  # T4 again: a tool that holds the loop made this one wait
-            why = f"the worker could not begin it within {window_ms} ms"
-            await sink.outcome(session_id, tools.not_run(claim, why))
+            await sink.outcome(session_id, no_tool(begin))
             return
         host = self._tool_host(begin.agent)
         crash.reach("tools.run")
@@ -309,10 +320,13 @@ class EffectsHost:
         )
 
         def last_word(why: str) -> ev.BackgroundDone:
-            place = {"kind": begin.kind, "upto": begin.upto, "attempt": begin.attempt}
-            return ev.BackgroundDone(**place, ok=False, why=f"its task died: {why}"[:500])
+            named = dict(zip(("kind", "upto", "attempt"), place, strict=True))
+            return ev.BackgroundDone(**named, ok=False, why=f"its task died: {why}"[:500])
 
-        self._spawn("background", (session_id, begin.claim.offset), stop, work, last_word, told)
+        place = (begin.kind, begin.upto, begin.attempt)
+        begins = Begins.of(begin.agent, lambda why: work_not_begun(*place, why))
+        key = (session_id, begin.claim.offset)
+        self._spawn("background", key, stop, work, last_word, told, begins)
 
     def _remember(self, begin: BeginWork) -> background.Remember | None:
         if self._memory is None or begin.kind != "memory":
@@ -322,10 +336,13 @@ class EffectsHost:
     def deliver(self, session_id: str, begin: BeginDelivery) -> None:
         """Begin a delivery."""
         crash.reach("delivery.begin")
+        told = Told(self._reports)
         work = delivery.deliver(
-            begin.delivery(session_id), self._find_channel, self._reports, begin.agent.limits
+            begin.delivery(session_id), self._find_channel, told, begin.agent.limits
         )
-        self._spawn("delivery", (session_id, begin.claim.offset), Stop(), work)
+        begins = Begins.of(begin.agent, lambda why: delivery_not_begun(begin.owed, why))
+        key = (session_id, begin.claim.offset)
+        self._spawn("delivery", key, Stop(), work, None, told, begins)
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome that no effect made."""
@@ -365,36 +382,6 @@ def said_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
     place = (begin.turn, begin.step, begin.attempt)
     own = [chunk for chunk in chunks if place_of(chunk) == place]
     return said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)
-
-
-def _failed(
-    begin: BeginGeneration, error: str, detail: str, *, permanent: bool = True
-) -> ev.GenFailed:
-    return ev.GenFailed(
-        turn=begin.turn,
-        step=begin.step,
-        attempt=begin.attempt,
-        content=ev.Body(inline=b"[]"),
-        error=error,
-        detail=detail[:2_000],
-        permanent=permanent,
-    )
-
-
-def _no_tool(begin: BeginTool) -> ev.ToolResult:
-    text = f"The agent {begin.agent.name} has no tool {begin.call.name} any more: it was not run."
-    return ev.ToolResult(
-        turn=begin.call.turn,
-        step=begin.call.step,
-        index=begin.call.index,
-        attempt=begin.call.attempt,
-        outcome="error",
-        via="tool",
-        content=ev.Body(inline=text.encode()),
-        bytes=len(text),
-        tokens=estimate(text),
-        left_out=0,
-    )
 
 
 __all__ = ["Agent", "EffectsHost"]

@@ -80,6 +80,12 @@ class Rig:
     def reconcile(self, session_id: str, begin: Any) -> None:
         self.began.append(("reconcile", begin))
 
+    def work(self, session_id: str, begin: Any) -> None:
+        self.began.append(("work", begin))
+
+    def deliver(self, session_id: str, begin: Any) -> None:
+        self.began.append(("deliver", begin))
+
     def recover_chunks(self, session_id: str, partition: int, begin: Any) -> None:
         self.began.append(("recover_chunks", begin))
 

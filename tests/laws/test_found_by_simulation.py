@@ -7,6 +7,7 @@ from foldlog.processors.effects.tool_run import ASK_SHARE, END_SHARE
 from foldlog.processors.limits import Limits
 from foldlog.processors.projections import partition as partition_fold
 from foldlog.processors.runtime.owned import Owned, may_owe
+from foldlog.processors.runtime.reports import ROLE_OF
 from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.runtime.views_codec import view_parts
 from foldlog.processors.session import fold, initial
@@ -15,7 +16,7 @@ from foldlog.producers.blobs import BlobMissing
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
-from foldlog.tests.laws.rig import SESSION, Rig, answered, call, opened, said
+from foldlog.tests.laws.rig import ROLES, SESSION, Rig, answered, call, opened, said
 
 
 @tool(effect="pure")
@@ -213,7 +214,7 @@ def test_law6_a_tool_can_act_no_later_than_its_deadline():
 
 def test_a_claim_that_was_made_anew_keeps_the_slot_of_the_first():
     """The second came back as a duplicate, the first had won: for a moment neither had a slot."""
-    rig = Rig(AGENT, slots=1)
+    rig = Rig(replace(AGENT, limits=Limits(start_window_ms=60_000)), slots=1)
     rig.write("producer", opened("a"))
     rig.write("producer", opened("a"), key="r")
     rig.write("producer", said())
@@ -225,3 +226,70 @@ def test_a_claim_that_was_made_anew_keeps_the_slot_of_the_first():
     rig.read()
     assert [what for what, _ in rig.began] == ["generate"]
     assert all(entry.session_id == SESSION for entry in rig.entries(ev.GenStart))
+
+
+def paused_behind_its_claim(
+    agent: Agent, channel: str = "c", roles: tuple[str, ...] = ROLES
+) -> Rig:
+    """A worker that reads its own GEN_START after the start window, and reports into the log."""
+    rig = Reporting(agent, roles=roles)
+    rig.write("producer", opened("a"))
+    rig.write("producer", replace(said(), channel=channel))
+    rig.assign()
+    rig.settle_takes()
+    return rig
+
+
+class Reporting(Rig):
+    """What it reports is in the log, as through the outbox."""
+
+    def report(self, session_id: str, event) -> None:
+        super().report(session_id, event)
+        self.write(ROLE_OF[type(event)], event, key=session_id)
+
+
+def test_S2_a_worker_that_reads_its_own_claim_late_sends_nothing_and_claims_anew():
+    """It began the call while another took it over: the provider was paid twice."""
+    rig = paused_behind_its_claim(PATIENT)
+    rig.ms += PATIENT.limits.start_window_ms + 1
+    rig.read()
+    assert rig.began == []
+    (failed,) = rig.reported
+    assert (failed.error, failed.permanent, failed.attempt) == ("not_begun", False, 1)
+    rig.settle()
+    assert [(what, begin.attempt) for what, begin in rig.began] == [("generate", 2)]
+    assert len(rig.reported) == 1
+
+
+def test_S2_a_claim_that_comes_back_within_the_window_begins():
+    rig = paused_behind_its_claim(PATIENT)
+    rig.ms += PATIENT.limits.start_window_ms
+    rig.read()
+    assert [(what, begin.attempt) for what, begin in rig.began] == [("generate", 1)]
+    assert rig.reported == []
+
+
+def test_D2_a_delivery_whose_claim_came_back_late_is_claimed_anew():
+    rig = paused_behind_its_claim(PATIENT, "push:crm", (*ROLES, "delivery"))
+    rig.settle()
+    rig.write("models", answered())
+    rig.read()  # the answer: the delivery is claimed
+    rig.ms += PATIENT.limits.start_window_ms + 1
+    rig.settle()
+    begins = [begin for what, begin in rig.began if what == "deliver"]
+    assert [begin.owed.attempt for begin in begins] == [2]
+    assert [event.error for event in rig.reported] == ["not_begun"]
+
+
+def test_B2_background_work_whose_claim_came_back_late_is_released_and_claimed_anew():
+    agent = replace(PATIENT, memory=True)
+    rig = paused_behind_its_claim(agent, roles=(*ROLES, "background"))
+    rig.settle()
+    rig.write("models", answered())
+    while not rig.events(ev.BackgroundStarted):
+        rig.read(1)
+    rig.ms += agent.limits.start_window_ms + 1
+    rig.settle()
+    begins = [begin for what, begin in rig.began if what == "work"]
+    assert [(begin.kind, begin.attempt) for begin in begins] == [("memory", 2)]
+    assert [(event.ok, event.released) for event in rig.reported] == [(False, True)]

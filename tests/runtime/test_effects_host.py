@@ -194,6 +194,34 @@ def test_T4_a_once_tool_that_the_loop_could_not_begin_in_time_is_not_run(start):
     assert ran == []
 
 
+def test_S2_a_model_call_that_the_loop_could_not_begin_in_time_is_not_sent(start):
+    """Another may have taken it over by then: it would be paid twice."""
+    began, let_go, asked_for = threading.Event(), threading.Event(), []
+
+    async def blocks() -> str:
+        """Holds the loop."""
+        began.set()
+        let_go.wait(WAIT_S)
+        return "at last"
+
+    def make():
+        asked_for.append(1)
+        raise RuntimeError("no client")
+
+    host = start(make_client=make)
+    host.host.run_tool("first", begin_tool(blocks, "pure"))
+    assert began.wait(WAIT_S)
+    agent = Agent(name="a", model="m", limits=Limits(start_window_ms=1))
+    host.host.generate("s", BeginGeneration(1, 1, 1, CLAIM, b"{}", agent))
+    asked = time.monotonic()
+    while time.monotonic() < asked + 0.002:
+        pass
+    let_go.set()
+    (failed,) = [o for o in (host.outcome(), host.outcome()) if isinstance(o, ev.GenFailed)]
+    assert (failed.error, failed.permanent) == ("not_begun", False)
+    assert asked_for == []
+
+
 def test_T6_a_reconciler_whose_task_dies_leaves_the_call_in_doubt(start):
     async def was_it_done(ctx) -> Happened:
         raise Unwind("out of here")

@@ -11,6 +11,9 @@ from foldlog.schemas.codec import decode
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.simulation.invariant import Invariant, calls_of
 
+CLAIMS = (
+    b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_STARTED",
+)
 TAKEOVERS = (b"TOOL_STARTED", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_STARTED")
 
 
@@ -145,8 +148,9 @@ class OnlyWonClaimsBegin(Invariant):
 
 
 class BeginsInTime(Invariant):
-    """T4, law 6: a tool begins within the start window of its own claim's produce, or not at all;
-    and it can act on the world no later than its deadline, so that the margin is all for clocks."""
+    """T4, S2, B2, D2: an effect begins within the start window of its own claim's produce, or not
+    at all: later, another may have taken it over, and a model call would be paid twice. Law 6: a
+    tool can act on the world no later than its deadline, so that the margin is all for clocks."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -156,20 +160,18 @@ class BeginsInTime(Invariant):
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
     ) -> None:
-        if kind == b"TOOL_STARTED":
+        if kind in CLAIMS:
             worker = process.worker
             error = worker.now(worker.owned[partition]) - self.world.now
             self.produced.setdefault((process.owner, value), (self.world.now, error))
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
-        if role != "tools":
-            return
         place = self.world.witness.partition_of[session_id], begin.claim.offset
         value = self.world.witness.seen[place].record.value
         at, error = self.produced[process.owner, value]
         waited = self.world.now - at
         window = self.world.agent.limits.start_window_ms
-        self.demand(waited <= window, f"{begin.call.key} begins {waited} ms after its claim")
+        self.demand(waited <= window, f"{role} {begin.claim} begins {waited} ms after its claim")
         self.begun[place] = (begin.claim.deadline, error)
 
     def on_executed(self, line: Any) -> None:

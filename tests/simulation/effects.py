@@ -15,9 +15,10 @@ from foldlog.processors.projections.turn_view import THINKING_REFUSED
 from foldlog.processors.runtime.actions import BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.runtime.begin import BeginDelivery
 from foldlog.processors.runtime.chunks_reader import chunks_reader
-from foldlog.processors.runtime.effects_host import _failed, _no_tool, said_of
+from foldlog.processors.runtime.effects_host import said_of
 from foldlog.processors.runtime.going_on import Aside
 from foldlog.processors.runtime.reports import AGAIN_S, ROLE_OF
+from foldlog.processors.runtime.unbegun import failed, no_tool
 from foldlog.processors.said import said_so_far
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
@@ -211,7 +212,7 @@ class SimEffects:
         rng = self.world.rng
         if rng.random() < 0.1:
             why = "invalid_request" if begin.claim.offset % 2 else THINKING_REFUSED
-            return _failed(begin, why, "the request is refused for good")
+            return failed(begin, why, "the request is refused for good")
         wait = rng.choice((0, 300, 2_000, 30_000))
         if rng.random() < 0.2:
             wall = self.process.clock.now_ms()
@@ -318,7 +319,7 @@ class SimEffects:
         key = (session_id, begin.claim.offset)
         tool = begin.agent.tool(begin.call.name)
         if tool is None:
-            self.report(session_id, _no_tool(begin))
+            self.report(session_id, no_tool(begin))
             return
         run = ToolRun(self.process, session_id, begin, tool)
         self._spawn("tools", key, lambda task: self._run_tool(task, session_id, run))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from foldlog.processors import decide, rulings_asked, rulings_work, session, wake
 from foldlog.processors.context.rendered import Renderings
 from foldlog.processors.projections import context, session_state, transcript, turn
-from foldlog.processors.runtime import actions, owned, worker
+from foldlog.processors.runtime import actions, owned, start_window, worker
 from foldlog.processors.runtime.store import Store
 from foldlog.schemas import events as ev
 from foldlog.tests.simulation import node
@@ -224,9 +224,17 @@ PLANTS = (
         "a tool begun whenever",
         "BeginsInTime",
         "takeovers",
-        actions.Actions,
-        "_begin_tool",
+        start_window.ClaimTimes,
+        "too_late",
         wrong.whenever,
+    ),
+    Plant(
+        "a model call begun whenever",
+        "BeginsInTime",
+        "overtaken",
+        start_window.ClaimTimes,
+        "too_late",
+        wrong.model_calls_whenever,
     ),
     Plant(
         "a reconciler asked early",

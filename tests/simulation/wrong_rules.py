@@ -196,9 +196,17 @@ def begins_again(right: Any) -> Any:
 
 
 def whenever(right: Any) -> Any:
-    def wrong(self: Any, views: Any, owed: Any, agent: Any) -> None:
+    def wrong(self: Any, name: str, owed: Any, claim: Any, agent: Any, now: int) -> Any:
         for_ever = changed(agent.limits, start_window_ms=10**9)
-        right(self, views, owed, changed(agent, limits=for_ever))
+        return right(self, name, owed, claim, changed(agent, limits=for_ever), now)
+
+    return wrong
+
+
+def model_calls_whenever(right: Any) -> Any:
+    def wrong(self: Any, name: str, owed: Any, claim: Any, agent: Any, now: int) -> Any:
+        late = right(self, name, owed, claim, agent, now)
+        return None if owed.role == "models" else late
 
     return wrong
 
