@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ..log import environment
 from ..log.errors import (
     FoldlogError,
     LogFatal,
@@ -153,6 +154,8 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
     from .edge import Edge
     from .log_lines import to_stderr
 
+    if edge is None:
+        environment.begin()
     edge = edge or Edge()
     # A client that tries again says so at a lower level; its errors reach the user as errors.
     to_stderr(logging.ERROR, "foldlog: %(message)s")

@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +21,7 @@ from ..consumers.session_fold import Seen
 from ..consumers.transcript_stream import INITIAL, Dropped, Settled, Token, Viewer, see
 from ..local.kafka import Broker
 from ..local.messages_api import spawn
-from ..log import Settings
+from ..log import Settings, environment
 from ..processors.effects.models_client import host_of
 from ..processors.projections.turn_view import find_call
 from ..processors.wake import Rules, wake
@@ -46,7 +45,12 @@ def main(base: Settings, directory: Path, say: Callable[[str], None] = print) ->
     with tempfile.TemporaryDirectory(prefix="foldlog-demo-") as scratch:
         home = Path(scratch)
         say("foldlog demo: an agent works on " + str(directory))
-        broker = Broker(dir=home / "kafka", cache_dir=base.cache_dir, preferred_port=None)
+        broker = Broker(
+            dir=home / "kafka",
+            cache_dir=base.cache_dir,
+            preferred_port=None,
+            env=environment.for_children(environment.JAVA),
+        )
         say("\n1. A real Kafka, from pinned jars, for this demo alone")
         broker.up(lambda line: say("   " + line))
         try:
@@ -70,7 +74,8 @@ def _with_model(base: Settings, home: Path, directory: Path, servers: str, say) 
         say(f"   ANTHROPIC_API_KEY is set: the model answers at {host_of(base.base_url)}")
         return _story(env, home, directory, None, say)
     journal = home / "requests.jsonl"
-    with spawn("demo", journal=journal, pace_s=PACE_S) as server:
+    shown = environment.for_children()
+    with spawn("demo", journal=journal, pace_s=PACE_S, env=shown) as server:
         say(f"   no ANTHROPIC_API_KEY: a scripted model answers, from {server.base_url}")
         env |= {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "scripted"}
         return _story(env, home, directory, journal, say)
@@ -80,7 +85,7 @@ def _story(env: dict[str, str], home: Path, directory: Path, journal: Path | Non
     settings = Settings.load(env, None, {})
     with Client(settings, channel="demo") as client, open(home / "worker.log", "wb") as errors:
         client.log.apply_topics(topics(settings.partitions))
-        worker = subprocess.Popen(
+        worker = environment.start_process(
             [sys.executable, "-m", "foldlog.cli", "worker", "--supervise"],
             env=env,
             cwd=directory,

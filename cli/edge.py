@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..log import LogUnreachable, Settings, open_log
+from ..log import LogUnreachable, Settings, environment, open_log
 from ..log.door import Log
 
 if TYPE_CHECKING:
@@ -59,7 +59,11 @@ class Edge:
         """The broker of this machine, whether it runs or not."""
         from ..local.kafka import Broker
 
-        return Broker(dir=self.settings.kafka_dir, cache_dir=self.settings.cache_dir)
+        return Broker(
+            dir=self.settings.kafka_dir,
+            cache_dir=self.settings.cache_dir,
+            env=environment.for_children(environment.JAVA),
+        )
 
     def bootstrap_servers(self) -> str:
         """Where the log is. Raises LogUnreachable with what to do."""

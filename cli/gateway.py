@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import click
 
 from ..log import Settings
+from ..log.environment import start_process
 from ..log.errors import SettingsError
 from ..schemas.topics import topics
 from .edge import Edge, example, pass_edge, somebody
@@ -92,7 +93,7 @@ def beside(edge: Edge) -> Iterator[None]:
     """A gateway process of the same installation, as long as this lasts and this process lives."""
     command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "gateway", "--until-eof"]
     # Ctrl-C is for us; it ends with our end of its stdin.
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    child = start_process(command, stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..log import Settings
+from ..log import Settings, environment
 from ..schemas.topics import topics
 from . import gateway
 from .edge import Edge, example, pass_edge
@@ -130,10 +130,15 @@ def model_of(settings: Settings, roles: Sequence[str]) -> Iterator[Settings]:
         return
     from ..local.messages_api import spawn
 
-    with spawn("demo") as server:
+    with spawn("demo", env=environment.for_children()) as server:
         note(f"no ANTHROPIC_API_KEY and no ANTHROPIC_BASE_URL: a scripted model answers, from "
              f"{server.base_url}")
         yield replace(settings, api_key=SCRIPTED_KEY, base_url=server.base_url)
+
+
+def forget_secrets(settings: Settings) -> None:
+    """What tools start in this process by themselves inherits no secret of foldlog."""
+    environment.forget(settings.secret_variables, kept=settings.tool_env)
 
 
 def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
@@ -141,6 +146,7 @@ def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
     from ..processors.runtime.once import wake_session
 
     loaded = load_agents(names)
+    forget_secrets(edge.settings)
     with sole(edge), model_of(edge.connected(), ROLES) as settings:
         wake_session(settings, loaded, session)
 
@@ -192,6 +198,7 @@ def worker_command(
     from ..processors.runtime import host
 
     address, loaded = parse_address(web), load_agents(agents)
+    forget_secrets(edge.settings)
     alone = sole(edge, worker_id) if control_fd is None else nullcontext()  # else its supervisor is
     with alone, model_of(edge.connected(), wanted) as settings:
         return host.run(settings, loaded, wanted, worker_id, watch=watch, web=address)

@@ -4,6 +4,7 @@ Read in this order:
     errors.py     what can go wrong, named by what the caller must do next
     door.py       the protocols: Producer, Reader, GroupReader, Log
     settings.py   the one frozen object of settings, and where each comes from
+    environment.py   what other processes may read of the environment, and what children get
     partition.py  which partition holds a key
     memory.py, memory_reader.py, memory_group.py   the twin: deterministic and fast
     faults.py     what a simulator may do to the twin

@@ -36,6 +36,7 @@ FRAMINGS = ("avro", "confluent")
 Both are always read (framing.py)."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
+_VARIABLES = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 _USER = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
 
 _ENV: Mapping[str, tuple[str, ...]] = {
@@ -62,6 +63,7 @@ _ENV: Mapping[str, tuple[str, ...]] = {
     "registry_url": ("FOLDLOG_REGISTRY_URL",),
     "registry_user": ("FOLDLOG_REGISTRY_USER",),
     "registry_password": ("FOLDLOG_REGISTRY_PASSWORD",),
+    "tool_env": ("FOLDLOG_TOOL_ENV",),
 }
 """The environment variables of each setting, the first that is set and not empty wins."""
 
@@ -88,7 +90,8 @@ class Settings:
     other machines. channels: where answers are pushed to, by name;
     channels_wrong: what the file says of others that can't be used, which `demand_channels` raises.
     framing: one of FRAMINGS, how records are written; registry_url: the schema registry, which
-    "confluent" needs to write and every reader of such records needs once.
+    "confluent" needs to write and every reader of such records needs once. tool_env: names of
+    variables that commands of tools get beside the usual ones; `*` at the end stands for any rest.
     """
 
     bootstrap_servers: str | None = None
@@ -116,6 +119,7 @@ class Settings:
     registry_url: str | None = None
     registry_user: str | None = None
     registry_password: str | None = None
+    tool_env: tuple[str, ...] = ()
 
     @classmethod
     def load(
@@ -171,6 +175,12 @@ class Settings:
                 "this, and nothing was sent: correct it. All else works."
             )
         return self.channels
+
+    @property
+    def secret_variables(self) -> tuple[str, ...]:
+        """The environment variables that hold secrets of foldlog itself."""
+        ours = tuple(variable for name in _SECRETS for variable in _ENV[name])
+        return (*ours, *(channel.secret_env for channel in self.channels.values()))
 
     @property
     def kafka_dir(self) -> Path:
@@ -254,11 +264,25 @@ def _checked(name: str, value: Any, source: str) -> Any:
         raise SettingsError(f"{source}: web_token must be 16 or more of ! to ~, no space")
     if name == "framing" and value not in FRAMINGS:
         raise SettingsError(f"{source}: framing must be {' or '.join(FRAMINGS)}: {value!r}")
+    if name == "tool_env":
+        return _variables(value, source)
     if name == "registry_url":
         return _registry_url(value.strip(), source)
     if name not in ("topic_prefix",) and not value.strip():
         raise SettingsError(f"{source}: {name} is empty")
     return value.strip()
+
+
+def _variables(value: str, source: str) -> tuple[str, ...]:
+    """Names of variables, separated by commas."""
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    wrong = next((name for name in names if not _VARIABLES.fullmatch(name)), None)
+    if wrong is not None:
+        raise SettingsError(
+            f"{source}: tool_env must be names of variables separated by commas, as in "
+            f"DATABASE_URL,PG*, and {wrong!r} is none"
+        )
+    return names
 
 
 def _registry_url(value: str, source: str) -> str:

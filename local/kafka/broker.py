@@ -80,7 +80,8 @@ class Broker:
     (and the next one, for the controller); without it the last used or `preferred_port` is taken,
     or a free pair if that is held by something else. `properties` are added to the node's,
     `java_options` to the JVM's. `tied`: the broker ends with this process (Linux). `mirror` is the
-    address of a Maven repository to use instead of the public one.
+    address of a Maven repository to use instead of the public one. `env`: the environment of the
+    broker (default: that of this process).
     """
 
     dir: Path
@@ -91,6 +92,7 @@ class Broker:
     java_options: tuple[str, ...] = ()
     tied: bool = False
     mirror: str | None = None
+    env: Mapping[str, str] | None = None
     jar_lock: Path = LOCK
     free_bytes_min: int = _FREE_BYTES_MIN
 
@@ -232,7 +234,7 @@ class Broker:
     def _child(self, command: list[str], *, tied: bool) -> Iterator[int]:
         self.log_file.write_bytes(b"")  # what we may have to explain is this process alone
         with open(self.log_file, "ab") as log:
-            with process.spawned(command, cwd=self.dir, log=log, tied=tied) as pid:
+            with process.spawned(command, cwd=self.dir, log=log, tied=tied, env=self.env) as pid:
                 yield pid
 
     def _await_ready(self, pid: int, port: int) -> None:

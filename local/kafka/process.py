@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,7 +35,14 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 @contextmanager
-def spawned(command: Sequence[str], *, cwd: Path, log: IO[bytes], tied: bool) -> Iterator[int]:
+def spawned(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    log: IO[bytes],
+    tied: bool,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[int]:
     """Starts `command` and gives its pid; if the block fails or is interrupted, it is killed.
 
     It gets a session of its own, so Ctrl-C in a terminal does not reach it. If the block ends well
@@ -48,6 +55,7 @@ def spawned(command: Sequence[str], *, cwd: Path, log: IO[bytes], tied: bool) ->
         child = subprocess.Popen(
             command,
             cwd=cwd,
+            env=None if env is None else dict(env),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

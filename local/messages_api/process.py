@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -56,8 +57,11 @@ def spawn(
     port: int = 0,
     journal: str | Path | None = None,
     pace_s: float | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> ServerProcess:
     """Start a server process and wait until it listens. It dies with this process.
+
+    env: its environment (default: that of this process).
 
     Raises RuntimeError with what it said if it does not start.
     """
@@ -68,6 +72,7 @@ def spawn(
         command += ["--pace-s", str(pace_s)]
     process = subprocess.Popen(
         command,
+        env=None if env is None else dict(env),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

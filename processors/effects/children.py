@@ -9,13 +9,16 @@ what the commands are for.
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
+import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ...log.environment import for_children
 from .sink import Stop
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -23,6 +26,25 @@ TERM_S = 0.3  # from SIGTERM to SIGKILL: enough to remove a lock file, small bes
 KILL_S = 5.0  # a process that outlives SIGKILL this long hangs in the kernel: we go on without it
 OUTPUT_BYTES_MAX = 1024 * 1024  # of one command, kept: a quarter from its head, the rest the tail
 _READ_BYTES = 64 * 1024
+
+
+def keeper_command(lifeline: int, env_end: int, command: Sequence[str]) -> list[str]:
+    """The command line of a keeper that runs `command`."""
+    script = [sys.executable, "-I", "-S", str(KEEPER), str(lifeline), str(env_end)]
+    return [*script, "--", *command]
+
+
+@contextlib.contextmanager
+def handed_env(env: Mapping[str, str]) -> Iterator[int]:
+    """The descriptor from which a keeper reads the variables that its command gets.
+
+    A socket, which nobody else can open through /proc; arguments and pipes can be read.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs, ours:
+        ours.sendall(json.dumps(dict(env)).encode())
+        ours.shutdown(socket.SHUT_WR)
+        yield theirs.fileno()
 
 
 class Ended(NamedTuple):
@@ -38,10 +60,14 @@ class Ended(NamedTuple):
 
 
 class Children:
-    """The commands of one tool run. `ctx.children` in a tool."""
+    """The commands of one tool run. `ctx.children` in a tool.
 
-    def __init__(self, stop: Stop) -> None:
+    env_names: globs of the variables of the worker that they get beside the usual ones.
+    """
+
+    def __init__(self, stop: Stop, env_names: Sequence[str] = ()) -> None:
         self._stop = stop
+        self._env_names = tuple(env_names)
         self._loop = asyncio.get_running_loop()
         self._lifelines: dict[asyncio.subprocess.Process, int] = {}
         self._dying: list[asyncio.Future] = []
@@ -60,7 +86,8 @@ class Children:
         """Run a command to its end, its standard output and error together. Raises OSError.
 
         It ends early at timeout_s seconds, and when the run is aborted: SIGTERM, then SIGKILL for
-        it and everything it started. env: variables that are added to the scrubbed environment.
+        it and everything it started. Of the worker's environment it gets what every program needs
+        (PASSED in log/environment.py) and what the operator named; env: variables beside those.
         """
         if self._closed or self._stop.requested:
             raise OSError(f"{command[0]} was not started: the run is ending")
@@ -111,18 +138,18 @@ class Children:
         pass_fds: Sequence[int],
     ) -> asyncio.subprocess.Process:
         read_end, write_end = os.pipe()
-        added = [f"{name}={text}" for name, text in env.items()]
         try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(KEEPER), str(read_end), "--"),
-                *(("env", *added, *command) if added else command),
-                cwd=cwd,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(read_end, *pass_fds),
-            )
+            with handed_env(env) as env_end:
+                process = await asyncio.create_subprocess_exec(
+                    *keeper_command(read_end, env_end, command),
+                    cwd=cwd,
+                    env=for_children(self._env_names),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=(read_end, env_end, *pass_fds),
+                )
         except BaseException:
             os.close(write_end)
             raise

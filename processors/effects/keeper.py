@@ -1,28 +1,24 @@
 """The keeper: a small process that runs one command and lets nothing of it outlive its purpose.
 
-Run as a script, `python -I -S keeper.py LIFELINE [ENV] -- COMMAND...`, by children.py and by
+Run as a script, `python -I -S keeper.py LIFELINE ENV -- COMMAND...`, by children.py and by
 outside/protocol.py; it must not import foldlog. LIFELINE is the read end of a pipe whose only
 writer is the worker: `T` asks the command to terminate, end-of-file (the worker let go, or was
 killed) kills everything at once. What the command leaves behind when it ends is killed too, also
 what has left its process group: the keeper is the subreaper of all its descendants. It ends as the
 command ended, by exit code or by signal.
 
-Environment variables that look like secrets are withheld from the command. Those that it shall have
-are read as a JSON object from the descriptor ENV: arguments can be seen by others. (This is the
-only file beside the settings that looks at the environment, and it reads no setting from it.)
+The command gets the environment that the keeper was given (log/environment.py chooses it), and the
+variables that are read as a JSON object from the descriptor ENV: arguments can be seen by others.
 """
 
 import contextlib
 import ctypes
 import os
-import re
 import resource
 import select
 import signal
 import sys
 
-# A tool runs what a model wrote: it gets no credentials of the worker.
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 NOT_STARTED = 127  # what a shell says of a command that does not exist
 
@@ -42,8 +38,7 @@ def _become(command: list[str], added: dict[str, str]) -> None:
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        kept = {name: text for name, text in os.environ.items() if not SECRET.search(name)}
-        os.execvpe(command[0], command, kept | added)
+        os.execvpe(command[0], command, dict(os.environ) | added)
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
     finally:
@@ -99,10 +94,13 @@ def _end_as(status: int) -> None:
 
 def _given(descriptor: int) -> dict[str, str]:
     """The variables that the command shall have."""
+    with open(descriptor) as file:
+        text = file.read()
+    if text == "{}":
+        return {}
     import json  # costs a start some milliseconds: only for a command that is given any
 
-    with open(descriptor) as file:
-        return json.load(file)
+    return json.loads(text)
 
 
 def main(lifeline: int, command: list[str], added: dict[str, str]) -> None:
@@ -138,4 +136,4 @@ def main(lifeline: int, command: list[str], added: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     end = sys.argv.index("--")
-    main(int(sys.argv[1]), sys.argv[end + 1 :], _given(int(sys.argv[2])) if end == 3 else {})
+    main(int(sys.argv[1]), sys.argv[end + 1 :], _given(int(sys.argv[2])))

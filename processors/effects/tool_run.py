@@ -50,6 +50,7 @@ class ToolHost:
     agent: str = ""
     model: str = ""  # who reads the results, and so counts their tokens
     cache: ResultCache | None = None  # of the results of pure tools that may be used again
+    tool_env: tuple[str, ...] = ()  # globs of variables that the operator passes to commands
 
     @classmethod
     def of(
@@ -59,6 +60,7 @@ class ToolHost:
         side_log: SideLogStore,
         memory: "MemoryService | None" = None,
         cache: ResultCache | None = None,
+        tool_env: tuple[str, ...] = (),
     ) -> "ToolHost":
         """The host of an agent's tools."""
         return cls(
@@ -71,6 +73,7 @@ class ToolHost:
             agent=agent.name,
             model=agent.model,
             cache=cache,
+            tool_env=tool_env,
         )
 
 
@@ -92,7 +95,7 @@ class Run:
         self.timed_out = False
         self.cancelled = False  # the task that runs us was cancelled: the worker is going
         self.stop = Stop()  # the run's own: an abort from outside and the deadline end in it
-        self.children = Children(self.stop)
+        self.children = Children(self.stop, host.tool_env)
         self.ctx = ToolContext(
             session_id=claim.session_id,
             call_key=claim.call_key,

@@ -7,10 +7,8 @@ and anything else (nobody knows). This file must not know agents, effects or the
 """
 
 import asyncio
-import json
 import logging
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
@@ -23,7 +21,8 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
-from ..effects.children import KEEPER
+from ...log.environment import for_children
+from ..effects.children import handed_env, keeper_command
 from .definitions import HINTS, Listed, printable
 from .nothing_ran import Rejected, Unreachable
 from .server import McpServer
@@ -244,25 +243,22 @@ class _Stdio:
 
     async def _start(self) -> tuple[asyncio.subprocess.Process, int]:
         life_read, life_write = os.pipe()
-        env_read, env_write = os.pipe()
         try:
-            os.write(env_write, json.dumps(dict(self._server.env)).encode())
-            os.close(env_write)
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(KEEPER), str(life_read), str(env_read), "--"),
-                *self._server.command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-                pass_fds=(life_read, env_read),
-            )
+            with handed_env(self._server.env) as env_end:
+                process = await asyncio.create_subprocess_exec(
+                    *keeper_command(life_read, env_end, self._server.command),
+                    env=for_children(),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    start_new_session=True,
+                    pass_fds=(life_read, env_end),
+                )
         except BaseException:
             os.close(life_write)
             raise
         finally:
             os.close(life_read)
-            os.close(env_read)
         return process, life_write
 
     async def _read(self, stdout: asyncio.StreamReader, incoming: Any) -> None:

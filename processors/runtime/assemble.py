@@ -151,6 +151,7 @@ class Parts:
             memory=self.memory,
             results=self.results,
             find_channel=finder(channels),
+            tool_env=settings.tool_env,
         )
         layers = LayersReader(settings, self.memory and self.memory.reader, say)
         self.actions = MeteredActions(

@@ -68,17 +68,16 @@ class EffectsHost:
         memory: "MemoryService | None" = None,
         results: ResultCache | None = None,
         find_channel: delivery.Find = lambda name: None,
+        tool_env: tuple[str, ...] = (),
     ) -> None:
         self._reports = reports
-        self._blobs = blobs
-        self._side_log = side_log
+        self._blobs, self._side_log = blobs, side_log
         self._slots = model_slots
         self._make_client = make_client
         self._read_chunks, self._aside = read_chunks, Aside(read_chunks)
         self._say = say
-        self._memory = memory
-        self._results = results
-        self._find_channel = find_channel
+        self._memory, self._results = memory, results
+        self._find_channel, self._tool_env = find_channel, tool_env
         self._client: asyncio.Future | None = None
         self._stops: dict[tuple[str, int], tuple[str, Stop]] = {}
         self._running: Counter[str] = Counter()
@@ -227,7 +226,8 @@ class EffectsHost:
             await late
 
     def _tool_host(self, agent: Agent) -> tools.ToolHost:
-        return tools.ToolHost.of(agent, self._blobs, self._side_log, self._memory, self._results)
+        shared = (self._blobs, self._side_log, self._memory, self._results, self._tool_env)
+        return tools.ToolHost.of(agent, *shared)
 
     def _tool_claim(self, session_id: str, begin: BeginTool) -> tools.ToolClaim:
         call, agent = begin.call, begin.agent

@@ -15,6 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from ...log.environment import start_process
+
 GO = b"g"
 QUICK_S = 10.0  # an end sooner than this after its go is a failure to start; a busy machine needs 5
 QUICK_MAX = 3  # failures to start in a row, then it is given up
@@ -42,7 +44,7 @@ class Child:
     def __init__(self, command: Sequence[str]) -> None:
         read_end, self._write_end = os.pipe()
         try:
-            self.process = subprocess.Popen(
+            self.process = start_process(
                 [*command, "--control-fd", str(read_end)],
                 pass_fds=(read_end,),
                 stdin=subprocess.DEVNULL,

@@ -17,10 +17,12 @@ import signal
 import sys
 from pathlib import Path
 
+from foldlog.log import environment
 from foldlog.processors.runtime import crash, supervise
 
 
 def main(arguments: list[str]) -> int:
+    environment.begin()
     options = _parser().parse_args(arguments)
     if options.log is not None:
         fd = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -49,6 +49,7 @@ def test_without_any_source_the_defaults_hold():
         "registry_url": None,
         "registry_user": None,
         "registry_password": None,
+        "tool_env": (),
     }
     assert settings.kafka_dir == home / "kafka"
     with pytest.raises(FrozenInstanceError):
@@ -222,3 +223,10 @@ def test_the_login_name_becomes_a_legal_user():
     assert Settings.load({"HOME": "/h", "USER": "CORP\\ada lovelace"}).user == "CORP-ada-lovelace"
     assert Settings.load({"HOME": "/h", "LOGNAME": "x"}).user == "x"
     assert Settings.load({"HOME": "/h"}).user == "local"
+
+
+def test_names_of_variables_for_tools_are_checked():
+    named = Settings.load({**ENV, "FOLDLOG_TOOL_ENV": "DATABASE_URL, PG*,"})
+    assert named.tool_env == ("DATABASE_URL", "PG*")
+    with pytest.raises(SettingsError, match="FOLDLOG_TOOL_ENV: tool_env must be names"):
+        Settings.load({**ENV, "FOLDLOG_TOOL_ENV": "A=b"})

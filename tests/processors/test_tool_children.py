@@ -90,12 +90,28 @@ def test_a_directory_that_does_not_exist_raises(tmp_path):
 
 
 def test_secrets_of_the_worker_stay_with_the_worker(monkeypatch, tmp_path):
-    for name in ("ANTHROPIC_API_KEY", "my_token", "DB_PASSWORD", "Client_Secret", "HARMLESS"):
+    """Names alone did not tell: SOME_DB_URL holds a password and looks like nothing."""
+    for name in ("ANTHROPIC_API_KEY", "my_token", "SOME_DB_URL", "LC_HARMLESS"):
         monkeypatch.setenv(name, "canary")
-    ended = shell("env; echo $PWD", env={"ADDED": "given"}, cwd=tmp_path)
-    lines = ended.output.decode().split("\n")
-    assert [line for line in lines if "canary" in line] == ["HARMLESS=canary"]
-    assert "ADDED=given" in lines and str(tmp_path) in lines
+    text = "env; cat /proc/$PPID/environ; echo $PWD"
+    ended = shell(text, env={"ADDED": "given"}, cwd=tmp_path)
+    lines = ended.output.decode().replace("\0", "\n").split("\n")
+    assert {line for line in lines if "canary" in line} == {"LC_HARMLESS=canary"}
+    assert lines.count("ADDED=given") == 1, "not in the keeper's"
+    assert str(tmp_path) in lines
+
+
+def test_an_operator_names_what_else_commands_get(monkeypatch):
+    monkeypatch.setenv("SOME_DB_URL", "postgres://user:pw@db/x")
+
+    async def main():
+        children = Children(Stop(), env_names=["SOME_*"])
+        try:
+            return await children.run(["sh", "-c", "echo $SOME_DB_URL"])
+        finally:
+            await children.close()
+
+    assert asyncio.run(main()).output == b"postgres://user:pw@db/x\n"
 
 
 def test_standard_input_is_empty():

@@ -183,8 +183,9 @@ def chance_findings(source: Source) -> Iterator[str]:
 
 ENVIRONMENT_READERS = (
     "log/settings.py",
+    "log/environment.py",  # what children get of it
     "cli/",
-    "processors/effects/keeper.py",  # hands it on to a tool's child process, without the secrets
+    "processors/effects/keeper.py",  # hands on what it was given
 )
 _ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 

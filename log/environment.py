@@ -1,0 +1,134 @@
+"""The environment of this process: what others may read of it, and what its children get.
+
+Linux shows the environment a process was started with to every process of the same user, in
+/proc/PID/environ, whatever the process does to its variables later. A tool runs commands that a
+model wrote, so no process of ours above a tool shows a secret there: `seal` blanks the block,
+`start_process` hands variables to our own children over a socket, and every other child gets the
+names of PASSED and what an operator adds. Only values are kept from sight: memory of a process can
+still be read by root and by a debugger of the same user with the right to trace.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+PASSED = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TERM", "COLUMNS", "LINES", "NO_COLOR",
+    "LANG", "LANGUAGE", "LC_*", "TZ", "TZDIR",
+    "TMPDIR", "TMP", "TEMP", "XDG_*_HOME", "XDG_*_DIRS",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
+    "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+    "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUNBUFFERED", "PYTHONUTF8",
+    "VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOPATH", "CARGO_HOME", "RUSTUP_HOME",
+)  # fmt: skip
+"""Globs of the variables that every child gets: where things lie, how to write, whom to trust."""
+
+JAVA = ("JAVA_*", "JDK_*", "KAFKA_*", "LOG_DIR")
+"""What the local Kafka is configured by, beside PASSED."""
+
+HANDED = "FOLDLOG_HANDED_FD"
+"""Names the descriptor of the socket over which a process of ours gets the other variables."""
+
+HAND_OVER_S = 10.0  # for a child that does not read: what is handed fits the socket's buffer
+_PASSWORD = re.compile(r"://[^/\s]*@")  # a URL with somebody's name and password
+_PR_SET_DUMPABLE = 4  # linux/prctl.h
+_ENV_START, _ENV_END = 50 - 3, 51 - 3  # fields of /proc/self/stat, after the name; see proc(5)
+
+
+def for_children(names: Iterable[str] = ()) -> dict[str, str]:
+    """The environment of a child that is not ours. `names`: globs of what else it gets."""
+    return passed(os.environ, names)
+
+
+def passed(env: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
+    """What of `env` a child gets: PASSED, unless the value holds a password, and `names`."""
+    also = tuple(names)
+    return {
+        name: value
+        for name, value in env.items()
+        if _matches(name, also) or (_matches(name, PASSED) and not _PASSWORD.search(value))
+    }
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def forget(names: Iterable[str], kept: Iterable[str] = ()) -> None:
+    """Remove variables, so that what a tool in this process starts by itself does not get them."""
+    also = tuple(kept)
+    for name in names:
+        if not _matches(name, also):
+            os.environ.pop(name, None)
+
+
+def start_process(
+    command: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+    **options: Any,
+) -> "subprocess.Popen[Any]":
+    """Start a process of ours, which calls `begin`: it gets all of `env` (ours by default).
+
+    What others may not see goes over a socket: unlike a pipe, it can't be opened through /proc.
+    """
+    whole = dict(os.environ if env is None else env)
+    shown = passed(whole)
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            process = subprocess.Popen(
+                command,
+                env=shown | {HANDED: str(theirs.fileno())},
+                pass_fds=(theirs.fileno(), *pass_fds),
+                **options,
+            )
+        ours.settimeout(HAND_OVER_S)
+        with contextlib.suppress(OSError):  # it has ended already, which whoever waits for it sees
+            hidden = {name: value for name, value in whole.items() if name not in shown}
+            ours.sendall(json.dumps(hidden).encode())
+    return process
+
+
+def begin() -> None:
+    """At the start of a process of ours: take what was handed over, then show it to nobody."""
+    number = os.environ.pop(HANDED, "")
+    if number.isdigit():
+        with contextlib.suppress(OSError, ValueError), open(int(number), "rb") as handed:
+            os.environ.update(json.load(handed))
+    seal()
+
+
+def seal() -> None:
+    """Blank what /proc/PID/environ shows beside PASSED; other users' processes see no memory.
+
+    Variables keep their values for this process. Only Linux: elsewhere nothing is done.
+    """
+    if sys.platform != "linux":
+        return
+    for name, value in os.environ.items():
+        os.putenv(name, value)  # C code reads this copy; the block below is only shown
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        _blank(int(fields[_ENV_START]), int(fields[_ENV_END]))
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _blank(start: int, end: int) -> None:
+    """Zero the variables between two addresses that a child would not get."""
+    at = start
+    for entry in ctypes.string_at(start, end - start).split(b"\0"):
+        name, _, value = os.fsdecode(entry).partition("=")
+        if not passed({name: value}):
+            ctypes.memset(at, 0, len(entry))
+        at += len(entry) + 1
