@@ -53,12 +53,17 @@ class Cluster:
         self._reason = "no answer"
         self._refused = False
         """Every known broker refused a connection since the last answer."""
+        self._interrupted = False
         # Its errors are raised to the caller; lines about them would say everything twice.
         self._admin = open_client(
             AdminClient,
             {**properties, "log_level": 0, "error_cb": self._note, "client.id": "foldlog-admin"},
         )
         _OPEN.add(self._admin)
+
+    def interrupt(self) -> None:
+        """Let questions that wait fail now, from another thread."""
+        self._interrupted = True
 
     def close(self) -> None:
         """End the client; asking afterwards is a bug."""
@@ -95,6 +100,8 @@ class Cluster:
                     ) from error
                 raise self._meaning(what, error) from error
             except TimeoutError as error:
+                if self._interrupted:
+                    raise unreachable(self._servers, "this process is ending") from error
                 self._admin.poll(0)  # `_note` is called in here only
                 waited = time.monotonic() - began
                 bound = min(_REFUSED_S, self._timeout_s) if self._refused else self._timeout_s

@@ -188,6 +188,9 @@ class Log(Protocol):
     def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
         """As `apply_topics`, creating nothing."""
 
+    def interrupt(self) -> None:
+        """From now on a question that waits raises LogUnreachable: this process is ending."""
+
     def close(self) -> None:
         """Close every producer and reader that is still open."""
 

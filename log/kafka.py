@@ -282,6 +282,10 @@ class KafkaLog:
     def _full(self, specs: Iterable[TopicSpec]) -> list[TopicSpec]:
         return [replace(spec, name=self._prefix + spec.name) for spec in specs]
 
+    def interrupt(self) -> None:
+        if self._cluster is not None:
+            self._cluster.interrupt()
+
     def close(self) -> None:
         for opened in list(self._open):
             opened.close()

@@ -325,6 +325,9 @@ class MemoryLog:
                     same.append(spec.name)
         return TopicReport(tuple(created), tuple(same), tuple(missing), tuple(differs))
 
+    def interrupt(self) -> None:
+        pass  # no question waits here
+
     def close(self) -> None:
         for producer in self._producers:
             producer.close()

@@ -1,4 +1,4 @@
-"""One worker process: a thread polls, the main thread waits for the end, and pages answer machines.
+"""One worker process: a thread works, the main thread waits for the end, pages answer machines.
 
 `run` assembles the parts and blocks until the process is told to end.
 """
@@ -6,11 +6,11 @@
 import json
 import logging
 import os
-import select
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 from ...log import Settings
 from ...log.errors import Fenced, LogCut
@@ -20,28 +20,36 @@ from .assemble import ROLES, Parts, say
 from .pages import JSON, Answer, Pages, text
 from .supervise import MISUSE
 
+ENDS = (signal.SIGTERM, signal.SIGINT)
 LINGER_S = 5.0  # for a thread that has not ended when the worker has
-JOIN_S = 10.0  # how long the poll thread may take to finish its round
+JOIN_S = 10.0  # how long the worker thread may take to finish its round
+END_S = 13.0  # for all of a clean end: a supervisor kills after 15 s
 
 
 class Ending:
     """When a process has to end: a signal came, or a thread of it says so.
 
-    A pipe, because a signal handler may not take a lock that the interrupted code may hold.
+    A pipe that the interpreter itself writes to when a signal comes (`set_wakeup_fd`): a handler
+    in Python runs only once the main thread wakes, and the kernel may give the signal to another.
     """
 
     def __init__(self) -> None:
         self._ended, self._end = os.pipe()
         os.set_blocking(self._end, False)
 
-    def __call__(self, *_: object) -> None:
-        """End it. Callable as a signal handler and from any thread, any number of times."""
+    def now(self) -> None:
+        """End it: from any thread, any number of times."""
         with suppress(OSError):  # it was told often enough, or has ended
-            os.write(self._end, b"e")
+            os.write(self._end, b"\0")
 
-    def wait(self) -> None:
-        """Until it has to end."""
-        select.select([self._ended], [], [])
+    def wait(self) -> bool:
+        """Until it has to end; whether a signal said so."""
+        while True:
+            told = set(os.read(self._ended, 64))
+            if told & set(ENDS):
+                return True
+            if 0 in told:
+                return False
 
     def close(self) -> None:
         """Close the pipe."""
@@ -51,11 +59,12 @@ class Ending:
     @contextmanager
     def at_signals(self) -> Iterator["Ending"]:
         """SIGTERM and SIGINT end it for the block; the handlers of before are back after it."""
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        before = {number: signal.signal(number, self) for number in numbers}
+        before = {number: signal.signal(number, lambda *_: None) for number in ENDS}
+        woken = signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         try:
             yield self
         finally:
+            signal.set_wakeup_fd(woken)
             for number, handler in before.items():
                 signal.signal(number, handler)
             self.close()
@@ -73,21 +82,12 @@ def run(
     """Run a worker until SIGTERM or SIGINT; the exit code: 0 after a clean end, 2 never again.
 
     web: the address of its page for machines (status, metrics); port 0 takes a free one.
-    Raises StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable before it starts.
+    Raises SettingsError, StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable before it
+    starts.
     """
     with Ending().at_signals() as ending:
-        host = _Host(settings, web)
-        try:
-            parts = host.parts = Parts(settings, agents, roles, worker_id, watch=watch)
-            try:
-                if "models" in roles:
-                    parts.effects.warm()
-                host.work(parts, ending)
-            finally:
-                parts.close()
-        finally:
-            host.pages.close()
-    code = exit_code(parts.fatal)
+        host = _Host(settings, web, ending)
+        code = host.run(lambda: Parts(settings, agents, roles, worker_id, watch=watch))
     _leave(code)
     return code
 
@@ -100,12 +100,32 @@ def _leave(code: int) -> None:
     alive = [thread.name for thread in others if thread.is_alive()]
     if alive:
         say(f"everything is closed; the process ends without waiting for {', '.join(alive)}")
-        logging.shutdown()
-        os._exit(code)
+        _exit(code)
+
+
+def _bound_the_end() -> None:
+    """From now on the process lives `END_S` at most: then it ends as a killed one does."""
+
+    def end() -> None:
+        say(
+            f"could not end cleanly within {END_S:g} s; it ends as if killed, and the next start "
+            "recovers what was under way"
+        )
+        _exit(1)
+
+    bound = threading.Timer(END_S, end)
+    bound.daemon = True
+    bound.start()
+
+
+def _exit(code: int) -> NoReturn:
+    """End the process now. Child processes and locks end with it."""
+    logging.shutdown()
+    os._exit(code)
 
 
 def exit_code(fatal: list[BaseException]) -> int:
-    """What the process says of what ended its poll thread; 0 if nothing did.
+    """What the process says of what ended its worker thread; 0 if nothing did.
 
     2 where the next one would only do harm, or fail as this one.
     """
@@ -115,30 +135,62 @@ def exit_code(fatal: list[BaseException]) -> int:
 
 
 class _Host:
-    """The poll thread and the pages of one worker."""
+    """The worker thread and the pages of one worker.
 
-    def __init__(self, settings: Settings, web: tuple[str, int]) -> None:
+    The main thread only waits, so that a signal is heard at any moment of a start: whatever the
+    worker thread is in the middle of, a question to a broker that does not answer among it.
+    """
+
+    def __init__(self, settings: Settings, web: tuple[str, int], ending: Ending) -> None:
         self.parts: Parts | None = None
-        self.pages = Pages(web, settings.web_token, self._answer)
+        self._failed: BaseException | None = None
+        self._ending, self._told = ending, False
+        self._pages = Pages(web, settings.web_token, self._answer)
 
-    def work(self, parts: Parts, ending: Ending) -> None:
-        """Poll in a thread until the process has to end."""
-        parts.state.note({"pid": os.getpid(), "web": self.pages.url})
-        roles = ", ".join(parts.worker.roles)
-        say(f"worker {parts.identity.owner} runs {roles} on port {self.pages.server_address[1]}")
-        thread = threading.Thread(target=self._poll, args=(parts, ending), name="poll", daemon=True)
+    def run(self, assemble: Callable[[], Parts]) -> int:
+        """Assemble and poll in a thread until the process has to end; the exit code.
+
+        Raises what `assemble` raises.
+        """
+        thread = threading.Thread(target=self._work, args=(assemble,), name="poll", daemon=True)
         thread.start()
-        ending.wait()
+        told = self._told = self._ending.wait()
+        parts = self.parts
+        if self._failed is not None:
+            self._pages.close()
+            raise self._failed
+        if parts is None:
+            say("told to end before it took any partition: nothing was begun")
+            _exit(0)
+        _bound_the_end()
         parts.loop.stop()
+        parts.log.interrupt()
         thread.join(JOIN_S)
+        parts.close()
+        self._pages.close()
+        return 0 if told else exit_code(parts.fatal)
 
-    def _poll(self, parts: Parts, ending: Ending) -> None:
+    def _work(self, assemble: Callable[[], Parts]) -> None:
         try:
+            parts = assemble()
+        except BaseException as error:
+            self._failed = error
+            self._ending.now()
+            return
+        self.parts = parts
+        try:
+            parts.state.note({"pid": os.getpid(), "web": self._pages.url})
+            roles, port = ", ".join(parts.worker.roles), self._pages.server_address[1]
+            say(f"worker {parts.identity.owner} runs {roles} on port {port}")
+            if "models" in parts.worker.roles:
+                parts.effects.warm()
             parts.loop.run()
         except BaseException as error:
-            say(f"the worker ends: {type(error).__name__}: {error}")
             parts.fatal.append(error)
-            ending()
+            if not self._told:
+                say(f"the worker ends: {type(error).__name__}: {error}")
+        finally:
+            self._ending.now()
 
     def _answer(self, path: str) -> Answer | None:
         """What the worker serves for those who look after it: numbers, ids, and no content."""
