@@ -10,7 +10,7 @@ whose cache is read at a tenth of the input price; newer ones read at a twentiet
 
 import asyncio
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,13 @@ from foldlog.processors.effects import background
 from foldlog.processors.effects.models import GenClaim, generate, make_client
 from foldlog.processors.effects.sink import Stop
 from foldlog.processors.limits import DEFAULT_LIMITS
-from foldlog.processors.prices import PICO_PER_USD, PriceTable, list_prices, total
+from foldlog.processors.prices import PICO_PER_USD, input_cost, list_prices, total
 from foldlog.processors.projections.ledger import ANSWER, Spent
 from foldlog.processors.runtime.actions import BeginGeneration
 from foldlog.processors.runtime.begin import BeginWork
 from foldlog.processors.runtime.store import DictBackend
 from foldlog.producers.blobs import BlobStore
 from foldlog.schemas import events as ev
-from foldlog.schemas.value import replace
 
 TURNS = 200
 
@@ -117,27 +116,18 @@ def spent_on(turns: int, strategy: str = "compacted") -> list[Spent]:
     return list(played.views.ledger.spent)
 
 
-def input_costs(rows: Iterable[Spent], table: PriceTable) -> tuple[int, int]:
-    """Picodollars of the input of these calls: as it was, and without any cache."""
-    ours = [replace(row, output_tokens=0) for row in rows]
-    nothing = {"cache_read_tokens": 0, "cache_write_5m_tokens": 0, "cache_write_1h_tokens": 0}
-    bare = [replace(row, input_tokens=row.read_tokens, **nothing) for row in ours]
-    costs = total(ours, table), total(bare, table)
-    assert not costs[0].unpriced, "every model of the job has a list price"
-    return costs[0].picodollars, costs[1].picodollars
-
-
 def cache_saving(runs: int = 1, turns: int = TURNS) -> Ratio:
     """The bench. Nothing of it varies, so it runs once."""
     spent, table = spent_on(turns), list_prices()
-    ours, bare = input_costs(spent, table)
+    assert not total(spent, table).unpriced, "every model of the job has a list price"
+    whole = input_cost(spent, table)
     steps = [row for row in spent if row.kind == ANSWER]
-    step_ours, step_bare = input_costs(steps, table)
     note = (
         f"1 - ours/baseline, prices of {table.version}; {len(steps)} steps alone save"
-        f" {1 - step_ours / step_bare:.3f}, {len(spent) - len(steps)} summaries are not cached;"
-        f" the longest prompt has {max(row.read_tokens for row in spent):,} tokens"
+        f" {input_cost(steps, table).saved:.3f}, {len(spent) - len(steps)} summaries are not"
+        f" cached; the longest prompt has {max(row.read_tokens for row in spent):,} tokens"
     )
     aim = "saved: at least 0.72, aim 0.86"
-    usd = [picodollars / PICO_PER_USD for picodollars in (ours, bare)]
-    return Ratio("cache_saving", *usd, "USD", 1 - ours / bare, 1, aim, note)
+    usd = [picodollars / PICO_PER_USD for picodollars in whole]
+    assert whole.saved is not None
+    return Ratio("cache_saving", *usd, "USD", whole.saved, 1, aim, note)

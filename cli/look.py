@@ -23,7 +23,14 @@ from ..consumers.show import (
     summaries,
     view_json,
 )
-from ..consumers.spending import cost_json, ledger_json, ledger_lines, session_cost
+from ..consumers.spending import (
+    caching_json,
+    cost_json,
+    ledger_json,
+    ledger_lines,
+    saving_of,
+    session_cost,
+)
 from ..consumers.waiting import asking, doubtful, what_it_waits_for
 from ..log.partition import partition_for
 from ..processors.decide import rules_of
@@ -41,6 +48,7 @@ from .run import agent_option, load_agents, run_wake
 if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
     from ..processors.prices import PriceTable
+    from ..processors.projections.ledger import LedgerView
     from ..processors.session import SessionViews
 
 
@@ -58,7 +66,8 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
     """List the sessions.
 
     The last changed first. Status: idle, busy, asks (an approval waits), doubt (a person must say
-    what happened), frozen, terminated.
+    what happened), frozen, terminated. cached: the share of the input cost that prompt caching
+    saved.
     """
     prices = edge.prices
     everything = fold_everything(edge.log, edge.client().read_blob)
@@ -66,12 +75,13 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
     ledgers = [everything.sessions[row["session_id"]].ledger for row in rows]
     costs = [session_cost(ledger, prices) for ledger in ledgers]
     if as_json:
-        for row, cost in zip(rows, costs, strict=True):
-            emit({**row, **cost_json(cost)})
+        for row, cost, ledger in zip(rows, costs, ledgers, strict=True):
+            emit({**row, **cost_json(cost), "caching": caching_json(ledger, prices)})
         return
-    shown = [{**row, "cost": str(cost), "updated": when(row["updated_at"])}
-             for row, cost in zip(rows, costs, strict=True)]
-    names = "session_id user_id agent status phase project_id turn cost updated"
+    shown = [{**row, "cost": str(cost), "cached": _saved(ledger, prices),
+              "updated": when(row["updated_at"])}
+             for row, cost, ledger in zip(rows, costs, ledgers, strict=True)]
+    names = "session_id user_id agent status phase project_id turn cost cached updated"
     table(shown, names.split())
     if not rows and everything.sessions and user is not None:
         note(f"no sessions of user {user}; without --user all are listed")
@@ -134,8 +144,14 @@ def show_command(
             _overview(folded, client.read_blob, edge.prices)
 
 
+def _saved(ledger: "LedgerView", prices: "PriceTable") -> str | None:
+    saved = saving_of(ledger, prices).saved
+    return None if saved is None else f"{saved:.0%}"
+
+
 def _ledger(views: "SessionViews", prices: "PriceTable") -> None:
     table(ledger_lines(views.ledger, prices), SPENT_COLUMNS)
+    line(str(saving_of(views.ledger, prices)))
     line(f"tokens as the provider counted them, prices as of {prices.version}")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from ..processors.prices import Cost, PriceTable, dollars, total, usd
+from ..processors.prices import Cost, InputCost, PriceTable, dollars, input_cost, total, usd
 from ..processors.projections.ledger import BACKGROUND, LedgerView, Spent
 from .contents import plain
 
@@ -28,6 +28,7 @@ def ledger_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
             for turn, of_turn in turns(rows)
         ],
         "total": {**_sum(rows), **cost_json(whole)},
+        "caching": caching_json(ledger, table),
         "unpriced_models": sorted({row.model for row in rows if table.cost(row) is None}),
         "prices": table.version,
     }
@@ -42,6 +43,22 @@ def turns(rows: Iterable[Spent]) -> Iterator[tuple[int | None, list[Spent]]]:
 def session_cost(ledger: LedgerView, table: PriceTable) -> Cost:
     """What a session cost so far."""
     return total(ledger.spent, table)
+
+
+def saving_of(ledger: LedgerView, table: PriceTable) -> InputCost:
+    """What a session's input cost so far, and would have cost without prompt caching."""
+    return input_cost(ledger.spent, table)
+
+
+def caching_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
+    """What prompt caching saved of the input cost: a share, below 0 where it cost more, null where
+    no input has a known price."""
+    cost = saving_of(ledger, table)
+    return {
+        "input_usd": usd(cost.paid),
+        "input_uncached_usd": usd(cost.uncached),
+        "saved": None if cost.saved is None else round(cost.saved, 4),
+    }
 
 
 def ledger_lines(ledger: LedgerView, table: PriceTable) -> Iterator[dict[str, Any]]:

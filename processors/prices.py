@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..log.errors import SettingsError
+from ..schemas.value import replace
 from .projections.ledger import Spent
 
 PICO_PER_USD = 10**12
@@ -107,6 +108,42 @@ def total(rows: Iterable[Spent], table: PriceTable) -> Cost:
     costs = [table.cost(row) for row in rows]
     known = [cost for cost in costs if cost is not None]
     return Cost(sum(known), len(costs) - len(known))
+
+
+class InputCost(NamedTuple):
+    """Picodollars of the input of attempts with a price: as paid, and had nothing been cached."""
+
+    paid: int = 0
+    uncached: int = 0
+
+    @property
+    def saved(self) -> float | None:
+        """The share of the input cost that caching saved; below 0 where writing the cache cost more
+        than reading it saved, None where no input has a price."""
+        return 1 - self.paid / self.uncached if self.uncached else None
+
+    def __str__(self) -> str:
+        if self.saved is None:
+            return "no input with a known price"
+        word = "saved" if self.saved >= 0 else "added"
+        costs = f"{dollars(self.paid)} instead of {dollars(self.uncached)}"
+        return f"prompt caching {word} {abs(self.saved):.0%} of the input cost: {costs}"
+
+
+def input_cost(rows: Iterable[Spent], table: PriceTable) -> InputCost:
+    """What the input of these attempts cost, and would have cost without any cache.
+
+    Output costs the same with and without one, and is left out; so is what has no price.
+    """
+    paid = uncached = 0
+    for row in rows:
+        bare = replace(
+            row, input_tokens=row.read_tokens, cache_read_tokens=0, cache_write_5m_tokens=0,
+            cache_write_1h_tokens=0, output_tokens=0,
+        )
+        paid += table.cost(replace(row, output_tokens=0)) or 0
+        uncached += table.cost(bare) or 0
+    return InputCost(paid, uncached)
 
 
 def usd(picodollars: int) -> str:

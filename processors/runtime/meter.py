@@ -13,7 +13,7 @@ from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
 from ...schemas.events import BY_CLASS
 from ...schemas.record import Record
-from ..prices import PICO_PER_USD, PriceTable
+from ..prices import PICO_PER_USD, PriceTable, input_cost
 from ..projections import compaction, ledger
 from ..projections.ledger import Spent
 from ..ruling import Ruling
@@ -49,6 +49,9 @@ COUNTERS = {
                ("model", "part", "work")),
         Family("foldlog_cost_usd", "counter", "What they cost by the table of prices.",
                ("model", "work")),
+        Family("foldlog_input_cost_usd", "counter", "What their input cost.", ("model", "work")),
+        Family("foldlog_input_cost_uncached_usd", "counter",
+               "What their input would have cost without prompt caching.", ("model", "work")),
         Family("foldlog_unpriced_attempts", "counter", "Attempts whose model has no price.",
                ("model",)),
         Family("foldlog_wake_rows", "counter", "Rows of WAKE that had something written.",
@@ -153,6 +156,11 @@ class Meter:
                 self.add("foldlog_unpriced_attempts", model)
             else:
                 self.add("foldlog_cost_usd", model, work, by=cost / PICO_PER_USD)
+                paid, uncached = input_cost((row,), self._prices)
+                self.add("foldlog_input_cost_usd", model, work, by=paid / PICO_PER_USD)
+                self.add(
+                    "foldlog_input_cost_uncached_usd", model, work, by=uncached / PICO_PER_USD
+                )
 
 
 class MeteredActions(Actions):

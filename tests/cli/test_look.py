@@ -84,6 +84,9 @@ def test_S1_G_what_a_session_cost_is_shown_with_the_version_of_the_prices(shell,
     (row,) = shell("sessions --json").json
     (told,) = shell("show s1 --view ledger --json").json
     assert row["usd"] == told["total"]["usd"] == "0.00014" and row["unpriced"] == 0
+    assert "prompt caching saved 0% of the input cost" in priced.out
+    assert row["caching"] == told["caching"] and told["caching"]["saved"] == 0
+    assert " 0% " in shell("sessions").out
     table.write_text("{", "utf-8")
     refused = shell("sessions")
     assert refused.code == 2 and str(table) in refused.err and "no JSON" in refused.err

@@ -1,7 +1,9 @@
 """What a session cost: per attempt, per turn and in all, and what is not known."""
 
-from foldlog.consumers.spending import ledger_json, ledger_lines
-from foldlog.processors.prices import list_prices
+import pytest
+
+from foldlog.consumers.spending import ledger_json, ledger_lines, saving_of
+from foldlog.processors.prices import list_prices, usd
 from foldlog.processors.projections.ledger import BACKGROUND, LedgerView, Spent, initial
 from foldlog.schemas.value import replace
 
@@ -37,6 +39,37 @@ def test_an_unknown_price_is_null_and_named_never_zero():
     assert [row["usd"] for row in told["turns"]] == [None, "2"]
     assert (told["total"]["usd"], told["total"]["unpriced"]) == ("2", 1)
     assert told["unpriced_models"] == ["local"]
+
+
+def cached(turn, fresh, read, write_5m=0, write_1h=0, model="claude-sonnet-5-5"):
+    tokens = (fresh, read, write_5m, write_1h, 1_000_000)
+    return Spent(turn, 1, 1, "complete", model, *tokens, "msg", turn)
+
+
+def test_S3_7_what_caching_saved_of_a_real_session_is_computed_from_its_ledger():
+    """By hand: sonnet-5-5 reads a million tokens for $2, writes 5m at 1.25 and reads the cache at
+    a tenth or less of that; the output counts for nothing."""
+    price = list_prices().of("claude-sonnet-5-5")
+    held = ledger(cached(1, 0, 0, 1_000_000), cached(2, 100_000, 900_000, 0))
+    paid = 1_000_000 * price.cache_write_5m + 100_000 * price.input + 900_000 * price.cache_read
+    told = ledger_json(held, list_prices())["caching"]
+    assert told["input_usd"] == usd(paid) and told["input_uncached_usd"] == "4"
+    assert told["saved"] == pytest.approx(1 - paid / (2_000_000 * price.input), abs=1e-4)
+    assert 0.3 < told["saved"] < 0.5
+    assert str(saving_of(held, list_prices())).startswith("prompt caching saved 3")
+
+
+def test_S3_7_writing_a_cache_that_nobody_reads_is_told_as_a_loss():
+    told = saving_of(ledger(cached(1, 0, 0, 0, 1_000_000)), list_prices())
+    assert told.saved == pytest.approx(-1) and "added 100% of the input cost" in str(told)
+
+
+def test_S3_7_what_has_no_price_is_left_out_of_the_saving_and_nothing_is_no_saving():
+    unknown = cached(1, 5, 1_000_000, model="local")
+    known = cached(2, 1_000_000, 0)
+    assert saving_of(ledger(unknown, known), list_prices()).saved == 0
+    assert ledger_json(ledger(unknown), list_prices())["caching"]["saved"] is None
+    assert ledger_json(ledger(), list_prices())["caching"]["saved"] is None
 
 
 def test_people_read_the_same():

@@ -1,7 +1,9 @@
 """The page in a real browser, through time: scrubbing, the request of an instant, two instants, and
 that it can be read and used by everybody, on a desk and on a phone, by ten thousand events."""
 
+import json
 import re
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect
@@ -32,7 +34,12 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def url(place):
-    with served(place.log, place.settings, place.settings.home / "gateway") as running:
+    price = {"input": 2, "output": 10, "cache_write_5m": 3, "cache_write_1h": 4, "cache_read": 1}
+    table = {"version": "test", "prices": [{"model": "claude-test", **price}]}
+    prices = place.settings.home / "prices.json"
+    prices.write_text(json.dumps(table), "utf-8")
+    settings = replace(place.settings, prices=prices)
+    with served(place.log, settings, place.settings.home / "gateway") as running:
         yield running.url
 
 
@@ -180,6 +187,7 @@ def test_state_budget_and_cost_are_those_of_the_moment(url, page_at, moments):
     page.get_by_role("img", name="Tokens per model call, over offsets").locator("canvas").wait_for()
     page.get_by_role("tab", name="cost").click()
     page.get_by_role("row", name=re.compile("^all 2")).wait_for()
+    page.get_by_text("Prompt caching saved 0 % of the input cost").wait_for()
     assert first.views.turn.step == 2
 
 

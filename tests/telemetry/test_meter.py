@@ -7,7 +7,7 @@ import pytest
 
 from foldlog.log import MemoryLog
 from foldlog.log.errors import LogUnreachable
-from foldlog.processors.prices import list_prices, total
+from foldlog.processors.prices import PICO_PER_USD, input_cost, list_prices, total
 from foldlog.processors.runtime import meter as metering
 from foldlog.processors.runtime.meter import COUNTERS, Meter
 from foldlog.processors.runtime.metrics import LAG, REACHABLE, exposition, lag
@@ -37,6 +37,10 @@ def test_what_is_counted_of_a_session_is_what_its_views_say(name):
     money = total(rows, list_prices())
     assert sum(found["foldlog_cost_usd"].values()) == pytest.approx(float(Decimal(money.usd)))
     assert sum(found["foldlog_unpriced_attempts"].values()) == money.unpriced
+    inputs = input_cost(rows, list_prices())
+    for name, picodollars in (("", inputs.paid), ("_uncached", inputs.uncached)):
+        dollars = sum(found[f"foldlog_input_cost{name}_usd"].values())
+        assert dollars == pytest.approx(picodollars / PICO_PER_USD), "S3.7"
     ended = [line for line in s.views.transcript.lines if line.kind == "ended"]
     assert found["foldlog_turns"] == Counter((line.name,) for line in ended)
     whole = [step for step in s.steps if not isinstance(step.entry.event, ev.GenChunk)]

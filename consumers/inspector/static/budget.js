@@ -107,11 +107,19 @@ export function Cost({ session, moment, go }) {
           </tbody>
         </table>
       </div>
+      ${ledger.caching.saved !== null && html`<p>${saving(ledger.caching)}</p>`}
       <p class="muted">Tokens as the provider counted them; prices as of ${ledger.prices}.
         ${ledger.unpriced_models.length > 0 && html` No price is known of
           <bdi>${ledger.unpriced_models.join(", ") || "an unnamed model"}</bdi>.`}</p>
     `}
   `;
+}
+
+/** What prompt caching did to the cost of the input, in a sentence. */
+function saving({ saved, input_usd, input_uncached_usd }) {
+  const share = `${Math.round(100 * Math.abs(saved))} %`;
+  const costs = `${usd(input_usd)} instead of ${usd(input_uncached_usd)}`;
+  return `Prompt caching ${saved < 0 ? "added" : "saved"} ${share} of the input cost: ${costs}.`;
 }
 
 const Tokens = ({ row }) => html`
