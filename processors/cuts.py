@@ -90,7 +90,7 @@ def _says_something(answer) -> bool:
     try:
         blocks = json.loads(answer.body.inline or b"[]")  # of what is elsewhere nothing is sure
         return any(_is_said(block, answer.stop_reason) for block in blocks)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return True
 
 
@@ -111,6 +111,6 @@ def is_fixed(params: bytes) -> bool:
     said again with its result, and as it is bound to its prefix nothing may move before that."""
     try:
         thinking = json.loads(params).get("thinking")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return False
     return isinstance(thinking, dict) and thinking.get("type") == "enabled"

@@ -55,6 +55,11 @@ class SessionViews(Value):
     origin: forks.Origin | None = None
 
 
+def frozen_at(offset: int, why: str) -> Frozen:
+    """A session stops here; the reason is shortened, and made to fit UTF-8."""
+    return Frozen(offset, why[:500].encode("utf-8", "replace").decode())
+
+
 def initial(session_id: str) -> SessionViews:
     """The views of a session of which nothing is known yet."""
     return SessionViews(
@@ -119,7 +124,7 @@ def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
             return _fork(views, entry, _parent(entry.seed or Seed(why="no reader resolved it")))
         return _apply(views, entry), ruling
     except Exception as bug:
-        frozen = Frozen(entry.offset, f"{type(bug).__name__}: {bug}"[:500])
+        frozen = frozen_at(entry.offset, f"{type(bug).__name__}: {bug}")
         return replace(views, frozen=views.frozen or frozen), FROZEN
 
 
@@ -190,7 +195,7 @@ def _not_accepted(views: SessionViews, entry: Entry, ruling: Ruling) -> SessionV
     if ruling.verdict == "refused":
         return replace(views, turn=_refuse(views.turn, entry.offset, ruling))
     if ruling is UNREADABLE and entry.event.must_understand:
-        return replace(views, frozen=Frozen(entry.offset, entry.event.why[:500]))
+        return replace(views, frozen=frozen_at(entry.offset, entry.event.why))
     if type(entry.event) in _PAID and ruling.code in ("superseded", "late", "duplicate"):
         return replace(views, ledger=ledger.apply(views.ledger, entry))
     return views

@@ -5,8 +5,11 @@ Avro, for it is no event, nothing is decided by it, and whatever reads the topic
 """
 
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
+
+from ..schemas.bounds import TimeMs
 from .session import SessionViews
 
 
@@ -17,6 +20,15 @@ class Tab(NamedTuple):
     phase: str
     project_id: str | None
     opened_at: int
+
+
+class _Told(msgspec.Struct):
+    phase: str
+    project_id: str | None
+    opened_at: TimeMs
+
+
+_TOLD = msgspec.json.Decoder(_Told)
 
 
 def key_of(user_id: str, session_id: str) -> str:
@@ -41,10 +53,10 @@ def told_of(views: SessionViews) -> bytes | None:
 
 def tab_in(session_id: str, value: bytes | None) -> Tab | None:
     """What a record says; None for a tombstone, and for what nobody of ours wrote."""
-    try:
-        told: Any = json.loads(value) if value is not None else None
-        return None if told is None else Tab(
-            session_id, str(told["phase"]), told["project_id"], int(told["opened_at"])
-        )
-    except (ValueError, KeyError, TypeError):
+    if value is None:
         return None
+    try:
+        told = _TOLD.decode(value)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    return Tab(session_id, told.phase, told.project_id, told.opened_at)

@@ -4,6 +4,7 @@ The field docs are in avro/*.avsc, a test holds both equal. The key is the sessi
 time are the record's: neither is repeated in an event.
 """
 
+from .bounds import Count, Items, Tokens
 from .parts import BlobRef, Body, event
 
 
@@ -13,9 +14,9 @@ class SessionOpened:
 
     user_id: str
     agent: str
-    rules: int
+    rules: Count
     parent_session: str | None = None
-    parent_offset: int | None = None
+    parent_offset: Count | None = None
     seed_ref: BlobRef | None = None
 
 
@@ -26,7 +27,7 @@ class MessageReceived:
     message_id: str
     role: str
     content: Body
-    tokens: int
+    tokens: Tokens
     channel: str
     when_busy: str
     by_user: str
@@ -56,7 +57,7 @@ class CancelRequested:
 
     cancel_id: str
     mode: str
-    turn: int | None = None
+    turn: Count | None = None
     seen_phase: str | None = None
     reason: str
     by_user: str
@@ -89,7 +90,7 @@ class ItemAdded:
 
     item_id: str
     content: Body
-    items: int = 0
+    items: Items = 0
     by_user: str = ""
 
 
@@ -98,9 +99,9 @@ class ItemRetracted:
     """An adapter took its last item back, or all of them."""
 
     item_id: str
-    index: int = 0
+    index: Count = 0
     all: bool = False
-    seen: int = 0
+    seen: Count = 0
     command_id: str = ""
     by_user: str = ""
 

@@ -141,6 +141,7 @@ def encode(event: Any) -> bytes:
     out.write(head)
     fields = msgspec.to_builtins(event, builtin_types=(bytes,))
     try:
+        msgspec.convert(fields, type(event))  # its bounds: what we write we can read
         schemaless_writer(out, schema, fields, strict=True)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{type(event).__name__}: {error}") from error

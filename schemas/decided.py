@@ -4,6 +4,7 @@ The field docs are in avro/*.avsc, a test holds both equal. The key is the sessi
 time are the record's: neither is repeated in an event.
 """
 
+from .bounds import Count, TimeMs, Tokens
 from .parts import Body, Budget, event
 
 
@@ -22,44 +23,44 @@ class ContextSet:
     system: Body
     tools: Body
     sha256: str
-    tokens: int = 0
-    tokens_old: int = 0
+    tokens: Tokens = 0
+    tokens_old: Tokens = 0
 
 
 @event
 class LlmCalled:
     """A step was decided: the model is to be called with what this names."""
 
-    turn: int
-    step: int
+    turn: Count
+    step: Count
     model: str
     params: bytes
     strategy: str
     budget: Budget
     includes: tuple[str, ...] = ()
     reminders: tuple[str, ...] = ()
-    checkpoint: int | None = None
-    compacted_upto: int
-    prompt_tokens: int
+    checkpoint: Count | None = None
+    compacted_upto: Count
+    prompt_tokens: Count
     context_sha256: str
-    basis: int
+    basis: Count
 
 
 @event
 class ToolInvoked:
     """A proposed call was decided."""
 
-    turn: int
-    step: int
-    index: int
+    turn: Count
+    step: Count
+    index: Count
     call_id: str
     name: str
     effect: str
     approval: str
-    expires_at: int | None = None
+    expires_at: TimeMs | None = None
     outcome: str | None = None
     content: Body | None = None
-    basis: int
+    basis: Count
 
 
 @event
@@ -73,11 +74,11 @@ class ApprovalExpired:
 class TurnEnded:
     """A turn ended, and with it everything it left open."""
 
-    turn: int
+    turn: Count
     reason: str
-    limit: int | None = None
-    used: int | None = None
-    basis: int
+    limit: Count | None = None
+    used: Count | None = None
+    basis: Count
     views_sha: bytes
 
 
@@ -85,7 +86,7 @@ class TurnEnded:
 class Refused:
     """The answer owed to a producer whose event changed nothing."""
 
-    offset: int
+    offset: Count
     code: str
     detail: str
 
@@ -110,5 +111,5 @@ class ReminderAdded:
 class CompactionSkipped:
     """A compaction was not worth it."""
 
-    upto: int
+    upto: Count
     why: str

@@ -4,6 +4,7 @@ The field docs are in avro/*.avsc, a test holds both equal. The key is the sessi
 time are the record's: neither is repeated in an event.
 """
 
+from .bounds import Bytes, Count, TimeMs, Tokens
 from .parts import Body, ProposedCall, Trigger, Try, Usage, event
 
 
@@ -11,12 +12,12 @@ from .parts import Body, ProposedCall, Trigger, Try, Usage, event
 class GenStart:
     """Attempt n of a model call is claimed."""
 
-    turn: int
-    step: int
-    attempt: int
+    turn: Count
+    step: Count
+    attempt: Count
     owner: str
-    epoch: int
-    deadline: int
+    epoch: Count
+    deadline: TimeMs
     called: bytes
     request_sha256: str
     builder: str
@@ -26,28 +27,28 @@ class GenStart:
 class GenResumed:
     """A model call whose owner is gone was taken over."""
 
-    turn: int
-    step: int
-    attempt: int
+    turn: Count
+    step: Count
+    attempt: Count
     owner: str
-    epoch: int
-    deadline: int
+    epoch: Count
+    deadline: TimeMs
     called: bytes
     request_sha256: str
     builder: str
     strategy: str
-    prior_seq: int
+    prior_seq: Count
 
 
 @event
 class GenChunk:
     """A piece of a streaming answer."""
 
-    turn: int
-    step: int
-    attempt: int
-    seq: int
-    block: int
+    turn: Count
+    step: Count
+    attempt: Count
+    seq: Count
+    block: Count
     kind: str
     delta: str
 
@@ -56,9 +57,9 @@ class GenChunk:
 class GenComplete:
     """The model finished."""
 
-    turn: int
-    step: int
-    attempt: int
+    turn: Count
+    step: Count
+    attempt: Count
     content: Body
     calls: tuple[ProposedCall, ...] = ()
     stop_reason: str
@@ -71,14 +72,14 @@ class GenComplete:
 class GenFailed:
     """An attempt failed."""
 
-    turn: int
-    step: int
-    attempt: int
+    turn: Count
+    step: Count
+    attempt: Count
     content: Body
     error: str
     detail: str
-    status: int | None = None
-    retry_at: int | None = None
+    status: Count | None = None
+    retry_at: TimeMs | None = None
     permanent: bool
     usage: Usage | None = None
 
@@ -87,9 +88,9 @@ class GenFailed:
 class GenStopped:
     """An attempt was stopped."""
 
-    turn: int
-    step: int
-    attempt: int
+    turn: Count
+    step: Count
+    attempt: Count
     why: str
     content: Body
     usage: Usage | None = None
@@ -99,43 +100,43 @@ class GenStopped:
 class ToolStarted:
     """Attempt n of a tool call is claimed."""
 
-    turn: int
-    step: int
-    index: int
-    attempt: int
+    turn: Count
+    step: Count
+    index: Count
+    attempt: Count
     owner: str
-    epoch: int
-    start_by: int
-    deadline: int
+    epoch: Count
+    start_by: TimeMs
+    deadline: TimeMs
 
 
 @event
 class ToolResult:
     """What became of a tool call."""
 
-    turn: int
-    step: int
-    index: int
-    attempt: int
+    turn: Count
+    step: Count
+    index: Count
+    attempt: Count
     outcome: str
     via: str
     content: Body
-    bytes: int
-    tokens: int
-    left_out: int
+    bytes: Bytes
+    tokens: Tokens
+    left_out: Bytes
     triggers: tuple[Trigger, ...] = ()
     reminders: tuple[str, ...] = ()
-    cached_at: int | None = None
+    cached_at: TimeMs | None = None
 
 
 @event
 class ToolFailedUncertain:
     """A call may or may not have had its effect."""
 
-    turn: int
-    step: int
-    index: int
-    attempt: int
+    turn: Count
+    step: Count
+    index: Count
+    attempt: Count
     reason: str
 
 
@@ -145,17 +146,17 @@ class ResultCompacted:
 
     call: str
     short: Body
-    tokens: int
+    tokens: Tokens
 
 
 @event
 class ContextCompacted:
     """A candidate summary of the context."""
 
-    upto: int
-    kept_from: int
+    upto: Count
+    kept_from: Count
     summary: Body
-    tokens: int
+    tokens: Tokens
     model: str
 
 
@@ -164,11 +165,11 @@ class BackgroundStarted:
     """Attempt n of background work is claimed."""
 
     kind: str
-    upto: int
-    attempt: int
+    upto: Count
+    attempt: Count
     owner: str
-    epoch: int
-    deadline: int
+    epoch: Count
+    deadline: TimeMs
 
 
 @event
@@ -176,8 +177,8 @@ class BackgroundDone:
     """Background work ended."""
 
     kind: str
-    upto: int
-    attempt: int
+    upto: Count
+    attempt: Count
     ok: bool
     usage: Usage | None = None
     model: str = ""
@@ -190,27 +191,27 @@ class BackgroundDone:
 class DeliveryStarted:
     """Attempt n of a delivery is claimed."""
 
-    turn: int
-    step: int
+    turn: Count
+    step: Count
     channel: str
-    attempt: int
+    attempt: Count
     owner: str
-    epoch: int
-    deadline: int
+    epoch: Count
+    deadline: TimeMs
 
 
 @event
 class DeliveryFailed:
     """An attempt of a delivery failed, or the delivery is given up."""
 
-    turn: int
-    step: int
+    turn: Count
+    step: Count
     channel: str
-    attempt: int
+    attempt: Count
     error: str
     detail: str
-    status: int | None = None
-    retry_at: int | None = None
+    status: Count | None = None
+    retry_at: TimeMs | None = None
     permanent: bool
 
 
@@ -218,6 +219,6 @@ class DeliveryFailed:
 class GenSent:
     """The channel really has the answer."""
 
-    turn: int
-    step: int
+    turn: Count
+    step: Count
     channel: str

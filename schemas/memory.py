@@ -6,6 +6,7 @@ project. Ids follow from meaning (a call, a place in the log, the content), so t
 twice is harmless. The rows below stand beside EVENT_TYPES, not in it: no session's fold reads them.
 """
 
+from .bounds import Count
 from .events import EventType
 from .parts import event
 
@@ -19,7 +20,7 @@ class MemoryWritten:
     text: str
     after: str | None = None
     source_session: str | None = None
-    source_offset: int | None = None
+    source_offset: Count | None = None
     by_user: str
 
 

@@ -6,6 +6,8 @@ The field docs are in the .avsc files beside this one, a test holds both equal.
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform
 
+from .bounds import USAGE_TOKENS_MAX, Bytes, Count
+
 T = TypeVar("T")
 
 
@@ -20,7 +22,7 @@ class BlobRef:
     """A reference to bytes in the content-addressed blob store."""
 
     sha256: str
-    bytes: int
+    bytes: Bytes
     media_type: str
 
 
@@ -51,6 +53,18 @@ class Usage:
     output_tokens: int
     raw: bytes
 
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """The five counts in order, all 0 if one of them is impossible; `raw` keeps the report."""
+        counts = (
+            self.input_tokens,
+            self.cache_read_tokens,
+            self.cache_write_5m_tokens,
+            self.cache_write_1h_tokens,
+            self.output_tokens,
+        )
+        return counts if all(0 <= n <= USAGE_TOKENS_MAX for n in counts) else (0, 0, 0, 0, 0)
+
 
 @event
 class Try:
@@ -64,7 +78,7 @@ class Try:
 class ProposedCall:
     """One tool_use block of a model response."""
 
-    index: int
+    index: Count
     call_id: str
     name: str
     args: Body

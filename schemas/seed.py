@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from .bounds import Count, TimeMs
 from .parts import BlobRef
 from .record import Record
 from .topics import SESSION_EVENTS
@@ -29,8 +30,8 @@ class Seed(Value):
 
 
 class _Held(Value):
-    offset: int
-    at: int
+    offset: Count
+    at: TimeMs
     headers: tuple[tuple[str, bytes], ...]
     value: bytes | None
 

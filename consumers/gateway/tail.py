@@ -11,7 +11,6 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 from ...log.door import Log, Reader
 from ...log.errors import Corrupt, LogCut, OffsetGone, Retry
@@ -22,7 +21,6 @@ from ...processors.runtime.owned import Owned, is_foldable
 from ...processors.runtime.seeds import ReadBlob, seeded
 from ...processors.runtime.store import (
     Belongs,
-    Cursor,
     Store,
     fold_version,
     new_store,
@@ -245,10 +243,9 @@ class Tail:
                 self._summaries[entry.session_id] = batch.moved[entry.session_id] = line
 
     def _write(self, owned: Owned) -> None:
-        assert owned.last is not None, "a partition moves by a record"
-        cursor = Cursor(owned.next_offset, crc32(owned.last.value or b""))
-        owned.store.write(owned.dirty, owned.streamed, _owes_nothing, owned.partition, cursor)
-        owned.written()
+        for session_id, views in owned.write(_owes_nothing).items():
+            assert views.frozen is not None
+            self._say(f"session {session_id} is frozen: {views.frozen.why}; its neighbours go on")
         used, owned.touched = owned.touched, set()
         owned.trim(used)
 

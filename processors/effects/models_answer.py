@@ -4,6 +4,8 @@ It takes protocol noise (repeats, unknown events, events after the end) without 
 what makes an answer whole: a stop_reason, nothing else. No clock, no SDK, no socket.
 """
 
+import logging
+from dataclasses import fields, replace
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -14,6 +16,9 @@ from .models_blocks import Block
 from .models_errors import AttemptFailed, Trouble
 
 CALL_ID_CHARS_MAX = 128  # design section 11: labels are cut there
+COUNTS = tuple(field.name for field in fields(Usage))[:-1]
+REPORT_CHARS_MAX = 300
+_log = logging.getLogger("foldlog.models")
 # The API takes bodies of at most 32 MB: an answer above that could never be sent back.
 ANSWER_CHARS_MAX = 32 * 1024 * 1024
 
@@ -141,7 +146,7 @@ class Answer:
 
     def usage(self) -> Usage | None:
         """Tokens of the attempt as far as known: None when nothing was said."""
-        return _normalised(self._usage) if self._usage else None
+        return _possible(_normalised(self._usage)) if self._usage else None
 
 
 def _call(index: int, block: Block) -> Call:
@@ -166,6 +171,16 @@ def _normalised(usage: dict[str, bytes]) -> Usage:
         output_tokens=js.count(usage.get("output_tokens")) + wrote,
         raw=js.obj(usage),
     )
+
+
+def _possible(usage: Usage) -> Usage:
+    """The usage, or no tokens where the provider reports what no attempt can use."""
+    counts = dict(zip(COUNTS, usage.counts, strict=True))
+    possible = replace(usage, **counts)
+    if possible != usage:
+        report = usage.raw.decode("utf-8", "replace")[:REPORT_CHARS_MAX]
+        _log.warning("the provider reported impossible usage, no tokens are counted: %s", report)
+    return possible
 
 
 def _of_compaction(raw: bytes) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from ...schemas import events as ev
+from ...schemas.bounds import REQUEST_TOKENS_MAX, SUM_MAX
 from ...schemas.tokens import NEW, estimate_size, family_of, raised
 from ...schemas.value import Value, replace
 from ..cuts import answers_calls, is_fixed, must_think, window_size, window_start
@@ -197,7 +198,7 @@ def _grown(rows: Rows[Fragment], fragments: Iterable[Fragment], counts: str) -> 
     """The rows and some more, weighed: one that is new carries its own tokens or none."""
     total, added = rows[-1].total if len(rows) else 0, []
     for fragment in fragments:
-        total += fragment.total or _weight(fragment, counts)
+        total = min(SUM_MAX, total + (fragment.total or _weight(fragment, counts)))
         added.append(replace(fragment, total=total))
     return rows.append(*added)
 
@@ -286,12 +287,7 @@ def _called(
 
 def all_input(usage: ev.Usage) -> int:
     """Every input token of an attempt, cached or not."""
-    return (
-        usage.input_tokens
-        + usage.cache_read_tokens
-        + usage.cache_write_5m_tokens
-        + usage.cache_write_1h_tokens
-    )
+    return sum(usage.counts[:-1])
 
 
 def _failed(view: ContextView, entry, event: ev.GenFailed) -> ContextView:
@@ -309,8 +305,11 @@ def _failed(view: ContextView, entry, event: ev.GenFailed) -> ContextView:
 
 def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView) -> ContextView:
     used = all_input(event.usage)
-    last = used + event.usage.output_tokens
+    last = used + event.usage.counts[-1]
     refused = event.stop_reason == "refusal"
+    measured = used if refused else last
+    if measured > REQUEST_TOKENS_MAX:  # impossible: the estimate of before stands
+        measured = 0
     rows = view.fragments
     if not refused:
         place = (event.turn, event.step, -1, entry.offset)
@@ -320,7 +319,7 @@ def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView
     view = replace(
         view,
         fragments=rows,
-        anchor_tokens=(used if refused else last) or view.anchor_tokens,
+        anchor_tokens=measured or view.anchor_tokens,
         tail_tokens=0,
         last_step_tokens=last,
         answered_at=entry.at,

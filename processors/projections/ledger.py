@@ -3,7 +3,8 @@
 An attempt that lost to another was still paid for, so this fold also takes outcomes that the
 rulings found superseded or late; background work (compaction, memory) is paid for like answers,
 and each request of an attempt of it apart.
-Usage as normalised by the models role; raw usage stays in the event. What the tokens cost is no
+Usage as normalised by the models role, and nothing where it is impossible; raw usage stays in the
+event. What the tokens cost is no
 fact of the log: processors/prices.py says it, from a table.
 """
 
@@ -136,25 +137,15 @@ def _rows(view: LedgerView, event, offset: int) -> Iterator[Spent]:
             place = (event.turn, event.step, event.attempt)
             model = getattr(event, "model", "") or _model_of(view, event.turn, event.step)
             response_id = getattr(event, "response_id", "")
-            yield Spent(*place, outcome, model, *_tokens(event.usage), response_id, offset)
+            yield Spent(*place, outcome, model, *event.usage.counts, response_id, offset)
         return
     requests = (*event.earlier, event)
     for number, one in enumerate(requests, 1):
         if one.usage is not None:
             ended = outcome if one is event and event.ok else "failed"
             what = (BACKGROUND, event.kind, event.upto, number)
-            tokens = _tokens(one.usage)
+            tokens = one.usage.counts
             yield Spent(0, 0, event.attempt, ended, one.model, *tokens, "", offset, *what)
-
-
-def _tokens(usage: ev.Usage) -> tuple[int, int, int, int, int]:
-    return (
-        usage.input_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_5m_tokens,
-        usage.cache_write_1h_tokens,
-        usage.output_tokens,
-    )
 
 
 def _model_of(view: LedgerView, turn: int, step: int) -> str:

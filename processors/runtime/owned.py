@@ -5,15 +5,17 @@ Plain bookkeeping, no decision. `views` is the one way to a session's views: cac
 
 import heapq
 from collections import OrderedDict
+from collections.abc import Callable
 from operator import attrgetter, is_
 from typing import Protocol
+from zlib import crc32
 
 from ...schemas.ids import ID_CHARS_MAX
 from ...schemas.record import Record
 from ..budget import Rules, due_works
 from ..projections.partition import PartitionView
 from ..session import SessionViews, streamed_on
-from .store import Store
+from .store import Cursor, Store
 
 HOT_SESSIONS_MAX = 2_000  # kept as objects; about 10 KB each, so some tens of MB
 KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a key that is no id but short is still answered with a refusal
@@ -81,6 +83,7 @@ class Owned:
         self.touched: set[str] = set()
         self.dirty: dict[str, SessionViews] = {}
         self.streamed: dict[str, SessionViews] = {}
+        self.since: dict[str, int] = {}  # of the dirty: the offset that changed them first
         self.stuck: dict[str, str] = {}
         self._hot: OrderedDict[str, SessionViews] = OrderedDict()
         self._timers: list[tuple[int, str]] = []
@@ -128,10 +131,18 @@ class Owned:
         else:
             self.streamed.pop(session_id, None)
             self.dirty[session_id] = views
+            self.since.setdefault(session_id, self.next_offset - 1)
 
-    def written(self) -> None:
-        """The batch is in the store."""
-        self.dirty, self.streamed = {}, {}
+    def write(self, busy: Callable[[SessionViews], bool]) -> dict[str, SessionViews]:
+        """Store what changed, in one batch; the sessions that it froze because they cannot be."""
+        assert self.last is not None, "a partition moves by a record"
+        cursor = Cursor(self.next_offset, crc32(self.last.value or b""))
+        frozen = self.store.write(
+            self.dirty, self.streamed, busy, self.partition, cursor, self.since
+        )
+        self._hot.update(frozen)
+        self.dirty, self.streamed, self.since = {}, {}, {}
+        return frozen
 
     def trim(self, used: set[str]) -> None:
         """Let go of the sessions that were used longest ago; `used` were used just now."""

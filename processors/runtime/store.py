@@ -19,13 +19,14 @@ import msgspec
 from ...log.errors import Corrupt, LogCut
 from ...schemas import codec
 from ...schemas.events import EVENT_TYPES
+from ...schemas.value import replace
 from ..projections.partition import PartitionView
 from ..projections.turn_view import Stream
 from ..rulings_asked import RULES
-from ..session import SessionViews
+from ..session import Frozen, SessionViews, initial
 from . import crash, views_codec
 
-LAYOUT = 12  # a new value whenever the keys or the folds change what is kept
+LAYOUT = 13  # a new value whenever the keys or the folds change what is kept
 
 
 @cache
@@ -60,6 +61,14 @@ class Backend(Protocol):
 
 
 _BELONGS, _CURSOR, _PARTITION = b"\0belongs", b"\0cursor", b"\0partition"
+
+
+class _Batch:
+    """What one write changes."""
+
+    def __init__(self) -> None:
+        self.puts: list[tuple[bytes, bytes]] = []
+        self.deletes: list[bytes] = []
 
 
 class Store:
@@ -118,36 +127,61 @@ class Store:
         busy: Callable[[SessionViews], bool],
         partition: PartitionView,
         cursor: Cursor,
-    ) -> None:
-        """One batch: changed sessions, those that only streamed, the partition view, the cursor."""
-        puts: list[tuple[bytes, bytes]] = []
-        deletes: list[bytes] = []
+        since: Mapping[str, int] | None = None,
+    ) -> dict[str, SessionViews]:
+        """One batch: changed sessions, those that only streamed, the partition view, the cursor.
+
+        Returns the sessions whose views cannot be encoded, as they were stored instead: as they
+        were before, frozen at the offset that `since` has for them. Bounds (schemas/bounds.py) are
+        to keep this from happening; the neighbours of a session must not depend on that.
+        """
+        batch, frozen = _Batch(), {}
         for session_id, views in changed.items():
-            name = session_id.encode()
-            puts.append((b"h\0" + name, views_codec.head_of(views)))
-            if views.stream is not self._streams.get(session_id):
-                self._streams[session_id] = views.stream
-                puts.append((b"c\0" + name, views_codec.stream_of(views)))
-            known = self._lengths.get(session_id, views_codec.NO_ROWS)
-            lengths = self._lengths[session_id] = views_codec.lengths_of(views)
-            if lengths != known:
-                key = b"r\0" + name + b"\0" + sum(known).to_bytes(8, "big")
-                puts.append((key, views_codec.page_of(views, known)))
-            is_busy = busy(views)
-            if self._busy.get(session_id) is not is_busy:
-                self._busy[session_id] = is_busy
-                if is_busy:
-                    puts.append((b"b\0" + name, b""))
-                else:
-                    deletes.append(b"b\0" + name)
+            try:
+                self._put(batch, session_id, views, busy)
+            except Corrupt:
+                raise
+            except Exception as error:
+                held = self.load(session_id) or initial(session_id)
+                why = f"its views cannot be stored: {type(error).__name__}"
+                at = (since or {}).get(session_id, self.cursor.offset)
+                frozen[session_id] = replace(held, frozen=held.frozen or Frozen(at, why))
+                self._put(batch, session_id, frozen[session_id], busy)
         for session_id, views in streamed.items():
             self._streams[session_id] = views.stream
-            puts.append((b"c\0" + session_id.encode(), views_codec.stream_of(views)))
+            batch.puts.append((b"c\0" + session_id.encode(), views_codec.stream_of(views)))
         if partition is not self.partition:
-            puts.append((_PARTITION, views_codec.encode_row(partition)))
-        puts.append((_CURSOR, views_codec.encode_row(cursor)))
-        self._backend.write(puts, deletes)
+            batch.puts.append((_PARTITION, views_codec.encode_row(partition)))
+        batch.puts.append((_CURSOR, views_codec.encode_row(cursor)))
+        self._backend.write(batch.puts, batch.deletes)
         self.partition, self.cursor = partition, cursor
+        return frozen
+
+    def _put(
+        self,
+        batch: "_Batch",
+        session_id: str,
+        views: SessionViews,
+        busy: Callable[[SessionViews], bool],
+    ) -> None:
+        """Add a session to a batch. What raises does so before anything is noted."""
+        name = session_id.encode()
+        known = self._lengths.get(session_id, views_codec.NO_ROWS)
+        lengths, is_busy = views_codec.lengths_of(views), _is_busy(views, busy)
+        puts = [(b"h\0" + name, views_codec.head_of(views))]
+        if views.stream is not self._streams.get(session_id):
+            puts.append((b"c\0" + name, views_codec.stream_of(views)))
+        if lengths != known:
+            key = b"r\0" + name + b"\0" + sum(known).to_bytes(8, "big")
+            puts.append((key, views_codec.page_of(views, known)))
+        self._streams[session_id], self._lengths[session_id] = views.stream, lengths
+        batch.puts += puts
+        if self._busy.get(session_id) is not is_busy:
+            self._busy[session_id] = is_busy
+            if is_busy:
+                batch.puts.append((b"b\0" + name, b""))
+            else:
+                batch.deletes.append(b"b\0" + name)
 
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session that left the cache."""
@@ -171,6 +205,14 @@ class Store:
     def close(self) -> None:
         """Close the backend."""
         self._backend.close()
+
+
+def _is_busy(views: SessionViews, busy: Callable[[SessionViews], bool]) -> bool:
+    """Whether a session may owe something; one about which that cannot be said is woken."""
+    try:
+        return busy(views)
+    except Exception:
+        return True
 
 
 class DictBackend:

@@ -26,7 +26,7 @@ from . import crash
 from .actions import Actions
 from .owned import KEY_BYTES_MAX, Clock, Owned, is_foldable, may_owe
 from .seeds import seeded
-from .store import Cursor, Store
+from .store import Store
 
 SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
 
@@ -260,12 +260,11 @@ class Worker:
             self.actions.dead_letter(record, why)
 
     def _write(self, owned: Owned) -> None:
-        assert owned.last is not None, "a partition moves by a record"
-        cursor = Cursor(owned.next_offset, crc32(owned.last.value or b""))
         again = owned.store.is_new and owned.next_offset < owned.store.log_end
         busy = self._may_owe if again else lambda v: self._may_owe(v) or self.untold(v)
-        owned.store.write(owned.dirty, owned.streamed, busy, owned.partition, cursor)
-        owned.written()
+        for session_id, views in owned.write(busy).items():
+            assert views.frozen is not None
+            self._say(f"session {session_id} is frozen: {views.frozen.why}; its neighbours go on")
         crash.reach("refold.written" if again else "store.written")
 
     # -- waking ----------------------------------------------------------------------------------
@@ -326,14 +325,14 @@ class Worker:
             return
         if not held or views is None or session_id in owned.stuck:
             return
-        if not views.turn.open:
-            self.actions.go_on(views)
-        if not self._may_owe(views):
-            self.actions.forget_session(session_id)
-            return
         rules = self.rules.get(views.turn.agent)
         now = self.now(owned)
         try:
+            if not views.turn.open:
+                self.actions.go_on(views)
+            if not self._may_owe(views):
+                self.actions.forget_session(session_id)
+                return
             for owed in wake(views, owned.partition, now, rules):
                 # What another role waits for may become ours when it is over (S2w, then S4g).
                 if owed.role in held or owed.owed == "wait":

@@ -45,7 +45,7 @@ def test_I6_a_prefix_that_comes_alone_is_in_the_store():
         assert ruling.accepted
         owned.changed(SESSION, before, views)
         store.write(owned.dirty, owned.streamed, may_owe, partition_fold.INITIAL, Cursor())
-        owned.written()
+        owned.dirty, owned.streamed = {}, {}
         assert dict(view_parts(store.load(SESSION))) == dict(view_parts(views))
 
 

@@ -1,10 +1,12 @@
-"""Events with arbitrary field values, made from the schemas: any text, any bytes, any long."""
+"""Events with arbitrary field values, made from the schemas: any text, any bytes, any long within
+the bounds of its field."""
 
 from dataclasses import fields
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from hypothesis import strategies as st
+from msgspec import Meta
 
 from foldlog.schemas import codec, parts
 from foldlog.schemas.codec import BY_CLASS, BY_NAME, ROWS
@@ -12,10 +14,20 @@ from foldlog.schemas.codec import BY_CLASS, BY_NAME, ROWS
 LONG_MAX = 2**63 - 1
 # Avro text is UTF-8, which has no bytes for half of a surrogate pair.
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
-LONGS = st.one_of(st.integers(-3, 300), st.integers(-LONG_MAX - 1, LONG_MAX))
 BYTES = st.one_of(st.binary(max_size=60), TEXTS.map(str.encode))
 RECORDS = {name: getattr(parts, name) for name in ("BlobRef", "Body", "Budget", "Usage")}
 RECORDS |= {name: getattr(parts, name) for name in ("ProposedCall", "Trigger", "Try")}
+
+
+def longs(low: int = -LONG_MAX - 1, high: int = LONG_MAX) -> st.SearchStrategy[int]:
+    """Numbers between two bounds: mostly small ones."""
+    return st.one_of(st.integers(max(low, -3), 300), st.integers(low, high))
+
+
+def bounds_of(hint: Any) -> Meta | None:
+    """The bounds in a field's type, or None if it has none."""
+    found = [hint, *get_args(hint), *(inner for arg in get_args(hint) for inner in get_args(arg))]
+    return next((part for part in found if isinstance(part, Meta)), None)
 
 
 def values(schema: Any) -> st.SearchStrategy[Any]:
@@ -23,7 +35,7 @@ def values(schema: Any) -> st.SearchStrategy[Any]:
     if isinstance(schema, list):
         return st.one_of(*(values(branch) for branch in schema))
     if isinstance(schema, str):
-        plain = {"null": st.none(), "string": TEXTS, "long": LONGS, "bytes": BYTES}
+        plain = {"null": st.none(), "string": TEXTS, "long": longs(), "bytes": BYTES}
         plain["boolean"] = st.booleans()
         return plain[schema] if schema in plain else _named(schema)
     match schema["type"]:
@@ -45,7 +57,14 @@ def _named(name: str) -> st.SearchStrategy[Any]:
 
 
 def _record(schema: dict, cls: type) -> st.SearchStrategy[Any]:
-    named = {field["name"]: values(field["type"]) for field in schema["fields"]}
+    hints, named = get_type_hints(cls, include_extras=True), {}
+    for field in schema["fields"]:
+        bounds, kind = bounds_of(hints[field["name"]]), field["type"]
+        if bounds is None or "long" not in kind:
+            named[field["name"]] = values(kind)
+        else:
+            number = longs(bounds.ge, bounds.le)
+            named[field["name"]] = number if kind == "long" else st.none() | number
     return st.builds(cls, **named)
 
 

@@ -160,9 +160,9 @@ def another_request(right: Any) -> Any:
 
 
 def cursor_first(right: Any) -> Any:
-    def wrong(self: Any, changed: Any, streamed: Any, busy: Any, held: Any, cursor: Any) -> None:
-        right(self, {}, {}, busy, held, cursor)
-        right(self, changed, streamed, busy, held, cursor)
+    def wrong(self: Any, changed: Any, streamed: Any, *args: Any) -> Any:
+        right(self, {}, {}, *args)
+        return right(self, changed, streamed, *args)
 
     return wrong
 
