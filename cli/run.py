@@ -7,6 +7,7 @@ owns how a worker's command line becomes its settings and agents.
 import importlib
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -187,9 +188,35 @@ def worker_command(
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True, as_json=log_json)
     if "delivery" in wanted:
         edge.settings.demand_channels()
-    if supervise:
-        more = ["--web", web, *(["--log-json"] if log_json else [])]
-        return run_supervised(edge, wanted, agents, worker_id, watch=watch, more=more)
+    with ending_at_sigterm():
+        if supervise:
+            more = ["--web", web, *(["--log-json"] if log_json else [])]
+            return run_supervised(edge, wanted, agents, worker_id, watch=watch, more=more)
+        return _work(edge, wanted, agents, worker_id, watch, web, control_fd)
+
+
+@contextmanager
+def ending_at_sigterm() -> Iterator[None]:
+    """In the block SIGTERM ends the process with code 0, until what runs in it listens itself.
+
+    For the time of a start, when nothing is held that does not end with the process.
+    """
+    before = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _work(
+    edge: Edge,
+    wanted: tuple[str, ...],
+    agents: Sequence[str],
+    worker_id: str | None,
+    watch: bool,
+    web: str,
+    control_fd: int | None,
+) -> int:
     if control_fd is not None:
         from ..processors.runtime.supervise import await_go
 

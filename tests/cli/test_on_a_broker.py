@@ -112,7 +112,10 @@ def _approve_until_answered(machine, message_id):
 
 
 def test_S2_9_a_killed_supervisor_can_be_started_again_at_once(machine):
-    """The worker it leaves needs seconds to end; who started it again was told to go away."""
+    """The worker it leaves needs a moment to end; who started it again was told to go away.
+
+    Told to end, it ends with 0, whether it still waits for that one, starts, or works.
+    """
     first = machine.start("worker", "--supervise")
     try:
         machine("open", "s1")
@@ -126,7 +129,6 @@ def test_S2_9_a_killed_supervisor_can_be_started_again_at_once(machine):
         first.kill()
     again = machine.start("worker", "--supervise")
     try:
-        assert "waiting for it" in again.stderr.readline()
         _await(lambda: "worker: w-" in machine("status"))
     finally:
         again.terminate()
