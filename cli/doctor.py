@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from ..consumers import check_budget, check_channels, check_framing, check_memory, check_up
+from ..consumers import (
+    check_budget,
+    check_channels,
+    check_framing,
+    check_memory,
+    check_up,
+    check_usage,
+)
 from ..consumers.check_up import Finding
 from ..consumers.show import fold_everything
 from ..log.errors import TopicMissing
@@ -28,8 +35,8 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
     Broker, framing, topics, partitions, store, worker, frozen sessions, agents that nobody has, MCP
     servers, approvals and doubts, sessions without room, background work, push channels, dead
     letters, sessions that are owed work and get none; instruction files that can't be used, what
-    of your core.md enters no prompt, and what blows the token budget. Exit code 1 if there is a
-    problem, 3 if the log can't be reached.
+    of your core.md enters no prompt, what blows the token budget, how often tools are used and in
+    which tier they belong. Exit code 1 if there is a problem, 3 if the log can't be reached.
     """
     problems = 0
     for finding in _findings(edge, whole=as_json):
@@ -76,6 +83,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from check_memory.core_in_prompts(log, scope_of(USER, settings.user))
     read, most = edge.client().read_blob, None if whole else check_budget.SHOWN_MAX
     yield from check_budget.budget_mistakes(everything, read, date.today(), most)
+    yield from check_usage.usage(everything, read, whole=whole)
 
 
 def _worker(worker: WorkerInfo) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from .assembly.stable import moved, parts, unstable
 from .echoes import ECHO_LINES_BACK, ECHO_SHARE, Earlier, echo, leaves
 from .effects.log_text import LOG_LINES_MAX, looks_like_log
 from .projections.context import ContextView
+from .projections.prefixes import Prefix as PrefixRow
 from .projections.transcript import Line
 from .rows import Rows
 from .session import SessionViews
@@ -86,12 +87,14 @@ def mistakes(
 
 def prefixes_of(view: ContextView, read: ReadBlob | None = None) -> list[Prefix]:
     """The static prefixes that a session has had, oldest first, as far as they can be read."""
-    found = []
-    for prefix in view.prefixes:
-        system, tools = _whole(prefix.system, read), _whole(prefix.tools, read)
-        if system is not None and tools is not None:
-            found.append(Prefix(system, tools))
-    return found
+    found = (whole_prefix(row, read) for row in view.prefixes)
+    return [prefix for prefix in found if prefix is not None]
+
+
+def whole_prefix(row: PrefixRow, read: ReadBlob | None = None) -> Prefix | None:
+    """A static prefix with its text; None for one in the blob store, without `read`."""
+    system, tools = _whole(row.system, read), _whole(row.tools, read)
+    return None if system is None or tools is None else Prefix(system, tools)
 
 
 def _whole(body: Body, read: ReadBlob | None) -> bytes | None:
@@ -303,4 +306,5 @@ class _Seen:
 __all__ = [
     "KINDS", "Mistake", "Watch", "in_growth", "in_prefixes", "in_results", "in_schemas",
     "mistakes", "prefixes_of",
+    "whole_prefix",
 ]

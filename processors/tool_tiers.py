@@ -72,11 +72,11 @@ def arranged(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...]:
     huge schema costs its own place and nobody else's.
     """
     plain = [_unwrapped(each) for each in tools if each.tier != SEARCH]
-    hidden = {each.name for each in plain if each.tier == RARE and _may_hide(each)}
+    hidden = {each.name for each in plain if each.tier == RARE and may_hide(each.input_schema)}
     if hidden or sum(map(schema_tokens, plain)) > budget:
         room = budget - sum(map(schema_tokens, _search(plain)))
         for each in plain:
-            if each.name in hidden or not _may_hide(each):
+            if each.name in hidden or not may_hide(each.input_schema):
                 continue
             if schema_tokens(each) <= room:
                 room -= schema_tokens(each)
@@ -145,10 +145,15 @@ def _opened(raw: bytes) -> tuple[str, dict[str, Any]]:
     return name, arguments
 
 
-def _may_hide(each: Tool) -> bool:
+def may_hide(input_schema: Mapping[str, Any]) -> bool:
     """A tool that could take the envelope for its own arguments stays in front for ever: should it
     come in front while a call is under way, that call would mean something else."""
-    return not set(each.input_schema.get("properties", ())) >= _ENVELOPE
+    return not set(input_schema.get("properties", ())) >= _ENVELOPE
+
+
+def search_tokens() -> int:
+    """What the search itself adds to a request, without the names of what lies behind it."""
+    return sum(map(schema_tokens, _search(())))
 
 
 def _unwrapped(each: Tool) -> Tool:

@@ -1,0 +1,58 @@
+"""What doctor says of how often tools and prompt blocks are used, and in which tier they belong.
+
+The rules are `processors/block_usage.py`; this file puts its findings into sentences.
+"""
+
+from collections.abc import Iterator
+
+from ..processors.assembly.stable import parts
+from ..processors.block_usage import TURNS_MIN, Measured, Place, advice, measured
+from ..processors.mistakes import ReadBlob, whole_prefix
+from ..processors.projections.prefixes import Prefix as PrefixRow
+from ..producers.blobs import BlobError
+from .check_up import Finding
+from .show import Everything
+
+TOOLS_SHOWN_MAX = 5
+"""Tools of an agent that people are shown, the most used first; machines get every block."""
+
+
+def usage(everything: Everything, read: ReadBlob, *, whole: bool) -> Iterator[Finding]:
+    """How often each agent's tools and blocks are used, and which should change their tier (S3.8).
+
+    whole: a finding for each block, not only one for each agent.
+    """
+
+    def parts_of(row: PrefixRow) -> dict[str, str] | None:
+        try:
+            prefix = whole_prefix(row, read)
+            return None if prefix is None else parts(prefix)
+        except (BlobError, ValueError, TypeError, AttributeError):  # of what is no prefix of ours
+            return None
+
+    newest_first = sorted(everything.sessions, key=lambda name: -everything.last_at[name])
+    sessions = (everything.sessions[name] for name in newest_first)
+    for agent, found in measured(sessions, parts_of).items():
+        if not found.turns:
+            continue
+        yield Finding("ok", "usage", f"agent {agent}: {_summary(found)}")
+        for use in found.uses if whole else ():
+            yield Finding("ok", "usage", f"agent {agent}: {use}")
+        for use, do in advice(found):
+            yield Finding("note", "tiers", f"agent {agent}: {use}", do)
+
+
+def _summary(found: Measured) -> str:
+    """How many turns there are, and what share of them used the most used tools."""
+    tools = [use for use in found.uses if use.place in (Place.FRONT, Place.BEHIND)]
+    tools.sort(key=lambda use: (-(use.share or 0), use.name))
+    shown = [f"{use.name} {use.share or 0:.0%}" for use in tools[:TOOLS_SHOWN_MAX]]
+    if more := len(tools) - len(shown):
+        shown.append(f"{more} more")
+    said = f"; tools by the share of turns that used them: {', '.join(shown)}" if shown else ""
+    turns = "1 turn" if found.turns == 1 else f"{found.turns} turns"
+    few = f" (tiers are recommended from {TURNS_MIN} on)" if found.turns < TURNS_MIN else ""
+    return f"{turns}{few}{said}"
+
+
+__all__ = ["usage"]
