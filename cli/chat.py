@@ -39,6 +39,7 @@ LOOK_S = 0.1
 
 OLD_LINES = 12
 """Of an earlier conversation: enough to remember where it stood."""
+ALLOW = "allow? [y]es, [n]o, [a]lways with exactly these arguments: "
 
 HELP = (
     "/quit leaves; /attach FILE sends an image or a PDF with the next message; Ctrl-C cancels what "
@@ -239,7 +240,7 @@ class Chat:
         self.screen.ask(f"{call.name} ({call.key}) asks to run with {args}")
         look = self._while(call, "asks")
         while True:
-            said = self.lines.answer("allow? [y]es, [n]o, [a]lways: ", look)
+            said = self.lines.answer(ALLOW, look)
             if said is None:
                 return self._unanswered(call, "asks")
             word = said.lower()

@@ -3,6 +3,7 @@
 CALL is TURN.STEP.INDEX, or the provider's call_id where it is unique in the session.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,8 @@ import click
 from ..consumers.calls import call_named
 from ..consumers.contents import shown, whole
 from ..consumers.outcomes import Decision, decision_on, demand
+from ..processors.grants import told
+from ..schemas.grant import pattern_text
 from ..schemas.words import Decision as Decided
 from ..schemas.words import Resolution
 from .edge import Edge, example, json_option, pass_edge, user_option
@@ -33,6 +36,7 @@ def decide_on(
     decided: Decided,
     *,
     remember: bool,
+    like: Mapping[str, str] | None = None,
     as_json: bool,
 ) -> tuple[Decision, "Call", Any]:
     """Decide on a call, bound to the arguments that are shown here before it is produced."""
@@ -47,33 +51,66 @@ def decide_on(
             decided,
             args_sha256=call.args_sha256,
             remember=remember,
+            like=like,
             user=client.user,
         )
         return demand(decision_on(folded, receipt)), call, args
 
 
+def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict:
+    """ARGUMENT=GLOB, several times, as a mapping."""
+    for each in given:
+        if not each.partition("=")[0] or "=" not in each:
+            raise click.BadParameter(f"{each!r}: say ARGUMENT=GLOB, as in 'command=git log *'")
+    return {name: glob for name, _, glob in (each.partition("=") for each in given)}
+
+
 @click.command("approve", epilog=example(
-    "foldlog approve s1 1.2.0", "foldlog approve s1 1.2.0 --remember"
+    "foldlog approve s1 1.2.0",
+    "foldlog approve s1 1.2.0 --remember",
+    "foldlog approve s1 1.2.0 --remember-like 'command=git log *'",
 ))
 @click.argument("session")
 @click.argument("call")
-@click.option("--remember", is_flag=True, help="Allow this tool for the rest of the session.")
+@click.option("--remember", is_flag=True,
+              help="Allow later calls with the very same arguments, for the rest of the session.")
+@click.option("--remember-like", "like", multiple=True, metavar="ARGUMENT=GLOB", callback=_globs,
+              help="Allow later calls whose arguments are so; once for each argument. * stands for "
+              "any text without characters that mean something to a shell.")
 @user_option
 @json_option
 @pass_edge
 def approve_command(
-    edge: Edge, session: str, call: str, remember: bool, user: str | None, as_json: bool
+    edge: Edge,
+    session: str,
+    call: str,
+    remember: bool,
+    like: dict[str, str],
+    user: str | None,
+    as_json: bool,
 ) -> None:
     """Allow a call that asks.
 
     CALL is TURN.STEP.INDEX as `foldlog show SESSION` has it, or the provider's call_id. The
-    approval holds for the arguments that are printed and for nothing else, once.
+    approval holds for the arguments that are printed and for nothing else, once, unless
+    --remember or --remember-like says more: what that is, is printed.
     """
+    if remember and like:
+        raise click.UsageError("say one of --remember and --remember-like.")
     decision, found, args = decide_on(
-        edge.client(user), session, call, Decided.ALLOW, remember=remember, as_json=as_json
+        edge.client(user),
+        session,
+        call,
+        Decided.ALLOW,
+        remember=remember,
+        like=like,
+        as_json=as_json,
     )
-    told = f"{found.name} is allowed" + (" for the rest of the session" if remember else "")
-    report(decision, told, as_json, call=found.key, name=found.name, args=args)
+    said = f"{found.name} is allowed"
+    if remember or like:
+        what = pattern_text(like) if like else found.args_sha256
+        said += f", and so are {told(f'{found.name} {what}')}, for the rest of the session"
+    report(decision, said, as_json, call=found.key, name=found.name, args=args)
 
 
 @click.command("deny", epilog=example("foldlog deny s1 1.2.0"))

@@ -5,7 +5,7 @@ and returns the decision, or raises CommandRefused with the reason. It holds no 
 between calls. It must not know how anything is shown.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..log import open_log
@@ -215,8 +215,12 @@ class Client:
         *,
         args_sha256: str | None = None,
         remember: bool = False,
+        like: Mapping[str, str] | None = None,
     ) -> Decision:
-        """Allow or deny a call, bound to its arguments as of now, or to those of `args_sha256`."""
+        """Allow or deny a call, bound to its arguments as of now, or to those of `args_sha256`.
+
+        remember: later calls with the same arguments run without asking, or those `like` allows.
+        """
 
         def produce(views: SessionViews) -> Receipt:
             asks = call_named(views, call)
@@ -226,6 +230,7 @@ class Client:
                 decision,
                 args_sha256=args_sha256 or asks.args_sha256,
                 remember=remember,
+                like=like,
                 user=self.user,
             )
 

@@ -18,6 +18,7 @@ from .assembly.prefix import assemble, layers_of
 from .budget import Plan, Rules, held, is_cold, plan
 from .context.blocks import ReadBlob, whole_of
 from .cuts import is_fixed
+from .grants import granting
 from .projections.background import ABORTED, KINDS, find_work
 from .projections.delivery import delivery_of
 from .projections.prefixes import prefix_of
@@ -176,7 +177,7 @@ def _tool_invoked(
     approval = agent.approval(tool.name)
     if approval == "deny":
         return invoked(tool.effect, "deny", "error", f"A rule denies {tool.name}: it was not run.")
-    if approval == "ask" and tool.name in views.turn.grants:
+    if approval == "ask" and granting(views.turn.grants, tool.name, call.args_sha256, args):
         approval = "none"
     return invoked(tool.effect, approval)
 

@@ -5,6 +5,7 @@ changes a view; the projections do, and only for what is accepted here.
 """
 
 from ..schemas import events as ev
+from ..schemas.grant import why_wrong
 from ..schemas.ids import is_id, parse_call_key, why_not_an_id
 from ..schemas.said import texts_of
 from . import rulings_items
@@ -191,6 +192,9 @@ def approval_decided(views, event: ev.ApprovalDecided) -> Ruling:
         return refused("not_asking", f"call {event.call} asks no longer: it {STANDS[call.status]}")
     if event.args_sha256 != call.args_sha256:
         return refused("other_arguments", "the call's arguments are not those that were shown")
+    wrong = why_wrong(event.grant)
+    if wrong is not None:
+        return refused("invalid_grant", f"what is to be allowed later is not understood: {wrong}")
     if views.turn.closing is not None:
         return refused("turn_over", "the turn is ending")
     return ACCEPTED

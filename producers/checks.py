@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ..log.errors import Refused
 from ..schemas.attachments import reference_of
+from ..schemas.grant import pattern_text, why_wrong
 from ..schemas.ids import is_id, parse_call_key, why_not_an_id
 from ..schemas.said import texts_of
 
@@ -58,6 +59,15 @@ def a_word(what: str, text: str, words: type[W]) -> W:
     except ValueError:
         known = ", ".join(words)
         raise Invalid("invalid_word", f"{what} must be one of {known}, not {text!r}") from None
+
+
+def a_grant(globs: Mapping[str, str]) -> str:
+    """Globs by argument as an approval has them. Raises Invalid."""
+    text = pattern_text(globs)
+    wrong = why_wrong(text)
+    if wrong is not None:
+        raise Invalid("invalid_grant", f"what is to be allowed later is not understood: {wrong}")
+    return text
 
 
 def a_reason(text: str) -> str:

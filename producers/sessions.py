@@ -8,7 +8,7 @@ makes one. This file must not know a view or a fold.
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -19,6 +19,7 @@ from ..log.settings import Settings
 from ..schemas import events as ev
 from ..schemas.attachments import tokens_of
 from ..schemas.codec import encode, headers_for
+from ..schemas.grant import GRANT_SAME
 from ..schemas.parts import Body
 from ..schemas.tokens import estimate
 from ..schemas.topics import SESSION_EVENTS
@@ -223,17 +224,23 @@ class Sessions:
         *,
         args_sha256: str,
         remember: bool = False,
+        like: Mapping[str, str] | None = None,
         user: str | None = None,
     ) -> Receipt:
-        """Allow or deny a call that asks, bound to the arguments that were shown (their sha256)."""
+        """Allow or deny a call that asks, bound to the arguments that were shown (their sha256).
+
+        remember: later calls of the tool with these very arguments run without asking, or those
+        whose arguments are as the globs of `like` say.
+        """
         return self.append(
             session_id,
             ev.ApprovalDecided(
                 call=checks.a_call(call),
                 args_sha256=checks.an_id("args_sha256", args_sha256),
                 decision=checks.a_word("decision", decision, Decision).value,
-                remember=remember,
+                remember=remember or bool(like),
                 by_user=self.user(user),
+                grant=checks.a_grant(like) if like else GRANT_SAME if remember else "",
             ),
         )
 

@@ -72,6 +72,7 @@ class ApprovalDecided:
     decision: str
     remember: bool
     by_user: str
+    grant: str = ""
 
 
 @event

@@ -10,10 +10,13 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
+from ...processors.grants import grant_of
+from ...processors.grants import told as grant_told
 from ...processors.prices import PriceTable, dollars, total
 from ...processors.projections.ledger import Spent
 from ...processors.projections.transcript import Line
 from ...processors.ruling import Ruling
+from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ..contents import text_of, type_of
 from .blocks import Contents, blocks, clean, time
@@ -247,7 +250,7 @@ def approvals_table(facts: SessionFacts) -> str:
         event = decided.event if decided is not None else None
         refused = approval.ruling
         word = refused.verdict if refused is not None else approval.decision or "asks"
-        later = " and later calls" if getattr(event, "remember", False) else ""
+        later = _later(approval.name, event)
         why = f" {refused.code}" if refused is not None else ""
         rows.append(
             f"<tr><td><code>{e(approval.call)}</code></td><td>{e(approval.name)}</td>"
@@ -257,6 +260,13 @@ def approvals_table(facts: SessionFacts) -> str:
             f"<td><code>{e(approval.args_sha256[:16])}</code></td></tr>"
         )
     return _table(("call", "tool", "decision", "by", "when", "arguments"), rows)
+
+
+def _later(name: str, event: Any) -> str:
+    """What else a decision allows."""
+    if not isinstance(event, ev.ApprovalDecided) or not event.remember:
+        return ""
+    return f" and {grant_told(grant_of(name, event))}"
 
 
 def attempts_table(facts: SessionFacts, prices: PriceTable) -> str:

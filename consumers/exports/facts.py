@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...processors.grants import grant_of, granting
 from ...processors.projections.context import Fragment
 from ...processors.projections.ledger import Spent
 from ...processors.projections.turn_view import Call, call_of, closed
@@ -219,9 +220,11 @@ class SessionFacts:
         key, sha = known.call.key, known.call.args_sha256
         if event.approval == "ask":
             self.approvals.append(Approval(key, event.name, sha, entry))
-        elif event.outcome is None and event.name in before.turn.grants:
-            given = next((a for a in reversed(self.approvals) if _grants(a, event.name)), None)
-            if given is not None:
+        elif event.outcome is None and event.approval == "none":
+            args = known.call.args.inline or b""
+            grant = granting(before.turn.grants, event.name, sha, args)
+            given = grant and next((a for a in reversed(self.approvals) if _gave(a, grant)), None)
+            if given:
                 self.approvals.append(Approval(key, event.name, sha, entry, given.decided, "grant"))
 
     def _happened(self, entry: Entry, _before: SessionViews) -> None:
@@ -286,11 +289,12 @@ def _refused(entry: Entry, ruling: Ruling) -> Approval:
     return Approval(event.call, "", event.args_sha256, None, entry, decision, ruling)
 
 
-def _grants(approval: Approval, name: str) -> bool:
-    decided = approval.decided
+def _gave(approval: Approval, grant: str) -> bool:
+    """Whether this decision is the one that allows later calls so."""
+    event = approval.decided.event if approval.decided is not None else None
     return (
-        approval.name == name
+        isinstance(event, ev.ApprovalDecided)
         and approval.ruling is None
-        and decided is not None
-        and getattr(decided.event, "remember", False)
+        and event.remember
+        and grant_of(approval.name, event) == grant
     )

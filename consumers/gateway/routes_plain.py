@@ -81,6 +81,7 @@ class Approval(Asked):
     decision: Literal["allow", "deny"]
     args_sha256: str | None = None
     remember: bool = False
+    remember_like: dict[str, str] | None = None
 
 
 class Report(Asked):
@@ -218,9 +219,17 @@ def _deciding(routes: APIRouter, gateway: Gateway) -> None:
     async def decide(request: Request, session_id: str, call: str, body: Approval) -> Any:
         """Allow or deny a call that asks."""
         asks = call_named(gateway.owned(request, session_id), call)
-        named = {"args_sha256": body.args_sha256 or asks.args_sha256, "remember": body.remember}
+        later = {"remember": body.remember, "like": body.remember_like}
+        sha = body.args_sha256 or asks.args_sha256
         return await _told(
-            gateway, request, "decide", session_id, asks.key, body.decision, **named
+            gateway,
+            request,
+            "decide",
+            session_id,
+            asks.key,
+            body.decision,
+            args_sha256=sha,
+            **later,
         )
 
     @routes.post("/sessions/{session_id}/calls/{call}/resolve")

@@ -17,7 +17,13 @@ APPROVAL, DOUBT = "tool_approval", "tool_in_doubt"
 SCHEMAS: dict[str, dict[str, Any]] = {
     APPROVAL: {
         "type": "object",
-        "properties": {"approved": {"type": "boolean"}, "remember": {"type": "boolean"}},
+        "properties": {
+            "approved": {"type": "boolean"},
+            "remember": {
+                "type": "boolean",
+                "description": "Allow later calls of the tool with exactly these arguments, too.",
+            },
+        },
         "required": ["approved"],
     },
     DOUBT: {

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, digest
 from ...schemas.value import replace
+from ..grants import grant_of
 from .turn_view import (
     GRANTS_MAX,
     REMINDERS_MAX,
@@ -216,8 +217,9 @@ def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
     if event.decision == "deny":
         return _with_call(view, call, status="done", outcome="not_run", decision="deny")
     view = _with_call(view, call, status="allowed", decision="allow")
-    if event.remember and call.name not in view.grants:
-        return replace(view, grants=(*view.grants, call.name)[-GRANTS_MAX:])
+    grant = grant_of(call.name, event)
+    if event.remember and grant not in view.grants:
+        return replace(view, grants=(*view.grants, grant)[-GRANTS_MAX:])
     return view
 
 

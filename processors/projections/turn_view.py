@@ -135,7 +135,7 @@ class TurnView(Value):
     said: tuple[str, ...] = ()  # in a request of this turn
     queue: tuple[Waiting, ...] = ()
     doubts: tuple[Call, ...] = ()  # of ended turns
-    grants: tuple[str, ...] = ()
+    grants: tuple[str, ...] = ()  # see grants.py
     reminders: tuple[Reminder, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     refusals_dropped: int = 0

@@ -1,5 +1,7 @@
 """approve, deny, resolve: bound to the arguments that are shown, and to one call."""
 
+from hashlib import sha256
+
 import pytest
 
 from foldlog.tests.cli.harness import make_shell
@@ -37,7 +39,17 @@ def test_approve_shows_the_arguments_it_binds_to(shell, played):
 def test_remember_and_json(shell, played):
     (done,) = shell("approve s1 1.1.1 --remember --json").json
     assert (done["call"], done["name"], done["args"]) == ("1.1.1", "mail", "{}")
-    assert played.views.turn.grants == ("mail",)
+    assert played.views.turn.grants == (f"mail {sha256(b'{}').hexdigest()}",)
+
+
+def test_what_is_allowed_from_now_on_is_printed(shell, played):
+    same = shell("approve s1 1.1.1 --remember").out.splitlines()[1]
+    assert "and so are later calls of mail with exactly these arguments, for the rest" in same
+    like = shell("approve s1 1.1.0 --remember-like cents=5 --remember-like", "to=*\x1b*me")
+    assert "where cents is '5' and to is" in like.out
+    assert played.views.turn.grants[-1] == 'charge {"cents":"5","to":"*\\u001b*me"}'
+    assert shell("approve s1 1.1.0 --remember-like x").code == 2
+    assert shell("approve s1 1.1.0 --remember --remember-like a=b").code == 2
 
 
 def test_deny_by_the_providers_call_id(shell, played):

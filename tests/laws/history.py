@@ -198,7 +198,13 @@ class History:
         return self.append(event, "producer")
 
     def decides(
-        self, call: str, decision: str, *, remember: bool = False, sha: str | None = None
+        self,
+        call: str,
+        decision: str,
+        *,
+        remember: bool = False,
+        grant: str = "",
+        sha: str | None = None,
     ) -> Ruling:
         known = self.call(call) if parse_call_key(call) else None
         event = ev.ApprovalDecided(
@@ -207,6 +213,7 @@ class History:
             decision=decision,
             remember=remember,
             by_user="ana",
+            grant=grant,
         )
         return self.append(event, "producer")
 

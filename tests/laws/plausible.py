@@ -12,6 +12,7 @@ from foldlog.schemas import words
 from foldlog.schemas.events import EVENT_TYPES
 
 OWNERS = ("w1/1", "w1/2", "w2/1")
+GRANTS = ("", "same", "same", '{"n":"*"}')  # what `remember` allows
 CALLS = ("1.1.0", "1.1.1", "1.2.0", "2.1.0", "9.9.9", "01.1.0", "1.1", "", "x.y.z", "1.1.-1")
 IDS = ("m1", "m2", "c1", "x" * 128)
 ODD_IDS = ("", "a b", "#partition", "x" * 129, "ü", "a\n", "../a")

@@ -26,6 +26,7 @@ from foldlog.tests.laws.outcomes import Outcomes
 from foldlog.tests.laws.plausible import (
     CALLS,
     CONTENTS,
+    GRANTS,
     ODD_IDS,
     OWNERS,
     PHASE_TRIGGERS,
@@ -316,7 +317,9 @@ class World(Outcomes):
         key = call.key if call else choose.pick(CALLS)
         if (call is not None and call.status == "asks") != choose.chance(10):
             sha = "other" if choose.chance(10) else None
-            self.decides(key, choose.pick(("allow", "deny")), remember=choose.chance(30), sha=sha)
+            decision, remember = choose.pick(("allow", "deny")), choose.chance(30)
+            grant = choose.pick(GRANTS) if remember else ""
+            self.decides(key, decision, remember=remember, grant=grant, sha=sha)
         else:
             self.resolve(key, choose.pick(("happened", "did_not_happen")), choose.pick(TEXTS))
 

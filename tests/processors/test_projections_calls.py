@@ -207,7 +207,36 @@ def test_an_approval_expires_so_long_after_the_response_that_asked():
     assert s.call("1.1.0").expires_at == asked_at + LIMITS.approval_expiry_ms
 
 
-def test_remember_is_a_grant_for_later_calls_of_the_tool():
+def test_remember_grants_the_arguments_that_were_shown():
+    """It granted the tool: who allowed one command once had allowed every later one."""
+    s = asked(CHARGE)
+    s.allow("1.1.0", remember=True, grant="same")
+    s.work()
+    s.result("1.1.0")
+    s.answer(CHARGE)
+    assert s.call("1.2.0").status == "started", "the same arguments: not asked again"
+    s.result("1.2.0")
+    s.answer(Use("charge", '{"cents": 999}', "other"))
+    assert s.call("1.3.0").status == "asks"
+
+
+def test_a_pattern_grants_what_it_matches():
+    s = asked(CHARGE)
+    s.allow("1.1.0", remember=True, grant='{"cents":"*"}')
+    s.work()
+    s.result("1.1.0")
+    s.answer(Use("charge", '{"cents": 999}', "other"))
+    assert s.call("1.2.0").status == "started"
+
+
+def test_a_grant_that_is_not_understood_refuses_the_approval():
+    s = asked(CHARGE)
+    for wrong in ("sam", "[]", '{"cents": 3}', '{"cents": "' + 1024 * "x" + '"}', "{" * 500):
+        assert s.allow("1.1.0", remember=True, grant=wrong).code == "invalid_grant"
+    assert s.call("1.1.0").status == "asks"
+
+
+def test_an_old_approval_that_is_remembered_is_a_grant_for_later_calls_of_the_tool():
     s = asked(CHARGE)
     s.allow("1.1.0", remember=True)
     s.work()

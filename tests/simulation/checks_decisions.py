@@ -52,12 +52,13 @@ class NothingStartsWhileClosing(Invariant):
 
 
 class AskedCallsAreAllowed(Invariant):
-    """S2.6: what asks begins only when a person allowed these very arguments, or this tool."""
+    """S2.6: what asks begins only when a person allowed these very arguments, or, as old
+    approvals did, this tool."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
         self.allowed: set[tuple[str, str]] = set()
-        self.remembered: set[tuple[str, str]] = set()
+        self.remembered: set[tuple[str, str, str]] = set()
 
     def on_seen(self, seen: Any) -> None:
         event, session = seen.entry.event, seen.entry.session_id
@@ -67,7 +68,8 @@ class AskedCallsAreAllowed(Invariant):
         if event.decision == "allow" and event.args_sha256 == call.args_sha256:
             self.allowed.add((session, event.call))
             if event.remember:
-                self.remembered.add((session, call.name))
+                what = call.args_sha256 if event.grant == "same" else ""
+                self.remembered.add((session, call.name, what))
 
     def on_begun(self, role: str, process: Any, session_id: str, begin: Any) -> None:
         call = begin.call if role == "tools" else None
@@ -75,7 +77,8 @@ class AskedCallsAreAllowed(Invariant):
         if tool is None or tool.approval == "none":
             return
         allowed = (session_id, call.key) in self.allowed
-        remembered = (session_id, call.name) in self.remembered
+        grants = ((session_id, call.name, what) for what in ("", call.args_sha256))
+        remembered = not self.remembered.isdisjoint(grants)
         self.demand(allowed or remembered, f"{session_id} {call.key} {call.name} was not allowed")
 
 

@@ -153,6 +153,7 @@ def decide(person: Any) -> list:
         decision=rng.choice(("allow", "allow", "deny")),
         remember=rng.random() < 0.2,
         by_user=person.user_id,
+        grant=rng.choice(("same", "same", "")),
     )
     return [event] * rng.choice((1, 1, 2))
 

@@ -52,7 +52,7 @@ function Approval({ session, call, past }) {
               type="checkbox"
               checked=${remember}
               onChange=${(event) => setRemember(event.target.checked)}
-            /> for the rest of the session</label>
+            /> and later calls with exactly these arguments</label>
           </div>`}
       ${error && html`<p class="bad" role="alert">${error}</p>`}
     </article>

@@ -1,0 +1,36 @@
+"""The field `grant` of APPROVAL_DECIDED: which later calls run without asking.
+
+Empty, as in old records: every call of the tool. `same`: calls with the arguments that were shown.
+A JSON object of globs by argument: calls with these arguments and no others.
+"""
+
+import json
+from collections.abc import Mapping
+
+GRANT_SAME = "same"
+PATTERN_BYTES_MAX = 1024
+"""It is kept in a view and compared with each later call of its tool."""
+
+
+def pattern_text(globs: Mapping[str, str]) -> str:
+    """Globs by argument as the log has them."""
+    return json.dumps(dict(sorted(globs.items())), ensure_ascii=False, separators=(",", ":"))
+
+
+def pattern_of(text: str) -> dict[str, str]:
+    """The globs by argument; empty if the text is no pattern."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    fits = isinstance(found, dict) and all(isinstance(glob, str) for glob in found.values())
+    return found if fits else {}
+
+
+def why_wrong(grant: str) -> str | None:
+    """What is wrong with a grant, or None."""
+    if grant in ("", GRANT_SAME):
+        return None
+    if len(grant.encode("utf-8", "surrogatepass")) > PATTERN_BYTES_MAX:
+        return f"the pattern has more than {PATTERN_BYTES_MAX} bytes"
+    return None if pattern_of(grant) else "the pattern must name arguments and a text for each"
