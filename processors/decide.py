@@ -116,11 +116,11 @@ def _refused(owed: Obligation, views: SessionViews) -> ev.Refused:
 
 def _human_needed(owed: Obligation, views: SessionViews) -> ev.HumanNeeded:
     call = _call(owed, views)
-    why = (
-        f"find out whether {call.name} had its effect"
-        if call.status == "doubt"
-        else f"a late result of {call.name} says {call.outcome}, a person said {call.human}"
-    )
+    if call.status == "doubt":
+        why = f"find out whether {call.name} had its effect"
+    else:
+        said = f"a person said {call.human}" if call.human else "its reconciler said did_not_happen"
+        why = f"a late result of {call.name} says {call.outcome}, {said}"
     return ev.HumanNeeded(call=call.key, why=why)
 
 

@@ -125,6 +125,7 @@ def _turn(parent: TurnView, event: ev.SessionOpened, at: int, state_sha: bytes) 
     )
     return TurnView(
         known=True,
+        rules=event.rules,
         agent=event.agent,
         basis=at,
         basis_sha=state_sha,

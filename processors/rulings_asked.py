@@ -14,7 +14,7 @@ from .projections.turn_view import QUEUE_MAX, Call, find_call
 from .ruling import ACCEPTED, DUPLICATE, Ruling, refused
 from .transitions import TRANSITIONS, InvalidTransition, transition
 
-RULES = 1  # version of the fold's meaning that this code has
+RULES = 2  # version of the fold's meaning that this code has
 
 
 def not_possible(views, event) -> Ruling | None:

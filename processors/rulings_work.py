@@ -207,7 +207,7 @@ def tool_started(views, event: ev.ToolStarted) -> Ruling:
 
 
 def tool_result(views, event: ev.ToolResult) -> Ruling:
-    """The first outcome of any attempt wins; a later one may contradict what a person said.
+    """The first outcome of any attempt wins; a later one may contradict a person or a reconciler.
 
     That an attempt was not run says nothing of a newer one, which may be running.
     """
@@ -221,9 +221,8 @@ def tool_result(views, event: ev.ToolResult) -> Ruling:
         return SUPERSEDED if overtaken else ACCEPTED
     if call.status == "allowed" and event.attempt == 0 and event.outcome in ("error", "not_run"):
         return ACCEPTED
-    if call.status == "done" and call.human and not call.reported:
-        return ACCEPTED if contradicts(call.human, event.outcome) else DUPLICATE
-    return DUPLICATE
+    late = call.status == "done" and not call.reported
+    return ACCEPTED if late and contradicts(call, event.outcome) else DUPLICATE
 
 
 def tool_failed_uncertain(views, event: ev.ToolFailedUncertain) -> Ruling:

@@ -29,7 +29,7 @@ from .blobs import BlobStore
 from .checks import Blocks
 from .tracing import trace_headers
 
-RULES = 1
+RULES = 2
 """Version of the fold's meaning that sessions are opened under; a test holds it equal to the
 fold's own, which this room can not import."""
 

@@ -11,6 +11,7 @@ from ...schemas.codec import ChunkSeen, digest
 from ...schemas.value import replace
 from ..grants import grant_of
 from .turn_view import (
+    CONTRADICTS_RECONCILER,
     GRANTS_MAX,
     REMINDERS_MAX,
     RESOLVED_MAX,
@@ -53,7 +54,7 @@ def stream(view: Stream, entry) -> Stream:
 
 
 def _opened(view: TurnView, entry, event: ev.SessionOpened) -> TurnView:
-    return replace(view, known=True, since=entry.at, agent=event.agent)
+    return replace(view, known=True, since=entry.at, agent=event.agent, rules=event.rules)
 
 
 def _message(view: TurnView, entry, event: ev.MessageReceived) -> TurnView:
@@ -193,7 +194,7 @@ def _kept(doubts: tuple[Call, ...], ended: Iterable[Call] = ()) -> tuple[Call, .
 
 
 def _outlives(call: Call) -> bool:
-    return call.status in ("doubt", "contradicted") or bool(call.human)
+    return call.status in ("doubt", "contradicted") or bool(call.human) or call.denied
 
 
 def _call(view: TurnView, event) -> Call:
@@ -239,7 +240,7 @@ def _tool_result(view: TurnView, entry, event: ev.ToolResult) -> TurnView:
     call = _call(view, event)
     texts = list(event.reminders)
     if call.status == "done":
-        assert contradicts(call.human, event.outcome)
+        assert contradicts(call, event.outcome)
         late = event.outcome
         return _with_call(
             view, call, status="contradicted", outcome=late, reported=late, told=False
@@ -247,7 +248,9 @@ def _tool_result(view: TurnView, entry, event: ev.ToolResult) -> TurnView:
     if call not in view.calls:
         text = (event.content.inline or b"").decode("utf-8", "replace")
         texts.insert(0, f"The earlier call {call.name} ({call.key}) ended: {event.outcome}. {text}")
-    view = _with_call(view, call, status="done", outcome=event.outcome)
+    denied = event.via == "reconciler" and event.outcome == "not_run"
+    denied = denied and view.rules >= CONTRADICTS_RECONCILER
+    view = _with_call(view, call, status="done", outcome=event.outcome, denied=denied)
     return _remind(view, entry, texts)
 
 

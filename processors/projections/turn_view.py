@@ -12,8 +12,9 @@ REFUSALS_MAX = 64  # refusals owed at a time; older ones are only counted
 SEEN_MAX = 64  # cancel, command and reminder ids kept to recognise a repetition
 GRANTS_MAX = 64
 QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
-RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts a person
+RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts them
 REMINDERS_MAX = 64
+CONTRADICTS_RECONCILER = 2  # rules from which on a late success contradicts a reconciler's "no"
 # As GEN_FAILED says it: too long by tokens or bytes; or a part is not taken: a signature, a file.
 TOO_LONG = ("context_too_long", "request_too_large")
 THINKING_REFUSED = "thinking_refused"
@@ -53,8 +54,9 @@ class Generation(Value):
 class Call(Value):
     """One tool call. status: proposed, asks, allowed, started, doubt, contradicted, done.
 
-    `human` is what a person said happened; `told` that HUMAN_NEEDED was written for this state;
-    `reported` the tool's late word against it, which is heard once.
+    `human` is what a person said happened; `denied` that a reconciler said it did not; `told` that
+    HUMAN_NEEDED was written for this state; `reported` the tool's late word against either, which
+    is heard once.
     """
 
     turn: int
@@ -74,6 +76,7 @@ class Call(Value):
     claim: Claim | None = None
     outcome: str = ""
     human: str = ""
+    denied: bool = False
     told: bool = False
     reported: str = ""
 
@@ -116,6 +119,7 @@ class TurnView(Value):
     """Everything in flight. `number` is the open or the last turn, `step` its last LLM_CALLED."""
 
     known: bool = False
+    rules: int = 1  # of SESSION_OPENED: see CONTRADICTS_RECONCILER
     since: int = 0  # broker time of SESSION_OPENED, Unix ms
     agent: str = ""
     terminated: bool = False
@@ -236,6 +240,11 @@ OUTCOME_UNKNOWN = (
 )
 
 
-def contradicts(human: str, outcome: str) -> bool:
-    """Whether a tool's late word goes against what a person had said of it."""
-    return (human == "happened") != (outcome == "ok")
+def contradicts(call: Call, outcome: str) -> bool:
+    """Whether a late outcome goes against what a person or a reconciler had said of the call.
+
+    A reconciler that found the effect has seen it: only its "did not happen" can be proved wrong.
+    """
+    if call.human:
+        return (call.human == "happened") != (outcome == "ok")
+    return call.denied and outcome == "ok"

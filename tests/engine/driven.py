@@ -18,6 +18,7 @@ from foldlog.processors.effects import background, models, tools
 from foldlog.processors.effects.side_log import SideLogStore
 from foldlog.processors.effects.sink import Stop
 from foldlog.processors.effects.slots import Slots
+from foldlog.processors.rulings_asked import RULES
 from foldlog.processors.runtime.actions import Actions, BeginTool, BeginWork
 from foldlog.processors.runtime.assemble import ROLES
 from foldlog.processors.runtime.loop import Mailbox, appender
@@ -54,7 +55,7 @@ class Driven:
         self.worker = self._worker("1", {})
         self.reader = self.log.reader(SESSION_EVENTS, {})
         self.reader.add(self.worker.assigned([0]))
-        self.write("producer", ev.SessionOpened(user_id=USER, agent=agent.name, rules=1))
+        self.write("producer", ev.SessionOpened(user_id=USER, agent=agent.name, rules=RULES))
 
     def _worker(self, incarnation: str, disk: dict) -> Worker:
         identity = Identity("w", incarnation)

@@ -15,6 +15,7 @@ from foldlog.processors.effects.slots import Slots
 from foldlog.processors.projections.partition import PartitionView
 from foldlog.processors.runtime.actions import Actions, BeginGeneration, BeginTool, BeginWork
 from foldlog.processors.runtime.begin import BeginDelivery
+from foldlog.processors.runtime.claims import claim_of
 from foldlog.processors.runtime.owned import Owned
 from foldlog.processors.runtime.store import DictBackend, Store
 from foldlog.processors.session import SessionViews
@@ -157,5 +158,8 @@ class Desk:
         """What this worker does about one obligation at these views."""
         self.done = Done([], [], [], [])
         self._owned.partition = holders
+        if owed.owed == "begin" and owed.role != "tools":  # it has read its claim back at once
+            claim = claim_of(views, owed)
+            self.actions._times.produced(views.session_id, owed, claim, self._now())
         self.actions.discharge(self._owned, views, owed, agent, now)
         return self.done

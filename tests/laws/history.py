@@ -17,6 +17,7 @@ from foldlog.processors.projections import partition as partition_fold
 from foldlog.processors.projections.partition import ROLES, PartitionView
 from foldlog.processors.projections.turn_view import Call, find_call
 from foldlog.processors.ruling import Ruling
+from foldlog.processors.rulings_asked import RULES
 from foldlog.processors.session import SessionViews, fold, initial
 from foldlog.processors.wake import Obligation, wake
 from foldlog.schemas import events as ev
@@ -142,8 +143,8 @@ class History:
 
     # -- people ----------------------------------------------------------------------------------
 
-    def open(self, user: str = "ana", agent: str = "helper") -> Ruling:
-        return self.append(ev.SessionOpened(user_id=user, agent=agent, rules=1), "producer")
+    def open(self, user: str = "ana", agent: str = "helper", rules: int = RULES) -> Ruling:
+        return self.append(ev.SessionOpened(user_id=user, agent=agent, rules=rules), "producer")
 
     def say(
         self,

@@ -9,6 +9,7 @@ from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
 from foldlog.processors.context.build import ReadBlob
 from foldlog.processors.effects.slots import Slots
+from foldlog.processors.rulings_asked import RULES
 from foldlog.processors.runtime.actions import Actions
 from foldlog.processors.runtime.loop import Mailbox, appender
 from foldlog.processors.runtime.store import DictBackend, Store
@@ -143,7 +144,7 @@ class Rig:
 
 def opened(agent: str) -> ev.SessionOpened:
     """A session of the user."""
-    return ev.SessionOpened(user_id=USER, agent=agent, rules=1)
+    return ev.SessionOpened(user_id=USER, agent=agent, rules=RULES)
 
 
 def said(message_id: str = "m1", when_busy: str = "queue") -> ev.MessageReceived:

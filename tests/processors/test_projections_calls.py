@@ -178,6 +178,67 @@ def test_S2_8_a_contradiction_that_a_person_settled_is_not_opened_again_by_a_sec
     assert s.call("1.1.0").status == "done" and "T7" not in s.rows()
 
 
+def denied(**opening) -> History:
+    """A call whose worker was gone, and of which its reconciler then said "it did not happen"."""
+    s = History()
+    s.take()
+    assert s.open(**opening).accepted
+    s.say("go")
+    s.answer(POST)
+    assert s.result("1.1.0", "no letter", "not_run", via="reconciler").accepted
+    return s.work()
+
+
+def test_S2_8_a_success_behind_a_reconcilers_no_asks_a_person_and_the_model_learns_of_it():
+    """A worker that was stopped in its tool reported it 33 s later: dropped as a duplicate."""
+    s = denied()
+    assert s.result("1.1.0", "sent", attempt=1).accepted
+    assert s.call("1.1.0").status == "contradicted" and s.rows().count("T7") == 1
+    s.work()
+    needed = s.steps[-1].entry.event
+    assert isinstance(needed, ev.HumanNeeded)
+    assert "says ok, its reconciler said did_not_happen" in needed.why
+    assert s.turn.open and "S2" in s.rows(), "a contradiction is no open call"
+    assert s.resolve("1.1.0", "happened", "so it was sent").accepted
+    assert s.result("1.1.0", "sent", attempt=1).code == "duplicate"
+    s.answer("noted").say("on", "m9")
+    s.work()
+    assert "so it was sent" in s.messages()[-1][1][-1]
+
+
+def test_S2_8_a_success_behind_a_reconcilers_no_is_noticed_when_the_turn_is_over():
+    s = denied()
+    s.answer("it was not sent, then")
+    assert not s.turn.open
+    assert s.result("1.1.0", "sent", attempt=1).accepted
+    assert s.rows() == ["T7"]
+    s.work()
+    assert s.resolve("1.1.0", "happened", "so it was sent").accepted
+    s.say("on", "m9")
+    s.work()
+    assert "so it was sent" in s.messages()[-1][1][-1]
+
+
+@pytest.mark.parametrize("outcome", ["not_run", "error", "cancelled"])
+def test_only_a_success_contradicts_a_reconcilers_no(outcome):
+    s = denied()
+    assert s.result("1.1.0", "nothing", outcome, attempt=1).code == "duplicate"
+
+
+def test_a_reconciler_that_found_the_effect_is_not_contradicted():
+    s = asked(POST)
+    assert s.result("1.1.0", "there it is", via="reconciler").accepted
+    s.work()
+    for outcome in ("ok", "error", "not_run"):
+        assert s.result("1.1.0", "late", outcome, attempt=1).verdict == "ignored"
+
+
+def test_a_session_of_rules_1_folds_to_what_it_folded_to():
+    s = denied(rules=1)
+    assert s.result("1.1.0", "sent", attempt=1).verdict == "ignored"
+    assert s.call("1.1.0") is None and "T7" not in s.rows()
+
+
 def test_a_result_that_agrees_with_a_person_is_a_repetition():
     s = doubtful()
     s.resolve("1.1.0", "happened")

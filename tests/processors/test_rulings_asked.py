@@ -2,6 +2,7 @@
 
 import pytest
 
+from foldlog.processors.rulings_asked import RULES
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY, call_key, parse_call_key
 from foldlog.tests.laws.answers import Use
@@ -24,7 +25,7 @@ def test_a_session_opens_once_and_the_same_again_is_ignored():
     assert word(s.open()) == "duplicate"
     assert word(s.open("bob")) == "already_open"
     assert word(s.open("ana", "other")) == "already_open"
-    fork = ev.SessionOpened(user_id="ana", agent="helper", rules=1, parent_session="s0")
+    fork = ev.SessionOpened(user_id="ana", agent="helper", rules=RULES, parent_session="s0")
     assert word(s.append(fork, "producer")) == "already_open", "no fork was made"
     assert s.state.user_id == "ana"
 
@@ -41,7 +42,7 @@ def test_an_unknown_session_is_refused_and_its_stub_holds_only_the_refusals():
 
 def test_rules_of_a_newer_version_are_refused():
     s = History()
-    newer = ev.SessionOpened(user_id="ana", agent="helper", rules=2)
+    newer = ev.SessionOpened(user_id="ana", agent="helper", rules=RULES + 1)
     assert word(s.append(newer, "producer")) == "rules"
     assert not s.turn.known
 
@@ -49,7 +50,7 @@ def test_rules_of_a_newer_version_are_refused():
 def test_a_fork_without_a_seed_is_refused():
     s = History()
     fork = ev.SessionOpened(
-        user_id="ana", agent="helper", rules=1, parent_session="s0", parent_offset=3
+        user_id="ana", agent="helper", rules=RULES, parent_session="s0", parent_offset=3
     )
     assert word(s.append(fork, "producer")) == "invalid_fork"
 

@@ -69,7 +69,8 @@ def _key(event: Any) -> str:
 
 
 class DecidedOnce(Invariant):
-    """I4: a started call gets exactly one decided outcome; only what a person said is contested."""
+    """I4: a started call gets exactly one decided outcome; only what a person said, or a
+    reconciler that denied it, is contested."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -85,7 +86,7 @@ class DecidedOnce(Invariant):
                 self.started.add((session, key))
             if was is None or was is call or was.status != "done":
                 continue
-            contested = was.human and call.status == "contradicted"
+            contested = (was.human or was.denied) and call.status == "contradicted"
             if not contested:
                 self.fail(f"{session} {key} was {was.outcome}, became {call}")
 

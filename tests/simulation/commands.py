@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from foldlog.processors.rulings_asked import RULES
 from foldlog.processors.transitions import TRANSITIONS
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
@@ -20,7 +21,7 @@ TRIGGERS = ("start_build", "todo_done_build", "publish", "revert", "open_existin
 def opened(person: Any) -> ev.SessionOpened:
     """The session as this person opens it."""
     name = "nobody" if person.agentless else person.world.agent.name
-    return ev.SessionOpened(user_id=person.user_id, agent=name, rules=1)
+    return ev.SessionOpened(user_id=person.user_id, agent=name, rules=RULES)
 
 
 def _content(person: Any, message_id: str, more: str = "") -> ev.Body:

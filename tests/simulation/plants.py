@@ -87,6 +87,7 @@ PLANTS = (
         JUDGES,
         ev.ToolResult,
         wrong.accepts,
+        ((turn, "contradicts", lambda right: lambda call, outcome: True),),
     ),
     Plant(
         "messages without dedupe",
