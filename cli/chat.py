@@ -189,7 +189,7 @@ class Chat:
                 cancelled = self._cancel()
             if not self._ask_person():
                 return
-            patience.look(self.views)
+            patience.look(self.views, self.folded.holders)
 
     def _cancel(self) -> bool:
         turn, phase = self.views.turn.number, self.views.state.phase

@@ -18,6 +18,7 @@ from ..consumers import (
 from ..consumers.check_up import Finding
 from ..consumers.show import fold_everything
 from ..log.errors import TopicMissing
+from ..processors.runtime.same_agents import GROUP
 from ..schemas.memory_paths import USER, scope_of
 from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, line
@@ -68,9 +69,10 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from check_up.stores(log, settings)
     yield check_up.sessions_counted(everything)
     yield from check_up.frozen_sessions(everything)
+    agents = None if worker.status is None else frozenset(worker.status.get("agents", ()))
+    yield from check_up.agents_missing(everything, agents)
+    yield from check_up.workers_agree(everything, (m.instance_id for m in log.members(GROUP)))
     if worker.status is not None:
-        agents = frozenset(worker.status.get("agents", ()))
-        yield from check_up.agents_missing(everything, agents)
         yield from check_up.mcp_servers(worker.status.get("mcp", {}))
     yield from check_up.people_wanted(everything)
     yield from check_up.out_of_room(everything)

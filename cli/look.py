@@ -66,8 +66,8 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
     """List the sessions.
 
     The last changed first. Status: idle, busy, asks (an approval waits), doubt (a person must say
-    what happened), frozen, terminated. cached: the share of the input cost that prompt caching
-    saved.
+    what happened), unserved (no worker has its agent), frozen, terminated. cached: the share of
+    the input cost that prompt caching saved.
     """
     prices = edge.prices
     everything = fold_everything(edge.log, edge.client().read_blob)
@@ -158,7 +158,7 @@ def _ledger(views: "SessionViews", prices: "PriceTable") -> None:
 def _overview(folded: "SessionFold", read: Any, prices: "PriceTable") -> None:
     views = folded.views
     state, turn = views.state, views.turn
-    line(f"session {views.session_id} of {state.user_id}: {status_of(views)}")
+    line(f"session {views.session_id} of {state.user_id}: {status_of(views, folded.holders)}")
     line(f"  agent {turn.agent}, phase {state.phase}, project {state.project_id or 'none'}")
     running = "open" if turn.open else "ended"
     waiting = f"{len(turn.queue)} message{'s' * (len(turn.queue) != 1)} waiting"
@@ -172,7 +172,7 @@ def _overview(folded: "SessionFold", read: Any, prices: "PriceTable") -> None:
     if state.pending_tool is not None:
         line(f"  tool {state.pending_tool.name} ({state.pending_tool.call}), "
              f"attempt {state.pending_tool.attempt}, {state.pending_tool.open} open")
-    waits = what_it_waits_for(views)
+    waits = what_it_waits_for(views, folded.holders)
     if waits.text:
         line(f"  {waits.text}")
     for call in (*asking(turn), *doubtful(turn)):

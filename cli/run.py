@@ -161,6 +161,8 @@ def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
 @click.option("--supervise", is_flag=True, help="Start another one at once when it dies.")
 @click.option("--worker-id", metavar="ID", help="Its name (default: kept in its state directory).")
 @click.option("--watch", is_flag=True, help="Name what blows a token budget, as `dev` does.")
+@click.option("--rolling-update", is_flag=True,
+              help="Start although live workers serve other agents, which you replace one by one.")
 @click.option("--web", default="127.0.0.1:0", show_default=True, metavar="ADDRESS:PORT",
               help="Where it serves /status, /metrics, /healthz, /readyz; port 0 takes a free one. "
               "An address that other machines reach needs FOLDLOG_WEB_TOKEN.")
@@ -174,6 +176,7 @@ def worker_command(
     supervise: bool,
     worker_id: str | None,
     watch: bool,
+    rolling_update: bool,
     web: str,
     log_json: bool,
     control_fd: int | None,
@@ -181,8 +184,8 @@ def worker_command(
     """Run a worker.
 
     It folds its share of the partitions, does what sessions owe (answers, tools, summaries), and
-    ends at SIGTERM or Ctrl-C. All workers of an installation load the same agents. Its state
-    directory (FOLDLOG_STATE_DIR) belongs to it alone.
+    ends at SIGTERM or Ctrl-C. All workers of an installation load the same agents; one that would
+    not is refused. Its state directory (FOLDLOG_STATE_DIR) belongs to it alone.
     """
     wanted = parse_roles(roles)
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True, as_json=log_json)
@@ -191,8 +194,9 @@ def worker_command(
     with ending_at_sigterm():
         if supervise:
             more = ["--web", web, *(["--log-json"] if log_json else [])]
+            more += ["--rolling-update"] if rolling_update else []
             return run_supervised(edge, wanted, agents, worker_id, watch=watch, more=more)
-        return _work(edge, wanted, agents, worker_id, watch, web, control_fd)
+        return _work(edge, wanted, agents, worker_id, watch, rolling_update, web, control_fd)
 
 
 @contextmanager
@@ -214,6 +218,7 @@ def _work(
     agents: Sequence[str],
     worker_id: str | None,
     watch: bool,
+    rolling: bool,
     web: str,
     control_fd: int | None,
 ) -> int:
@@ -228,7 +233,15 @@ def _work(
     forget_secrets(edge.settings)
     alone = sole(edge, worker_id) if control_fd is None else nullcontext()  # else its supervisor is
     with alone, model_of(edge.connected(), wanted) as settings:
-        return host.run(settings, loaded, wanted, worker_id, watch=watch, web=address)
+        return host.run(
+            settings,
+            loaded,
+            wanted,
+            worker_id,
+            watch=watch,
+            rolling=rolling,
+            web=address,
+        )
 
 
 def sole(

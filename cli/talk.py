@@ -117,7 +117,8 @@ def send_command(
             if not wait:
                 more = {"message_id": receipt.id, "partition": receipt.partition}
                 report(decision, _said(decision, receipt.id), as_json, **more)
-                why = unserved(edge.settings.state_dir, folded.holders)
+                agent = decision.views.turn.agent
+                why = unserved(edge.settings.state_dir, folded.holders, agent)
                 if why:
                     note(f"nobody answers now: {why}. The message is kept and answered when one "
                          "runs: `foldlog worker`, or `foldlog dev`")

@@ -8,10 +8,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..processors.projections.partition import PartitionView, worker_id
-
-ANSWERS = ("sessions", "models")
-"""The roles without which nothing is answered."""
+from ..consumers.waiting import who_lacks
+from ..processors.projections.partition import ANSWERS, PartitionView, worker_id
 
 ASK_S = 2.0
 """A worker answers in milliseconds; one that is stopped or swamped does not at all."""
@@ -41,8 +39,8 @@ def worker_info(state_dir: Path) -> WorkerInfo:
     return WorkerInfo(pid, status if isinstance(status, dict) else None)
 
 
-def unserved(state_dir: Path, holders: PartitionView) -> str:
-    """Why nobody may answer in a partition, in words; '' if somebody seems to be there.
+def unserved(state_dir: Path, holders: PartitionView, agent: str) -> str:
+    """Why nobody may answer a session, in words; '' if somebody seems to be there.
 
     The log says who took it, not whether that one still lives; of this machine's own we know that.
     """
@@ -52,10 +50,11 @@ def unserved(state_dir: Path, holders: PartitionView) -> str:
     try:
         ours = (state_dir / "worker_id").read_text("utf-8").strip()
     except OSError:
-        return ""
-    if ours not in {worker_id(holder.owner) for holder in found}:
-        return ""
-    return "" if worker_info(state_dir).pid else "the worker that had its partition does not run"
+        ours = ""
+    is_ours = ours in {worker_id(holder.owner) for holder in found}
+    if is_ours and not worker_info(state_dir).pid:
+        return "the worker that had its partition does not run"
+    return who_lacks(agent, holders)
 
 
 def _lives(pid: int) -> bool:

@@ -4,11 +4,12 @@ Each check is a function that yields findings; a finding says what was found and
 file asks the log and the store, and must not know how a worker is reached or anything is printed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..log.door import Log
 from ..log.settings import Settings
+from ..processors.agent_digest import differences
 from ..processors.decide import TOO_LITTLE
 from ..processors.outside.connection import ENDED
 from ..processors.projections import partition as partition_fold
@@ -155,15 +156,21 @@ def frozen_sessions(everything: Everything) -> Iterator[Finding]:
             )
 
 
-def agents_missing(everything: Everything, agents: frozenset[str]) -> Iterator[Finding]:
-    """Agents that sessions have and the running worker does not: they owe nothing there."""
-    have = ", ".join(sorted(agents)) or "none"
-    lacking: dict[str, list[str]] = {}
+def agents_missing(everything: Everything, agents: frozenset[str] | None) -> Iterator[Finding]:
+    """Agents that sessions have and the worker of their partition does not: they owe nothing there.
+
+    agents: those of this directory's worker, which counts where the log does not say; None: no
+    worker runs here.
+    """
+    lacking: dict[tuple[str, str], list[str]] = {}
     for name in _newest_first(everything):
         turn = everything.sessions[name].turn
-        if turn.known and not turn.terminated and turn.agent not in agents:
-            lacking.setdefault(turn.agent, []).append(name)
-    for agent, names in sorted(lacking.items()):
+        if turn.known and not turn.terminated:
+            served = _agents_at(everything, everything.places[name], turn.agent, agents)
+            if served is not None and turn.agent not in served:
+                have = ", ".join(sorted(served)) or "none"
+                lacking.setdefault((turn.agent, have), []).append(name)
+    for (agent, have), names in sorted(lacking.items()):
         waiting = [name for name in names if everything.sessions[name].turn.open]
         who = f"session {names[0]} needs agent {agent}"
         if len(names) > 1:
@@ -172,8 +179,40 @@ def agents_missing(everything: Everything, agents: frozenset[str]) -> Iterator[F
         text = f"{who}; the worker has {have}"
         yield Finding(
             "problem" if waiting else "note", "agents", text,
-            "start the worker with --agent MODULE:ATTR for it",
+            "start the worker with --agent MODULE:ATTR for it, and all others too",
         )
+
+
+def _agents_at(
+    everything: Everything, partition: int, agent: str, agents: frozenset[str] | None
+) -> Iterable[str] | None:
+    """The agents served in a partition, as far as `agent` waits for them; None: not known."""
+    holders = everything.holders.get(partition, partition_fold.INITIAL)
+    holder = partition_fold.without(holders, agent)
+    if holder is not None:
+        return [named.name for named in holder.agents]
+    is_said = any(holder.agents for holder in holders.holders)
+    return None if is_said else agents
+
+
+def workers_agree(everything: Everything, live: Iterable[str]) -> Iterator[Finding]:
+    """The live workers serve the same agents. live: their worker ids."""
+    announced = {
+        partition_fold.worker_id(holder.owner): holder.agents
+        for view in everything.holders.values()
+        for holder in view.holders
+        if holder.agents
+    }
+    (first, *others) = sorted(announced.keys() & set(live)) or [""]
+    for other in others:
+        if found := differences(announced[first], announced[other]):
+            how = ", ".join(found).replace("only here", f"only in {first}")
+            yield Finding(
+                "problem", "agents",
+                f"workers {first} and {other} serve different agents: "
+                + how.replace("only there", f"only in {other}"),
+                "start both with the same --agent: sessions wait where theirs is missing",
+            )
 
 
 def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..log.errors import Refused, Retry
+from ..processors.projections.partition import INITIAL, PartitionView
 from ..processors.projections.transcript import Line
 from ..processors.session import SessionViews
 from ..producers.sessions import Receipt
 from .contents import ReadBlob, text_of_body
 from .session_fold import Seen, SessionFold
-from .waiting import what_it_waits_for
+from .waiting import what_it_waits_for, who_lacks
 
 PATIENCE_S = 5.0
 """Silence after which somebody who waits is told what for; a claim takes milliseconds."""
@@ -171,9 +172,9 @@ class Patience:
         if seen.entry.writer != "producer":
             self._since = time.monotonic()
 
-    def look(self, views: SessionViews) -> None:
+    def look(self, views: SessionViews, holders: PartitionView = INITIAL) -> None:
         """Say what is waited for, if it is time to, and it was not said before."""
-        waits = what_it_waits_for(views)
+        waits = what_it_waits_for(views, holders)
         text = waits.text
         if not waits.person:
             silent = time.monotonic() - self._since > self._patience_s
@@ -207,13 +208,15 @@ def answer_of(
         answer = answer_in(folded.views, message_id, read)
         if answer is not None:
             return answer
-        patience.look(folded.views)
+        patience.look(folded.views, folded.holders)
         if stop() or time.monotonic() > deadline:
-            waits = what_it_waits_for(folded.views)
-            when = "that is settled" if waits.person else "a worker runs"
+            waits = what_it_waits_for(folded.views, folded.holders)
+            lacks = who_lacks(folded.views.turn.agent, folded.holders)
+            settles = waits.text if waits.person or waits.text == lacks else ""
+            when = "that is settled" if settles else "a worker runs"
             raise NoAnswerYet(
                 f"message {message_id} of session {folded.session_id} is not answered yet"
-                f"{': ' + waits.text if waits.person else ''}. It is kept, and its turn goes on "
+                f"{settles and f': {settles}'}. It is kept, and its turn goes on "
                 f"when {when}. To wait again: foldlog send {folded.session_id} --message-id "
                 f"{message_id} --wait"
             )

@@ -181,11 +181,13 @@ def summaries(
     """A line per known session, last changed first."""
     known_ones = [v for v in everything.sessions.values() if v.turn.known and wanted(v)]
     for views in sorted(known_ones, key=lambda v: (-v.state.updated_at, v.session_id)):
-        yield summary(views, everything.places[views.session_id])
+        number = everything.places[views.session_id]
+        holders = everything.holders.get(number, partition_fold.INITIAL)
+        yield summary(views, number, holders)
 
 
-def summary(views: SessionViews, partition: int) -> dict[str, Any]:
-    """What a list of sessions says of one."""
+def summary(views: SessionViews, partition: int, holders: PartitionView) -> dict[str, Any]:
+    """What a list of sessions says of one. `holders`: of its partition."""
     return {
         "session_id": views.session_id,
         "user_id": views.state.user_id,
@@ -193,14 +195,17 @@ def summary(views: SessionViews, partition: int) -> dict[str, Any]:
         "phase": views.state.phase,
         "project_id": views.state.project_id,
         "turn": views.turn.number,
-        "status": status_of(views),
+        "status": status_of(views, holders),
         "updated_at": views.state.updated_at,
         "partition": partition,
     }
 
 
-def status_of(views: SessionViews) -> str:
-    """One word for people: frozen, terminated, asks, doubt, busy or idle."""
+def status_of(views: SessionViews, holders: PartitionView = partition_fold.INITIAL) -> str:
+    """One word for people: frozen, terminated, asks, doubt, unserved, busy or idle.
+
+    `holders`: of its partition; whoever does not know them sees busy in place of unserved.
+    """
     turn = views.turn
     calls = (*turn.calls, *turn.doubts)
     if views.frozen is not None:
@@ -211,4 +216,11 @@ def status_of(views: SessionViews) -> str:
         return "terminated"
     if any(call.status == "asks" for call in turn.calls):
         return "asks"
-    return "busy" if turn.open else "idle"
+    if not turn.open:
+        return "idle"
+    return open_status(turn.agent, holders)
+
+
+def open_status(agent: str, holders: PartitionView) -> str:
+    """The word for an open turn that waits for no person: busy, or unserved."""
+    return "busy" if partition_fold.without(holders, agent) is None else "unserved"

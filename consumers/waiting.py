@@ -5,6 +5,7 @@ The facts are the turn view's; the words are ours. This file must not know how t
 
 from typing import NamedTuple
 
+from ..processors.projections.partition import INITIAL, PartitionView, without, worker_id
 from ..processors.projections.turn_view import Call, TurnView
 from ..processors.rulings_work import step_is_due
 from ..processors.session import SessionViews
@@ -28,8 +29,20 @@ def doubtful(turn: TurnView) -> list[Call]:
     return [call for call in calls if call.status in ("doubt", "contradicted")]
 
 
-def what_it_waits_for(views: SessionViews) -> Waits:
-    """Why the open turn does not go on by itself."""
+def who_lacks(agent: str, holders: PartitionView) -> str:
+    """In words, that the worker of a session's partition lacks its agent; '' if it does not."""
+    holder = without(holders, agent)
+    if holder is None:
+        return ""
+    served = ", ".join(named.name for named in holder.agents)
+    return (
+        f"no worker serves agent {agent} here: worker {worker_id(holder.owner)} has the session's "
+        f"partition and serves {served}. Start all workers with --agent MODULE:ATTR for both"
+    )
+
+
+def what_it_waits_for(views: SessionViews, holders: PartitionView = INITIAL) -> Waits:
+    """Why the open turn does not go on by itself. `holders`: of its partition."""
     session_id, turn = views.session_id, views.turn
     if views.frozen is not None:
         return Waits(f"the session is frozen at offset {views.frozen.offset}: see `foldlog doctor`")
@@ -45,6 +58,8 @@ def what_it_waits_for(views: SessionViews) -> Waits:
                 f"{call.key} --happened TEXT` or `--did-not-happen`",
                 person=True,
             )
+    if turn.open and (lacks := who_lacks(turn.agent, holders)):
+        return Waits(lacks)
     generation = turn.generation
     if turn.open and generation is not None:
         if generation.status == "failed":

@@ -22,8 +22,8 @@ from confluent_kafka.admin import (
 )
 
 from ..schemas.topics import TopicSpec
-from .client import MISSING, TRANSIENT, meaning, open_client, unreachable
-from .door import Difference, Offsets, TopicReport, compare
+from .client import MISSING, TRANSIENT, label_of, meaning, open_client, unreachable
+from .door import Difference, Member, Offsets, TopicReport, compare
 from .errors import FoldlogError, LogUnreachable, TopicMissing
 
 T = TypeVar("T")
@@ -168,6 +168,27 @@ class Cluster:
         ends = self.end_offsets(topic)
         found = self.offsets(topic, OffsetSpec.for_timestamp(timestamp_ms))
         return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
+
+    def members(self, prefix: str) -> list[Member]:
+        """The static members of the groups whose full name begins with `prefix`."""
+        listed = self._wait("the groups", self._ask("list_consumer_groups"))
+        if not listed.valid and listed.errors:
+            raise self._meaning("", listed.errors[0])
+        names = [g.group_id for g in listed.valid if g.group_id.startswith(prefix)]
+        found = []
+        for answer in (self._ask("describe_consumer_groups", names) if names else {}).values():
+            try:
+                group = self._wait("a group", answer)
+            except LogUnreachable:
+                raise
+            except FoldlogError:  # it is not ours to see, or it has just ended
+                continue
+            found += [
+                Member(group.group_id, member.group_instance_id, label_of(member.client_id))
+                for member in group.members
+                if member.group_instance_id
+            ]
+        return found
 
     def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
         """What the cluster holds, compared with `specs` (full names); nothing is created."""

@@ -143,10 +143,24 @@ def reader_properties(common: Mapping[str, Any], group: str) -> dict[str, Any]:
     return {**_CONSUMER_DEFAULTS, **common, **fixed}
 
 
-def group_properties(common: Mapping[str, Any], group: str, instance_id: str) -> dict[str, Any]:
+def group_properties(
+    common: Mapping[str, Any], group: str, instance_id: str, label: str = ""
+) -> dict[str, Any]:
     """A static member. Not told of ends: each would wake its loop once more for nothing."""
     fixed = {**_GROUP_FIXED, "group.instance.id": instance_id, "enable.partition.eof": False}
+    if label:
+        fixed["client.id"] = f"{common.get('client.id', 'foldlog')}{LABEL}{label}"
     return {**reader_properties(common, group), **fixed}
+
+
+LABEL = "."
+"""Before the label at the end of a member's client id: the one field of a member that the broker
+shows to all and that it may choose anew with each start."""
+
+
+def label_of(client_id: str) -> str:
+    """The label in a client id; '' if it has none."""
+    return client_id.rpartition(LABEL)[2] if LABEL in client_id else ""
 
 
 STARTING = "Coordinator load in progress"

@@ -35,6 +35,14 @@ OnRevoked = Callable[[list[int]], None]
 OnFatal = Callable[[LogFatal], None]
 
 
+class Member(NamedTuple):
+    """A live member of a group. `label`: what it said of itself when it joined; '' if nothing."""
+
+    group: str
+    instance_id: str
+    label: str
+
+
 class Producer(Protocol):
     """Writes records. May be used from several threads."""
 
@@ -158,10 +166,19 @@ class Log(Protocol):
         instance_id: str,
         on_assigned: OnAssigned,
         on_revoked: OnRevoked,
+        label: str = "",
     ) -> GroupReader:
         """A static member of `group`; it joins at its first poll.
 
+        label: what `members` shows of it, letters, digits and `-`.
         Raises TopicMissing, LogUnreachable.
+        """
+
+    def members(self, prefix: str) -> list[Member]:
+        """The static members of every group whose name begins with `prefix`.
+
+        One that ended or was killed stays a member for one session timeout. Groups that this client
+        may not see are left out. Raises LogUnreachable.
         """
 
     def partitions(self, topic: str) -> int:

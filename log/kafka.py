@@ -30,6 +30,7 @@ from .client import (
 from .door import (
     Delivered,
     Headers,
+    Member,
     Offsets,
     OnAssigned,
     OnDelivery,
@@ -242,12 +243,17 @@ class KafkaLog:
         instance_id: str,
         on_assigned: OnAssigned,
         on_revoked: OnRevoked,
+        label: str = "",
     ) -> KafkaGroupReader:
         self._demand(topic, ())
-        properties = group_properties(self._common, self._prefix + group, instance_id)
+        properties = group_properties(self._common, self._prefix + group, instance_id, label)
         made = KafkaGroupReader(properties, self._prefix, topic, on_assigned, on_revoked)
         self._open.add(made)
         return made
+
+    def members(self, prefix: str) -> list[Member]:
+        found = self._ask().members(self._prefix + prefix)
+        return [member._replace(group=member.group[len(self._prefix):]) for member in found]
 
     def _demand(self, topic: str, partitions: Iterable[int]) -> None:
         count = self.partitions(topic)

@@ -16,6 +16,7 @@ from ..schemas.topics import TopicSpec
 from .door import (
     Delivered,
     Headers,
+    Member,
     Offsets,
     OnAssigned,
     OnDelivery,
@@ -267,14 +268,15 @@ class MemoryLog:
         instance_id: str,
         on_assigned: OnAssigned,
         on_revoked: OnRevoked,
+        label: str = "",
     ) -> MemoryGroupReader:
         self.topic(topic)
-        at = (topic, group)
-        if at not in self._groups:
-            self._groups[at] = Coordinator(self, topic)
-        return MemoryGroupReader(
-            self, topic, self._groups[at], instance_id, on_assigned, on_revoked
-        )
+        at = self._groups.setdefault((topic, group), Coordinator(self, topic))
+        return MemoryGroupReader(self, topic, at, instance_id, on_assigned, on_revoked, label)
+
+    def members(self, prefix: str) -> list[Member]:
+        named = (at for at in self._groups if at[1].startswith(prefix))
+        return [Member(at[1], *member) for at in named for member in self._groups[at].members()]
 
     def partitions(self, topic: str) -> int:
         return len(self.topic(topic).partitions)

@@ -88,6 +88,12 @@ class Coordinator:
             reader.settled = self._changes
         return revoked, gained
 
+    def members(self) -> list[tuple[str, str]]:
+        """Instance id and label of every member that is not put out yet."""
+        with self._log.lock:
+            self._put_out_silent(self._log.clock_ms())
+            return [(name, member.reader.label) for name, member in sorted(self._members.items())]
+
     def _put_out_silent(self, now: int) -> None:
         if now - self._oldest_ms <= self._log.session_timeout_ms:
             return
@@ -136,8 +142,9 @@ class MemoryGroupReader:
         instance_id: str,
         on_assigned: OnAssigned,
         on_revoked: OnRevoked,
+        label: str = "",
     ) -> None:
-        self.instance_id = instance_id
+        self.instance_id, self.label = instance_id, label
         self.joined = False
         self.settled = -1
         """The coordinator's `changes` when there was nothing to give or take here."""

@@ -5,7 +5,7 @@ time are the record's: neither is repeated in an event.
 """
 
 from .bounds import Count, TimeMs, Tokens
-from .parts import Body, Budget, event
+from .parts import AgentDigest, Body, Budget, event
 
 
 @event
@@ -14,6 +14,7 @@ class PartitionTaken:
 
     role: str
     owner: str
+    agents: tuple[AgentDigest, ...] = ()
 
 
 @event

@@ -47,7 +47,7 @@ from .done import (
     ToolResult,
     ToolStarted,
 )
-from .parts import BlobRef, Body, Budget, ProposedCall, Trigger, Try, Usage
+from .parts import AgentDigest, BlobRef, Body, Budget, ProposedCall, Trigger, Try, Usage
 
 
 class EventType(NamedTuple):
@@ -116,6 +116,7 @@ __all__ = [
     "BY_CLASS",
     "BY_NAME",
     "EVENT_TYPES",
+    "AgentDigest",
     "ApprovalDecided",
     "ApprovalExpired",
     "BackgroundDone",

@@ -75,6 +75,14 @@ class Try:
 
 
 @event
+class AgentDigest:
+    """An agent that a worker serves, and what it is made of."""
+
+    name: str
+    digest: str
+
+
+@event
 class ProposedCall:
     """One tool_use block of a model response."""
 

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from ...log.door import GroupReader, Offsets, Producer, TopicReport
+from ...log.door import GroupReader, Member, Offsets, Producer, TopicReport
 from ...log.errors import Refused, TopicMissing
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
@@ -110,6 +110,10 @@ class BundleLog:
     def group_reader(self, *_joining: object) -> GroupReader:
         """There is none. Raises ReadOnly."""
         _no()
+
+    def members(self, _prefix: str) -> list[Member]:
+        """Nobody works on a bundle."""
+        return []
 
     def apply_topics(self, _specs: object) -> TopicReport:
         """None is made. Raises ReadOnly."""

@@ -311,7 +311,7 @@ def session_json(gateway: Gateway, views) -> dict[str, Any]:
     partition, offset = gateway.tail.cursor(views.session_id)
     turn = views.turn
     return {
-        **summary(views, partition),
+        **summary(views, partition, gateway.tail.holders(views.session_id)),
         "state": plain(views.state),
         "open": turn.open,
         "step": turn.step,

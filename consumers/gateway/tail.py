@@ -33,10 +33,13 @@ from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ..outcomes import Decision, decision_of
 from ..session_fold import Seen
-from ..show import summary
+from ..show import open_status, summary
 
 POLL_S = 0.2
 """How long a look waits for records; the end of the process is felt this late at most."""
+
+OPEN = ("busy", "unserved")
+"""The words for a session that depend on who holds its partition."""
 
 ASKED = "producer"
 """The writer whose events somebody waits for a decision on."""
@@ -219,6 +222,7 @@ class Tail:
         owned.folded(record)
         if session_id == PARTITION_KEY:
             owned.partition = partition_fold.apply(owned.partition, entry)
+            self._serve_anew(owned, batch)
             return
         if not is_foldable(record.key):
             return
@@ -238,9 +242,18 @@ class Tail:
         if entry.writer == ASKED:
             batch.decided.append(decision_of(seen))
         if seen.views.turn.known and seen.views is not seen.before:
-            line = summary(seen.views, owned.number)
+            line = summary(seen.views, owned.number, owned.partition)
             if self._summaries.get(entry.session_id) != line:
                 self._summaries[entry.session_id] = batch.moved[entry.session_id] = line
+
+    def _serve_anew(self, owned: Owned, batch: Batch) -> None:
+        """Correct which open sessions of a partition are served, after its holder changed."""
+        for session_id, line in list(self._summaries.items()):
+            if line["partition"] == owned.number and line["status"] in OPEN:
+                status = open_status(line["agent"], owned.partition)
+                if status != line["status"]:
+                    moved = {**line, "status": status}
+                    self._summaries[session_id] = batch.moved[session_id] = moved
 
     def _write(self, owned: Owned) -> None:
         for session_id, views in owned.write(_owes_nothing).items():
@@ -275,7 +288,7 @@ class Tail:
             views = owned.store.load(session_id)
             owned.store.forget(session_id)
             if views is not None and views.turn.known:
-                self._summaries[session_id] = summary(views, owned.number)
+                self._summaries[session_id] = summary(views, owned.number, owned.partition)
 
 
 def _owes_nothing(_views: SessionViews) -> bool:

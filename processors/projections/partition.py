@@ -4,20 +4,23 @@ A PARTITION_TAKEN's own offset is the epoch. Claims of an older epoch may be tak
 owner is surely gone: this file says when that is, for WAKE and for nobody else.
 """
 
+from operator import attrgetter
 from typing import NamedTuple
 
 from ...schemas.events import PartitionTaken
+from ...schemas.parts import AgentDigest
 from .turn_view import Claim
 
 
 class Holder(NamedTuple):
     """The newest owner of a partition for a role. `earlier`: the epochs, oldest first, that it had
-    before without another owner between."""
+    before without another owner between. `agents`: those it serves; empty if it did not say."""
 
     role: str
     owner: str
     epoch: int
     earlier: tuple[int, ...] = ()
+    agents: tuple[AgentDigest, ...] = ()
 
 
 class PartitionView(NamedTuple):
@@ -36,6 +39,7 @@ class PartitionView(NamedTuple):
 INITIAL = PartitionView()
 EARLIER_MAX = 8  # outages within one claim's deadline; a claim of an older one waits for that
 ROLES = ("sessions", "models", "tools", "background", "delivery")
+ANSWERS = ("sessions", "models")  # the roles without which no session is answered
 
 
 def apply(view: PartitionView, entry) -> PartitionView:
@@ -49,8 +53,17 @@ def apply(view: PartitionView, entry) -> PartitionView:
     before = view.holder(event.role)
     again = before is not None and before.owner == event.owner
     earlier = (*before.earlier, before.epoch)[-EARLIER_MAX:] if again else ()
-    taken = (*others, Holder(event.role, event.owner, entry.offset, earlier))
-    return PartitionView(tuple(sorted(taken)))
+    taken = (*others, Holder(event.role, event.owner, entry.offset, earlier, event.agents))
+    return PartitionView(tuple(sorted(taken, key=attrgetter("role"))))
+
+
+def without(view: PartitionView, agent: str) -> Holder | None:
+    """The holder that keeps a session of `agent` waiting because it does not serve it, or None."""
+    for role in ANSWERS:
+        holder = view.holder(role)
+        if holder is not None and holder.agents and all(a.name != agent for a in holder.agents):
+            return holder
+    return None
 
 
 def worker_id(owner: str) -> str:

@@ -8,13 +8,16 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from ...log import Settings, open_log
 from ...log.door import Log
+from ...log.errors import LogUnreachable
 from ...log.partition import partition_for
 from ...producers.blobs import BlobStore
 from ...schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
 from ..agent import Agent
+from ..agent_digest import digests_of
 from ..effects.delivery import finder
 from ..effects.result_cache import ResultCache
 from ..effects.side_log import SideLogStore
@@ -35,6 +38,7 @@ from .loop import Loop, Mailbox, appender
 from .meter import Meter, MeteredActions
 from .outbox import Outbox
 from .reports import Reports
+from .same_agents import demand_after_rebalance, demand_same_agents, group_of, label_of
 from .state_dir import StateDir
 from .store import Belongs, Store, fold_version, new_store, open_store
 from .worker import Identity, Worker
@@ -116,7 +120,10 @@ class Parts:
         worker_id: str | None,
         *,
         watch: bool = False,
+        rolling: bool = False,
+        alone: bool = False,
     ) -> None:
+        """rolling: start beside live workers with other agents. alone: join no group at all."""
         self.settings = settings
         channels = settings.demand_channels() if "delivery" in roles else {}
         self.state = StateDir(settings.state_dir, worker_id)
@@ -124,6 +131,7 @@ class Parts:
         self.log: Log = open_log(settings)
         self.log.check_topics(topics(settings.partitions)).demand()
         self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
+        agents = self._announced(agents, rolling or alone)
         self.blobs = BlobStore(settings.blobs_dir)
         self.fatal: list[BaseException] = []
         self.mail = Mailbox()
@@ -136,7 +144,7 @@ class Parts:
         side_log = SideLogStore(self.state.path / "side_log")
         side_log.prune()
         self.outside = OutsideTools(agents, self.state.path / "outside", say)
-        agents = self.outside.begin() if DECIDERS & set(roles) else tuple(agents)
+        agents = self.outside.begin() if DECIDERS & set(roles) else agents
         self.memory = self._memory() if any(agent.memory for agent in agents) else None
         self.results = ResultCache(self.state.path / "tool_results.sqlite", say)
         self.results.prune()
@@ -169,15 +177,36 @@ class Parts:
         )
         self.meter = self.actions.meter = Meter(load_prices(settings.prices))
         self.worker = Worker(
-            self.identity, roles, agents, self._open_store, self.actions, SystemClock(), say
+            *(self.identity, roles, agents),
+            *(self._open_store, self.actions, SystemClock(), say, self.announced),
         )
+        self._look_at_sessions(watch)
+        self.loop = self._loop(rolling)
+
+    def _announced(self, agents: Iterable[Agent], may_differ: bool) -> tuple[Agent, ...]:
+        agents = tuple(agents)
+        self.announced = digests_of(agents)
+        if not may_differ:
+            demand_same_agents(self.log, self.identity.worker_id, self.announced, say)
+        return agents
+
+    def _look_at_sessions(self, watch: bool) -> None:
         spread = self.log.partitions(SESSION_EVENTS)
         self.teller = Teller(say, lambda session_id: partition_for(session_id, spread))
-        if "sessions" in roles:
+        if "sessions" in self.worker.roles:
             tell = self.teller.look if watch else lambda _views: None
             partitions = self.log.partitions(USER_SESSIONS)
             announce(self.worker, self.producer, partitions, self.mail.post, say, tell)
-        self.loop = Loop(self.log, self.worker, f"foldlog-{'-'.join(roles)}", self.mail)
+
+    def _loop(self, rolling: bool) -> Loop:
+        label = label_of(self.announced, rolling=rolling)
+        rebalanced = (lambda: None) if rolling else self._demand_same_agents
+        group = group_of(self.worker.roles)
+        return Loop(self.log, self.worker, group, self.mail, label=label, rebalanced=rebalanced)
+
+    def _demand_same_agents(self) -> None:
+        with suppress(LogUnreachable):  # then it is asked again after the next rebalance
+            demand_after_rebalance(self.log, self.identity.worker_id, self.announced)
 
     def _memory(self) -> MemoryService:
         embedder = load_embedder(self.settings.embedder)

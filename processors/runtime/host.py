@@ -18,6 +18,7 @@ from ..agent import Agent
 from . import metrics
 from .assemble import ROLES, Parts, say
 from .pages import JSON, Answer, Pages, text
+from .same_agents import AgentsDiffer
 from .supervise import MISUSE
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
@@ -77,17 +78,21 @@ def run(
     worker_id: str | None = None,
     *,
     watch: bool = False,
+    rolling: bool = False,
     web: tuple[str, int] = ("127.0.0.1", 0),
 ) -> int:
     """Run a worker until SIGTERM or SIGINT; the exit code: 0 after a clean end, 2 never again.
 
     web: the address of its page for machines (status, metrics); port 0 takes a free one.
-    Raises SettingsError, StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable before it
-    starts.
+    rolling: start beside live workers whose agents differ.
+    Raises SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable
+    before it starts.
     """
     with Ending().at_signals() as ending:
         host = _Host(settings, web, ending)
-        code = host.run(lambda: Parts(settings, agents, roles, worker_id, watch=watch))
+        code = host.run(
+            lambda: Parts(settings, agents, roles, worker_id, watch=watch, rolling=rolling)
+        )
     _leave(code)
     return code
 
@@ -129,7 +134,7 @@ def exit_code(fatal: list[BaseException]) -> int:
 
     2 where the next one would only do harm, or fail as this one.
     """
-    if any(isinstance(error, Fenced | LogCut) for error in fatal):
+    if any(isinstance(error, Fenced | LogCut | AgentsDiffer) for error in fatal):
         return MISUSE
     return 1 if fatal else 0
 

@@ -83,8 +83,20 @@ def appender(producer: Producer, mail: Mailbox):
 class Loop:
     """Runs rounds until it is told to stop."""
 
-    def __init__(self, log: Log, worker: Worker, group: str, mail: Mailbox) -> None:
+    def __init__(
+        self,
+        log: Log,
+        worker: Worker,
+        group: str,
+        mail: Mailbox,
+        *,
+        label: str = "",
+        rebalanced: Callable[[], None] = lambda: None,
+    ) -> None:
+        """label: what the group shows of this member. rebalanced: called in the round after
+        partitions came or went; what it raises ends the loop."""
         self._log = log
+        self._label, self._rebalanced, self._has_moved = label, rebalanced, False
         self._worker = worker
         self._group = group
         self._mail = mail
@@ -112,12 +124,24 @@ class Loop:
             SESSION_EVENTS,
             self._group,
             self._worker.identity.worker_id,
-            lambda partitions: self._worker.assigned(partitions),
-            lambda partitions: self._worker.revoked(partitions),
+            self._assigned,
+            self._revoked,
+            self._label,
         )
+
+    def _assigned(self, partitions: list[int]) -> dict[int, int]:
+        self._has_moved = True
+        return self._worker.assigned(partitions)
+
+    def _revoked(self, partitions: list[int]) -> None:
+        self._has_moved = True
+        self._worker.revoked(partitions)
 
     def round(self, reader: GroupReader) -> None:
         """One round. Raises what is fatal."""
+        if self._has_moved:
+            self._has_moved = False
+            self._rebalanced()
         due = self._worker.next_due_ms()
         wait = POLL_S if due is None else min(POLL_S, due / 1000)
         try:

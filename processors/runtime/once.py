@@ -29,7 +29,7 @@ def wake_session(
     Raises StateDirTaken where a worker runs: it does all this by itself. Takes the session's
     partition, so a worker elsewhere takes it back after a session timeout.
     """
-    parts = Parts(settings, agents, roles, None)
+    parts = Parts(settings, agents, roles, None, alone=True)
     worker = parts.worker
     worker.only = session_id
     partition = partition_for(session_id, settings.partitions)

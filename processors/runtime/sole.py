@@ -39,7 +39,8 @@ def sole(
             raise StateDirTaken(
                 f"a supervised worker{named and f' (process {named})'} works in {path}: `foldlog "
                 "dev` or `foldlog worker --supervise` runs already. Nothing was changed: use that "
-                "one, stop it, or give this one its own directory with FOLDLOG_STATE_DIR."
+                "one, stop it, or give this one its own directory with FOLDLOG_STATE_DIR. To serve "
+                "an agent of yours, stop it and run `foldlog dev --agent MODULE:ATTR`."
             ) from None
         _await_free(path, worker_id, _named(held), say)
         os.ftruncate(held, 0)

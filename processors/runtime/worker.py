@@ -16,8 +16,10 @@ from ...producers.blobs import BlobError
 from ...schemas.codec import ChunkSeen, Entry, Unreadable, entry_of
 from ...schemas.events import PartitionTaken
 from ...schemas.ids import PARTITION_KEY
+from ...schemas.parts import AgentDigest
 from ...schemas.record import Record
 from ..agent import Agent
+from ..agent_digest import digests_of
 from ..decide import rules_of
 from ..projections import partition as partition_fold
 from ..session import ACCEPTED, SessionViews, fold, initial
@@ -61,10 +63,12 @@ class Worker:
         actions: Actions,
         clock: Clock,
         say: Callable[[str], None],
+        announced: tuple[AgentDigest, ...] = (),
     ) -> None:
         self.identity = identity
         self.roles = roles
         self.agents = {agent.name: agent for agent in agents}
+        self.announced = announced or digests_of(self.agents.values())
         self.rules = {name: rules_of(agent) for name, agent in self.agents.items()}
         self.actions = actions
         self.clock = clock
@@ -97,7 +101,7 @@ class Worker:
     def _take(self, owned: Owned) -> None:
         owned.taken_at = self.clock.monotonic_ms()
         for role in self.roles:
-            event = PartitionTaken(role=role, owner=self.identity.owner)
+            event = PartitionTaken(role=role, owner=self.identity.owner, agents=self.announced)
             self.actions.write(owned.number, PARTITION_KEY, event, role)
             crash.reach("partition.taking")
 
@@ -268,7 +272,6 @@ class Worker:
         crash.reach("refold.written" if again else "store.written")
 
     # -- waking ----------------------------------------------------------------------------------
-
     def _wake_touched(self, owned: Owned) -> None:
         if owned.wake_all:
             owned.wake_all = False

@@ -47,6 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--worker-id")
     parser.add_argument("--crash-at")
     parser.add_argument("--control-fd", type=int)
+    parser.add_argument("--agents", nargs="*", help="only those of these names")
+    parser.add_argument("--rolling-update", action="store_true")
     return parser
 
 
@@ -75,7 +77,10 @@ def _work(options: argparse.Namespace) -> int:
     secrets = {SECRET_ENV: SECRET}
     settings = Settings.load(secrets, options.dir / "foldlog.toml", options.settings)
     try:
-        return host.run(settings, agents(options.dir), worker_id=options.worker_id)
+        served = [a for a in agents(options.dir) if not options.agents or a.name in options.agents]
+        return host.run(
+            settings, served, worker_id=options.worker_id, rolling=options.rolling_update
+        )
     except FoldlogError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return exit_code(error)

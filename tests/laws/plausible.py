@@ -110,6 +110,9 @@ class Plausible:
             return tuple(self._trigger() for _ in range(choose.number(0, 2)))
         if "Try" in kind:
             return tuple(self.of(ev.Try, offset, at) for _ in range(choose.number(0, 2)))
+        if "AgentDigest" in kind:
+            made = (ev.AgentDigest(name=choose.pick(IDS), digest="0" * 32) for _ in "ab")
+            return tuple(made)
         if kind.startswith("tuple"):
             return tuple(choose.pick(IDS) for _ in range(choose.number(0, 2)))
         if "Usage" in kind:

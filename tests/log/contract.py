@@ -343,13 +343,15 @@ class TopicsContract(Backend):
 class Member:
     """One member of a group that notes what it is told, as a worker's store does."""
 
-    def __init__(self, log: Log, name: str, start: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self, log: Log, name: str, start: Mapping[int, int] | None = None, label: str = ""
+    ) -> None:
         self.name = name
         self.start = dict(start or {})
         self.held: set[int] = set()
         self.told: list[tuple[str, list[int]]] = []
         self.records: list[Record] = []
-        self.reader = log.group_reader(EVENTS, "workers", name, self._given, self._taken)
+        self.reader = log.group_reader(EVENTS, "workers", name, self._given, self._taken, label)
 
     def _given(self, partitions: list[int]) -> dict[int, int]:
         assert not self.held & set(partitions), "given twice"

@@ -92,6 +92,24 @@ class GroupContract(Backend):
         until(lambda: second.held == ALL, step)
         assert second.told[len(told) :] == [("given", left)]
 
+    def test_A6_members_are_listed_with_their_labels_until_the_session_timeout(self, log):
+        members = [Member(log, name, label=label) for name, label in (("w1", "abc"), ("w2", ""))]
+        together(*members, condition=lambda: all(len(m.held) == 2 for m in members))
+        listed = sorted(log.members("work"))
+        assert [(m.group, m.instance_id, m.label) for m in listed] == [
+            ("workers", "w1", "abc"),
+            ("workers", "w2", ""),
+        ]
+        assert log.members("nobody") == []
+        first, second = members
+        first.reader.close()
+
+        def step():
+            self.pass_time(log)
+            second.step()
+
+        until(lambda: [m.instance_id for m in log.members("workers")] == ["w2"], step)
+
     def test_groups_do_not_disturb_each_other(self, log):
         write(log, b"0")
         first = Member(log, "w1")

@@ -17,6 +17,7 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 BYTES = st.one_of(st.binary(max_size=60), TEXTS.map(str.encode))
 RECORDS = {name: getattr(parts, name) for name in ("BlobRef", "Body", "Budget", "Usage")}
 RECORDS |= {name: getattr(parts, name) for name in ("ProposedCall", "Trigger", "Try")}
+RECORDS |= {"AgentDigest": parts.AgentDigest}
 
 
 def longs(low: int = -LONG_MAX - 1, high: int = LONG_MAX) -> st.SearchStrategy[int]:

@@ -17,6 +17,7 @@ export function Sessions({ list, current, go }) {
   const found = list.sorted().filter((row) => !wanted || text(row).includes(wanted));
   const shown = found.slice(0, SHOWN_MAX);
   const busy = found.filter((row) => row.status === "busy").length;
+  const unserved = found.filter((row) => row.status === "unserved").length;
   const people = found.filter((row) => row.status === "asks" || row.status === "doubt").length;
   return html`
     <nav class="sessions" aria-label="Sessions">
@@ -30,7 +31,8 @@ export function Sessions({ list, current, go }) {
           onInput=${(event) => setWords(event.target.value)}
         />
         <p class="count" role="status">
-          ${found.length} sessions · ${busy} busy · ${people} ask for you
+          ${found.length} sessions · ${busy} busy · ${people} ask for you${
+            unserved ? ` · ${unserved} unserved` : ""}
         </p>
       </div>
       ${list.error && html`<p class="bad" role="alert">${list.error.message}</p>`}

@@ -1,0 +1,129 @@
+"""Digests of agents: by these, workers see whether they serve the same ones.
+
+A digest covers what shows in the log: the model and its parameters, the prompt, the tools, the
+limits. It leaves out what differs from one machine to the next (directories, functions' code) and
+what is secret (addresses, headers and variables of MCP servers). It is made of canonical JSON, so
+that every process and every version of Python computes the same one.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from hashlib import sha256
+from typing import Any
+
+from ..schemas.parts import AgentDigest
+from .agent import Agent
+from .outside.server import McpServer
+from .tool import Tool
+
+PART_CHARS = 8  # hex characters of each part
+SHOWN_MAX = 5  # agents of a difference that are named
+
+
+def parts_of(agent: Agent) -> dict[str, Any]:
+    """What a digest covers, as JSON values by the part's name, in the order of the digest."""
+    return {
+        "model": {
+            "model": agent.model,
+            "params": json.loads(agent.params_json()),
+            "strategy": agent.strategy,
+            "recovery": str(agent.recovery),
+            "compaction": asdict(agent.compaction),
+        },
+        "prompt": {
+            "system": agent.system,
+            "directive": agent.directive,
+            "instructions": agent.instructions,
+            "memory": agent.memory,
+        },
+        "tools": {
+            "tools": [_tool(tool) for tool in agent.tools],
+            "mcp": [_server(server) for server in agent.mcp],
+            "permissions": [[rule.tools, str(rule.decision)] for rule in agent.permissions],
+            "schema_tokens": agent.tool_schema_tokens,
+        },
+        "limits": asdict(agent.limits),
+    }
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    return {
+        **tool.entry,
+        "effect": str(tool.effect),
+        "approval": str(tool.approval),
+        "timeout_ms": tool.timeout_ms,
+        "result_tokens": tool.result_tokens,
+        "cache_ttl_ms": tool.cache_ttl_ms,
+        "stops": tool.stops,
+        "tier": tool.tier,
+        "reconciles": tool.reconciler is not None,
+        "compacts": tool.compactor is not None,
+    }
+
+
+def _server(server: McpServer) -> dict[str, Any]:
+    return {
+        "name": server.name,
+        "allow": server.allow,
+        "rare": server.rare,
+        "effects": list(server.effects.items()),  # the first that matches counts
+        "approvals": list(server.approvals.items()),
+        "trust_hints": server.trust_hints,
+        "timeout_s": float(server.timeout_s),
+    }
+
+
+PARTS = ("model", "prompt", "tools", "limits")
+
+
+def digest_of(agent: Agent) -> AgentDigest:
+    """The agent's name and the digests of its parts, one after the other."""
+    parts = parts_of(agent)
+    assert tuple(parts) == PARTS
+    return AgentDigest(name=agent.name, digest="".join(map(_hex, parts.values())))
+
+
+def _hex(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()[:PART_CHARS]
+
+
+def digests_of(agents: Iterable[Agent]) -> tuple[AgentDigest, ...]:
+    """Those of several agents, by name."""
+    return tuple(sorted(map(digest_of, agents), key=lambda agent: agent.name))
+
+
+def digest_of_all(agents: Iterable[AgentDigest]) -> str:
+    """One digest of a whole set of agents, 16 hex characters."""
+    named = sorted((agent.name, agent.digest) for agent in agents)
+    return sha256(json.dumps(named).encode()).hexdigest()[:16]
+
+
+def differences(ours: Iterable[AgentDigest], theirs: Iterable[AgentDigest]) -> list[str]:
+    """How another worker's agents differ from ours, agent by agent; nothing if they do not."""
+    here, there = _by_name(ours), _by_name(theirs)
+    found = []
+    for name in sorted(here.keys() | there.keys()):
+        if name not in there:
+            found.append(f"agent {name} is only here")
+        elif name not in here:
+            found.append(f"agent {name} is only there")
+        elif here[name] != there[name]:
+            found.append(f"agent {name} has another {_parts(here[name], there[name])}")
+    more = len(found) - SHOWN_MAX
+    return found if more <= 0 else [*found[:SHOWN_MAX], f"and {more} more"]
+
+
+def _by_name(agents: Iterable[AgentDigest]) -> Mapping[str, str]:
+    return {agent.name: agent.digest for agent in agents}
+
+
+def _parts(here: str, there: str) -> str:
+    starts = [number * PART_CHARS for number in range(len(PARTS))]
+    pairs = zip(PARTS, starts, strict=True)
+    which = [
+        part for part, start in pairs
+        if here[start : start + PART_CHARS] != there[start : start + PART_CHARS]
+    ]
+    return " and ".join(which) or "digest"
