@@ -1,9 +1,8 @@
 """The in-memory twin of the log: the same promises as a broker, deterministic and fast.
 
-This file owns partitions, offsets and producers in memory; `memory_reader.py` and `memory_group.py`
-read them. It must not know what a record means, nor read a clock of its own: `clock_ms` is given.
-What may go wrong is asked of one small object (`Faults`), so that a simulator decides every fate.
-Not imitated: compaction and retention (`trim` removes records by hand).
+It owns partitions, offsets and producers in memory; `memory_reader.py` and `memory_group.py` read
+them. It reads no clock of its own: `clock_ms` is given. `Faults` is asked what goes wrong, so that
+a simulator decides every fate. No compaction and no retention (`trim` removes records by hand).
 """
 
 import threading
@@ -254,9 +253,9 @@ class MemoryLog:
     def producer(
         self, on_fatal: OnFatal | None = None, *, brief: bool = False, name: str | None = None
     ) -> MemoryProducer:
-        producer = MemoryProducer(self, name or f"producer-{len(self._producers)}", on_fatal)
-        self._producers.append(producer)
-        return producer
+        made = MemoryProducer(self, name or f"producer-{len(self._producers)}", on_fatal)
+        self._producers.append(made)
+        return made
 
     def reader(self, topic: str, start: Mapping[int, int]) -> MemoryReader:
         return MemoryReader(self, topic, start)
@@ -275,8 +274,8 @@ class MemoryLog:
         return MemoryGroupReader(self, topic, at, instance_id, on_assigned, on_revoked, label)
 
     def members(self, prefix: str) -> list[Member]:
-        named = (at for at in self._groups if at[1].startswith(prefix))
-        return [Member(at[1], *member) for at in named for member in self._groups[at].members()]
+        named = ((at[1], self._groups[at]) for at in self._groups if at[1].startswith(prefix))
+        return [Member(name, *member) for name, group in named for member in group.members()]
 
     def partitions(self, topic: str) -> int:
         return len(self.topic(topic).partitions)
