@@ -1,9 +1,9 @@
 """Who asks: a short-lived signed token says it, or, on this machine alone, nobody needs to.
 
 A session belongs to the user who opened it, which is a fact of the log; every read and every write
-asks for it anew. Without a secret the gateway is in development mode: it binds to loopback only,
-takes everybody for the user of the settings, and shows that user every session. Only this file
-imports jwt.
+asks for it anew, and another's is answered as one that does not exist. Without a secret the gateway
+is in development mode: it binds to loopback only, takes everybody for the user of the settings, and
+shows that user every session. Only this file imports jwt.
 """
 
 import ipaddress
@@ -30,7 +30,7 @@ class Unauthenticated(Refused):
 
 
 class Foreign(Refused):
-    """The session, or the request's origin, is another's (403)."""
+    """A request from a page of another origin, or for another name of this machine (403)."""
 
 
 class Who(NamedTuple):

@@ -21,8 +21,9 @@ class Streams:
         self._gateway = gateway
         self._folds: OrderedDict[str, Written] = OrderedDict()
 
-    def fold(self, name: str, views: SessionViews) -> Written:
+    def fold(self, views: SessionViews) -> Written:
         """The stream with every item of these views folded."""
+        name = views.session_id
         written = self._folds.setdefault(name, Written())
         self._folds.move_to_end(name)
         if len(self._folds) > KEPT_MAX:
@@ -32,9 +33,9 @@ class Streams:
             written.take(op, batch.offset, batch.at)
         return written
 
-    def expiry(self, name: str) -> dict[str, str]:
+    def expiry(self, session_id: str) -> dict[str, str]:
         """What HEAD says of a stream's life, as it was asked for."""
-        life = self._folds[name].life if name in self._folds else None
+        life = self._folds[session_id].life if session_id in self._folds else None
         if life is None:
             return {}
         said = {"stream-ttl": life.ttl, "stream-expires-at": life.expires}

@@ -94,6 +94,9 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def plain(_request: Request, error: HTTPException) -> JSONResponse:
         status = error.status_code
+        if isinstance(error.__cause__, FoldlogError):  # raised while the framework read the body
+            status, body = answer_to(error.__cause__)
+            return JSONResponse(body, status)
         code, detail = ROUTED.get(status, (f"http_{status}", str(error.detail)))
         body = {"code": code, "detail": detail}
         return JSONResponse(body, error.status_code, error.headers)

@@ -20,17 +20,19 @@ from ...processors.runtime.chunks_reader import chunks_reader
 from ...processors.session import SessionViews
 from ...producers.attachments import admitted
 from ...producers.blobs import BlobError, BlobStore
-from ...producers.checks import Invalid
+from ...producers.checks import an_id
 from ...producers.sessions import Receipt
 from ...schemas.attachments import reference
+from ...schemas.ids import ID_CHARS_MAX, is_id
 from ...schemas.parts import BlobRef
 from ..client import Client
 from ..outcomes import Decision, demand
 from ..sent import note_sent
 from ..show import UnknownSession
 from ..tabs import Tabs
-from .access import Access, Foreign, Who
+from .access import Access, Who
 from .hub import Hub
+from .names import own_id
 from .tail import Tail
 from .watching import Seat
 
@@ -39,14 +41,6 @@ from .watching import Seat
 THREADS_MAX = 32
 
 T = TypeVar("T")
-
-
-async def json_body(request: Request) -> Any:
-    """What a request holds. Raises Invalid."""
-    try:
-        return json.loads(await request.body())
-    except ValueError:
-        raise Invalid("invalid", "the body is no JSON") from None
 
 
 class Gateway:
@@ -71,21 +65,34 @@ class Gateway:
         """The user who asks. Raises Unauthenticated."""
         return self.who(request).user
 
-    def owned(self, request: Request, session_id: str) -> SessionViews:
-        """The views of a session that the asker may see. Raises Unauthenticated, Foreign,
-        UnknownSession."""
-        views = self.seen_by(self.who(request), session_id)
+    def owned(self, request: Request, name: str) -> SessionViews:
+        """The views of the asker's session of this name. Raises Unauthenticated, UnknownSession,
+        which is also all that is said of another's."""
+        views = self.seen_by(self.who(request), name)
         if views is None:
-            raise UnknownSession(f"there is no session {session_id[:128]}")
+            raise UnknownSession(f"there is no session {name[:ID_CHARS_MAX]}")
         return views
 
-    def seen_by(self, who: Who, session_id: str) -> SessionViews | None:
-        """The views of a session, None if it is not known. Raises Foreign, NotReady."""
+    def named(self, who: Who, name: str) -> str:
+        """The id of the session that the asker means by a name: the one of that id, if it is
+        theirs, else the one that they named so, or would. Raises Invalid for what is no id."""
         self.tail.ready()
-        views = self.tail.views(session_id)
-        if views is not None and not who.everything and views.state.user_id != who.user:
-            raise Foreign(f"session {session_id} is not yours")
-        return views
+        an_id("session_id", name)
+        if who.everything:
+            return name
+        views = self.tail.views(name)
+        is_theirs = views is not None and views.state.user_id == who.user
+        return name if is_theirs else own_id(who.user, name)
+
+    def seen_by(self, who: Who, name: str) -> SessionViews | None:
+        """The views of the asker's session of this name; None if they have none. Raises NotReady.
+        """
+        self.tail.ready()
+        if not is_id(name):
+            return None
+        views = self.tail.views(self.named(who, name))
+        is_theirs = views is not None and (who.everything or views.state.user_id == who.user)
+        return views if is_theirs else None
 
     def shown_blob(self, ref: BlobRef) -> bytes:
         """The content of a reference, or blocks that say it is missing: a session whose blob is

@@ -28,7 +28,8 @@ from ..protocols.ag_ui_input import (
 )
 from ..protocols.ag_ui_messages import Event, Message
 from .event_stream import EventStream, event
-from .parts import Gateway, json_body
+from .json_bodies import JsonRoute
+from .parts import Gateway
 from .routes_plain import compact, ended_now, said
 from .watching import Seat
 
@@ -40,12 +41,12 @@ Pieces = AsyncIterator[bytes | None]
 
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
-    routes = APIRouter(prefix="/agui")
+    routes = APIRouter(prefix="/agui", route_class=JsonRoute)
 
     @routes.post("", response_class=EventStream)
     async def run(request: Request) -> Response:
         """A RunAgentInput: says what is new, answers interrupts, streams the run that follows."""
-        wanted = asked(await json_body(request))
+        wanted = asked(await request.json())
         answered = await _answered(gateway, request, wanted)
         heard = await _heard(gateway, request, wanted)
         turn = gateway.owned(request, wanted.thread).turn
@@ -61,8 +62,7 @@ def router(gateway: Gateway) -> APIRouter:
     async def connect(request: Request, follow: bool = False) -> Response:
         """A RunAgentInput: all runs of its thread, the one that is open until it ends; with
         `follow`, all to come. A client that has messages is brought up to date instead."""
-        wanted = asked(await json_body(request))
-        gateway.owned(request, wanted.thread)
+        wanted = asked(await request.json())
         until, seat = gateway.who(request).until, await _seat(gateway, request, wanted)
         return _stream(gateway, seat, _thread(gateway, seat, wanted, follow, until))
 
@@ -73,7 +73,8 @@ async def _answered(gateway: Gateway, request: Request, wanted: Asked) -> int | 
     """Have the answers to interrupts decided; the offset of the last, None where there is none."""
     last, sessions = None, gateway.client.sessions
     for interrupt, payload in wanted.resume:
-        call = call_named(gateway.owned(request, wanted.thread), interrupt)
+        views = gateway.owned(request, wanted.thread)
+        call = call_named(views, interrupt)
         answer = answer_to(call.key, payload, APPROVAL if call.status == "asks" else DOUBT)
         if answer is None:
             continue
@@ -84,7 +85,7 @@ async def _answered(gateway: Gateway, request: Request, wanted: Asked) -> int | 
         else:
             named |= {"report": answer.report}
             do, word = sessions.resolve, answer.outcome
-        receipt = await gateway.blocking(do, wanted.thread, call.key, word, **named)
+        receipt = await gateway.blocking(do, views.session_id, call.key, word, **named)
         await gateway.decided(receipt)
         last = receipt.offset
     return last
@@ -113,7 +114,8 @@ async def _heard(gateway: Gateway, request: Request, wanted: Asked) -> dict[str,
 
 
 async def _seat(gateway: Gateway, request: Request, wanted: Asked) -> Seat:
-    return await gateway.hub.sit(wanted.thread, None, "start", gateway.user(request))
+    session_id = gateway.owned(request, wanted.thread).session_id
+    return await gateway.hub.sit(session_id, None, "start", gateway.user(request))
 
 
 def _stream(gateway: Gateway, seat: Seat, pieces: Pieces) -> Response:

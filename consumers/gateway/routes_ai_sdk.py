@@ -26,7 +26,8 @@ from ..protocols.ai_sdk_input import Answer, Posted, answer_of, content_of, post
 from ..protocols.ai_sdk_messages import messages
 from ..transcript_stream import Shown, Told
 from .event_stream import EventStream, TooSlow, event
-from .parts import Gateway, json_body
+from .json_bodies import JsonRoute
+from .parts import Gateway
 from .routes_plain import cancelled, decision_json, said
 from .watching import Seat
 
@@ -43,7 +44,7 @@ TurnOf = Callable[[SessionViews], int | None]
 
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
-    routes = APIRouter(prefix="/api/chat")
+    routes = APIRouter(prefix="/api/chat", route_class=JsonRoute)
     _streaming(routes, gateway)
     _beside(routes, gateway)
     return routes
@@ -56,36 +57,39 @@ def _streaming(routes: APIRouter, gateway: Gateway) -> None:
 
         `messages` may be the whole list or its last message; `when_busy` and `agent` may be added.
         """
-        wanted = posted(await json_body(request))
+        wanted = posted(await request.json())
+        session_id = gateway.named(gateway.who(request), wanted.session_id)
         if wanted.trigger == "regenerate-message":
             session_id, turn = await _regenerated(gateway, request, wanted)
             return await _stream(gateway, request, session_id, lambda _views: turn)
         open_ones = await _answered(gateway, request, wanted)
         if wanted.message is not None:
             message_id = await _said(gateway, request, wanted)
-            return await _stream(gateway, request, wanted.session_id, _turn_of(message_id))
+            return await _stream(gateway, request, session_id, _turn_of(message_id))
         if not open_ones:
             raise Invalid("nothing_said", "the last message is not the user's, and no approval is "
                           "answered: nothing was done")
         turn, _, _ = parse_call_key(open_ones[0])
         calls = frozenset(open_ones)
-        return await _stream(gateway, request, wanted.session_id, lambda _views: turn, calls)
+        return await _stream(gateway, request, session_id, lambda _views: turn, calls)
 
     @routes.get("/{session_id}/stream", response_class=EventStream)
     async def resume(request: Request, session_id: str) -> Response:
-        """The turn that is open, from its beginning on; 204 where none is."""
-        turn = gateway.owned(request, session_id).turn
-        if not turn.open:
-            return Response(status_code=204)
-        return await _stream(gateway, request, session_id, lambda _views: turn.number)
+        """The turn that is open, from its beginning on; 204 where none is, or no session."""
+        views = gateway.seen_by(gateway.who(request), session_id)
+        if views is None or not views.turn.open:
+            return Response(status_code=204)  # nothing was said in a new chat, which is no error
+        turn = views.turn.number
+        return await _stream(gateway, request, views.session_id, lambda _views: turn)
 
 
 def _beside(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/{session_id}/messages")
     def listed(request: Request, session_id: str) -> Any:
-        """What was said until now, as UIMessages."""
-        views = gateway.owned(request, session_id)
-        return {"id": session_id, "messages": messages(views, gateway.shown_blob)}
+        """What was said until now, as UIMessages; nothing in a chat that is new."""
+        views = gateway.seen_by(gateway.who(request), session_id)
+        found = [] if views is None else messages(views, gateway.shown_blob)
+        return {"id": session_id, "messages": found}
 
     @routes.get("/{session_id}/files/{sha256}")
     def file(request: Request, session_id: str, sha256: str) -> Response:
@@ -106,26 +110,27 @@ def _beside(routes: APIRouter, gateway: Gateway) -> None:
 
         To leave the stream is not to stop.
         """
-        body = await json_body(request) if await request.body() else {}
-        open_turn = gateway.owned(request, session_id).turn
+        body = await request.json() if await request.body() else {}
+        views = gateway.owned(request, session_id)
+        open_turn = views.turn
         seen = _named_turn(body) or (open_turn.number if open_turn.open else None)
         if seen is None:
-            return {"session_id": session_id, "stopped": False, "turn": None}
+            return {"session_id": views.session_id, "stopped": False, "turn": None}
         decision = await cancelled(gateway, request, session_id, turn=seen, reason="stop")
         return decision_json(decision, stopped=True) | {"turn": seen}
 
     @routes.post("/{session_id}/approvals")
     async def approve(request: Request, session_id: str) -> Any:
         """Answer requests for approval: {approvals: [{id, approved, remember}]}."""
-        gateway.owned(request, session_id)
-        body = await json_body(request)
+        views = gateway.owned(request, session_id)
+        body = await request.json()
         wanted = body.get("approvals") if isinstance(body, Mapping) else None
         if not isinstance(wanted, list) or not all(isinstance(a, Mapping) for a in wanted):
             raise Invalid("invalid", "`approvals` must be a list of {id, approved}")
         answers = [answer_of(approval) for approval in wanted]
         for answer in answers:
             await _decide(gateway, request, session_id, answer)
-        return {"session_id": session_id, "calls": [answer.call for answer in answers]}
+        return {"session_id": views.session_id, "calls": [answer.call for answer in answers]}
 
 
 # -- what is asked for -----------------------------------------------------------------------------
@@ -160,10 +165,11 @@ async def _answered(gateway: Gateway, request: Request, wanted: Posted) -> list[
 
 
 async def _decide(gateway: Gateway, request: Request, session_id: str, answer: Answer) -> None:
-    call = call_named(gateway.owned(request, session_id), answer.call)
+    views = gateway.owned(request, session_id)
+    call = call_named(views, answer.call)
     receipt = await gateway.blocking(
         gateway.client.sessions.decide,
-        session_id,
+        views.session_id,
         call.key,
         answer.decision,
         args_sha256=answer.args_sha256,
@@ -191,7 +197,7 @@ async def _regenerated(gateway: Gateway, request: Request, wanted: Posted) -> tu
     of_message = views.messages.progress.last(wanted.about)
     turn = _named_turn({"messageId": wanted.about}) or (of_message and of_message.turn)
     branching = gateway.client.branching(views.state.user_id)
-    forked = await gateway.blocking(branching.regenerate, wanted.session_id, turn)
+    forked = await gateway.blocking(branching.regenerate, views.session_id, turn)
     decision = await gateway.hub.decided(forked.session_id, forked.decision.offset)
     return forked.session_id, decision.views.turn.number
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from ...producers.sessions import Receipt
 from ..branching import Forked
+from .json_bodies import JsonRoute
 from .parts import Gateway
 from .routes_plain import Asked, decision_json
 
@@ -31,12 +32,15 @@ class Regenerate(Asked):
 
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
-    routes = APIRouter(prefix="/v1")
+    routes = APIRouter(prefix="/v1", route_class=JsonRoute)
 
-    async def answered(request: Request, command: str, session_id: str, *args: Any) -> Any:
-        gateway.owned(request, session_id)
-        branching = gateway.client.branching(gateway.user(request))
-        forked = await gateway.blocking(getattr(branching, command), session_id, *args)
+    async def answered(
+        request: Request, command: str, session_id: str, at: int | None, name: str | None
+    ) -> Any:
+        who, views = gateway.who(request), gateway.owned(request, session_id)
+        do = getattr(gateway.client.branching(who.user), command)
+        new_id = None if name is None else gateway.named(who, name)
+        forked = await gateway.blocking(do, views.session_id, at, new_id)
         return await _told(gateway, forked)
 
     @routes.post("/sessions/{session_id}/fork", status_code=201)

@@ -17,7 +17,6 @@ from starlette.responses import Response
 
 from ...processors.session import SessionViews
 from ...producers.checks import Invalid
-from ...schemas.ids import is_id
 from ..protocols import durable
 from ..protocols.durable import BadOffset, Page, Stream
 from ..protocols.durable_session import SessionStream
@@ -51,7 +50,7 @@ def router(gateway: Gateway) -> APIRouter:
         """Where a stream ends, and whether it is closed."""
         reading = await _reading(gateway, streams, request, name)
         headers = {"cache-control": "no-store", "content-type": reading.stream.content_type}
-        headers |= reading.tail() | streams.expiry(name)
+        headers |= reading.tail() | streams.expiry(reading.session_id)
         return Response(headers=headers)
 
     @routes.get("/{name}")
@@ -74,7 +73,7 @@ def router(gateway: Gateway) -> APIRouter:
         if live == "long-poll":
             waits = not found.appends and not found.closed
             if waits:
-                with await _bell(gateway, request, name) as bell:
+                with await _bell(gateway, request, reading) as bell:
                     found = await _more(bell, gateway, streams, request, name, place, LONG_POLL_S)
             return _polled(reading, start, found, cursor, request)
         if start == durable.NOW:
@@ -88,8 +87,8 @@ def router(gateway: Gateway) -> APIRouter:
 class Reading:
     """A stream as of now, and where it is."""
 
-    def __init__(self, name: str, partition: int, stream: Stream) -> None:
-        self.name, self.partition, self.stream = name, partition, stream
+    def __init__(self, session_id: str, partition: int, stream: Stream) -> None:
+        self.session_id, self.partition, self.stream = session_id, partition, stream
 
     def page(self, place: int) -> Page:
         """What there is from a place on."""
@@ -117,22 +116,20 @@ class Reading:
 
 
 async def _reading(gateway: Gateway, streams: Streams, request: Request, name: str) -> Reading:
-    """A stream that the asker may read. Raises Unauthenticated, Foreign, UnknownSession."""
-    gateway.user(request)
-    if not is_id(name):
-        raise UnknownSession(f"there is no stream {name[:128]}")
+    """A stream that the asker may read. Raises Unauthenticated, UnknownSession."""
     return _as_of(gateway, streams, name, gateway.owned(request, name))
 
 
 def _as_of(gateway: Gateway, streams: Streams, name: str, views: SessionViews) -> Reading:
-    partition, _ = gateway.tail.cursor(name)
+    session_id = views.session_id
+    partition, _ = gateway.tail.cursor(session_id)
     if views.turn.agent != AGENT:
-        return Reading(name, partition, SessionStream(views, gateway.read_blob))
-    written = streams.fold(name, views)
+        return Reading(session_id, partition, SessionStream(views, gateway.read_blob))
+    written = streams.fold(views)
     life = written.alive(time.time_ns() // 1_000_000)
     if life is None:
         raise UnknownSession(f"there is no stream {name}: it was deleted, or has expired")
-    return Reading(name, partition, life)
+    return Reading(session_id, partition, life)
 
 
 def _cursor(given: str | None) -> str:
@@ -142,7 +139,7 @@ def _cursor(given: str | None) -> str:
 def _caught_up(
     reading: Reading, start: str, found: Page, request: Request, more: dict[str, str]
 ) -> Response:
-    tag = durable.etag_of(reading.name, start, found, reading.partition)
+    tag = durable.etag_of(reading.session_id, start, found, reading.partition)
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"etag": tag})
     headers = {"cache-control": PRIVATE, "etag": tag, **more, **reading.headers(found)}
@@ -195,8 +192,9 @@ class Bell(Seat):
         self._gateway.hub.leave(self._seat)
 
 
-async def _bell(gateway: Gateway, request: Request, name: str) -> Bell:
-    return Bell(gateway, await gateway.hub.sit(name, None, "now", gateway.user(request)))
+async def _bell(gateway: Gateway, request: Request, reading: Reading) -> Bell:
+    user = gateway.user(request)
+    return Bell(gateway, await gateway.hub.sit(reading.session_id, None, "now", user))
 
 
 async def _more(
@@ -221,21 +219,21 @@ async def _events(
     gateway, streams: Streams, request: Request, name: str, place: int, cursor: str | None
 ) -> Response:
     reading = await _reading(gateway, streams, request, name)
-    bell = await _bell(gateway, request, name)
+    bell = await _bell(gateway, request, reading)
     kind = reading.stream.content_type
     headers = {"content-type": "text/event-stream"}
     if not durable.is_text(kind):
         headers["stream-sse-data-encoding"] = "base64"
-    pieces = _pieces(gateway, streams, request, bell, reading, place, cursor)
+    pieces = _pieces(gateway, streams, request, bell, name, reading, place, cursor)
     return EventStream(pieces, headers=headers, at_end=bell.leave)
 
 
 async def _pieces(
-    gateway, streams: Streams, request: Request, bell: Bell, reading: Reading, place: int,
-    cursor: str | None,
+    gateway, streams: Streams, request: Request, bell: Bell, name: str, reading: Reading,
+    place: int, cursor: str | None,
 ) -> AsyncIterator[bytes | None]:
     """Each append and where to read on behind it; a control event first where there is nothing."""
-    name, partition, kind = reading.name, reading.partition, reading.stream.content_type
+    partition, kind = reading.partition, reading.stream.content_type
     # Not longer than the token lives that opened it.
     lasts_s = min(SSE_S, gateway.who(request).until - time.time())
     deadline = asyncio.get_running_loop().time() + lasts_s

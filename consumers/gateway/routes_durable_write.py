@@ -46,22 +46,23 @@ def writing(routes: APIRouter, gateway: Gateway, streams: Streams) -> None:
     async def done(request: Request, name: str, op: dict[str, Any]) -> Response:
         """Have an operation in the log, unless it would come to nothing; the answer to it."""
         who = gateway.who(request)
-        views = gateway.seen_by(who, an_id("stream", name))
+        session_id = gateway.named(who, an_id("stream", name))
+        views = gateway.seen_by(who, name)
         if views is not None and views.turn.agent != AGENT:
             return JSONResponse(READ_ONLY, 405, {"allow": "GET, HEAD"})
         if views is None and op["op"] == "create":
-            await opened(gateway, who.user, name, AGENT)
+            await opened(gateway, who.user, session_id, AGENT)
         elif views is None:
             return _answer(Verdict(404, "there is no such stream"), 0, op, request)
-        partition, _ = gateway.tail.cursor(name)
-        written = streams.fold(name, gateway.owned(request, name))
+        partition, _ = gateway.tail.cursor(session_id)
+        written = streams.fold(gateway.owned(request, name))
         expected = written.judge(op, time.time_ns() // 1_000_000)
         if expected.status >= 300 or expected.why == "known":
             return _answer(expected, partition, op, request)
         named = {"item_id": uuid4().hex, "user": who.user}
-        receipt = await gateway.blocking(items.add, name, [op], **named)
+        receipt = await gateway.blocking(items.add, session_id, [op], **named)
         decision = await gateway.decided(receipt)
-        written = streams.fold(name, decision.views)
+        written = streams.fold(decision.views)
         return _answer(written.verdicts[receipt.offset], partition, op, request)
 
     @routes.put("/{name}")

@@ -18,6 +18,7 @@ from ...processors.prices import load_prices
 from ..inspector import api
 from ..inspector.timeline import Moment, Timeline, Timelines
 from ..show import UnknownSession
+from .json_bodies import INT_MAX, JsonRoute
 from .parts import Gateway
 
 STATIC = Path(__file__).parents[1] / "inspector" / "static"
@@ -47,8 +48,8 @@ MEDIA_TYPES = {
 }
 FORK = "/v1/sessions/{session_id}/fork"
 
-Offset = Annotated[int | None, Query(ge=0)]
-AtLeast0 = Annotated[int, Query(ge=0)]
+Offset = Annotated[int | None, Query(ge=0, le=INT_MAX)]
+AtLeast0 = Annotated[int, Query(ge=0, le=INT_MAX)]
 Limit = Annotated[int, Query(ge=1, le=api.PAGE_EVENTS)]
 
 
@@ -76,7 +77,7 @@ def files() -> dict[str, File]:
 
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
-    routes = APIRouter(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False, route_class=JsonRoute)
     _page(routes, files())
     _asked(routes, gateway)
     return routes
@@ -111,8 +112,8 @@ def _asked(routes: APIRouter, gateway: Gateway) -> None:
     read = gateway.read_blob
 
     def timeline_of(request: Request, session_id: str) -> Timeline:
-        gateway.owned(request, session_id)
-        found = timelines.of(session_id)
+        views = gateway.owned(request, session_id)
+        found = timelines.of(views.session_id)
         if not found.known:
             raise UnknownSession(f"there is no session {session_id}")
         return found

@@ -31,6 +31,7 @@ from ..unanswered import demand_agent
 from .access import Who
 from .cursors import cursor_of
 from .event_stream import EventStream, event
+from .json_bodies import JsonRoute
 from .parts import Gateway
 from .watching import HEARTBEAT_S, Seat
 
@@ -125,7 +126,7 @@ def decision_json(decision: Decision, **more: Any) -> dict[str, Any]:
 
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
-    routes = APIRouter(prefix="/v1")
+    routes = APIRouter(prefix="/v1", route_class=JsonRoute)
     _looking(routes, gateway)
     _saying(routes, gateway)
     _deciding(routes, gateway)
@@ -156,7 +157,7 @@ def _looking(routes: APIRouter, gateway: Gateway) -> None:
         views = gateway.owned(request, session_id)
         told = [thing_json(thing, gateway.shown_blob)
                 for _, thing in history(views, gateway.shown_blob)]
-        return {"session_id": session_id, "lines": [t["line"] for t in told if "line" in t]}
+        return {"session_id": views.session_id, "lines": [t["line"] for t in told if "line" in t]}
 
     @routes.get("/sessions/{session_id}/stream", response_class=EventStream)
     async def stream(
@@ -170,7 +171,7 @@ def _looking(routes: APIRouter, gateway: Gateway) -> None:
 
         The id of an event is the cursor to come back with, as Last-Event-ID or ?cursor=.
         """
-        gateway.owned(request, session_id)
+        session_id = gateway.owned(request, session_id).session_id
         who = gateway.who(request)
         # What is wrong is said before the stream begins.
         seat = await gateway.hub.sit(session_id, last_event_id or cursor, since, who.user)
@@ -182,10 +183,12 @@ def _looking(routes: APIRouter, gateway: Gateway) -> None:
 def _saying(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions", status_code=201)
     async def open_session(request: Request, body: Opening) -> Any:
-        """Open a session of the asker's; again with the same agent is harmless."""
-        session_id = body.session_id or new_session_id()
-        user = gateway.user(request)
-        return decision_json(await opened(gateway, user, session_id, body.agent))
+        """Open a session of the asker's; again with the same agent is harmless. The answer has its
+        id, which is not what it was named where users are told apart; either may be used."""
+        who = gateway.who(request)
+        given = body.session_id
+        session_id = new_session_id() if given is None else gateway.named(who, given)
+        return decision_json(await opened(gateway, who.user, session_id, body.agent))
 
     @routes.post("/sessions/{session_id}/messages")
     async def say(request: Request, session_id: str, body: Message) -> Any:
@@ -205,8 +208,8 @@ def _saying(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/terminate")
     async def terminate(request: Request, session_id: str, body: Ending) -> Any:
         """End a session for good."""
-        gateway.owned(request, session_id)
-        return await _told(gateway, request, "terminate", session_id, reason=body.reason)
+        views = gateway.owned(request, session_id)
+        return await _told(gateway, request, "terminate", views.session_id, reason=body.reason)
 
 
 def _deciding(routes: APIRouter, gateway: Gateway) -> None:
@@ -218,14 +221,15 @@ def _deciding(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/calls/{call}/decide")
     async def decide(request: Request, session_id: str, call: str, body: Approval) -> Any:
         """Allow or deny a call that asks."""
-        asks = call_named(gateway.owned(request, session_id), call)
+        views = gateway.owned(request, session_id)
+        asks = call_named(views, call)
         later = {"remember": body.remember, "like": body.remember_like}
         sha = body.args_sha256 or asks.args_sha256
         return await _told(
             gateway,
             request,
             "decide",
-            session_id,
+            views.session_id,
             asks.key,
             body.decision,
             args_sha256=sha,
@@ -235,25 +239,26 @@ def _deciding(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/calls/{call}/resolve")
     async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
         """Say what happened to a call in doubt."""
-        key = call_named(gateway.owned(request, session_id), call).key
+        views = gateway.owned(request, session_id)
+        key = call_named(views, call).key
         return await _told(
-            gateway, request, "resolve", session_id, key, body.outcome, report=body.report
+            gateway, request, "resolve", views.session_id, key, body.outcome, report=body.report
         )
 
     @routes.post("/sessions/{session_id}/phase")
     async def phase(request: Request, session_id: str, body: Phase) -> Any:
         """Trigger a transition of the phase."""
-        gateway.owned(request, session_id)
+        views = gateway.owned(request, session_id)
         return await _told(
-            gateway, request, "trigger", session_id, body.trigger, command_id=body.command_id
+            gateway, request, "trigger", views.session_id, body.trigger, command_id=body.command_id
         )
 
     @routes.post("/sessions/{session_id}/project")
     async def project(request: Request, session_id: str, body: Project) -> Any:
         """Lock a session to a project."""
-        gateway.owned(request, session_id)
+        views = gateway.owned(request, session_id)
         return await _told(
-            gateway, request, "lock", session_id, body.project_id, command_id=body.command_id
+            gateway, request, "lock", views.session_id, body.project_id, command_id=body.command_id
         )
 
 
@@ -269,12 +274,12 @@ async def opened(gateway: Gateway, user: str, session_id: str, agent: str) -> De
 
 
 async def said(
-    gateway, who: Who, session_id: str, content: Any, *, agent: str | None = None, **named: Any
+    gateway, who: Who, name: str, content: Any, *, agent: str | None = None, **named: Any
 ) -> tuple[Decision, Receipt]:
-    """Say something for a user, in a session that may be new. Raises Foreign, NobodyAnswers,
+    """Say something for a user, in a session that may be new. Raises NobodyAnswers,
     CommandRefused."""
-    an_id("session_id", session_id)
-    views, agent = gateway.seen_by(who, session_id), agent or DEFAULT_AGENT
+    session_id = gateway.named(who, name)
+    views, agent = gateway.seen_by(who, name), agent or DEFAULT_AGENT
     demand_agent(views or initial(session_id), agent)
     if views is None:
         # A message that is wrong opens nothing.
@@ -287,15 +292,15 @@ async def said(
     return await gateway.decided(receipt), receipt
 
 
-async def cancelled(gateway: Gateway, request: Request, session_id: str, **named: Any) -> Decision:
+async def cancelled(gateway: Gateway, request: Request, name: str, **named: Any) -> Decision:
     """Stop what runs: the turn and the phase that are named, or those of now."""
-    views = gateway.owned(request, session_id)
+    views = gateway.owned(request, name)
     if named.get("turn") is None:
         named["turn"] = views.turn.number if views.turn.open else None
     if named.get("seen_phase") is None:
         named["seen_phase"] = views.state.phase
     receipt = await gateway.blocking(
-        gateway.client.sessions.cancel, session_id, user=gateway.user(request), **named
+        gateway.client.sessions.cancel, views.session_id, user=gateway.user(request), **named
     )
     return await gateway.decided(receipt)
 

@@ -17,8 +17,9 @@ from starlette.responses import JSONResponse, Response
 from ...producers.sessions import new_session_id
 from ..client import DEFAULT_AGENT
 from ..tabs import Change, Tabs
-from .access import Foreign, Who
+from .access import Who
 from .event_stream import EventStream, event
+from .json_bodies import JsonRoute
 from .parts import Gateway
 from .routes_plain import Asked, cancelled, compact, decision_json, opened
 from .tail import NotReady
@@ -40,7 +41,7 @@ class OfTab(Asked):
 
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=JsonRoute)
 
     @routes.get("/api/tabs")
     def tabs(request: Request) -> Any:
@@ -82,11 +83,8 @@ def router(gateway: Gateway) -> APIRouter:
 def _had(gateway: Gateway, request: Request, cookie: str) -> str | None:
     """The session that the tab had and may go on with, or None."""
     session_id = request.cookies.get(cookie, "")
-    try:
-        views = gateway.seen_by(gateway.who(request), session_id) if session_id else None
-    except Foreign:  # somebody else was signed in here before
-        return None
-    return session_id if views is not None and not views.turn.terminated else None
+    views = gateway.seen_by(gateway.who(request), session_id)  # None of who was signed in before
+    return views.session_id if views is not None and not views.turn.terminated else None
 
 
 def _ready(gateway: Gateway) -> Tabs:

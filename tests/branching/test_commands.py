@@ -83,5 +83,5 @@ def test_the_gateway_forks_for_the_owner_alone_and_shows_the_fork_at_once(gatewa
         assert (beyond.status_code, beyond.json()["code"]) == (409, "beyond_the_end")
         assert ana.post("/v1/sessions/nobody/fork", json={}).status_code == 404
     with gateway.http(token_for("bob", SECRET)) as bob:
-        assert bob.post("/v1/sessions/s1/fork", json={}).status_code == 403
-        assert bob.get(f"/v1/sessions/{fork}").status_code == 403
+        assert bob.post("/v1/sessions/s1/fork", json={}).status_code == 404
+        assert bob.get(f"/v1/sessions/{fork}").status_code == 404

@@ -158,7 +158,7 @@ def test_S0_6_another_tab_of_the_same_user_stops_a_session_and_nobody_else_does(
     one = of_tab(ana, "tab-s")
     ana.post(f"/v1/sessions/{one}/messages", json={"text": "build it"})
     foreign = bob.post(f"/cancel?session_id={one}")
-    assert (foreign.status_code, foreign.json()["code"]) == (403, "foreign")
+    assert (foreign.status_code, foreign.json()["code"]) == (404, "unknown_session")
     assert ana.get(f"/v1/sessions/{one}").json()["state"]["cancel_token"] is None
     assert ana.post(f"/cancel?session_id={one}").json()["verdict"] == "accepted"
     assert ana.get(f"/v1/sessions/{one}").json()["state"]["cancel_token"]

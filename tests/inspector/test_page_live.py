@@ -228,7 +228,7 @@ def test_where_a_token_is_needed_it_is_asked_for_and_kept_in_the_tab(place, page
         assert "token" not in page.url
         foreign = running.http(token_for("eve", SECRET))
         with foreign:
-            assert foreign.get("/inspector/api/sessions/mine/moment").status_code == 403
+            assert foreign.get("/inspector/api/sessions/mine/moment").status_code == 404
         page.goto("about:blank")
 
 

@@ -84,7 +84,7 @@ def test_whoever_asks_is_asked_whose_it_is(running, http, look):
     assert http.get(path).status_code == 200
     with running.http() as nobody, running.http(token_for("eve", SECRET)) as eve:
         assert nobody.get(path).status_code == 401
-        assert (eve.get(path).status_code, eve.get(path).json()["code"]) == (403, "foreign")
+        assert (eve.get(path).status_code, eve.get(path).json()["code"]) == (404, "unknown_session")
         assert "question" not in eve.get(path).text
         assert eve.get("/inspector/api/sessions/none/" + look).status_code == 404
 

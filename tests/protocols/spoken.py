@@ -1,5 +1,6 @@
 """What tests that speak a protocol with a gateway share beside the fixtures of conftest.py."""
 
+from foldlog.consumers.gateway.names import own_id
 from foldlog.tests.consumers.played import Played
 
 SECRET = "s" * 32
@@ -11,8 +12,8 @@ PNG = (
 """A picture of one dot, in base64."""
 
 
-def worker_of(log, session_id, turn=None):
-    """A worker, as soon as the session has an open turn, or just that one."""
-    worker = Played(log, session_id)
+def worker_of(log, name, turn=None):
+    """A worker, as soon as Ana's session of this name has an open turn, or just that one."""
+    worker = Played(log, own_id("ana", name))
     worker.wait(lambda views: views.turn.open and turn in (None, views.turn.number))
     return worker

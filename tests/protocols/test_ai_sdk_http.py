@@ -4,9 +4,15 @@ import json
 
 import pytest
 
+from foldlog.consumers.gateway.names import own_id
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.protocols.ai_sdk_chats import Chat, as_stored, stored, texts
 from foldlog.tests.protocols.spoken import worker_of
+
+
+def hers(session):
+    """The id of Ana's session of this name."""
+    return own_id("ana", session)
 
 
 def test_a_message_streams_and_the_next_turn_is_a_message_of_its_own(log, chat, ana, session):
@@ -14,7 +20,7 @@ def test_a_message_streams_and_the_next_turn_is_a_message_of_its_own(log, chat, 
     worker_of(log, session).answer("hello you")
     holds = chat("ended")
     assert holds["status"] == "ready" and "error" not in holds
-    assert [m["id"] for m in holds["messages"]] == ["m1", f"{session}:1"]
+    assert [m["id"] for m in holds["messages"]] == ["m1", f"{hers(session)}:1"]
     assert texts(holds["messages"][1]) == ["hello you"]
     assert holds["finished"][-1]["finishReason"] == "stop"
     chat.send("again", "m2")
@@ -61,7 +67,7 @@ def test_a_response_that_is_cut_is_no_end_and_the_chat_comes_back(
     worker.start()
     worker.chunk("one ")
     chat("until", says="one ")
-    for seat in list(gateway.gateway.hub._watchings[session].result().seats):
+    for seat in list(gateway.gateway.hub._watchings[hers(session)].result().seats):
         seat.end()  # as for a viewer that is too slow
     worker.chunk("two ")
     holds = chat("ended")
@@ -84,7 +90,7 @@ def test_stop_stops_and_leaving_does_not(log, chat, ana, session):
     assert worker.views.turn.closing is None, "to leave is not to stop"
     chat("resume")
     chat("until", status="streaming")
-    stopped = ana.post(f"/api/chat/{session}/stop", json={"messageId": f"{session}:1"})
+    stopped = ana.post(f"/api/chat/{session}/stop", json={"messageId": f"{hers(session)}:1"})
     assert stopped.status_code == 200 and stopped.json()["stopped"]
     worker.wait(lambda views: views.turn.closing is not None)
     worker.stopped("half of ")
@@ -94,7 +100,7 @@ def test_stop_stops_and_leaving_does_not(log, chat, ana, session):
     assert texts(holds["messages"][1]) == ["half of "] and holds["status"] == "ready"
     assert as_stored(holds) == stored(ana, session)
     nothing = ana.post(f"/api/chat/{session}/stop").json()
-    assert nothing == {"session_id": session, "stopped": False, "turn": None}
+    assert nothing == {"session_id": hers(session), "stopped": False, "turn": None}
     late = ana.post(f"/api/chat/{session}/stop", json={"turn": 1})
     assert late.status_code == 409 and late.json()["code"] and late.json()["detail"]
 
@@ -177,7 +183,7 @@ def test_an_approval_is_bound_to_the_arguments_and_counts_once(log, chat, ana, s
     again = ana.post(where, json={"approvals": [{"id": approval, "approved": False}]})
     assert again.status_code == 409
     assert worker.views.turn.calls[0].decision == "allow"
-    body = {"id": session, "messages": [{"id": f"{session}:1", "role": "assistant", "parts": [
+    body = {"id": session, "messages": [{"id": f"{hers(session)}:1", "role": "assistant", "parts": [
         {"type": "dynamic-tool", "state": "approval-responded", "toolCallId": "1.1.0",
          "approval": {"id": approval, "approved": True}}]}]}
     worker.tool_start()
@@ -203,7 +209,7 @@ def test_a_message_is_said_once_whatever_list_it_comes_in(log, chat, ana, sessio
     other = {**said, "parts": [{"type": "text", "text": "something else"}]}
     refused = ana.post("/api/chat", json={"id": session, "messages": [other]})
     assert refused.status_code == 409, refused.text
-    assert [m["id"] for m in stored(ana, session)] == ["m1", f"{session}:1"]
+    assert [m["id"] for m in stored(ana, session)] == ["m1", f"{hers(session)}:1"]
 
 
 def test_who_says_something_while_the_model_talks_gets_the_turn_that_it_begins(
@@ -221,10 +227,10 @@ def test_who_says_something_while_the_model_talks_gets_the_turn_that_it_begins(
     worker.answer("second")
     assert texts(chat("ended")["messages"][-1]) == ["first"]
     holds = other("ended")
-    assert holds["messages"][-1]["id"] == f"{session}:2"
+    assert holds["messages"][-1]["id"] == f"{hers(session)}:2"
     assert texts(holds["messages"][-1]) == ["second"]
     order = [m["id"] for m in stored(ana, session)]
-    assert order == ["m1", f"{session}:1", "m2", f"{session}:2"]
+    assert order == ["m1", f"{hers(session)}:1", "m2", f"{hers(session)}:2"]
 
 
 def test_a_message_that_steers_is_a_part_of_the_answer(log, chat, ana, session):
@@ -243,7 +249,7 @@ def test_a_message_that_steers_is_a_part_of_the_answer(log, chat, ana, session):
         worker.tool_result("seen")
         worker.answer("short")
         response.read()
-    assert '"steering-message"' in response.text and f'"{session}:1"' in response.text
+    assert '"steering-message"' in response.text and f'"{hers(session)}:1"' in response.text
     holds = chat("ended")
     (part,) = [p for p in holds["messages"][1]["parts"] if p["type"] == "steering-message"]
     assert part["parts"] == [{"type": "text", "text": "shorter"}]
@@ -273,7 +279,7 @@ def test_a_regenerated_answer_is_a_session_of_its_own(log, chat, ana, gateway, s
     chat("ended")
     with ana.stream("POST", "/api/chat", json={
         "id": session, "messages": [], "trigger": "regenerate-message",
-        "messageId": f"{session}:1",
+        "messageId": f"{hers(session)}:1",
     }) as response:
         lines = response.iter_lines()
         start = json.loads(next(lines)[6:])

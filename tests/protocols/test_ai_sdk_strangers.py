@@ -24,7 +24,7 @@ def test_a_picture_is_stored_and_shown_to_its_owner_alone(log, chat, ana, gatewa
     assert found.headers["content-type"] == "image/png"
     assert ana.get(picture["url"][:-1] + "x").status_code == 404
     with gateway.http(token_for("bob", SECRET)) as bob:
-        assert bob.get(picture["url"]).status_code == 403
+        assert bob.get(picture["url"]).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -51,23 +51,35 @@ def test_mistakes_are_told_and_nothing_is_written(ana, body, status, code):
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
 
 
+@pytest.mark.parametrize("session_id", ["new", "n o", "x" * 200])
+def test_S4_3_a_chat_that_is_new_has_no_stream_and_no_messages(ana, session_id):
+    """useChat with `resume` and `messages` asks for both before anything was said."""
+    stream = ana.get(f"/api/chat/{session_id}/stream")
+    assert (stream.status_code, stream.content) == (204, b"")
+    assert ana.get(f"/api/chat/{session_id}/messages").json() == {"id": session_id, "messages": []}
+
+
 def test_another_users_chat_is_closed(log, chat, ana, gateway, session):
     chat.send("mine", "m1")
     worker_of(log, session).answer("a secret")
     chat("ended")
     said = {"id": "m9", "role": "user", "parts": [{"type": "text", "text": "canary"}]}
     with gateway.http(token_for("bob", SECRET)) as bob:
-        for answer in (
-            bob.post("/api/chat", json={"id": session, "messages": [said]}),
-            bob.get(f"/api/chat/{session}/stream"),
-            bob.get(f"/api/chat/{session}/messages"),
-            bob.post(f"/api/chat/{session}/stop"),
-            bob.post(f"/api/chat/{session}/approvals", json={"approvals": []}),
-            bob.post("/api/chat", json={"id": session, "messages": [],
-                                        "trigger": "regenerate-message"}),
+        for answer, status in (
+            (bob.get(f"/api/chat/{session}/stream"), 204),
+            (bob.get(f"/api/chat/{session}/messages"), 200),
+            (bob.post(f"/api/chat/{session}/stop"), 404),
+            (bob.post(f"/api/chat/{session}/approvals", json={"approvals": []}), 404),
+            (bob.post("/api/chat", json={"id": session, "messages": [],
+                                         "trigger": "regenerate-message"}), 404),
         ):
-            assert answer.status_code == 403, answer.text
+            assert answer.status_code == status, answer.text
             assert "secret" not in answer.text
+        # The same id is a chat of his own, in which she is not.
+        with bob.stream("POST", "/api/chat", json={"id": session, "messages": [said]}) as his:
+            assert his.status_code == 200
+        shown = bob.get(f"/api/chat/{session}/messages").json()["messages"]
+        assert [message["id"] for message in shown] == ["m9"]
     with gateway.http() as nobody:
         assert nobody.get(f"/api/chat/{session}/stream").status_code == 401
     assert "canary" not in json.dumps(stored(ana, session))

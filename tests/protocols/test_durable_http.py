@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.consumers.gateway.access import token_for
+from foldlog.consumers.gateway.names import own_id
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.gateway.served import served
 from foldlog.tests.protocols.spoken import SECRET
@@ -20,7 +21,7 @@ def reader(talk):
 
 def say(ana, log, session, text, answer):
     ana.post(f"/v1/sessions/{session}/messages", json={"text": text}).raise_for_status()
-    worker = Played(log, session)
+    worker = Played(log, own_id("ana", session))
     worker.wait(lambda views: views.turn.open)
     worker.answer(answer)
 
@@ -104,7 +105,7 @@ def test_S2_what_was_read_is_not_sent_again_and_no_cache_between_keeps_it(log, a
 
 def test_S2_a_session_of_an_agent_is_not_written_here(log, gateway, ana):
     ana.post("/v1/sessions", json={"session_id": "mine"}).raise_for_status()
-    before = Played(log, "mine").fold.end()
+    before = Played(log, own_id("ana", "mine")).fold.end()
     text = {"content": b"x", "headers": {"content-type": "application/json"}}
     said = [
         ana.put("/v1/stream/mine"),
@@ -113,7 +114,7 @@ def test_S2_a_session_of_an_agent_is_not_written_here(log, gateway, ana):
     ]
     assert [(s.status_code, s.json()["code"]) for s in said] == [(405, "read_only")] * 3
     assert all(s.headers["allow"] == "GET, HEAD" for s in said)
-    assert Played(log, "mine").fold.end() == before
+    assert Played(log, own_id("ana", "mine")).fold.end() == before
 
 
 def test_S2_a_written_stream_is_the_same_at_another_gateway(log, gateway, ana, settings):
@@ -142,16 +143,19 @@ def test_S2_nobody_reads_or_writes_what_is_anothers(log, gateway, ana):
     ana.put("/v1/stream/hers", headers=kind, content=b"secret").raise_for_status()
     ana.post("/v1/sessions", json={"session_id": "her-session"}).raise_for_status()
     with gateway.http(token_for("ben", SECRET)) as ben, gateway.http() as nobody:
-        for http, status in ((ben, 403), (nobody, 401)):
+        for http, status in ((ben, 404), (nobody, 401)):
             for name in ("hers", "her-session"):
                 url = f"/v1/stream/{name}"
                 for live in ({}, {"live": "sse"}, {"live": "long-poll"}):
                     got = http.get(url, params={"offset": "-1", **live})
                     assert got.status_code == status and b"secret" not in got.content
                 assert http.head(url).status_code == status
-                assert http.put(url, headers=kind).status_code == status
                 assert http.post(url, content=b"x", headers=kind).status_code == status
                 assert http.delete(url).status_code == status
+        # The same name is a stream of his own.
+        assert ben.put("/v1/stream/hers", headers=kind, content=b"his").status_code == 201
+        assert nobody.put("/v1/stream/hers", headers=kind).status_code == 401
+        assert ben.get("/v1/stream/hers").content == b"his"
     assert ana.get("/v1/stream/hers").content == b"secret"
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from foldlog.consumers.adapters.items import ItemLog
+from foldlog.consumers.gateway.names import own_id
 from foldlog.tests.cli.harness import Shell
 from foldlog.tests.consumers.played import Played
 
@@ -19,7 +20,7 @@ def unanswered(log, settings, ana):
     items = ItemLog(settings, log, agent="their-agent")
     items.add("theirs", [{"role": "user", "content": "hi"}])
     items.close()
-    return ("notes", "gone", "theirs")
+    return (own_id("ana", "notes"), own_id("ana", "gone"), "theirs")
 
 
 SAID = {"id": "m1", "role": "user"}

@@ -1,0 +1,129 @@
+"""JSON as requests may hold it: what another reader could take for something else is refused.
+
+Bounded and unambiguous: numbers fit in 64 bits, a name comes once in an object, texts are Unicode,
+nothing nests deeper than messages and tools' arguments do. So nothing behind it must ask again.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...producers.checks import Invalid
+
+DEPTH_MAX = 100
+"""Of values in values. Folds and providers read what is said here by recursion."""
+
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+_DIGITS_MAX = 20
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def read_json(data: bytes) -> Any:
+    """The value of a body. Raises Invalid, saying what of it can't be taken."""
+    try:
+        value = _DECODER.decode(data.decode())
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        why = _Unclear.reason(error)
+        raise Invalid("invalid", f"the body can't be taken as JSON: {why}") from None
+    _demand_shallow(value)
+    if _SURROGATE.search(data):
+        _demand_unicode(value)
+    return value
+
+
+class _Unclear(ValueError):
+    """JSON that is well formed, or nearly, and not taken."""
+
+    @staticmethod
+    def reason(error: ValueError) -> str:
+        """What is wrong, without the content."""
+        match error:
+            case _Unclear():
+                return str(error)
+            case json.JSONDecodeError():
+                return f"{error.msg} at character {error.pos}"
+            case _:
+                return "it is not UTF-8"
+
+
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS_MAX or not INT_MIN <= (number := int(text)) <= INT_MAX:
+        raise _Unclear("a whole number does not fit in 64 bits; send it as a text")
+    return number
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise _Unclear("a number is larger than a double holds; send it as a text")
+    return number
+
+
+def _constant(text: str) -> Any:
+    raise _Unclear(f"{text} is no JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise _Unclear("an object has the same name twice")
+    return made
+
+
+_DECODER = json.JSONDecoder(
+    parse_int=_integer, parse_float=_float, parse_constant=_constant, object_pairs_hook=_object
+)
+
+
+def _demand_shallow(value: Any) -> None:
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        level = [
+            inner
+            for held in level
+            if isinstance(held, dict | list)
+            for inner in (held.values() if isinstance(held, dict) else held)
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> Invalid:
+    return Invalid("invalid", f"the body nests values more than {DEPTH_MAX} deep")
+
+
+def _demand_unicode(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Invalid("invalid_text", "a text of the body has half of a character (a lone "
+                      "surrogate), which is not valid Unicode") from None
+
+
+class JsonRequest(Request):
+    """A request whose body is read so."""
+
+    async def json(self) -> Any:
+        """The body's value. Raises Invalid."""
+        return read_json(await self.body())
+
+
+class JsonRoute(APIRoute):
+    """A route whose requests are read so, also by the framework."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """The handler, given such a request."""
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handler(JsonRequest(request.scope, request.receive))
+
+        return strict
