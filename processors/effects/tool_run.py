@@ -8,6 +8,7 @@ import contextlib
 import contextvars
 import inspect
 import json
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from ...schemas.tokens import family_of
 from ...schemas.words import Approval, Effect
 from ..agent import Agent
 from ..limits import Limits
-from ..tool import Tool
+from ..tool import Tool, ToolFailed
 from ..tool_context import Abort, ToolContext
 from .children import Children
 from .result_cache import ResultCache, key_of, wall_ms
@@ -31,6 +32,7 @@ from .tool_outcomes import ToolClaim
 if TYPE_CHECKING:
     from ..memory.service import MemoryService
 
+_log = logging.getLogger("foldlog.tools")
 READER = "read_result"  # the tool by which a model reads on in a result that was cut
 # Shares of the grace of a turn. Together they leave time for the outcome to reach the log.
 ASK_SHARE = 0.3  # between ctx.aborted and the cancellation of the task
@@ -133,8 +135,26 @@ class Run:
         """Begin a function; the task ends in an End and never raises."""
         args = (self.ctx,) if context else ()
         return asyncio.create_task(
-            _call(function, args, kwargs, f"tool {self.claim.call_key}"),
+            self._call(function, args, kwargs),
             name=f"tool {self.claim.session_id} {self.claim.call_key}",
+        )
+
+    async def _call(self, function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> End:
+        end = await _call(function, args, kwargs, f"tool {self.claim.call_key}")
+        if isinstance(end.error, Exception) and not isinstance(end.error, ToolFailed | Parked):
+            self._log_error(end.error)
+        return end
+
+    def _log_error(self, error: Exception) -> None:
+        """The traceback, for whoever wrote the tool: the model is told the error and no more."""
+        below = error.__traceback__
+        while below is not None and below.tb_frame.f_code.co_filename == __file__:
+            below = below.tb_next
+        claim = self.claim
+        _log.error(
+            "session %s: tool %s (call %s, attempt %d) raised an error",
+            *(claim.session_id, claim.name, claim.call_key, claim.attempt),
+            exc_info=(type(error), error, below),
         )
 
     async def until_end(self, work: asyncio.Task, outer: Stop, *, cancel: bool) -> End | None:

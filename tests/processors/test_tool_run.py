@@ -245,3 +245,41 @@ def test_json_of_a_result_is_stable(host):
     told = run_once(make("pure", odd), host)
     assert told.text == '{"a":"ü","b":[1,2.5,null,true]}' == told.text.strip()
     assert json.loads(told.text) == odd()
+
+
+# --- what the worker's log says of an error ---
+
+
+def in_thread_below():
+    raise KeyError("a secret of the message")
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_E29_an_error_of_a_tool_is_logged_with_its_traceback(host, effect, is_async, caplog):
+    """Who wrote the tool saw one line in the model's context, and nothing on the terminal."""
+
+    async def as_task(password: str):
+        in_thread_below()
+
+    def as_thread(password: str):
+        in_thread_below()
+
+    function = as_task if is_async else as_thread
+    told = run_once(make(effect, function), host, b'{"password":"xyz"}')
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "session s1: tool t (call 2.1.0, attempt 1) raised an error"
+    )
+    assert "in in_thread_below" in caplog.text and "KeyError" in caplog.text
+    assert "effects/tool_run.py" not in caplog.text, "our own frames explain nothing"
+    assert "xyz" not in caplog.text and "Traceback" not in str(told.only)
+
+
+def test_E29_a_tool_that_says_it_failed_has_told_the_model_why(host, caplog):
+    def bad():
+        raise ToolFailed("the card was refused")
+
+    run_once(make("once", bad), host)
+    run_once(make("pure", lambda: 1), host)
+    assert not caplog.records

@@ -72,7 +72,12 @@ def snoop_alone(ctx, top: int) -> str:
     subprocess.run(command, check=True)
     return "done"
 
-agent = Agent(name="default", model="m", tools=[snoop, snoop_alone])
+@tool(effect="pure")
+def broken(top: int) -> str:
+    """Raises."""
+    return {}["no such key"]
+
+agent = Agent(name="default", model="m", tools=[snoop, snoop_alone, broken])
 '''
 
 
@@ -97,14 +102,16 @@ def test_C12_a_tool_finds_no_secret_in_any_process_above_it(broker, tmp_path):
         }
         worker = machine.start("worker", "--supervise", "--agent", "app:agent")
         try:
-            for number, name in enumerate(("snoop", "snoop_alone")):
+            for number, name in enumerate(("snoop", "snoop_alone", "broken")):
                 call = tool_use(name, {"top": worker.pid})
                 script.add(Rule(reply=Reply([call]), tool_results=number))
-            script.add(Rule(reply=Reply([text("done")]), tool_results=2))
+            script.add(Rule(reply=Reply([text("done")]), tool_results=3))
             machine("send", "s1", "look around", "--wait")
         finally:
             worker.terminate()
-            worker.communicate(timeout=WAIT_S)
+            _, err = worker.communicate(timeout=WAIT_S)
+    assert "session s1: tool broken (call 1.3.0, attempt 1) raised an error" in err
+    assert 'return {}["no such key"]' in err and "KeyError" in err
     kept, alone = (tmp_path / "kept.bin").read_bytes(), (tmp_path / "alone.bin").read_bytes()
     for seen in (kept, alone):
         assert b"ancestors" in seen and b"--control-fd" in seen and b"--supervise" in seen
