@@ -278,7 +278,7 @@ class Tail:
         with self._lock:
             owned = self._owned[partition]
             self._say(f"the gateway's store {partition} is made anew from the log: {why}")
-            owned.store.close()
+            owned.store.abandon()
             end = self._log.end_offsets(SESSION_EVENTS)[partition]
             owned.reset(self._open(partition, end, fresh=True))
             return owned.next_offset

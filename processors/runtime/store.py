@@ -5,7 +5,9 @@ to the log at hand. Two backends under one contract test: RocksDB, and a dict fo
 Only this file imports rocksdict.
 """
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -206,6 +208,11 @@ class Store:
         """Close the backend."""
         self._backend.close()
 
+    def abandon(self) -> None:
+        """Close a damaged store, which may not be possible without a complaint: it is rebuilt."""
+        with suppress(Corrupt, OSError):
+            self._backend.close()
+
 
 def _is_busy(views: SessionViews, busy: Callable[[SessionViews], bool]) -> bool:
     """Whether a session may owe something; one about which that cannot be said is woken."""
@@ -237,7 +244,10 @@ class DictBackend:
 
 
 class RocksBackend:
-    """RocksDB through rocksdict, raw bytes. One process at a time may hold a directory."""
+    """RocksDB through rocksdict, raw bytes. One process at a time may hold a directory.
+
+    Everything raises Corrupt where files are damaged, OSError where the system refused.
+    """
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
         from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
@@ -252,16 +262,17 @@ class RocksBackend:
         access = AccessType.read_only() if read_only else AccessType.read_write()
         if not read_only:
             directory.mkdir(parents=True, exist_ok=True)
-        self._db = Rdict(str(directory), options, access_type=access)
+        with _Errors():
+            self._db = Rdict(str(directory), options, access_type=access)
         self._new_batch = partial(WriteBatch, raw_mode=True)
 
     def get(self, key: bytes) -> bytes | None:
-        with _Damage():
+        with _Errors():
             return self._db.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         # Not the client's items(): over a damaged block it ends as if there were no more.
-        with _Damage():
+        with _Errors():
             place = self._db.iter()
             place.seek(prefix)
             while place.valid() and (key := place.key()).startswith(prefix):
@@ -275,22 +286,64 @@ class RocksBackend:
             batch.put(key, value)
         for key in deletes:
             batch.delete(key)
-        with _Damage():
+        with _Errors():
             self._db.write(batch)
 
     def close(self) -> None:
-        self._db.close()
+        with _Errors():
+            try:
+                self._db.close()
+            finally:
+                del self._db  # what could not be flushed must not hold the lock
 
 
-class _Damage:
-    """What RocksDB finds damaged raises Corrupt: rocksdict raises plain Exception for all."""
+# What an operating system says, within a message of RocksDB: the files may be whole and must be
+# kept. RocksDB itself calls some of these corruption or a wrong option.
+_SYSTEM_ERRORS = {
+    os.strerror(code): code
+    for code in (
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOMEM,
+        errno.EIO,
+        errno.ENOLCK,  # RocksDB's word for a lock that this process holds
+        errno.EAGAIN,  # another one
+    )
+}
+_FILE_MISSING = f"IO error: {os.strerror(errno.ENOENT)}"
+
+
+def classified(error: Exception) -> Exception:
+    """An error of RocksDB by what to do: Corrupt where its files are damaged, OSError where the
+    system refused. rocksdict raises plain Exception for all; what is not known stays as it is.
+
+    Only Corrupt has a store deleted, so a full disk, too few descriptors or a held lock must never
+    look like it.
+    """
+    text = str(error)
+    for words, code in _SYSTEM_ERRORS.items():
+        if words in text:
+            return OSError(code, text)
+    if text.startswith(("Corruption", _FILE_MISSING)):
+        return Corrupt(text)
+    return error
+
+
+class _Errors:
+    """Whatever RocksDB raises within is raised as `classified` has it."""
 
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, _kind: Any, error: BaseException | None, _where: Any) -> None:
-        if isinstance(error, Exception) and str(error).startswith("Corruption"):
-            raise Corrupt(str(error)) from error
+    def __exit__(self, kind: Any, error: BaseException | None, _where: Any) -> None:
+        if kind is Exception and (found := classified(error)) is not error:
+            raise found from error
 
 
 def open_store(
@@ -302,31 +355,39 @@ def open_store(
 ) -> Store:
     """The store in a directory, or a new one when what is there is not of this log; says so.
 
-    Raises LogCut where the log does not hold what would have to be folded.
+    Raises LogCut where the log does not hold what would have to be folded, and OSError, with the
+    store as it is, where it is open elsewhere or the system refuses to open it.
     """
     why, letters_from = None, 0
-    with suppress(FileNotFoundError):
-        try:
-            store = Store(RocksBackend(directory), log_end=end_offset, log_first=first_offset)
-        except Exception as broken:  # rocksdict raises plain Exception
-            if "lock" in str(broken).lower():
-                raise
-            why = f"it can not be opened ({type(broken).__name__})"
-        else:
-            why = None if store.belongs is None else _mismatch(store, belongs, end_offset)
-            if why is None and store.cursor.offset < first_offset:
-                store.close()
-                raise LogCut(directory.name, store.cursor.offset, first_offset)
-            if store.belongs is None:
-                store.claim(belongs)
-            if why is None:
-                return store
-            if store.belongs[:2] == belongs[:2] and store.cursor.offset <= end_offset:
-                letters_from = store.cursor.offset  # other folds of the same log
+    try:
+        store = _opened(directory, end_offset, first_offset)
+    except (Corrupt, msgspec.MsgspecError) as broken:
+        why = f"it is damaged ({broken})"
+    else:
+        why = None if store.belongs is None else _mismatch(store, belongs, end_offset)
+        if why is None and store.cursor.offset < first_offset:
             store.close()
+            raise LogCut(directory.name, store.cursor.offset, first_offset)
+        if store.belongs is None:
+            store.claim(belongs)
+        if why is None:
+            return store
+        if store.belongs[:2] == belongs[:2] and store.cursor.offset <= end_offset:
+            letters_from = store.cursor.offset  # other folds of the same log
+        store.close()
     if first_offset == 0:
         say(f"the store {directory.name} is made anew from the log: {why}")
     return new_store(directory, belongs, end_offset, letters_from, first_offset)
+
+
+def _opened(directory: Path, end_offset: int, first_offset: int) -> Store:
+    backend = RocksBackend(directory)
+    try:
+        return Store(backend, log_end=end_offset, log_first=first_offset)
+    except BaseException:
+        with suppress(Corrupt, OSError):
+            backend.close()
+        raise
 
 
 def new_store(
@@ -343,7 +404,8 @@ def new_store(
     """
     if first_offset > 0:
         raise LogCut(directory.name, 0, first_offset)
-    shutil.rmtree(directory, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(directory)
     crash.reach("store.removed")
     store = Store(RocksBackend(directory), letters_from=letters_from, log_end=end_offset)
     store.claim(belongs)

@@ -168,7 +168,7 @@ class Worker:
         self._say(
             f"partition {owned.number}: {why}; the store is made anew from the first offset"
         )
-        owned.store.close()
+        owned.store.abandon()
         crash.reach("refold.begun")
         owned.reset(self._open_store(owned.number, fresh=True))
         self._seeks[owned.number] = 0

@@ -111,7 +111,7 @@ def test_a_cursor_at_the_very_end_of_the_log_is_right(kept):
 def test_a_directory_that_is_no_store_is_made_anew_and_said(kept):
     (kept / "CURRENT").write_bytes(b"nonsense\n")
     store, said = reopened(kept)
-    assert len(said) == 1 and "can not be opened" in said[0]
+    assert len(said) == 1 and "it is damaged" in said[0]
     assert store.load("s1") is None
     store.close()
 
