@@ -119,10 +119,16 @@ def stores(log: Log, settings: Settings) -> Iterator[Finding]:
             continue
         try:
             store = open_readonly(directory)
+        except OSError as refused:
+            yield Finding(
+                "problem", "store", f"{directory} cannot be opened: {refused.strerror}",
+                "free what the system lacks; the store is kept, and needs no repair",
+            )
+            continue
         except Exception as broken:  # rocksdict raises plain Exception
             yield Finding(
-                "note", "store", f"{directory} can not be read: {broken}",
-                "nothing: the next worker makes it anew from the log",
+                "note", "store", f"{directory} is damaged: {broken}",
+                "nothing: the next worker rebuilds it from the log",
             )
             continue
         seen += 1

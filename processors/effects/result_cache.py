@@ -23,6 +23,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from ...schemas.parts import BlobRef, Body
 from .results import Shaped
@@ -31,12 +32,12 @@ ENTRIES_MAX = 10_000
 BYTES_MAX = 64 * 1024 * 1024  # of results kept inline: one is 64 KiB at most, most are far smaller
 PRUNE_EVERY = 200  # writes; between two prunings the bounds are passed by so many entries at most
 BUSY_MS = 1_000  # how long a write waits for another process that looks into the file
-LAYOUT = 1  # of the file; a file of another layout is begun anew
+LAYOUT = 2  # of the file; a file of another layout is begun anew
 _TABLE = """
 CREATE TABLE IF NOT EXISTS results (
     key BLOB PRIMARY KEY, at INTEGER NOT NULL, until INTEGER NOT NULL,
     inline BLOB, ref TEXT, bytes INTEGER NOT NULL, tokens INTEGER NOT NULL,
-    left_out INTEGER NOT NULL
+    left_out INTEGER NOT NULL, checksum INTEGER NOT NULL
 )
 """
 
@@ -58,6 +59,11 @@ def key_of(scope: tuple[str | int | None, ...], args: bytes) -> bytes:
     canonical = json.loads(args)
     whole = json.dumps([scope, canonical], sort_keys=True, separators=(",", ":"))
     return sha256(whole.encode()).digest()
+
+
+def _checksum(*values: object) -> int:
+    """Of a row: SQLite has none, and a result goes to a model as if its tool had returned it."""
+    return crc32(repr(values).encode("utf-8", "backslashreplace"))
 
 
 class ResultCache:
@@ -86,14 +92,18 @@ class ResultCache:
 
     def find(self, key: bytes, ttl_ms: int) -> Kept | None:
         """The result of a call not older than its TTL, or None."""
-        row = self._do("SELECT at, inline, ref, bytes, tokens, left_out FROM results WHERE key = ?",
-                       (key,))
+        row = self._do(
+            "SELECT at, inline, ref, bytes, tokens, left_out, checksum FROM results WHERE key = ?",
+            (key,),
+        )
         if not row or not 0 <= self._now_ms() - row[0][0] < ttl_ms:
             return None
-        at, inline, ref, size, tokens, left_out = row[0]
+        at, inline, ref, size, tokens, left_out, checksum = row[0]
+        if checksum != _checksum(key, *row[0][:-1]):
+            return None  # a damaged row: its tool runs
         try:
             body = Body(inline=inline, ref=BlobRef(**json.loads(ref)) if ref else None)
-        except (TypeError, ValueError):  # a damaged row: its tool runs
+        except (TypeError, ValueError):  # of another version
             return None
         return Kept(Shaped(body, size, tokens, left_out), at)
 
@@ -103,8 +113,9 @@ class ResultCache:
         ref = None
         if body.ref is not None:
             ref = json.dumps(asdict(body.ref))
-        values = (key, at, at + ttl_ms, body.inline, ref, *shaped[1:])
-        self._do("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        checksum = _checksum(key, at, body.inline, ref, *shaped[1:])
+        values = (key, at, at + ttl_ms, body.inline, ref, *shaped[1:], checksum)
+        self._do("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
         with self._lock:
             self._writes += 1
             due = self._writes % PRUNE_EVERY == 0

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...log.door import Log, Producer, Reader
-from ...log.errors import FoldlogError, LogFatal, OffsetGone
+from ...log.errors import Corrupt, FoldlogError, LogFatal, OffsetGone
 from ...producers.memory import MemoryWriter, Written
 from ...schemas.memory import MemoryWritten
 from ...schemas.topics import MEMORY_EVENTS
 from ..search.embed import Embedder
+from ..sqlite_errors import is_damage
 from .extraction import unknown
 from .reader import MemoryReader
 from .store import MemoryBelongs, MemoryStore, memory_version
@@ -129,9 +130,14 @@ class MemoryService:
             except OffsetGone as gone:
                 anew = str(gone)
             except sqlite3.DatabaseError as broken:
-                anew = f"it failed ({type(broken).__name__}: {broken})"
-                self._say(f"memory: the store failed, it is made anew: {broken}")
+                if is_damage(broken):
+                    anew = f"it failed ({type(broken).__name__}: {broken})"
+                    self._say(f"memory: the store failed, it is made anew: {broken}")
+                else:  # a full disk, a lock: what is there is kept
+                    self._say(f"memory: the store cannot be used now, it is tried again: {broken}")
                 self._ended.wait(AGAIN_S)
+            except Corrupt as damage:
+                anew = f"it is damaged ({damage})"
             except LogFatal as fatal:
                 self._say(f"memory is not read any more: {fatal}")
                 return
@@ -148,6 +154,8 @@ class MemoryService:
         reader: Reader = self._log.reader(MEMORY_EVENTS, start)
         try:
             while not self._ended.is_set():
+                if store.damage is not None:
+                    raise Corrupt(store.damage)
                 records = reader.poll(POLL_S, BATCH)
                 if not records:
                     continue

@@ -15,21 +15,24 @@ from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+from zlib import crc32
 
 import msgspec
 
+from ...log.errors import Corrupt
 from ...schemas import codec
 from ...schemas.codec import Entry, Unreadable, entry_of
 from ...schemas.memory import MEMORY_TYPES
 from ...schemas.memory_paths import parse_scope
 from ...schemas.record import Record
-from ...schemas.value import replace
+from ...schemas.value import Value, replace
 from ..search.embed import Embedder
 from ..search.index import Hit, SearchIndex
+from ..sqlite_errors import is_damage
 from .fold import Kept, MemoryView, apply, initial
 
-LAYOUT = 1  # a new value whenever the tables or the fold change what is kept
+LAYOUT = 2  # a new value whenever the tables or the fold change what is kept
 SCOPES_CACHED = 64  # views held in memory: the scopes that sessions of this worker use now
 KIND = "memory"  # of our documents in the search index
 _TABLES = (
@@ -39,6 +42,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS entries (scope TEXT NOT NULL, entry_id TEXT NOT NULL,"
     " place REAL NOT NULL, row BLOB NOT NULL, PRIMARY KEY (scope, entry_id)) WITHOUT ROWID",
 )
+
+V = TypeVar("V", bound=Value)
 
 
 @cache
@@ -81,11 +86,12 @@ class MemoryStore:
         self._path, self._say, self._embedder = path, say, embedder
         self._lock = threading.RLock()
         self._cached: OrderedDict[str, _Held] = OrderedDict()
+        self.damage: str | None = None  # what a reader found: the one who folds rebuilds the file
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             why = anew or self._open(belongs, ends)
         except sqlite3.DatabaseError as broken:
-            if "locked" in str(broken):  # somebody looks into it: no reason to throw it away
+            if not is_damage(broken):  # it is locked, the disk is full: the file must be kept
                 raise
             why = f"it can not be read ({type(broken).__name__}: {broken})"
         if why is not None:
@@ -198,7 +204,7 @@ class MemoryStore:
         scope = has.view.scope
         head = replace(has.view, entries=(), ids=())
         self._db.execute(
-            "INSERT OR REPLACE INTO heads VALUES (?, ?)", (scope, msgspec.msgpack.encode(head))
+            "INSERT OR REPLACE INTO heads VALUES (?, ?)", (scope, _sealed(head))
         )
         for entry_id in had.places.keys() - has.places.keys():
             self._db.execute(
@@ -211,7 +217,7 @@ class MemoryStore:
                 continue
             self._db.execute(
                 "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)",
-                (scope, kept.entry_id, place, msgspec.msgpack.encode(kept)),
+                (scope, kept.entry_id, place, _sealed(kept)),
             )
             if kept in vectors:
                 document = (f"{scope}/{kept.entry_id}", scope, KIND, kept.path, kept.text, kept.at)
@@ -229,22 +235,39 @@ class MemoryStore:
         return held
 
     def _load(self, scope: str) -> _Held:
+        try:
+            return self._read(scope)
+        except msgspec.MsgspecError as broken:
+            raise Corrupt(str(broken)) from broken
+        except sqlite3.DatabaseError as broken:
+            if is_damage(broken):
+                raise Corrupt(str(broken)) from broken
+            raise
+
+    def _read(self, scope: str) -> _Held:
         found = self._db.execute("SELECT head FROM heads WHERE scope = ?", (scope,)).fetchone()
         if found is None:
             return _Held(initial(scope), {})
-        head = msgspec.msgpack.decode(found[0], type=MemoryView)
+        head = _unsealed(found[0], MemoryView)
         rows = self._db.execute(
             "SELECT place, row FROM entries WHERE scope = ? ORDER BY place", (scope,)
         ).fetchall()
-        entries = tuple(msgspec.msgpack.decode(row, type=Kept) for _, row in rows)
+        entries = tuple(_unsealed(row, Kept) for _, row in rows)
         ids = tuple(kept.entry_id for kept in entries)
         places = {id: place for id, (place, _) in zip(ids, rows, strict=True)}
         return _Held(replace(head, entries=entries, ids=ids), places)
 
     def view(self, scope: str) -> MemoryView:
-        """The view of a scope, as far as it is folded."""
+        """The view of a scope, as far as it is folded: empty where the file proves to be damaged,
+        as it is until it has been rebuilt."""
         with self._lock:
-            return self._held(scope).view
+            try:
+                return self._held(scope).view
+            except Corrupt as damage:
+                self.damage = str(damage)
+            except sqlite3.ProgrammingError:  # closed: it is being rebuilt right now
+                pass
+            return initial(scope)
 
     def search(
         self, query: str, scopes: Sequence[str], best: int, now: int | None = None
@@ -260,6 +283,18 @@ class MemoryStore:
         """Close the file."""
         with self._lock, suppress(AttributeError):  # no connection: it could not be opened
             self._db.close()
+
+
+def _sealed(value: Value) -> bytes:
+    """A row, with a checksum before it: SQLite has none, and what is kept enters prompts."""
+    data = msgspec.msgpack.encode(value)
+    return crc32(data).to_bytes(4, "big") + data
+
+
+def _unsealed(row: bytes, kind: type[V]) -> V:
+    if crc32(row[4:]) != int.from_bytes(row[:4], "big"):
+        raise Corrupt(f"a {kind.__name__} of the memory store has another checksum")
+    return msgspec.msgpack.decode(row[4:], type=kind)
 
 
 GAP = 1.0

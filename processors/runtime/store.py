@@ -1,17 +1,15 @@
 """The store of one partition: views and cursor, changed together in one batch.
 
 A store is a cache of the log: it may be deleted at any time, and is, whenever it does not belong
-to the log at hand. Two backends under one contract test: RocksDB, and a dict for the simulator.
-Only this file imports rocksdict.
+to the log at hand. Two backends under one contract test: RocksDB (rocks.py), and a dict for the
+simulator.
 """
 
-import errno
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -27,6 +25,7 @@ from ..projections.turn_view import Stream
 from ..rulings_asked import RULES
 from ..session import Frozen, SessionViews, initial
 from . import crash, views_codec
+from .rocks import RocksBackend
 
 LAYOUT = 13  # a new value whenever the keys or the folds change what is kept
 
@@ -241,109 +240,6 @@ class DictBackend:
 
     def close(self) -> None:
         pass
-
-
-class RocksBackend:
-    """RocksDB through rocksdict, raw bytes. One process at a time may hold a directory.
-
-    Everything raises Corrupt where files are damaged, OSError where the system refused.
-    """
-
-    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
-        from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch
-
-        options = Options(raw_mode=True)
-        options.create_if_missing(not read_only)
-        options.set_write_buffer_size(8 * 1024 * 1024)  # the default, 64 MiB, times partitions
-        options.set_keep_log_file_num(2)
-        table = BlockBasedOptions()
-        table.set_block_cache(Cache(8 * 1024 * 1024))
-        options.set_block_based_table_factory(table)
-        access = AccessType.read_only() if read_only else AccessType.read_write()
-        if not read_only:
-            directory.mkdir(parents=True, exist_ok=True)
-        with _Errors():
-            self._db = Rdict(str(directory), options, access_type=access)
-        self._new_batch = partial(WriteBatch, raw_mode=True)
-
-    def get(self, key: bytes) -> bytes | None:
-        with _Errors():
-            return self._db.get(key)
-
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        # Not the client's items(): over a damaged block it ends as if there were no more.
-        with _Errors():
-            place = self._db.iter()
-            place.seek(prefix)
-            while place.valid() and (key := place.key()).startswith(prefix):
-                yield key, place.value()
-                place.next()
-            place.status()
-
-    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
-        batch = self._new_batch()
-        for key, value in puts:
-            batch.put(key, value)
-        for key in deletes:
-            batch.delete(key)
-        with _Errors():
-            self._db.write(batch)
-
-    def close(self) -> None:
-        with _Errors():
-            try:
-                self._db.close()
-            finally:
-                del self._db  # what could not be flushed must not hold the lock
-
-
-# What an operating system says, within a message of RocksDB: the files may be whole and must be
-# kept. RocksDB itself calls some of these corruption or a wrong option.
-_SYSTEM_ERRORS = {
-    os.strerror(code): code
-    for code in (
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EROFS,
-        errno.ENOMEM,
-        errno.EIO,
-        errno.ENOLCK,  # RocksDB's word for a lock that this process holds
-        errno.EAGAIN,  # another one
-    )
-}
-_FILE_MISSING = f"IO error: {os.strerror(errno.ENOENT)}"
-
-
-def classified(error: Exception) -> Exception:
-    """An error of RocksDB by what to do: Corrupt where its files are damaged, OSError where the
-    system refused. rocksdict raises plain Exception for all; what is not known stays as it is.
-
-    Only Corrupt has a store deleted, so a full disk, too few descriptors or a held lock must never
-    look like it.
-    """
-    text = str(error)
-    for words, code in _SYSTEM_ERRORS.items():
-        if words in text:
-            return OSError(code, text)
-    if text.startswith(("Corruption", _FILE_MISSING)):
-        return Corrupt(text)
-    return error
-
-
-class _Errors:
-    """Whatever RocksDB raises within is raised as `classified` has it."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, _where: Any) -> None:
-        if kind is Exception and (found := classified(error)) is not error:
-            raise found from error
 
 
 def open_store(

@@ -227,6 +227,19 @@ def test_it_prunes_itself(cache, clock, monkeypatch):
     assert rows == [(b"new",)]
 
 
+def test_a_flipped_bit_of_a_result_is_found_and_its_tool_runs(tmp_path, cache, clock, said):
+    """SQLite has no checksums: another result than the tool's was given to the model."""
+    key = key_of(("ana",), b"{}")
+    cache.keep(key, Shaped(Body(inline=b"the price is 100"), 16, 4, 0), clock.now, TTL_MS)
+    assert cache.find(key, TTL_MS) is not None
+    cache.close()
+    path = tmp_path / "tool_results.sqlite"
+    path.write_bytes(path.read_bytes().replace(b"is 100", b"is 900"))
+    again = ResultCache(path, said.append, clock)
+    assert again.find(key, TTL_MS) is None
+    again.close()
+
+
 def test_a_damaged_file_is_begun_anew_and_said(tmp_path, clock, said):
     path = tmp_path / "bad.sqlite"
     path.write_bytes(b"this is no database, it is a text that somebody put here" * 20)

@@ -14,11 +14,10 @@ import pytest
 
 from foldlog.log import Corrupt
 from foldlog.processors.agent import Agent
+from foldlog.processors.runtime.rocks import RocksBackend, classified
 from foldlog.processors.runtime.store import (
     Belongs,
-    RocksBackend,
     Store,
-    classified,
     new_store,
     open_readonly,
     open_store,

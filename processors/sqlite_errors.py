@@ -1,0 +1,28 @@
+"""Which errors of SQLite mean that a file is damaged, so that a cache may be rebuilt."""
+
+import sqlite3
+
+# By primary result code: the file may be whole, and must be kept.
+_FILE_MAY_BE_WHOLE = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,  # no rights, or no descriptor left
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOLFS,
+        sqlite3.SQLITE_AUTH,
+        sqlite3.SQLITE_MISUSE,
+    }
+)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file cannot be what its writer left; not where the system refused something."""
+    code = getattr(error, "sqlite_errorcode", None)  # errors of the module itself have none
+    return code is not None and code & 0xFF not in _FILE_MAY_BE_WHOLE
