@@ -36,5 +36,5 @@ USAGE_TOKENS_MAX = 100_000_000
 Count = Annotated[int, Meta(ge=-COUNT_MAX, le=COUNT_MAX)]
 TimeMs = Annotated[int, Meta(ge=-TIME_MAX, le=TIME_MAX)]
 Tokens = Annotated[int, Meta(ge=-TOKENS_MAX, le=TOKENS_MAX)]
-Items = Annotated[int, Meta(ge=0, le=ITEMS_MAX)]
+Items = Annotated[int, Meta(ge=-ITEMS_MAX, le=ITEMS_MAX)]  # a fold refuses one below 0
 Bytes = Annotated[int, Meta(ge=0, le=BYTES_MAX)]

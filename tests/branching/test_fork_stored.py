@@ -8,7 +8,7 @@ from foldlog.schemas.value import replace
 
 
 def noted(before, views):
-    owned = SimpleNamespace(_hot={}, dirty={}, streamed={})
+    owned = SimpleNamespace(_hot={}, dirty={}, streamed={}, since={}, next_offset=1)
     Owned.changed(owned, "s1", before, views)
     return set(owned.dirty), set(owned.streamed)
 
