@@ -4,11 +4,14 @@ The order matters: the state directory is locked first, what an earlier process 
 is written before any partition is taken, and the model SDK is imported in the background.
 """
 
+import json
 import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from ...log import Settings, open_log
 from ...log.door import Log
@@ -27,6 +30,7 @@ from ..mistakes import Watch
 from ..outside.tools import OutsideTools
 from ..prices import load_prices
 from ..projections import partition
+from ..prompt_growth import Growth
 from ..search.embed import load_embedder
 from ..session import SessionViews
 from . import crash
@@ -48,6 +52,7 @@ DECIDERS = {"sessions", "tools"}  # who must know the tools of an agent, also th
 EFFECTS = ("models", "tools", "background", "delivery", "reports")
 MODEL_SLOTS = 16  # model calls of one API key at a time, per process
 TOOL_SLOTS = 32  # tool calls at a time, per process
+PROMPT_SIZES = "prompt_sizes.json"
 OUTBOX_S = 30.0  # to write what an earlier process left, before anything is taken
 _log = logging.getLogger("foldlog.worker")
 
@@ -74,13 +79,23 @@ class Teller:
 
     What lay in the store when it was opened was told by the worker before this one; a store that is
     made anew says it of what was in the log. It is advice: where it fails, that is said once of a
-    session, and the worker goes on. partition_of: where a session lies.
+    session, and the worker goes on. partition_of: where a session lies. sizes: a file that holds
+    what the prompts of earlier sessions weighed, for the next process; it may be lost.
     """
 
-    def __init__(self, say: Callable[[str], None], partition_of: Callable[[str], int]) -> None:
-        self._say = say
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        partition_of: Callable[[str], int],
+        sizes: Path | None = None,
+    ) -> None:
+        self._say, self._sizes = say, sizes
         self._since: dict[int, int] = {}
-        self._watch = Watch(lambda session_id: self._since.get(partition_of(session_id), 0))
+        self._growth = Growth(_json_in(sizes))
+        self._kept = self._growth.looks
+        self._watch = Watch(
+            lambda session_id: self._since.get(partition_of(session_id), 0), self._growth
+        )
         self._failed: set[tuple[str, str]] = set()
 
     def opened(self, partition: int, store: Store) -> None:
@@ -91,11 +106,21 @@ class Teller:
         """Say what is new in a session."""
         try:
             found = self._watch.look(views)
+            self._keep_sizes()
         except Exception as error:
             self._say_failed(views.session_id, type(error).__name__)
             return
         for mistake in found:
             self._say(f"session {views.session_id}: {mistake}")
+
+    def _keep_sizes(self) -> None:
+        if self._sizes is None or self._growth.looks == self._kept:
+            return
+        self._kept = self._growth.looks
+        with suppress(OSError):  # a full disk is said by whoever must write
+            fresh = self._sizes.with_name(f"{self._sizes.name}.new")
+            fresh.write_text(json.dumps(self._growth.held()), "utf-8")
+            fresh.replace(self._sizes)
 
     def _say_failed(self, session_id: str, error: str) -> None:
         if (session_id, error) in self._failed:
@@ -107,6 +132,14 @@ class Teller:
             f"session {session_id}: the advice on its tokens failed ({error}); the session goes "
             "on, what its latest steps cost was not looked at: report it"
         )
+
+
+def _json_in(file: Path | None) -> Any:
+    """What a file of ours holds, or None for whatever is no JSON."""
+    try:
+        return None if file is None else json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 class Parts:
@@ -192,7 +225,8 @@ class Parts:
 
     def _look_at_sessions(self, watch: bool) -> None:
         spread = self.log.partitions(SESSION_EVENTS)
-        self.teller = Teller(say, lambda session_id: partition_for(session_id, spread))
+        sizes = self.state.path / PROMPT_SIZES if watch else None
+        self.teller = Teller(say, lambda session_id: partition_for(session_id, spread), sizes)
         if "sessions" in self.worker.roles:
             tell = self.teller.look if watch else lambda _views: None
             partitions = self.log.partitions(USER_SESSIONS)
