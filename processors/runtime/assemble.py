@@ -1,17 +1,17 @@
 """Puts a worker together from its parts, for one process; host.py gives it a life.
 
 The order matters: the state directory is locked first, what an earlier process left in the outbox
-is written before any partition is taken, and the model SDK is imported in the background.
+is written before any partition is taken. Nothing here imports what only an effect needs.
 """
 
 import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...log import Settings, open_log
 from ...log.door import Log
@@ -142,8 +142,18 @@ def _json_in(file: Path | None) -> Any:
         return None
 
 
+class LogFacts(NamedTuple):
+    """What opening a store needs to know of the log."""
+
+    first: Mapping[int, int]
+    end: Mapping[int, int]
+    belongs: Belongs
+
+
 class Parts:
     """Everything of one worker process. `close` ends it in the right order."""
+
+    _facts: LogFacts | None = None  # while partitions are assigned
 
     def __init__(
         self,
@@ -236,7 +246,12 @@ class Parts:
         label = label_of(self.announced, rolling=rolling)
         rebalanced = (lambda: None) if rolling else self._demand_same_agents
         group = group_of(self.worker.roles)
-        return Loop(self.log, self.worker, group, self.mail, label=label, rebalanced=rebalanced)
+        return Loop(
+            *(self.log, self.worker, group, self.mail),
+            label=label,
+            rebalanced=rebalanced,
+            opening=self._opening,
+        )
 
     def _demand_same_agents(self) -> None:
         with suppress(LogUnreachable):  # then it is asked again after the next rebalance
@@ -253,10 +268,25 @@ class Parts:
 
         return make_client(self.settings.api_key or "none", self.settings.base_url)
 
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Ask the log once for the block, not once for each of its partitions."""
+        self._facts = self._ask_log()
+        try:
+            yield
+        finally:
+            self._facts = None
+
+    def _ask_log(self) -> LogFacts:
+        return LogFacts(
+            self.log.first_offsets(SESSION_EVENTS),
+            self.log.end_offsets(SESSION_EVENTS),
+            Belongs(self.log.identity(), self.log.topic_id(SESSION_EVENTS), fold_version()),
+        )
+
     def _open_store(self, partition: int, *, fresh: bool) -> Store:
-        end = self.log.end_offsets(SESSION_EVENTS)[partition]
-        first = self.log.first_offsets(SESSION_EVENTS)[partition]
-        belongs = Belongs(self.log.identity(), self.log.topic_id(SESSION_EVENTS), fold_version())
+        facts = self._facts or self._ask_log()
+        first, end, belongs = facts.first[partition], facts.end[partition], facts.belongs
         directory = self.state.store(self.settings.topic(SESSION_EVENTS), partition)
         if fresh:
             store = new_store(directory, belongs, end, first_offset=first)
