@@ -10,6 +10,7 @@ from inspect import getsource
 from pathlib import Path
 
 from foldlog.docs import requests_shown
+from foldlog.log import access
 from foldlog.processors.limits import DEFAULT_LIMITS, Limits
 from foldlog.processors.projections.partition import ROLES
 from foldlog.processors.transitions import TRANSITIONS
@@ -22,7 +23,8 @@ from foldlog.schemas.topics import TOPICS
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
-    "README.md", "docs/architecture.md", "docs/budgets.md", "docs/memory.md", "docs/requests.md"
+    "README.md", "docs/architecture.md", "docs/budgets.md", "docs/memory.md", "docs/requests.md",
+    "docs/security.md",
 )
 MARK = re.compile(r"(<!-- generated: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -117,6 +119,19 @@ def topics() -> str:
     return _table(("topic", "key", "cleanup", "holds"), rows)
 
 
+def rights() -> str:
+    """The ACLs of each role on a cluster with an authorizer."""
+    rows = []
+    for name, role in access.ROLES.items():
+        topics_of: dict[str, list[str]] = {}
+        for topic, granted in role.topics.items():
+            topics_of.setdefault(", ".join(granted), []).append(f"`{topic}`")
+        said = [f"{operations} on {', '.join(topics)}" for operations, topics in topics_of.items()]
+        group = f"READ on `{access.GROUPS}` (prefixed)" if role.reads else ""
+        rows.append((name, role.who, "; ".join(said), group))
+    return _table(("role", "who", "topic", "group"), rows)
+
+
 def picture() -> str:
     """Who writes what into the log, counted from the event table."""
     lines = ["```mermaid", "flowchart LR", '    LOG[("session-events<br/>keyed by session_id")]']
@@ -183,6 +198,7 @@ MADE = {
     "wake": wake,
     "seed_rows": seed_rows,
     "topics": topics,
+    "rights": rights,
     "picture": picture,
     "layers": layers,
     "request": requests_shown.request,

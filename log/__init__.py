@@ -3,6 +3,7 @@
 Read in this order:
     errors.py     what can go wrong, named by what the caller must do next
     door.py       the protocols: Producer, Reader, GroupReader, Log
+    access.py     the rights that each role needs on a cluster with an authorizer
     settings.py   the one frozen object of settings, and where each comes from
     environment.py   what other processes may read of the environment, and what children get
     partition.py  which partition holds a key
@@ -29,6 +30,7 @@ from .door import (
     TopicReport,
 )
 from .errors import (
+    AccessDenied,
     AppendError,
     Corrupt,
     Fenced,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from .kafka import KafkaLog
 
 __all__ = [
+    "AccessDenied",
     "AppendError",
     "Clock",
     "Corrupt",

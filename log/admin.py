@@ -22,9 +22,9 @@ from confluent_kafka.admin import (
 )
 
 from ..schemas.topics import TopicSpec
-from .client import MISSING, TRANSIENT, label_of, meaning, open_client, unreachable
+from .client import MISSING, TRANSIENT, denied, label_of, meaning, open_client, unreachable
 from .door import Difference, Member, Offsets, TopicReport, compare
-from .errors import FoldlogError, LogUnreachable, TopicMissing
+from .errors import AccessDenied, FoldlogError, LogUnreachable, TopicMissing
 
 T = TypeVar("T")
 
@@ -34,6 +34,12 @@ _REFUSED_S = 2.0
 _LOOK_S = 0.1
 """How often a waiting question looks whether all brokers refuse."""
 
+
+_SILENT = "no answer"
+_CLOSED = (
+    "it closes the connection; if it is secured, set security.protocol and what belongs to it in "
+    "client.properties, see docs/security.md"
+)
 
 _OPEN: set[AdminClient] = set()
 """Clients not yet closed. An admin client answers on a thread of its own; if the garbage collector
@@ -50,10 +56,13 @@ class Cluster:
     def __init__(self, properties: Mapping[str, Any], timeout_s: float) -> None:
         self._servers = str(properties["bootstrap.servers"])
         self._timeout_s = timeout_s
-        self._reason = "no answer"
+        self._reason = _SILENT
         self._refused = False
         """Every known broker refused a connection since the last answer."""
         self._interrupted = False
+        self._denied: AccessDenied | None = None
+        """The last refusal of our credentials since the last answer."""
+        self._secured = "security.protocol" in properties
         # Its errors are raised to the caller; lines about them would say everything twice.
         self._admin = open_client(
             AdminClient,
@@ -72,8 +81,18 @@ class Cluster:
     def _note(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._refused = True
-        else:
-            self._reason = error.str()
+            return
+        self._reason = error.str()
+        self._denied = denied(error, self._servers) or self._denied
+
+    def _unreachable(self) -> LogUnreachable:
+        """Why nothing answers, as far as the client has said."""
+        if self._denied is not None:
+            return self._denied
+        if self._reason == _SILENT and self._refused and not self._secured:
+            # What a listener that expects TLS or a login does to a client that brings neither.
+            return unreachable(self._servers, _CLOSED)
+        return unreachable(self._servers, self._reason)
 
     def _ask(self, question: str, *about: Any, **more: Any) -> Any:
         """The futures that the client's method `question` gives.
@@ -107,9 +126,9 @@ class Cluster:
                 bound = min(_REFUSED_S, self._timeout_s) if self._refused else self._timeout_s
                 # The request ends by itself in time; the second more is for a client that hangs.
                 if waited > bound + (0 if self._refused else 1):
-                    raise unreachable(self._servers, self._reason) from error
+                    raise self._unreachable() from error
             else:
-                self._refused = False
+                self._refused, self._denied, self._reason = False, None, _SILENT
                 return found
 
     def _meaning(self, topic: str, raised: KafkaException) -> FoldlogError:
@@ -117,9 +136,9 @@ class Cluster:
         if error.code() in MISSING:
             return TopicMissing(topic)
         self._admin.poll(0)  # the client says why in a callback that only runs here
-        found = meaning(error, self._servers)
-        if isinstance(found, LogUnreachable):
-            return unreachable(self._servers, self._reason)
+        found = meaning(error, self._servers, topic)
+        if isinstance(found, LogUnreachable) and not isinstance(found, AccessDenied):
+            return self._unreachable()
         return found
 
     def identity(self) -> str:

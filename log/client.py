@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from ..schemas.topics import BATCH_BYTES_MAX
-from .errors import Fenced, FoldlogError, LogFatal, LogUnreachable, SettingsError
+from .errors import AccessDenied, Fenced, FoldlogError, LogFatal, LogUnreachable, SettingsError
 
 Made = TypeVar("Made")
 
@@ -79,12 +79,27 @@ _AWAY = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._RESOLVE,
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
     }
 )
+
+_PROPERTIES = "in client.properties (FOLDLOG_CLIENT_PROPERTIES)"
+_LOGIN = f"Correct sasl.username, sasl.password or sasl.mechanism {_PROPERTIES}."
+_TLS = f"Correct ssl.ca.location, ssl.certificate.location or ssl.key.location {_PROPERTIES}."
+_RIGHTS = f"Grant it the rights of its role (docs/security.md), or name another {_PROPERTIES}."
+
+_DENIED: Mapping[int, tuple[str, str]] = {
+    KafkaError._AUTHENTICATION: ("the login failed", _LOGIN),
+    KafkaError.SASL_AUTHENTICATION_FAILED: ("the login failed", _LOGIN),
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: ("the login failed", _LOGIN),
+    KafkaError.ILLEGAL_SASL_STATE: ("the login failed", _LOGIN),
+    KafkaError._SSL: ("the TLS handshake failed", _TLS),
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: ("this principal lacks a right to topic", _RIGHTS),
+    KafkaError.GROUP_AUTHORIZATION_FAILED: ("this principal lacks a right to group", _RIGHTS),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: ("this principal may write to no topic", _RIGHTS),
+}
+"""Refusals of a secured cluster: what failed, and what to do about it."""
 
 MISSING = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
@@ -220,6 +235,23 @@ def open_client(build: Callable[..., Made], properties: Mapping[str, Any], **mor
         ) from error
 
 
+def denied(error: KafkaError, servers: str, about: str = "") -> AccessDenied | None:
+    """The refusal that `error` reports; None if it is none. `about`: the topic or group."""
+    code, text = error.code(), error.str()
+    if code == KafkaError._FATAL and "authorization failed" in text.lower():
+        code = KafkaError.CLUSTER_AUTHORIZATION_FAILED  # the callback gets no other code
+    if code == KafkaError._TRANSPORT and "SSL routines" in text:
+        code = KafkaError._SSL  # a broker that refuses our certificate closes the connection
+    if code not in _DENIED:
+        return None
+    what, do = _DENIED[code]
+    subject = f" {about}" if about and do is _RIGHTS else ""
+    return AccessDenied(
+        f"Kafka at {servers} refuses access: {what}{subject} ({text}). What was acknowledged is "
+        f"safe in the log. {do}"
+    )
+
+
 def unreachable(servers: str, reason: str) -> LogUnreachable:
     return LogUnreachable(
         f"no Kafka broker answers at {servers} ({reason}). Nothing was read or written. Start it, "
@@ -228,14 +260,17 @@ def unreachable(servers: str, reason: str) -> LogUnreachable:
     )
 
 
-def meaning(error: KafkaError, servers: str) -> FoldlogError:
-    """The error of ours that says what to do about `error`."""
+def meaning(error: KafkaError, servers: str, about: str = "") -> FoldlogError:
+    """The error of ours that says what to do about `error`. `about`: the topic or group."""
     code = error.code()
     if code == KafkaError.FENCED_INSTANCE_ID or "fenced" in error.str().lower():
         return Fenced(
             "another process joined the group under my instance id; this one stops. Nothing is "
             "lost: it owns the partitions now. Two workers must not share a state directory."
         )
+    refused = denied(error, servers, about)
+    if refused is not None:
+        return refused
     if code in _AWAY and not is_fatal(error):
         return unreachable(servers, error.str())
     return LogFatal(

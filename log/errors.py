@@ -5,6 +5,7 @@
      + Parked          an effect is uncertain: say so in the log, wait for a human or a reconciler
      + Retry           transient: try again later
      |  + LogUnreachable   no broker answered in time (exit code 3 of the command line)
+     |  |  + AccessDenied   brokers answer and refuse our credentials, certificate or rights
      |  + LogBusy          the producer's queue is full: let it drain
      |  + RegistryAway     the schema registry does not serve us; it is LogUnreachable and LogBusy
      |  + AppendError      one record was not acknowledged; it may or may not be in the log
@@ -44,6 +45,14 @@ class LogUnreachable(Retry):
     """No broker answered in time. Nothing was read or written by this call."""
 
 
+class AccessDenied(LogUnreachable):
+    """The cluster refuses us. The message names what it refuses, and never holds a secret.
+
+    For the operator: correct `client.properties`, or grant the right (docs/security.md). It counts
+    as unreachable, not as fatal: whoever outlives an outage outlives a rotated password as well.
+    """
+
+
 class LogBusy(Retry):
     """The producer's queue is full because the broker is slow or away. Nothing was queued."""
 
@@ -55,15 +64,24 @@ class RegistryAway(LogUnreachable, LogBusy):
 class AppendError(Retry):
     """One record was not acknowledged: it may be in the log or not (law 3: write it again).
 
-    `partition` is None where none had been chosen yet. Handed to `on_delivery`, never raised.
+    `partition` is None where none had been chosen yet. `denied`: the cluster refused it for want
+    of a right, so it is not in the log. Handed to `on_delivery`, never raised.
     """
 
-    def __init__(self, topic: str, key: bytes | None, partition: int | None, reason: str) -> None:
+    def __init__(
+        self,
+        topic: str,
+        key: bytes | None,
+        partition: int | None,
+        reason: str,
+        denied: AccessDenied | None = None,
+    ) -> None:
         super().__init__(
             f"a record for {topic} (key {key!r}) was not acknowledged: {reason}. It may or may not "
             "be in the log; writing it again is harmless."
         )
         self.topic, self.key, self.partition, self.reason = topic, key, partition, reason
+        self.denied = denied
 
 
 class Poison(FoldlogError):

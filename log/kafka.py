@@ -20,6 +20,7 @@ from .client import (
     LOGGER,
     MISSING,
     common_properties,
+    denied,
     group_properties,
     is_fatal,
     meaning,
@@ -78,8 +79,11 @@ class KafkaProducer:
             try:
                 answered = self._client.poll(_POLL_S)
             except (KafkaException, SystemError) as error:
-                # A fatal error leaves the client here too; `_on_error` has said so already.
                 LOGGER.warning("%s", error)
+                # A fatal error may leave the client here and never reach the callback.
+                raised = error if isinstance(error, KafkaException) else error.__cause__
+                if isinstance(raised, KafkaException) and is_fatal(raised.args[0]):
+                    self._on_error(raised.args[0])
                 answered = self._ended.wait(_POLL_S)
             if answered and self._flushing:
                 with self._changed:
@@ -89,6 +93,8 @@ class KafkaProducer:
         """All but fatal errors are news, not failures: a record that fails says so itself."""
         if is_fatal(error):
             self._die(meaning(error, self._servers))
+        elif refused := denied(error, self._servers):
+            LOGGER.error("%s", refused)
         else:
             LOGGER.info("%s: %s", error.name(), error.str())
 
@@ -121,7 +127,8 @@ class KafkaProducer:
             if error is None:
                 answer = Delivered(message.partition(), message.offset())
             else:
-                answer = AppendError(topic, raw, _partition(message), error.str())
+                refused = denied(error, self._servers, self._prefix + topic)
+                answer = AppendError(topic, raw, _partition(message), error.str(), refused)
             self._tell(on_delivery, answer)
 
         try:
@@ -162,7 +169,7 @@ class KafkaProducer:
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             size = len(key or b"") + len(value or b"") + sum(len(v) for _, v in headers)
             return RecordTooLarge(topic, size, size - 1)
-        return self._fatal or meaning(error, self._servers)
+        return self._fatal or meaning(error, self._servers, self._prefix + topic)
 
     def flush(self, timeout_s: float) -> int:
         # Not the client's flush(): it would call back on this thread too, and looks only every

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ..schemas.record import Record
-from .client import LOGGER, MISSING, is_fatal, meaning, open_client
+from .client import LOGGER, MISSING, denied, is_fatal, meaning, open_client
 from .door import Offsets, OnAssigned, OnRevoked
 from .errors import Fenced, FoldlogError, LogFatal, OffsetGone, TopicMissing
 
@@ -58,6 +58,7 @@ class KafkaReader:
     def __init__(self, properties: Mapping[str, Any], prefix: str, topic: str) -> None:
         self._topic, self._full = topic, prefix + topic
         self._servers = str(properties["bootstrap.servers"])
+        self._group = str(properties["group.id"])
         self._positions: Offsets = {}
         self._moved: set[int] = set()
         """Partitions given or taken since the last `poll` of the client returned."""
@@ -125,9 +126,13 @@ class KafkaReader:
         elif code in MISSING:
             self._failures.append(TopicMissing(self._full))
         elif is_fatal(error) or code in _FORBIDDEN:
-            self._failures.append(meaning(error, self._servers))
+            self._failures.append(meaning(error, self._servers, self._about(code)))
         else:
             LOGGER.warning("%s: %s", error.name(), error.str())
+
+    def _about(self, code: int) -> str:
+        """What a missing right is missing for."""
+        return self._group if code == KafkaError.GROUP_AUTHORIZATION_FAILED else self._full
 
     def _offset_gone(self, partition: int) -> OffsetGone:
         first = end = -1
@@ -142,6 +147,8 @@ class KafkaReader:
         """Anything but a fatal error is news: the client tries again by itself."""
         if is_fatal(error):
             self._failures.append(meaning(error, self._servers))
+        elif refused := denied(error, self._servers):
+            LOGGER.error("%s", refused)
         else:
             LOGGER.info("%s: %s", error.name(), error.str())
 

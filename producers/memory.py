@@ -201,6 +201,8 @@ class MemoryWriter:
             raise NotWritten(
                 f"{what} was not acknowledged within {self._ack_s:g} s. {again}"
             ) from None
+        if isinstance(answer, AppendError) and answer.denied is not None:
+            raise answer.denied
         if isinstance(answer, AppendError):
             raise NotWritten(f"{what} was not acknowledged: {answer.reason}. {again}") from answer
         return Written(scope, answer.partition, answer.offset, id)

@@ -312,6 +312,8 @@ class Sessions:
         except queue.Empty:
             why = f"no broker answered within {self._ack_s:g} s"
             raise Unacknowledged(session_id, what, id, why) from None
+        if isinstance(answer, AppendError) and answer.denied is not None:
+            raise answer.denied
         if isinstance(answer, AppendError):
             raise Unacknowledged(session_id, what, id, answer.reason) from answer
         return Receipt(session_id, answer.partition, answer.offset, id)

@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from ...log import Settings
-from ...log.errors import Fenced, LogCut
+from ...log.errors import Fenced, LogCut, LogUnreachable
 from ..agent import Agent
 from . import metrics
 from .assemble import ROLES, Parts, say
 from .pages import JSON, Answer, Pages, text
 from .same_agents import AgentsDiffer
-from .supervise import MISUSE
+from .supervise import AWAY, MISUSE
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
 LINGER_S = 5.0  # for a thread that has not ended when the worker has
@@ -132,10 +132,13 @@ def _exit(code: int) -> NoReturn:
 def exit_code(fatal: list[BaseException]) -> int:
     """What the process says of what ended its worker thread; 0 if nothing did.
 
-    2 where the next one would only do harm, or fail as this one.
+    2 where the next one would only do harm, or fail as this one; 3 where the log can't be used now
+    but may be later, as after a right was taken away.
     """
     if any(isinstance(error, Fenced | LogCut | AgentsDiffer) for error in fatal):
         return MISUSE
+    if any(isinstance(error, LogUnreachable) for error in fatal):
+        return AWAY
     return 1 if fatal else 0
 
 
@@ -187,9 +190,9 @@ class _Host:
             parts.state.note({"pid": os.getpid(), "web": self._pages.url})
             roles, port = ", ".join(parts.worker.roles), self._pages.server_address[1]
             say(f"worker {parts.identity.owner} runs {roles} on port {port}")
-            # Not earlier: importing the model SDK would compete with what the log owes already.
-            models = "models" in parts.worker.roles
-            parts.loop.run(parts.effects.warm if models else lambda: None)
+            if "models" in parts.worker.roles:
+                parts.effects.warm()
+            parts.loop.run()
         except BaseException as error:
             parts.fatal.append(error)
             if not self._told:

@@ -3,7 +3,7 @@
 A process of its own (`foldlog users`), because no worker needs it: nothing is decided by it, and
 the gateway reads the topic itself. Each such process reads every partition, so any of them answers
 for any user: http://WEB/users/USER. The table's changelog is a topic of ours, and all of them write
-the same there. Only this file imports faust.
+the same there. Only this file and `faust_credentials.py` import faust.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from ...log import Settings
 from ...schemas.ids import is_id
 from ...schemas.topics import USER_SESSIONS, USER_TABS
 from ..tabs import Tab, names_in, tab_in
+from .faust_credentials import faust_credentials
 from .pages import JSON, Answer, Pages, text
 from .quiet import quiet
 
@@ -55,7 +56,8 @@ def run(settings: Settings, web: tuple[str, int], say) -> int:
 def options(settings: Settings, datadir: str) -> dict[str, Any]:
     """What Faust is given; the topics it reads are made by us."""
     return dict(
-        broker=f"kafka://{settings.bootstrap_servers}",
+        broker=[f"kafka://{server}" for server in str(settings.bootstrap_servers).split(",")],
+        broker_credentials=faust_credentials(settings),
         store="memory://",
         datadir=datadir,
         web_enabled=False,

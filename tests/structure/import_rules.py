@@ -54,7 +54,8 @@ PLACES = {
     "mcp": Place("processors/outside/", 1),
     "mcp_types": Place("processors/outside/", 1),
     "anyio": Place("processors/outside/", 1),  # what mcp's transports are made of
-    "faust": Place("processors/runtime/", 1),
+    "faust": Place("processors/runtime/", 2),
+    "aiokafka": Place("processors/runtime/", 1),  # Faust's client, for its type of a token
     "mode": Place("processors/runtime/", 1),
     "pydantic": Place("", None),  # arguments of tools, bodies of requests
     "pydantic_core": Place("processors/", 1),

@@ -1,0 +1,124 @@
+"""The rights that each kind of process needs on a cluster with an authorizer, as data.
+
+This file owns the table of docs/security.md, which is generated from it, and a test runs every role
+with exactly its row. It must not know a client library. READ and WRITE imply DESCRIBE.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from ..schemas.topics import (
+    DEAD_LETTERS,
+    MEMORY_EVENTS,
+    SESSION_EVENTS,
+    TOPICS,
+    USER_SESSIONS,
+    USER_TABS,
+)
+
+GROUPS = "foldlog"
+"""What the names of all consumer groups begin with, after the topic prefix."""
+
+
+class Right(StrEnum):
+    """An ACL operation, by Kafka's name."""
+
+    READ = "READ"
+    WRITE = "WRITE"
+    CREATE = "CREATE"
+    DESCRIBE = "DESCRIBE"
+    DESCRIBE_CONFIGS = "DESCRIBE_CONFIGS"
+
+
+class Resource(StrEnum):
+    """What a right is granted on. A topic is matched literally, a group by its prefix."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+
+
+class Grant(NamedTuple):
+    """One right of one role."""
+
+    resource: Resource
+    name: str
+    right: Right
+
+
+class Role(NamedTuple):
+    """Who needs which rights to which topics; `reads`: it opens consumers."""
+
+    who: str
+    topics: Mapping[str, tuple[Right, ...]]
+    reads: bool = True
+
+
+_READ, _WRITE = (Right.READ,), (Right.WRITE,)
+_BOTH = (Right.READ, Right.WRITE)
+_SETTINGS = (Right.DESCRIBE, Right.DESCRIBE_CONFIGS)
+"""Whoever starts, and `status` and `doctor`, compares the topics with what they must be."""
+
+ALL = tuple(topic.name for topic in TOPICS)
+
+
+def _with_settings(rights: Mapping[str, tuple[Right, ...]]) -> dict[str, tuple[Right, ...]]:
+    """These rights, and on every topic what comparing its settings needs."""
+    return {
+        name: (*rights[name], Right.DESCRIBE_CONFIGS) if name in rights else _SETTINGS
+        for name in ALL
+    }
+
+
+ROLES: Mapping[str, Role] = {
+    "producer": Role(
+        "a program that only writes commands and messages", {SESSION_EVENTS: _WRITE}, reads=False
+    ),
+    "reader": Role(
+        "exports, `sql`, `tail`, `show`, `search`",
+        {SESSION_EVENTS: _READ, MEMORY_EVENTS: _READ, USER_SESSIONS: _READ, DEAD_LETTERS: _READ},
+    ),
+    "user": Role(
+        "the command line and the Python client",
+        _with_settings(
+            {
+                SESSION_EVENTS: _BOTH,
+                MEMORY_EVENTS: _BOTH,
+                USER_SESSIONS: _READ,
+                DEAD_LETTERS: _READ,
+            }
+        ),
+    ),
+    "gateway": Role(
+        "`foldlog gateway`",
+        _with_settings({SESSION_EVENTS: _BOTH, MEMORY_EVENTS: _READ, USER_SESSIONS: _READ}),
+    ),
+    "worker": Role(
+        "`foldlog worker`",
+        _with_settings(
+            {
+                SESSION_EVENTS: _BOTH,
+                MEMORY_EVENTS: _BOTH,
+                USER_SESSIONS: _WRITE,
+                DEAD_LETTERS: _WRITE,
+            }
+        ),
+    ),
+    "users": Role(
+        "`foldlog users`", _with_settings({USER_SESSIONS: _READ, USER_TABS: _BOTH})
+    ),
+    "operator": Role(
+        "`foldlog topics apply`",
+        {name: (Right.CREATE, *_SETTINGS) for name in ALL},
+        reads=False,
+    ),
+}
+
+
+def grants(role: str, topic_prefix: str = "") -> Iterator[Grant]:
+    """Every right of a role, with full names."""
+    for topic, rights in ROLES[role].topics.items():
+        for right in rights:
+            yield Grant(Resource.TOPIC, topic_prefix + topic, right)
+    if ROLES[role].reads:
+        yield Grant(Resource.GROUP, topic_prefix + GROUPS, Right.READ)

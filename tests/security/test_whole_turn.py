@@ -1,0 +1,192 @@
+"""Worker, gateway and command line, each as a principal with exactly the rights of its role.
+
+They are processes as people start them; only `client.properties` says that the cluster is secured.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+
+from foldlog.cli.__main__ import main
+from foldlog.log import Log, Settings, open_log, partition_for
+from foldlog.processors.tabs import key_of
+from foldlog.schemas.topics import USER_SESSIONS
+from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.security.secured import Secured, password_of
+
+pytestmark = pytest.mark.broker
+WAIT_S = 60
+AGENT = """
+from foldlog.processors.agent import Agent
+agent = Agent(name="default", model="claude-sonnet-4-5", memory=True)
+"""
+"""Without tools, so that nothing asks for approval."""
+TOLD = json.dumps({"phase": "chatting", "project_id": None, "opened_at": 1}).encode()
+
+
+class Installation:
+    """One installation on the secured node, used by several principals."""
+
+    def __init__(self, secured: Secured, directory: Path) -> None:
+        self.secured, self.directory = secured, directory
+        self.prefix = unique_name("acl") + "-"
+        secured.grant(self.prefix)
+
+    def env(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The environment of one principal: everything about the cluster is in its file."""
+        file = self.directory / f"{unique_name()}.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        return {
+            "FOLDLOG_CLIENT_PROPERTIES": str(file),
+            "FOLDLOG_TOPIC_PREFIX": self.prefix,
+            "FOLDLOG_PARTITIONS": "2",
+            "FOLDLOG_HOME": str(self.directory),
+            "FOLDLOG_USER": "ana",
+        }
+
+    @contextmanager
+    def running(self, properties: Mapping[str, str], *args: str) -> Iterator[subprocess.Popen]:
+        """A process of a principal; what it printed is checked when it has ended."""
+        kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV")
+        env = {name: os.environ[name] for name in kept if name in os.environ}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "foldlog.cli", *args],
+            env=env | self.env(properties),
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            out, err = process.communicate(timeout=WAIT_S)
+        assert process.returncode in (0, -signal.SIGTERM) and "Traceback" not in err, (out, err)
+        assert "refuses access" not in err and "-Zk9" not in out + err, err
+
+    def log(self, properties: Mapping[str, str]) -> Log:
+        """The log of a principal."""
+        return open_log(Settings.load({"HOME": str(self.directory), **self.env(properties)}))
+
+
+@pytest.fixture
+def installation(secured: Secured, tmp_path: Path) -> Installation:
+    return Installation(secured, tmp_path)
+
+
+class Shell:
+    """Runs commands in this process as one principal."""
+
+    def __init__(self, installation: Installation, patch, capsys) -> None:
+        self.installation, self._patch, self._capsys = installation, patch, capsys
+
+    def __call__(self, properties: Mapping[str, str], *args: str, code: int | None = 0) -> str:
+        with self._patch.context() as patch:
+            for name, value in self.installation.env(properties).items():
+                patch.setenv(name, value)
+            self._capsys.readouterr()
+            found = main(args)
+        out, err = self._capsys.readouterr()
+        assert code in (found, None), (args, found, out, err)
+        assert "Traceback" not in err
+        return out + err
+
+
+@pytest.fixture
+def shell(installation, monkeypatch, capsys) -> Shell:
+    return Shell(installation, monkeypatch, capsys)
+
+
+def test_every_role_does_its_work_with_only_its_rights(installation, shell):
+    secured = installation.secured
+    (installation.directory / "plain.py").write_text(AGENT)
+    user, reader = secured.certificate("user"), secured.scram("reader")
+    assert "created" in shell(secured.scram("operator"), "topics", "apply")
+    with (
+        installation.running(secured.scram("worker"), "worker", "--agent", "plain:agent"),
+        installation.running(secured.scram("gateway"), "gateway", "--port", "0") as gateway,
+    ):
+        url = gateway.stdout.readline().split()[-1]
+        answered = json.loads(
+            shell(user, "send", "s1", "hello", "--wait", "--json").splitlines()[-1]
+        )
+        assert answered["reason"] == "end_turn" and answered["text"]
+        with httpx.Client(base_url=url, timeout=WAIT_S) as http:
+            _until(lambda: http.get("/readyz"))
+            assert http.post("/v1/sessions/s1/messages", json={"text": "more"}).is_success
+            assert http.get("/v1/sessions/s1").is_success
+            assert http.get("/api/tabs").is_success
+        for command in ("status", "doctor"):
+            said = shell(user, command, "--json")
+            assert "refuses" not in said and password_of("user") not in said
+    files = installation.directory / "files"
+    shell(user, "memory", "--dir", str(files), "--sync")
+    (files / "core.md").write_text("likes tea\n")
+    shell(user, "memory", "--dir", str(files), "--sync")
+    for command in (
+        ("tail", "s1", "--json"),
+        ("show", "s1"),
+        ("sessions",),
+        ("search", "hello"),
+        ("replay",),
+        ("sql", "select count(*) from events"),
+        ("export", "s1", "--format", "jsonl", "-o", str(files / "s1.jsonl")),
+        ("request", "s1", "1.1"),
+        ("traces", "s1"),
+        ("memory",),
+    ):
+        said = shell(reader, *command)
+        assert "refuses" not in said, command
+    assert "likes tea" in said
+    refused = shell(reader, "send", "s1", "x", code=3)
+    assert f"right to topic {installation.prefix}session-events" in refused
+    assert "may or may not" not in refused
+
+
+def _until(ask: Callable[[], httpx.Response], status: int = 200) -> httpx.Response:
+    """The answer once the server gives one with this status."""
+    until = time.monotonic() + WAIT_S
+    while True:
+        with suppress(httpx.TransportError):
+            answer = ask()
+            if answer.status_code == status:
+                return answer
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["status", "send s1 hi", "worker --supervise", "gateway"],
+)
+def test_a_wrong_password_ends_every_command_with_3_and_says_so(shell, command):
+    wrong = {**shell.installation.secured.scram("worker"), "sasl.password": "pw-wrong-Zk9"}
+    said = shell(wrong, *command.split(), code=3)
+    assert "the login failed" in said and "sasl.password" in said
+    assert "Zk9" not in said and "no Kafka broker answers" not in said
+
+
+def test_the_faust_part_serves_on_a_secured_cluster(installation, shell, token_endpoint):
+    """aiokafka knows none of librdkafka's properties: it went to the listener without a login."""
+    secured = installation.secured
+    shell(secured.scram("operator"), "topics", "apply")
+    with closing(installation.log(secured.scram("worker"))) as log:
+        with closing(log.producer()) as producer:
+            place = partition_for("ana", 2)
+            producer.append(USER_SESSIONS, key_of("ana", "s1"), TOLD, partition=place)
+            assert producer.flush(WAIT_S) == 0
+    with installation.running(secured.oauth(token_endpoint, "users"), "users") as process:
+        url = process.stderr.readline().split()[-1].removesuffix("USER")
+        tabs = _until(lambda: httpx.get(f"{url}ana", timeout=WAIT_S))
+        assert [tab["session_id"] for tab in tabs.json()["tabs"]] == ["s1"]
