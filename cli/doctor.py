@@ -82,6 +82,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from check_up.owed_and_idle(everything, now)
     yield from check_up.dead_letters(log)
     yield from check_budget.instruction_files(settings, Path.cwd())
+    yield from check_memory.vectors(settings.state_dir, settings.embedder)
     yield from check_memory.core_in_prompts(log, scope_of(USER, settings.user))
     read, most = edge.client().read_blob, None if whole else check_budget.SHOWN_MAX
     yield from check_budget.budget_mistakes(everything, read, date.today(), most)

@@ -4,7 +4,6 @@ And whether anybody is there to answer a session: the log tells who took its par
 """
 
 import json
-import urllib.request
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +28,8 @@ def worker_info(state_dir: Path) -> WorkerInfo:
         pid, web = int(noted["pid"]), str(noted["web"])
     except (OSError, ValueError, KeyError, TypeError):
         return WorkerInfo(None, None)
+    import urllib.request  # here: a worker's start needs none of it
+
     # Never through a proxy of the environment: this is the machine's own loopback.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -11,7 +11,8 @@ from pathlib import Path
 from ..log.settings import Settings
 from ..processors.agent import Agent
 from ..processors.assembly.layers import places_of, read_layers
-from ..processors.mistakes import Mistake, ReadBlob, mistakes
+from ..processors.mistakes import Mistake, ReadBlob, grown_in, in_sessions, mistakes
+from ..processors.prompt_growth import Group, Grown, Growth
 from ..processors.session import SessionViews
 from ..producers.blobs import BlobError
 from ..schemas.tokens import estimate
@@ -49,17 +50,27 @@ def budget_mistakes(
     worst: dict[tuple[str, str, str], tuple[Mistake, str]] = {}
     where: dict[tuple[str, str, str], set[str]] = {}
     failed: dict[str, list[str]] = {}
-    for name, views in sorted(everything.sessions.items()):
+
+    def note(agent: str, name: str, mistake: Mistake) -> None:
+        key = (agent, mistake.kind, mistake.culprit)
+        where.setdefault(key, set()).add(name)
+        if key not in worst or mistake.tokens > worst[key][0].tokens:
+            worst[key] = mistake, name
+
+    growth, latest = Growth(), dict[Group, tuple[str, list[Grown]]]()
+    for name, views in sorted(everything.sessions.items(), key=_opened):
         try:
             found = _mistakes(views, read, today)
+            grown = _grown(views, growth, read)
         except Exception as error:
             failed.setdefault(type(error).__name__, []).append(name)
             continue
+        latest.update((group, (name, parts)) for group, parts in grown.items())
         for mistake in found:
-            key = (views.turn.agent, mistake.kind, mistake.culprit)
-            where.setdefault(key, set()).add(name)
-            if key not in worst or mistake.tokens > worst[key][0].tokens:
-                worst[key] = mistake, name
+            note(views.turn.agent, name, mistake)
+    for (agent, *_), (name, parts) in latest.items():  # how it is now, not how it once was
+        for mistake in in_sessions(parts):
+            note(agent, name, mistake)
     yield from _not_looked_at(failed)
     ranked = sorted(worst.items(), key=lambda item: -item[1][0].tokens)
     for (agent, kind, culprit), (mistake, name) in ranked[:most]:
@@ -86,6 +97,19 @@ def _mistakes(views: SessionViews, read: ReadBlob, today: date) -> list[Mistake]
         return mistakes(views, read, today)
     except BlobError:  # said where the blob is needed; here what is at hand is looked at
         return mistakes(views, None, today)
+
+
+def _grown(views: SessionViews, growth: Growth, read: ReadBlob) -> dict[Group, list[Grown]]:
+    try:
+        return grown_in(views, growth, read)
+    except BlobError:
+        return {}
+
+
+def _opened(session: tuple[str, SessionViews]) -> tuple[int, str]:
+    """When a session began, Unix ms; with its name, so that the order is always the same."""
+    name, views = session
+    return next((line.at for line in views.transcript.lines), 0), name
 
 
 __all__ = ["SHOWN_MAX", "budget_mistakes", "instruction_files"]

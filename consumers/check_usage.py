@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..processors.assembly.stable import parts
 from ..processors.block_usage import TURNS_MIN, Measured, Place, advice, measured
-from ..processors.mistakes import ReadBlob, whole_prefix
+from ..processors.mistakes import OURS, ReadBlob, whole_prefix
 from ..processors.projections.prefixes import Prefix as PrefixRow
 from ..producers.blobs import BlobError
 from .check_up import Finding
@@ -44,12 +44,15 @@ def usage(everything: Everything, read: ReadBlob, *, whole: bool) -> Iterator[Fi
 
 def _summary(found: Measured) -> str:
     """How many turns there are, and what share of them used the most used tools."""
-    tools = [use for use in found.uses if use.place in (Place.FRONT, Place.BEHIND)]
-    tools.sort(key=lambda use: (-(use.share or 0), use.name))
-    shown = [f"{use.name} {use.share or 0:.0%}" for use in tools[:TOOLS_SHOWN_MAX]]
-    if more := len(tools) - len(shown):
+    places = (Place.FRONT, Place.BEHIND)
+    tools = [use for use in found.uses if use.place in places and use.name not in OURS]
+    used = sorted((use for use in tools if use.used), key=lambda use: (-(use.share or 0), use.name))
+    shown = [f"{use.name} {use.share or 0:.0%}" for use in used[:TOOLS_SHOWN_MAX]]
+    if more := len(used) - len(shown):
         shown.append(f"{more} more")
     said = f"; tools by the share of turns that used them: {', '.join(shown)}" if shown else ""
+    if never := len(tools) - len(used):
+        said += f"; {never} never" if shown else f"; none of {never} tools was used"
     turns = "1 turn" if found.turns == 1 else f"{found.turns} turns"
     few = f" (tiers are recommended from {TURNS_MIN} on)" if found.turns < TURNS_MIN else ""
     return f"{turns}{few}{said}"

@@ -180,6 +180,10 @@ class _Counts:
             elif f"tool {FIND}" in blocks:
                 self.behind[name] += 1
                 self.behind_calls[name] += calls
+        through = [calls for name, calls in turn.calls.items() if f"tool {name}" not in blocks]
+        if through and f"tool {USE}" in blocks:
+            self.used[f"tool {USE}"] += 1
+            self.calls[f"tool {USE}"] += sum(through)
         if _INDEX in blocks and not turn.calls.keys().isdisjoint(_INDEX_TOOLS):
             self.used[_INDEX] += 1
 

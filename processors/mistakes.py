@@ -20,6 +20,7 @@ from .effects.log_text import LOG_LINES_MAX, looks_like_log
 from .projections.context import ContextView
 from .projections.prefixes import Prefix as PrefixRow
 from .projections.transcript import Line
+from .prompt_growth import GROWTH_TOKENS_MAX, Group, Grown, Growth
 from .rows import Rows
 from .session import SessionViews
 from .tool_tiers import FIND, SCHEMA_TOKENS, USE
@@ -31,7 +32,6 @@ TOOLS_TOKENS_MAX = SCHEMA_TOKENS  # what an agent allows itself unless it says o
 SEARCH_TOKENS_MAX = 4_000  # half of a result's cap: 100 rows of 40 tokens
 HIT_TOKENS_MAX = 800  # one hit: 200 tokens on each side of a match, twice over
 SEARCHES = re.compile(r"(?:^|[_-])(search|find|grep|lookup|query|retrieve)", re.IGNORECASE)
-GROWTH_TOKENS_MAX = 500  # what one more feature adds to a prompt, and nobody takes away again
 OURS = (FIND, USE)  # nobody can make them smaller, or put them behind themselves
 CHANGES_MAX = 5  # of one session's prefix: each costs the whole cache
 
@@ -42,8 +42,9 @@ KINDS = {
     f"more than {TOOLS_TOKENS_MAX:,}",
     "search": f"a search returns more than {SEARCH_TOKENS_MAX:,} tokens, or one hit of more than "
     f"{HIT_TOKENS_MAX}: whole files instead of what is around a match",
-    "prompt": f"a part of the static prefix grew by more than {GROWTH_TOKENS_MAX} tokens or "
-    f"changed more than {CHANGES_MAX} times in a session, or holds what looks like a clock or id",
+    "prompt": f"a part of the static prefix grew by more than {GROWTH_TOKENS_MAX} tokens, in a "
+    f"session or from session to session, or changed more than {CHANGES_MAX} times in a session, "
+    "or holds what looks like a clock or id",
 }
 
 # What effects/results.py says where it served less than a tool had returned: a raw log that it has
@@ -148,6 +149,28 @@ def in_schemas(prefix: Prefix, counts: str = NEW) -> Iterator[Mistake]:
         )
 
 
+def in_sessions(grown: Iterable[Grown]) -> Iterator[Mistake]:
+    """Parts of an agent's prompt that have become larger from session to session."""
+    for each in grown:
+        later = "1 session" if each.sessions == 1 else f"{each.sessions} sessions"
+        yield Mistake(
+            "prompt", each.part, "", each.tokens,
+            f"{each.part} has grown by {each.tokens} tokens from session to session: {each.was} in "
+            f"session {each.since}, {each.now} now, {later} later",
+            "retire or archive what most turns do not use"
+            if each.part.startswith("memory") else "take out what most turns do not use",
+        )
+
+
+def grown_in(
+    views: SessionViews, growth: Growth, read: ReadBlob | None = None
+) -> dict[Group, list[Grown]]:
+    """What of a session's prompt is larger than in earlier ones, as `growth` knows them."""
+    rows = views.context.prefixes
+    prefix = whole_prefix(rows[-1], read) if len(rows) and views.turn.known else None
+    return {} if prefix is None else growth.look(views, prefix, views.context.counts)
+
+
 def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake]:
     """A prefix that has become larger since the session began, or changes again and again."""
     had = [parts(prefix) for prefix in prefixes]
@@ -243,13 +266,19 @@ class Watch:
     session. Only what is new since the last look is read. For one thread.
 
     since: the offset from which on a session is looked at; a watch before this one told the rest.
+    growth: what the prompts of earlier sessions weighed.
     """
 
     SESSIONS_MAX = 1_000
     """Sessions it remembers; of one that was forgotten a finding may be told again."""
 
-    def __init__(self, since: Callable[[str], int] = lambda _session_id: 0) -> None:
+    def __init__(
+        self,
+        since: Callable[[str], int] = lambda _session_id: 0,
+        growth: Growth | None = None,
+    ) -> None:
         self._since = since
+        self._growth = growth or Growth()
         self._seen: dict[str, _Seen] = {}
 
     def look(self, views: SessionViews, read: ReadBlob | None = None) -> list[Mistake]:
@@ -269,6 +298,7 @@ class Watch:
             found += in_results(rows.since(start), lines - start, counts)
         if seen.prefixes > prefixes:
             found += in_prefixes(prefixes_of(views.context, read), counts=counts)
+            found += in_sessions(self._growth.news(grown_in(views, self._growth, read)))
         return list(seen.new(found))
 
     def _begun(self, views: SessionViews, read: ReadBlob | None) -> "_Seen":
@@ -277,6 +307,7 @@ class Watch:
         seen = _Seen(_before(since, views.transcript.lines), _before(since, view.prefixes))
         old = replace(view, prefixes=view.prefixes.upto(seen.prefixes))
         list(seen.new(in_prefixes(prefixes_of(old, read))))  # the next prefix may repeat them
+        self._growth.news(grown_in(replace(views, context=old), self._growth, read))
         return seen
 
 
@@ -304,7 +335,7 @@ class _Seen:
 
 
 __all__ = [
-    "KINDS", "Mistake", "Watch", "in_growth", "in_prefixes", "in_results", "in_schemas",
-    "mistakes", "prefixes_of",
+    "KINDS", "Mistake", "Watch", "grown_in", "in_growth", "in_prefixes", "in_results",
+    "in_schemas", "in_sessions", "mistakes", "prefixes_of",
     "whole_prefix",
 ]

@@ -1,14 +1,17 @@
 """Puts a worker together from its parts, for one process; host.py gives it a life.
 
 The order matters: the state directory is locked first, what an earlier process left in the outbox
-is written before any partition is taken, and the model SDK is imported in the background.
+is written before any partition is taken. Nothing here imports what only an effect needs.
 """
 
+import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ...log import Settings, open_log
 from ...log.door import Log
@@ -27,6 +30,7 @@ from ..mistakes import Watch
 from ..outside.tools import OutsideTools
 from ..prices import load_prices
 from ..projections import partition
+from ..prompt_growth import Growth
 from ..search.embed import load_embedder
 from ..session import SessionViews
 from . import crash
@@ -48,6 +52,7 @@ DECIDERS = {"sessions", "tools"}  # who must know the tools of an agent, also th
 EFFECTS = ("models", "tools", "background", "delivery", "reports")
 MODEL_SLOTS = 16  # model calls of one API key at a time, per process
 TOOL_SLOTS = 32  # tool calls at a time, per process
+PROMPT_SIZES = "prompt_sizes.json"
 OUTBOX_S = 30.0  # to write what an earlier process left, before anything is taken
 _log = logging.getLogger("foldlog.worker")
 
@@ -74,13 +79,23 @@ class Teller:
 
     What lay in the store when it was opened was told by the worker before this one; a store that is
     made anew says it of what was in the log. It is advice: where it fails, that is said once of a
-    session, and the worker goes on. partition_of: where a session lies.
+    session, and the worker goes on. partition_of: where a session lies. sizes: a file that holds
+    what the prompts of earlier sessions weighed, for the next process; it may be lost.
     """
 
-    def __init__(self, say: Callable[[str], None], partition_of: Callable[[str], int]) -> None:
-        self._say = say
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        partition_of: Callable[[str], int],
+        sizes: Path | None = None,
+    ) -> None:
+        self._say, self._sizes = say, sizes
         self._since: dict[int, int] = {}
-        self._watch = Watch(lambda session_id: self._since.get(partition_of(session_id), 0))
+        self._growth = Growth(_json_in(sizes))
+        self._kept = self._growth.looks
+        self._watch = Watch(
+            lambda session_id: self._since.get(partition_of(session_id), 0), self._growth
+        )
         self._failed: set[tuple[str, str]] = set()
 
     def opened(self, partition: int, store: Store) -> None:
@@ -91,11 +106,21 @@ class Teller:
         """Say what is new in a session."""
         try:
             found = self._watch.look(views)
+            self._keep_sizes()
         except Exception as error:
             self._say_failed(views.session_id, type(error).__name__)
             return
         for mistake in found:
             self._say(f"session {views.session_id}: {mistake}")
+
+    def _keep_sizes(self) -> None:
+        if self._sizes is None or self._growth.looks == self._kept:
+            return
+        self._kept = self._growth.looks
+        with suppress(OSError):  # a full disk is said by whoever must write
+            fresh = self._sizes.with_name(f"{self._sizes.name}.new")
+            fresh.write_text(json.dumps(self._growth.held()), "utf-8")
+            fresh.replace(self._sizes)
 
     def _say_failed(self, session_id: str, error: str) -> None:
         if (session_id, error) in self._failed:
@@ -109,8 +134,26 @@ class Teller:
         )
 
 
+def _json_in(file: Path | None) -> Any:
+    """What a file of ours holds, or None for whatever is no JSON."""
+    try:
+        return None if file is None else json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+class LogFacts(NamedTuple):
+    """What opening a store needs to know of the log."""
+
+    first: Mapping[int, int]
+    end: Mapping[int, int]
+    belongs: Belongs
+
+
 class Parts:
     """Everything of one worker process. `close` ends it in the right order."""
+
+    _facts: LogFacts | None = None  # while partitions are assigned
 
     def __init__(
         self,
@@ -192,7 +235,8 @@ class Parts:
 
     def _look_at_sessions(self, watch: bool) -> None:
         spread = self.log.partitions(SESSION_EVENTS)
-        self.teller = Teller(say, lambda session_id: partition_for(session_id, spread))
+        sizes = self.state.path / PROMPT_SIZES if watch else None
+        self.teller = Teller(say, lambda session_id: partition_for(session_id, spread), sizes)
         if "sessions" in self.worker.roles:
             tell = self.teller.look if watch else lambda _views: None
             partitions = self.log.partitions(USER_SESSIONS)
@@ -202,7 +246,12 @@ class Parts:
         label = label_of(self.announced, rolling=rolling)
         rebalanced = (lambda: None) if rolling else self._demand_same_agents
         group = group_of(self.worker.roles)
-        return Loop(self.log, self.worker, group, self.mail, label=label, rebalanced=rebalanced)
+        return Loop(
+            *(self.log, self.worker, group, self.mail),
+            label=label,
+            rebalanced=rebalanced,
+            opening=self._opening,
+        )
 
     def _demand_same_agents(self) -> None:
         with suppress(LogUnreachable):  # then it is asked again after the next rebalance
@@ -219,10 +268,25 @@ class Parts:
 
         return make_client(self.settings.api_key or "none", self.settings.base_url)
 
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Ask the log once for the block, not once for each of its partitions."""
+        self._facts = self._ask_log()
+        try:
+            yield
+        finally:
+            self._facts = None
+
+    def _ask_log(self) -> LogFacts:
+        return LogFacts(
+            self.log.first_offsets(SESSION_EVENTS),
+            self.log.end_offsets(SESSION_EVENTS),
+            Belongs(self.log.identity(), self.log.topic_id(SESSION_EVENTS), fold_version()),
+        )
+
     def _open_store(self, partition: int, *, fresh: bool) -> Store:
-        end = self.log.end_offsets(SESSION_EVENTS)[partition]
-        first = self.log.first_offsets(SESSION_EVENTS)[partition]
-        belongs = Belongs(self.log.identity(), self.log.topic_id(SESSION_EVENTS), fold_version())
+        facts = self._facts or self._ask_log()
+        first, end, belongs = facts.first[partition], facts.end[partition], facts.belongs
         directory = self.state.store(self.settings.topic(SESSION_EVENTS), partition)
         if fresh:
             store = new_store(directory, belongs, end, first_offset=first)

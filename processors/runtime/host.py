@@ -190,9 +190,9 @@ class _Host:
             parts.state.note({"pid": os.getpid(), "web": self._pages.url})
             roles, port = ", ".join(parts.worker.roles), self._pages.server_address[1]
             say(f"worker {parts.identity.owner} runs {roles} on port {port}")
-            if "models" in parts.worker.roles:
-                parts.effects.warm()
-            parts.loop.run()
+            # Not earlier: importing the model SDK would compete with what the log owes already.
+            models = "models" in parts.worker.roles
+            parts.loop.run(parts.effects.warm if models else lambda: None)
         except BaseException as error:
             parts.fatal.append(error)
             if not self._told:

@@ -9,6 +9,7 @@ import gc
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from ...log.door import Delivered, GroupReader, Log, Producer
 from ...log.errors import AppendError, FoldlogError, LogFatal, OffsetGone
@@ -92,14 +93,17 @@ class Loop:
         *,
         label: str = "",
         rebalanced: Callable[[], None] = lambda: None,
+        opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """label: what the group shows of this member. rebalanced: called in the round after
-        partitions came or went; what it raises ends the loop."""
+        partitions came or went; what it raises ends the loop. opening: entered while the stores of
+        partitions that came together are opened."""
         self._log = log
         self._label, self._rebalanced, self._has_moved = label, rebalanced, False
         self._worker = worker
         self._group = group
         self._mail = mail
+        self._opening = opening
         self._halt = threading.Event()
         self.rounds = 0
 
@@ -107,16 +111,26 @@ class Loop:
         """End after the round that runs."""
         self._halt.set()
 
-    def run(self) -> None:
-        """Poll, fold, write, wake until stopped; then close the stores. Raises what is fatal."""
+    def run(self, started: Callable[[], None] = lambda: None) -> None:
+        """Poll, fold, write, wake until stopped; then close the stores. Raises what is fatal.
+
+        started: called once, when the partitions are held and what they owed was decided.
+        """
         rest_gc()
         reader = self.reader()
         try:
+            while not self._halt.is_set() and not self._holds_all():
+                self.round(reader)
+            started()
             while not self._halt.is_set():
                 self.round(reader)
         finally:
             self._worker.close()
             reader.close()
+
+    def _holds_all(self) -> bool:
+        owned = self._worker.owned
+        return bool(owned) and all(map(self._worker.holds, owned))
 
     def reader(self) -> GroupReader:
         """The member of the group that this worker is."""
@@ -131,7 +145,8 @@ class Loop:
 
     def _assigned(self, partitions: list[int]) -> dict[int, int]:
         self._has_moved = True
-        return self._worker.assigned(partitions)
+        with self._opening():
+            return self._worker.assigned(partitions)
 
     def _revoked(self, partitions: list[int]) -> None:
         self._has_moved = True

@@ -40,6 +40,12 @@ _TABLES = (
 )
 
 
+def embedder_in(connection: sqlite3.Connection) -> str | None:
+    """NAME/DIMENSIONS of the embedder whose vectors an index holds; None where it holds none."""
+    found = connection.execute("SELECT value FROM search_meta WHERE name = 'embedder'").fetchone()
+    return None if found is None else str(found[0])
+
+
 class Hit(NamedTuple):
     """A document found. `snippet`: about 200 tokens of its text around the match. `parts`: what
     the score was made of."""

@@ -72,6 +72,7 @@ def test_S3_8_turns_and_calls_of_each_tool_are_counted_from_the_log():
     assert seen[Place.FRONT, "fetch"][2:5] == (3, 0, 0)
     assert seen[Place.BEHIND, "rates"][2:5] == (3, 1, 1), "under its own name"
     assert "used in 2 of 3 turns (67%), 1.5 calls in each" in str(read)
+    assert seen[Place.FRONT, "use_tool"][2:5] == (3, 1, 1)
     prompt = seen[Place.PROMPT, "system prompt"]
     assert (prompt.turns, prompt.used) == (3, None), "no log says what a model made of it"
 
@@ -138,7 +139,7 @@ def test_S3_8_doctor_recommends_tiers_in_plain_words_for_people_and_machines(mon
     everything = Everything({"s1": s.views}, {"s1": 0}, {}, {"s1": 1}, 1)
     (counted, *notes) = usage(everything, s.blobs.read, whole=False)
     assert counted.level == "ok" and counted.text.startswith("agent helper: 4 turns")
-    assert "rates 100%, read 100%, find_tools 0%, huge 0%" in counted.text
+    assert counted.text.endswith("rates 100%, read 100%; 1 never")
     told = {note.text.split(":")[1]: note for note in notes}
     assert set(told) == {" tool huge", " tool rates"}
     assert "tokens in every request, used in 0 of 4 turns (0%)" in told[" tool huge"].text

@@ -13,6 +13,9 @@ from foldlog.processors.memory.fold import text_of
 from foldlog.processors.memory.service import FILE, MemoryService
 from foldlog.processors.memory.store import MemoryBelongs, MemoryStore, memory_version
 from foldlog.processors.runtime.store import fold_version
+from foldlog.processors.search.embed import HashedEmbedder, load_embedder
+from foldlog.processors.search.index import embedder_in
+from foldlog.processors.search.word_vectors import installed
 from foldlog.schemas.events import EVENT_TYPES
 from foldlog.schemas.topics import MEMORY_EVENTS
 from foldlog.tests.processors.memory.desk import (
@@ -239,6 +242,25 @@ def test_another_embedder_makes_the_vectors_and_may_fail_for_a_while(tmp_path, m
         (hit,) = memory.reader.search("coffee", [ANA])
         assert hit.parts.vector == 1, "both have the one vector that it gives"
     assert [line for line in said if "lame-1 failed (OSError: its server is away)" in line]
+
+
+@pytest.mark.skipif(not installed(), reason="the extra `embeddings` is not installed")
+def test_S3_3_a_store_of_another_embedder_is_embedded_anew_and_then_finds_a_paraphrase(tmp_path):
+    """What happens to every memory of a worker on which the extra was installed later."""
+    said: list[str] = []
+
+    def found(embedder):
+        store = MemoryStore(tmp_path / "m.sqlite", BELONGS, ENDS, said.append, embedder=embedder)
+        store.fold(records([wrote("a", "The physician sent an invoice of 300 euro")]))
+        hits = [hit.id for hit in store.search("doctor bill", [ANA], 5)]
+        has = embedder_in(store._db)
+        store.close()
+        return hits, has
+
+    assert found(HashedEmbedder()) == ([], "hashed-1/512") and said == []
+    hits, has = found(load_embedder(None))
+    assert hits == ["user:ana/a"] and has.startswith("wordllama-")
+    assert len(said) == 1 and "it was hashed-1/512: 1 documents are embedded anew" in said[0]
 
 
 def test_who_waits_for_an_embedder_holds_up_no_prompt(tmp_path):

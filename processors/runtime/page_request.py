@@ -1,0 +1,38 @@
+"""One HTTP request to `pages.py`: parsed, judged, answered. Imported at the first request."""
+
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import unquote
+
+from .pages import Caller, Pages, refusal, text
+
+
+class PageRequest(BaseHTTPRequestHandler):
+    """GET, and nothing else."""
+
+    server: Pages
+    server_version, sys_version = "foldlog", ""
+
+    def do_GET(self) -> None:
+        path = unquote(self.path.partition("?")[0]).rstrip("/")
+        caller = Caller(
+            str(self.client_address[0]),
+            self.headers.get("Host", ""),
+            self.headers.get("Authorization", ""),
+        )
+        found = refusal(path, caller, self.server.token)
+        if found is None:
+            try:
+                found = self.server.answer(path) or text("404: no such page", 404)
+            except Exception as error:  # its class alone: a message may hold an address
+                found = text(f"500: {type(error).__name__}", 500)
+        self.send_response(found.status)
+        self.send_header("Content-Type", found.content_type)
+        self.send_header("Content-Length", str(len(found.body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        self.wfile.write(found.body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: a probe asks every few seconds."""
