@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..consumers.waiting import who_lacks
 from ..processors.projections.partition import ANSWERS, PartitionView, worker_id
+from ..processors.runtime.state_dir import worker_id_of
 
 ASK_S = 2.0
 """A worker answers in milliseconds; one that is stopped or swamped does not at all."""
@@ -48,11 +49,7 @@ def unserved(state_dir: Path, holders: PartitionView, agent: str) -> str:
     found = [holder for role in ANSWERS if (holder := holders.holder(role)) is not None]
     if len(found) < len(ANSWERS):
         return "no worker has taken its partition yet"
-    try:
-        ours = (state_dir / "worker_id").read_text("utf-8").strip()
-    except OSError:
-        ours = ""
-    is_ours = ours in {worker_id(holder.owner) for holder in found}
+    is_ours = worker_id_of(state_dir) in {worker_id(holder.owner) for holder in found}
     if is_ours and not worker_info(state_dir).pid:
         return "the worker that had its partition does not run"
     return who_lacks(agent, holders)

@@ -1,10 +1,13 @@
 """The state directory of a worker: locked, for its lock is what makes an older incarnation dead.
 
-It holds the worker id, the outbox, the stores and the side logs. Law 6 relies on the lock: whoever
-holds it knows that no other process of this worker id lives.
+It holds the worker's name, the outbox, the stores and the side logs. Law 6 relies on the lock:
+whoever holds it knows that no other process of this worker id lives. A lock says that of one
+directory, on one machine, since it was booted; so the worker id is the name and a digest of these.
+A copy of the directory, on this machine or another, is another worker.
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import uuid
@@ -12,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ...log.errors import FoldlogError
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # of this boot of this kernel (Linux)
 
 
 class StateDirTaken(FoldlogError):
@@ -36,15 +41,15 @@ class StateDir:
             ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, str(os.getpid()).encode(), 0)  # for the message above
-        self.worker_id = self._worker_id(worker_id)
+        self._name(worker_id)
+        found = worker_id_of(path)
+        assert found is not None, "it was named above"
+        self.worker_id = found
 
-    def _worker_id(self, wanted: str | None) -> str:
+    def _name(self, wanted: str | None) -> None:
         place = self.path / "worker_id"
-        if wanted is None and place.exists():
-            return place.read_text("utf-8").strip()
-        chosen = wanted or f"w-{uuid.uuid4().hex[:12]}"
-        _replace(place, chosen)
-        return chosen
+        if wanted is not None or not place.exists():
+            _replace(place, wanted or f"w-{uuid.uuid4().hex[:12]}")
 
     def store(self, topic: str, partition: int) -> Path:
         """The directory of a partition's store."""
@@ -58,6 +63,29 @@ class StateDir:
         """Release the lock."""
         (self.path / "worker.json").unlink(missing_ok=True)
         os.close(self._lock)
+
+
+def worker_id_of(path: Path, machine: str | None = None) -> str | None:
+    """The worker id of a state directory here and now; None if no worker has worked in it.
+
+    machine: of another machine or boot. A reboot makes another worker of the same directory: by
+    what a machine knows of itself it cannot be told from a clone of its disk elsewhere.
+    """
+    try:
+        name = (path / "worker_id").read_text("utf-8").strip()
+        place = (path / "lock").stat()
+    except FileNotFoundError:
+        return None
+    facts = f"{machine or _machine()} {place.st_dev} {place.st_ino}"
+    return f"{name}.{hashlib.sha256(facts.encode()).hexdigest()[:8]}"
+
+
+def _machine() -> str:
+    """This boot of this machine; without Linux's id of it, only this machine."""
+    try:
+        return _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return f"{os.uname().nodename} {uuid.getnode()}"
 
 
 def _replace(path: Path, text: str) -> None:

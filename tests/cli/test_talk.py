@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from foldlog.processors.runtime.state_dir import StateDir
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
@@ -91,8 +92,9 @@ def test_send_without_wait_says_when_nobody_is_there_to_answer(shell):
     Played(shell.log, "s1").take()
     assert shell("send s1 hi --message-id m2").err == "", "w1 of another machine may well live"
     state_dir = shell.settings.state_dir
-    state_dir.mkdir()
-    (state_dir / "worker_id").write_text("w1")
+    ours = StateDir(state_dir)
+    ours.close()
+    Played(shell.log, "s1").take(f"{ours.worker_id}/1")
     assert "the worker that had its partition does not run" in shell("send s1 again").err
     (state_dir / "worker.json").write_text(json.dumps({"pid": os.getpid(), "web": "http://::1:1"}))
     assert shell("send s1 more").err == ""
