@@ -54,6 +54,9 @@ def _origins(_context: click.Context, _option: click.Parameter, given: Sequence[
               help=f"The port; 0 takes a free one (default: {PORT}, or a free one if it is taken).")
 @click.option("--cors-origin", "origins", multiple=True, metavar="ORIGIN", callback=_origins,
               help="A page that may use it, as in https://app.example; may be given several times.")
+@click.option("--per-address", type=click.IntRange(1), metavar="N",
+              help="Connections that one address may have (default: half of all). Behind a proxy "
+                   "everybody comes from its address: give it all, and let it limit its clients.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Where it keeps its cache of the log (default: below --home).")
 @click.option("--log-json", is_flag=True, help="Log lines are JSON, one object each.")
@@ -64,6 +67,7 @@ def gateway_command(
     host: str,
     port: int | None,
     origins: tuple[str, ...],
+    per_address: int | None,
     state_dir: Path | None,
     log_json: bool,
     until_eof: bool,
@@ -78,7 +82,8 @@ def gateway_command(
     edge.log.check_topics(topics(edge.settings.partitions)).demand()
     if until_eof:
         threading.Thread(target=_end_at_eof, daemon=True).start()
-    return serve(edge.connected(), host, port, origins, state_dir or edge.settings.home / "gateway")
+    directory = state_dir or edge.settings.home / "gateway"
+    return serve(edge.connected(), host, port, origins, directory, per_address)
 
 
 def _end_at_eof() -> None:
@@ -107,14 +112,19 @@ def beside(edge: Edge) -> Iterator[None]:
 
 
 def serve(
-    settings: Settings, host: str, port: int | None, origins: Sequence[str], directory: Path
+    settings: Settings,
+    host: str,
+    port: int | None,
+    origins: Sequence[str],
+    directory: Path,
+    per_address: int | None = None,
 ) -> int:
     """Serve until SIGTERM or Ctrl-C. Raises SettingsError where nobody would be asked who they are,
     or the address is taken."""
     from ..consumers.client import Client
     from ..consumers.gateway.access import Access, is_loopback
     from ..consumers.gateway.app import Gateway, make_app
-    from ..consumers.gateway.serve import server
+    from ..consumers.gateway.serve import limits_here, server
 
     secret = settings.gateway_secret
     if secret is None and not is_loopback(host):
@@ -129,12 +139,14 @@ def serve(
         Client(settings, channel="gateway") as client,
     ):
         access = Access(settings.user, secret, origins)
-        app = make_app(Gateway(client, access, directory, note))
+        gateway = Gateway(client, access, directory, note)
+        limits = limits_here(per_address)  # now that the stores are open
+        gateway.hub.bound(limits.connections)
         line(f"the gateway serves http://{host}:{listening.getsockname()[1]}/")
         if secret is None:
             note(f"development mode: loopback only, whoever asks is {settings.user}, and sees "
                  "every session")
-        server(app).run(sockets=[listening])
+        server(make_app(gateway), limits).run(sockets=[listening])
     return 0
 
 

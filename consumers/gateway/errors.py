@@ -7,7 +7,7 @@ its asker may not see. This file must not know a route.
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from ...log.errors import (
@@ -81,6 +81,11 @@ def install(app: FastAPI) -> None:
         status, body = answer_to(error)
         headers = {"www-authenticate": "Bearer"} if status == 401 else None
         return JSONResponse(body, status, headers)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
+        """Nobody reads this: the client left before it had sent everything."""
+        return JSONResponse({"code": "gone", "detail": "the body did not come whole"}, 400)
 
     @app.exception_handler(RequestValidationError)
     async def misshapen(_request: Request, error: RequestValidationError) -> JSONResponse:

@@ -56,6 +56,7 @@ class EventStream(Response):
             async for piece in self._pieces:
                 body = KEEP_ALIVE if piece is None else piece
                 await _sent(send, {"type": "http.response.body", "body": body, "more_body": True})
+                await asyncio.sleep(0)  # a write that need not wait gives nobody else a turn
         except TooSlow:
             return  # the connection is cut: nobody reads it
         finally:

@@ -34,6 +34,11 @@ VIEWERS_MAX = 5_000
 """Viewers of one gateway."""
 
 VIEWERS_PER_USER_MAX = 1_000
+
+HISTORIES_MAX = 2
+"""Histories put together at a time. It is work and no waiting: more threads are no faster, and keep
+the loop, which must win the interpreter's lock from each of them, from everybody else."""
+
 SINCE = ("start", "turn", "now")
 
 
@@ -58,11 +63,19 @@ class Hub:
         self._waiting: dict[tuple[str, int], asyncio.Future[Decision]] = {}
         self._viewers: Counter[str] = Counter()
         self._lists: set[asyncio.Queue[dict[str, Any]]] = set()
+        self._histories = asyncio.Semaphore(HISTORIES_MAX)
+        self.viewers_max, self.viewers_per_user_max = VIEWERS_MAX, VIEWERS_PER_USER_MAX
 
     def start(self) -> None:
         """Begin to receive what the tail reads."""
         loop = asyncio.get_running_loop()
         self._tail.listen = lambda batch: loop.call_soon_threadsafe(self._take, batch)
+
+    def bound(self, connections: int) -> None:
+        """Have no more viewers than a server with so many connections can have, and leave half of
+        them to other users, and a tenth to what is no viewer."""
+        self.viewers_max = min(VIEWERS_MAX, connections * 9 // 10)
+        self.viewers_per_user_max = min(VIEWERS_PER_USER_MAX, connections // 2)
 
     def close(self) -> None:
         """Let every viewer go."""
@@ -153,21 +166,21 @@ class Hub:
         open or last turn's start, or now. Raises BadCursor, TooManyViewers. `leave` it."""
         assert since in SINCE, since
         place = None if cursor is None else place_of(session_id, cursor)
-        if self.viewers >= VIEWERS_MAX or self._viewers[user] >= VIEWERS_PER_USER_MAX:
-            raise TooManyViewers("this gateway serves no more viewers now: close one, try again")
-        self._viewers[user] += 1
+        self._enter(user)
         try:
             if place is not None:
                 await self._demand_reached(session_id, place)
             watching = await self._watch(session_id)
             seat = Seat(watching, place or _start(watching, since), user)
-            # A long history is put together beside the loop; what came meanwhile is little.
-            past = watching.moment().lacking(seat.place, self._read)
-            seat.show(await asyncio.to_thread(list, past))
+            # A long history is put together beside the loop, which is not told of it meanwhile;
+            # what came until then is little.
+            async with self._histories:
+                past = watching.moment().lacking(seat.place, self._read)
+                await asyncio.to_thread(seat.show, past)
             seat.watching = watching = await self._watch(session_id)  # or it was let go meanwhile
             seat.show(watching.moment().lacking(seat.place, self._read))
         except BaseException:
-            self._viewers[user] -= 1
+            self._exit(user)
             raise
         watching.seats.add(seat)
         return seat
@@ -177,9 +190,33 @@ class Hub:
         if not seat.left:
             seat.left = True
             seat.watching.seats.discard(seat)
-            self._viewers[seat.user] -= 1
-            self._viewers += Counter()  # forgets those that have none
+            self._exit(seat.user)
             self._let_go()
+
+    def _enter(self, user: str) -> None:
+        """Count a viewer. Raises TooManyViewers."""
+        is_full = self.viewers >= self.viewers_max
+        if is_full or self._viewers[user] >= self.viewers_per_user_max:
+            raise TooManyViewers("this gateway serves no more viewers now: close one, try again")
+        self._viewers[user] += 1
+
+    def _exit(self, user: str) -> None:
+        self._viewers[user] -= 1
+        self._viewers += Counter()  # forgets those that have none
+
+    def place(self, user: str) -> Callable[[], None]:
+        """Count a viewer of something else than a session; to be called when it leaves, however
+        often. Raises TooManyViewers."""
+        self._enter(user)
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            if not left:
+                left = True
+                self._exit(user)
+
+        return leave
 
     async def _demand_reached(self, session_id: str, place: Place) -> None:
         """Raise BadCursor for a place that the log has not come to."""

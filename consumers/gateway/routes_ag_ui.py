@@ -4,6 +4,7 @@ What a client asks for is an event of the log before anything streams; what stre
 of the session, so a connection that is lost loses nothing. Read docs/ag-ui.md.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -169,7 +170,10 @@ async def _thread(
     """Every run until now, and the one that is open until it ends."""
     encoder, known = Encoder(wanted.thread, gateway.shown_blob), _known(wanted)
     before, views = seat.ready(), seat.views
-    events = [e for frame in before for e in encoder.show(frame.shown, views)]
+    events: list[Event] = []
+    for frame in before:
+        events += encoder.show(frame.shown, views)
+        await asyncio.sleep(0)  # others' turn: a thread may be long
     async for piece in _pieces(gateway, seat, None, encoder.join(known) if known else events):
         yield piece
     goes_on = encoder.run is not None or (views.turn.open and not encoder.interrupted)

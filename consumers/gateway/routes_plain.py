@@ -143,7 +143,8 @@ def _looking(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/sessions/events", response_class=EventStream)
     async def changes(request: Request) -> Response:
         """The asker's sessions as they change: events `session`, each a line of the list."""
-        return EventStream(_changes(gateway, gateway.who(request)))
+        who = gateway.who(request)
+        return EventStream(_changes(gateway, who), at_end=gateway.hub.place(who.user))
 
     @routes.get("/sessions/{session_id}")
     def session(request: Request, session_id: str) -> Any:

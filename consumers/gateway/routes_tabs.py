@@ -55,7 +55,8 @@ def router(gateway: Gateway) -> APIRouter:
 
         Whoever comes back is told what is open again: there is no cursor to keep.
         """
-        return EventStream(_changes(_ready(gateway), gateway.who(request)))
+        who, tabs = gateway.who(request), _ready(gateway)
+        return EventStream(_changes(tabs, who), at_end=gateway.hub.place(who.user))
 
     @routes.post("/api/tabs")
     async def tab(request: Request, body: OfTab) -> Any:

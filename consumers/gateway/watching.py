@@ -112,6 +112,7 @@ class Seat:
         return self
 
     async def __anext__(self) -> Frame | None:
+        await asyncio.sleep(0)  # others' turn: a long history, or a full buffer, never waits itself
         while not self._queue:
             if self._ended:
                 raise StopAsyncIteration

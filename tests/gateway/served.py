@@ -11,7 +11,7 @@ import httpx2 as httpx
 from foldlog.consumers.client import Client
 from foldlog.consumers.gateway.access import Access
 from foldlog.consumers.gateway.app import Gateway, make_app
-from foldlog.consumers.gateway.serve import bound, server
+from foldlog.consumers.gateway.serve import Limits, bound, server
 from foldlog.log import Log, Settings
 from foldlog.log.errors import Retry
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -23,8 +23,9 @@ READ_ON_S = 10  # what a gateway needs to read on, on a machine that is busy els
 class Served:
     """A running gateway, where it is, and the thread of its loop."""
 
-    def __init__(self, gateway: Gateway, port: int, thread: threading.Thread, log: Log) -> None:
+    def __init__(self, gateway: Gateway, port: int, serving, thread, log: Log) -> None:
         self.gateway, self.port, self.thread, self._log = gateway, port, thread, log
+        self.serving = serving
         self.url = f"http://127.0.0.1:{port}"
 
     def http(self, token: str | None = None, **more) -> httpx.Client:
@@ -59,6 +60,7 @@ def served(
     secret: str | None = None,
     origins: tuple[str, ...] = (),
     port: int = 0,
+    limits: Limits | None = None,
 ) -> Iterator[Served]:
     """A gateway over a log, until the block ends. `directory`: where its store lies. `port`: that
     of one that ended, to take its place."""
@@ -66,10 +68,10 @@ def served(
     said: list[str] = []
     gateway = Gateway(client, Access(settings.user, secret, origins), directory, said.append)
     listening = bound("127.0.0.1", port)
-    serving = server(make_app(gateway))
+    serving = server(make_app(gateway), limits)
     thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    running = Served(gateway, listening.getsockname()[1], thread, log)
+    running = Served(gateway, listening.getsockname()[1], serving, thread, log)
     try:
         with running.http() as http:
             http.get("/openapi.json").raise_for_status()

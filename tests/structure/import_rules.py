@@ -71,6 +71,7 @@ PLACES = {
     "click": Place("cli/", None),
     "fastapi": Place("consumers/gateway/", None),
     "starlette": Place("consumers/gateway/", None),
+    "h11": Place("consumers/gateway/", 1),  # what uvicorn's connections are made of
     "uvicorn": Place("consumers/gateway/", 1),
     "jwt": Place("consumers/gateway/", 1),
     "numpy": Place("processors/search/", 1),

@@ -19,6 +19,7 @@ COMES_WITH = {
     "httpx2": "anthropic",
     "mcp-types": "mcp",
     "anyio": "mcp",
+    "h11": "uvicorn",
     "pydantic-core": "pydantic",
     "protobuf": "opentelemetry-exporter-otlp-proto-http",
     "starlette": "fastapi",
