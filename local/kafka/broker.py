@@ -35,6 +35,7 @@ _PORT_TRIES = 5
 _READY_S = 60.0  # 1 to 2.5 s on an idle machine; one that is busy with other work takes its time
 _READY_POLL_S = 0.02
 _DOWN_S = 30.0  # 0.3 s on an idle broker; SIGKILL after that loses nothing (it replays its log)
+_DIR_MODE, _FILE_MODE = 0o700, 0o600  # what was said in sessions is their owner's alone
 _FREE_BYTES_MIN = 100 << 20  # 38 MB of jars, and some room to write in
 
 
@@ -102,10 +103,12 @@ class Broker:
         Interrupted (Ctrl-C) or failed, it leaves no process that it started.
         """
         try:
-            self.dir.mkdir(parents=True, exist_ok=True)
+            self.dir.mkdir(mode=_DIR_MODE, parents=True, exist_ok=True)
             with self._only_one(progress):
                 found = process.find(self._marker)
-                return (found and self._join(*found, progress)) or self._start(progress)
+                state = (found and self._join(*found, progress)) or self._start(progress)
+                _make_private(self.dir)
+                return state
         except OSError as error:
             raise _unusable(self.dir, error) from error
 
@@ -119,6 +122,7 @@ class Broker:
             if found:
                 process.end(found[0], patience_s=_DOWN_S)
                 self._port_file.write_text(f"{_port_in(found[1])}\n")
+                self._port_file.chmod(_FILE_MODE)
             self._state_file.unlink(missing_ok=True)
             return found is not None
 
@@ -326,6 +330,16 @@ class Broker:
             self.dir / "up.lock",
             lambda: progress("another `foldlog up` or `down` is at work here, waiting for it"),
         )
+
+
+def _make_private(directory: Path) -> None:
+    """Close to others what we or an older release wrote; Java's umask does it for the rest."""
+    os.chmod(directory, _DIR_MODE)
+    for at, directories, files in os.walk(directory):
+        for names, mode in ((directories, _DIR_MODE), (files, _FILE_MODE)):
+            for name in names:
+                with suppress(FileNotFoundError):  # a running Kafka renames and deletes
+                    os.chmod(os.path.join(at, name), mode)
 
 
 _PORT_MARK = "-Dfoldlog.port="

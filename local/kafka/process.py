@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import IO
 
 _POLL_S = 0.02  # only where the system has no pidfd
+_UMASK = 0o077  # what it writes is its owner's alone
 _KILL_S = 10.0  # a killed process is gone at once, unless its disk hangs
 
 _children: dict[int, subprocess.Popen[bytes]] = {}  # ours, to be reaped when they end
@@ -60,6 +61,7 @@ def spawned(
             stdout=log,
             stderr=log,
             start_new_session=True,
+            umask=_UMASK,
         )
         _children[child.pid] = child
         return child.pid

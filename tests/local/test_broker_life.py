@@ -150,6 +150,26 @@ def test_up_is_idempotent_and_down_is_clean(broker_of):
     assert not broker.down()
 
 
+def open_to_others(directory: Path) -> list[str]:
+    """What somebody else on this machine could read."""
+    found = [directory, *directory.rglob("*")]
+    return [str(path) for path in found if path.exists() and path.stat().st_mode & 0o077]
+
+
+def test_the_data_is_closed_to_other_users_also_what_an_older_release_left_open(broker_of):
+    broker = broker_of()
+    broker.dir.mkdir(mode=0o755)
+    broker.up()
+    append(broker, "later", [b"x"])  # files that Kafka makes while it runs
+    assert (broker.dir / "data" / "later-0").is_dir() and open_to_others(broker.dir) == []
+    broker.down()
+    assert open_to_others(broker.dir) == []
+    for path in (broker.dir, *broker.dir.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    broker.up()
+    assert open_to_others(broker.dir) == []
+
+
 def test_data_is_kept_over_down_and_up_in_a_directory_with_odd_letters(broker_of):
     broker = broker_of("a dir, with ümläuts=")
     first = broker.up()
