@@ -55,6 +55,7 @@ COMMANDS = (
     Named("approve", "decide", DECIDE, "Allow a call that asks."),
     Named("deny", "decide", DECIDE, "Deny a call that asks."),
     Named("resolve", "decide", DECIDE, "Say what happened to a call in doubt."),
+    Named("skip", "fork", DECIDE, "Continue a frozen session without the record that froze it."),
     Named("sessions", "look", LOOK, "List the sessions."),
     Named("show", "look", LOOK, "Show the views of a session."),
     Named("tail", "look", LOOK, "Print the events of a session, or of all."),

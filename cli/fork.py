@@ -1,4 +1,4 @@
-"""fork, regenerate: sessions that begin as another was.
+"""fork, regenerate, skip: sessions that begin as another was, or continue without a record.
 
 This file must not know what a fork takes over: consumers/branching.py and the fold do.
 """
@@ -7,7 +7,7 @@ import click
 
 from ..consumers.branching import Forked
 from .edge import Edge, example, json_option, pass_edge, user_option
-from .printing import emit, line
+from .printing import emit, line, note
 
 
 @click.command("fork", epilog=example(
@@ -48,6 +48,46 @@ def regenerate_command(
     again to the fork. The first answer stays where it is.
     """
     _report(edge.client(user).regenerate(session, turn, name=name), as_json)
+
+
+@click.command("skip", epilog=example("foldlog skip s1", "foldlog skip s1 --offset 120"))
+@click.argument("session")
+@click.option("--offset", type=click.IntRange(min=0), metavar="OFFSET",
+              help="The record that froze it, as doctor names it; another one is refused.")
+@click.option("--reason", default="", help="Why, for people.")
+@user_option
+@json_option
+@pass_edge
+def skip_command(
+    edge: Edge, session: str, offset: int | None, reason: str, user: str | None, as_json: bool
+) -> None:
+    """Continue a frozen session without the record that froze it.
+
+    A session is frozen at a record that cannot be decoded or folded. The record stays in the log;
+    RECORD_SKIPPED has every reader pass over it, in replays and forks too, and what was written to
+    the session since counts. There is no way back: prefer an upgrade where a newer version
+    understands the record.
+    """
+    skipped = edge.client(user).skip(session, offset, reason=reason)
+    frozen, decision = skipped.decision.views.frozen, skipped.decision
+    if as_json:
+        emit({
+            "session": session,
+            "skipped_offset": skipped.offset,
+            "verdict": decision.verdict,
+            "offset": decision.offset,
+            "uncounted": list(skipped.uncounted),
+            "frozen_at": None if frozen is None else frozen.offset,
+        })
+        return
+    line(f"session {session} continues without the record at offset {skipped.offset} "
+         f"(offset {decision.offset})")
+    if skipped.uncounted:
+        note(f"written in the same moment and not counted: offsets {list(skipped.uncounted)}; "
+             "send it again")
+    if frozen is not None:
+        note(f"it is frozen again, at offset {frozen.offset} ({frozen.why}): "
+             f"`foldlog skip {session}` passes over that record too")
 
 
 def _report(forked: Forked, as_json: bool) -> None:

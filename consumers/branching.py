@@ -14,7 +14,15 @@ from ..processors.projections.messages import Received
 from ..processors.runtime.seeds import seeded
 from ..processors.session import SessionViews, fold, initial
 from ..producers.blobs import BlobStore
-from ..producers.fork import open_fork, read_records, repeat, store_seed, without_chunks
+from ..producers.fork import (
+    open_fork,
+    read_records,
+    repeat,
+    skip_record,
+    store_seed,
+    without_chunks,
+    without_skipped,
+)
 from ..producers.sessions import Sessions, new_session_id
 from ..schemas.codec import entry_of
 from ..schemas.events import SessionOpened
@@ -44,6 +52,16 @@ class Forked(NamedTuple):
     parent: str
     offset: int
     message_id: str = ""
+
+
+class Skipped(NamedTuple):
+    """A session that continues without a record. `uncounted`: offsets of what was written to it in
+    the moment between reading and writing, which does not count."""
+
+    decision: Decision
+    session_id: str
+    offset: int
+    uncounted: tuple[int, ...]
 
 
 class _Past(NamedTuple):
@@ -76,12 +94,8 @@ class Branching:
         if origin is not None and seed is not None and offset == origin.opened:
             # Where a fork begins it is as its parent was: the same seed, no further generation.
             return self._open(name, origin.session_id, origin.offset, seed, past.views)
-        turn = past.views.turn
-        streaming: list[str] = []
-        if turn.open and turn.generation is not None and turn.generation.status == "running":
-            attempts = (*(lost for lost, _ in turn.generation.chain), turn.generation.attempt)
-            streaming = [f"{turn.number}.{turn.step}.{attempt}" for attempt in attempts]
-        records = without_chunks(past.records, streaming)
+        records = without_skipped(past.records, past.views.skipped)
+        records = without_chunks(records, _streaming(past.views))
         made = store_seed(self._blobs, session_id, records, seed)
         return self._open(name, session_id, offset, made, past.views)
 
@@ -121,6 +135,44 @@ class Branching:
             decisions = [demand(decision_on(folded, receipt)) for receipt in receipts]
         return forked._replace(decision=decisions[-1], message_id=receipts[-1].id)
 
+    def skip(self, session_id: str, offset: int | None = None, reason: str = "") -> Skipped:
+        """Have a frozen session continue without the record that froze it.
+
+        `offset`: of that record, if it is known; another one is refused. What was written to the
+        session since counts then.
+        """
+        ends = self._log.end_offsets(SESSION_EVENTS)
+        partition = partition_for(session_id, len(ends))
+        records = read_records(self._log, session_id, partition, ends[partition])
+        views, opened = self._folded(session_id, records)
+        if opened is None:
+            raise _nothing_there(session_id, ends[partition], records, views)
+        _demand_own(views, self._user)
+        if views.frozen is None:
+            raise CanNotFork(
+                "not_frozen", f"session {session_id} is not frozen. Nothing was written."
+            )
+        if offset not in (None, views.frozen.offset):
+            raise CanNotFork(
+                "other_record",
+                f"session {session_id} is frozen at offset {views.frozen.offset}, not at {offset} "
+                f"({views.frozen.why}). Nothing was written.",
+            )
+        skipped = (*views.skipped, views.frozen.offset)
+        kept = without_skipped(records, skipped)
+        again, _ = self._folded(session_id, kept)
+        seed = store_seed(
+            self._blobs, session_id, without_chunks(kept, _streaming(again)), opened.seed_ref
+        )
+        with SessionFold(self._log, session_id, read=self._read) as folded:
+            folded.to_end()
+            receipt = skip_record(
+                self._sessions, session_id, skipped[-1], seed, reason=reason, user=self._user
+            )
+            decision = demand(decision_on(folded, receipt))
+        since = read_records(self._log, session_id, partition, receipt.offset)[len(records) :]
+        return Skipped(decision, session_id, skipped[-1], tuple(record.offset for record in since))
+
     def _open(
         self, name: str | None, parent: str, offset: int, seed: BlobRef, views: SessionViews
     ) -> Forked:
@@ -152,16 +204,33 @@ class Branching:
             )
         records = read_records(self._log, session_id, partition, end)
         upto = [record for record in records if at is None or record.offset <= at]
-        views, opened = initial(session_id), None
-        for record in upto:
-            entry = seeded(entry_of(record), self._read)
-            views, ruling = fold(views, entry)
-            if isinstance(entry.event, SessionOpened) and ruling.accepted:
-                opened = entry.event
+        views, opened = self._folded(session_id, upto)
         if opened is None:
             raise _nothing_there(session_id, at, records, views)
         _demand(views, self._user)
         return _Past(views, upto, opened), upto[-1].offset if at is None else at
+
+
+    def _folded(
+        self, session_id: str, records: list[Record]
+    ) -> tuple[SessionViews, SessionOpened | None]:
+        """What the records fold to, and the event among them that opened the session."""
+        views, opened = initial(session_id), None
+        for record in records:
+            entry = seeded(entry_of(record), self._read)
+            views, ruling = fold(views, entry)
+            if isinstance(entry.event, SessionOpened) and ruling.accepted:
+                opened = entry.event
+        return views, opened
+
+
+def _streaming(views: SessionViews) -> list[str]:
+    """TURN.STEP.ATTEMPT of the open attempt and those it continues: their chunks are needed."""
+    turn = views.turn
+    if not turn.open or turn.generation is None or turn.generation.status != "running":
+        return []
+    attempts = (*(lost for lost, _ in turn.generation.chain), turn.generation.attempt)
+    return [f"{turn.number}.{turn.step}.{attempt}" for attempt in attempts]
 
 
 def turn_begins(views: SessionViews, turn: int) -> int:
@@ -196,6 +265,10 @@ def _nothing_there(
 def _demand(views: SessionViews, user: str) -> None:
     if views.frozen is not None:
         raise _frozen(views)
+    _demand_own(views, user)
+
+
+def _demand_own(views: SessionViews, user: str) -> None:
     if views.state.user_id != user:
         raise CanNotFork(
             "not_your_session",
@@ -209,5 +282,6 @@ def _frozen(views: SessionViews) -> CanNotFork:
     return CanNotFork(
         "frozen",
         f"session {views.session_id} is frozen at offset {frozen.offset} ({frozen.why}): fork it "
-        "before that, or with a version that understands it. Nothing was written.",
+        "before that, pass over the record with `foldlog skip`, or use a version that understands "
+        "it. Nothing was written.",
     )

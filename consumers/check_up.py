@@ -157,8 +157,9 @@ def frozen_sessions(everything: Everything) -> Iterator[Finding]:
                 "problem",
                 "frozen",
                 f"session {name} is frozen at offset {views.frozen.offset}: {views.frozen.why}",
-                "upgrade to a version that understands it (of a fork without its seed: bring the "
-                "blobs back, delete its partition's store), and start the worker again",
+                f"foldlog skip {name} --offset {views.frozen.offset} continues without that record;"
+                " or upgrade to a version that understands it (of a fork without its seed: bring "
+                "the blobs back, delete its partition's store) and restart the worker",
             )
 
 

@@ -18,7 +18,7 @@ from ..producers.sessions import Receipt, Sessions
 from ..schemas.parts import BlobRef
 from ..schemas.words import CancelMode, Resolution, WhenBusy
 from ..schemas.words import Decision as Decided
-from .branching import Branching, Forked
+from .branching import Branching, Forked, Skipped
 from .calls import call_named
 from .follow import Follow
 from .outcomes import ANSWER_S, Answer, Decision, answer_of, decision_on, demand
@@ -157,6 +157,10 @@ class Client:
     ) -> Forked:
         """A fork before a turn, by default the last, to which the same is said again."""
         return self.branching().regenerate(session_id, turn, name)
+
+    def skip(self, session_id: str, offset: int | None = None, *, reason: str = "") -> Skipped:
+        """Have a frozen session continue without the record that froze it."""
+        return self.branching().skip(session_id, offset, reason)
 
     def branching(self, user: str | None = None) -> Branching:
         """Forks, for a user."""

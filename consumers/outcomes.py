@@ -108,8 +108,9 @@ def decision_of(seen: Seen) -> Decision:
 def _why_ignored(code: str, views: SessionViews) -> str:
     if code == "frozen" and views.frozen is not None:
         return (
-            f"the session is frozen at offset {views.frozen.offset} ({views.frozen.why}): this "
-            "event waits in the log until a version that understands that one folds it anew"
+            f"the session is frozen at offset {views.frozen.offset} ({views.frozen.why}). This "
+            "event is kept and counts once that record is passed over (`foldlog skip`) or a "
+            "version runs that understands it"
         )
     return f"the fold ignored this event ({code})"
 

@@ -44,6 +44,7 @@ WRITTEN_AT: dict[str, str | dict[str, str]] = {
     "ITEM_ADDED": "",
     "ITEM_RETRACTED": "",
     "SESSION_TERMINATED": "",
+    "RECORD_SKIPPED": "",
     "PARTITION_TAKEN": "",
     "CONTEXT_SET": "A",
     "LLM_CALLED": "AB",

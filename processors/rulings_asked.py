@@ -14,6 +14,7 @@ from .projections.turn_view import QUEUE_MAX, Call, find_call
 from .ruling import ACCEPTED, DUPLICATE, Ruling, refused
 from .transitions import TRANSITIONS, InvalidTransition, transition
 
+SKIPPED_MAX = 64  # records passed over, of one session
 RULES = 2  # version of the fold's meaning that this code has
 
 
@@ -217,6 +218,20 @@ def session_terminated(views, event: ev.SessionTerminated) -> Ruling:
     return ACCEPTED
 
 
+def record_skipped(views, event: ev.RecordSkipped) -> Ruling:
+    """Counts once for a record, whether this version is frozen there or not: a later one may
+    understand the record, and what was decided since relies on its having been passed over."""
+    if not views.turn.known:
+        return refused("unknown_session", "unknown session: open it first")
+    if event.by_user != views.state.user_id:
+        return refused("not_your_session", "the session belongs to another user")
+    if event.offset in views.skipped:
+        return DUPLICATE
+    if len(views.skipped) >= SKIPPED_MAX:
+        return refused("too_many", f"{SKIPPED_MAX} records of this session are passed over already")
+    return ACCEPTED
+
+
 JUDGES = {
     ev.SessionOpened: session_opened,
     ev.MessageReceived: message_received,
@@ -227,4 +242,5 @@ JUDGES = {
     ev.HumanResolved: human_resolved,
     **rulings_items.JUDGES,
     ev.SessionTerminated: session_terminated,
+    ev.RecordSkipped: record_skipped,
 }

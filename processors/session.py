@@ -53,6 +53,7 @@ class SessionViews(Value):
     items: items.ItemsView
     frozen: Frozen | None = None
     origin: forks.Origin | None = None
+    skipped: tuple[int, ...] = ()  # offsets of the records passed over (RECORD_SKIPPED)
 
 
 def frozen_at(offset: int, why: str) -> Frozen:
@@ -83,14 +84,16 @@ _WRITERS[ChunkSeen] = _WRITERS[ev.GenChunk]
 _INPUTS = frozenset(row.cls for row in EVENT_TYPES if row.is_input)
 _CHUNKS = frozenset(turn.CHUNKS)
 _PAID = frozenset(ledger.OUTCOMES)
-_ANSWERS = frozenset({ev.Refused, ev.HumanNeeded})  # row G: a frozen session still owes these
+# Row G: a frozen session still owes the answers; only RECORD_SKIPPED lets it continue.
+_WHILE_FROZEN = frozenset({ev.Refused, ev.HumanNeeded, ev.RecordSkipped})
+_ALWAYS_POSSIBLE = (ev.SessionOpened, ev.RecordSkipped)  # their rulings say all of it
 
 
 def judge(views: SessionViews, entry: Entry) -> Ruling:
     """Whether an event counts at these views, and if not, why."""
     event = entry.event
     kind = type(event)
-    if views.frozen is not None and kind not in _ANSWERS:
+    if views.frozen is not None and kind not in _WHILE_FROZEN:
         return FROZEN
     if kind is Unreadable:
         return UNREADABLE
@@ -104,7 +107,7 @@ def judge(views: SessionViews, entry: Entry) -> Ruling:
             return UNKNOWN_SESSION
         judges = rulings_work.JUDGES if kind in rulings_work.JUDGES else rulings_background.JUDGES
         return judges[kind](views, event)
-    if kind is not ev.SessionOpened:
+    if kind not in _ALWAYS_POSSIBLE:
         impossible = rulings_asked.not_possible(views, event)
         if impossible is not None:
             return impossible
@@ -121,7 +124,9 @@ def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
         if ruling is not ACCEPTED:
             return _not_accepted(views, entry, ruling), ruling
         if _is_fork(entry):
-            return _fork(views, entry, _parent(entry.seed or Seed(why="no reader resolved it")))
+            return _fork(views, entry, _parent(entry.seed or _UNRESOLVED))
+        if type(entry.event) is ev.RecordSkipped:
+            return _skipped(views, entry), ruling
         return _apply(views, entry), ruling
     except Exception as bug:
         frozen = frozen_at(entry.offset, f"{type(bug).__name__}: {bug}")
@@ -132,8 +137,12 @@ def _is_fork(entry: Entry) -> bool:
     return type(entry.event) is ev.SessionOpened and entry.event.seed_ref is not None
 
 
+_UNRESOLVED = Seed(why="no reader resolved it")
+
+
 class SeedLost(ValueError):
-    """The seed of a fork can not be had: the fork is frozen where it begins."""
+    """A seed is unavailable: a fork is frozen where it begins, a session where it was to continue
+    without a record."""
 
 
 class Parent(NamedTuple):
@@ -150,21 +159,50 @@ def _fork(views: SessionViews, entry: Entry, parent: Parent) -> tuple[SessionVie
     return forks.begun(views, parent.views, entry, parent.last), ruling
 
 
+def _skipped(views: SessionViews, entry: Entry) -> SessionViews:
+    """The session folded from its seed, which lacks the record that is passed over.
+
+    What came while it was frozen counts now. The seed, and not this version's own fold, says what
+    the views are: all that is decided later relies on them, whatever a later version understands.
+    """
+    again = _refolded(entry.seed or _UNRESOLVED).views
+    if (again.session_id, again.state.user_id) != (views.session_id, views.state.user_id):
+        raise SeedLost(f"it is of session {again.session_id}")
+    return replace(again, skipped=(*views.skipped, entry.event.offset))
+
+
 @lru_cache(maxsize=8)  # forks of one place are folded one after the other: by a person, by a test
 def _parent(seed: Seed) -> Parent:
+    """What a fork begins with: its parent, the open turn closed."""
+    grown = _refolded(seed)
+    if grown.last is None or grown.views.frozen is not None:
+        session_id, frozen = grown.views.session_id, grown.views.frozen
+        raise SeedLost(f"its parent {session_id} can not be folded: {frozen}")
+    return _closed(grown.views, grown.last, grown.chunks)
+
+
+class Refolded(NamedTuple):
+    """A session as its records in a seed fold, its last entry, and the chunks among them."""
+
+    views: SessionViews
+    last: Entry | None
+    chunks: list[ev.GenChunk]
+
+
+@lru_cache(maxsize=8)
+def _refolded(seed: Seed) -> Refolded:
     """Fold a seed: the records of each ancestor, the oldest first."""
     if seed.why:
         raise SeedLost(seed.why)
-    grown: Parent | None = None
-    for level in seed.levels:
-        grown = _grown(level, grown)
-    assert grown is not None, "a seed has the records of a parent"
-    return grown
+    *above, newest = seed.levels
+    parent = _parent(Seed(tuple(above))) if above else None
+    return _grown(newest, parent)
 
 
-def _grown(level: bytes, before: Parent | None) -> Parent:
+def _grown(level: bytes, before: Parent | None) -> Refolded:
     session_id, seed, records = unseal(level)
-    views, chunks, last = initial(session_id), [], None
+    views, last = initial(session_id), None
+    chunks: list[ev.GenChunk] = []
     for record in records:
         last = entry_of(record, chunks=True)
         if _is_fork(last):
@@ -175,8 +213,10 @@ def _grown(level: bytes, before: Parent | None) -> Parent:
         views, ruling = fold(views, last)
         if type(last.event) is ev.GenChunk and ruling is ACCEPTED:
             chunks.append(last.event)
-    if last is None or views.frozen is not None:
-        raise SeedLost(f"its parent {session_id} can not be folded: {views.frozen}")
+    return Refolded(views, last, chunks)
+
+
+def _closed(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -> Parent:
     endings = forks.endings(views, last, chunks)
     views = forks.closing(views, last.at) if endings else views
     for ending in endings:

@@ -4,11 +4,11 @@ The blob is on disk before the SESSION_OPENED that names it is produced. Who may
 caller's question, and the fold's; this file must not know a view.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..log.door import Log
 from ..log.errors import LogUnreachable
-from ..schemas.events import MessageReceived, SessionOpened
+from ..schemas.events import MessageReceived, RecordSkipped, SessionOpened
 from ..schemas.parts import BlobRef, Body
 from ..schemas.record import Record
 from ..schemas.seed import MEDIA_TYPE, seal
@@ -56,6 +56,16 @@ def without_chunks(records: Iterable[Record], streaming: Iterable[str] = ()) -> 
     ]
 
 
+def without_skipped(records: Iterable[Record], skipped: Collection[int]) -> list[Record]:
+    """The records without those that are passed over, and without the events that say so: they
+    fold to what the session is."""
+    return [
+        record
+        for record in records
+        if record.offset not in skipped and record.header("t") != b"RECORD_SKIPPED"
+    ]
+
+
 def store_seed(
     blobs: BlobStore, session_id: str, records: Iterable[Record], seed: BlobRef | None
 ) -> BlobRef:
@@ -83,6 +93,27 @@ def open_fork(
             parent_session=checks.an_id("parent", parent),
             parent_offset=offset,
             seed_ref=seed,
+        ),
+    )
+
+
+def skip_record(
+    sessions: Sessions,
+    session_id: str,
+    offset: int,
+    seed: BlobRef,
+    *,
+    reason: str = "",
+    user: str | None = None,
+) -> Receipt:
+    """Have a session continue without the record at an offset; `seed` is in the blob store."""
+    return sessions.append(
+        session_id,
+        RecordSkipped(
+            offset=offset,
+            seed_ref=seed,
+            reason=checks.a_reason(reason),
+            by_user=sessions.user(user),
         ),
     )
 

@@ -113,3 +113,13 @@ class SessionTerminated:
 
     reason: str
     by_user: str
+
+
+@event
+class RecordSkipped:
+    """A record that froze the session is passed over: the session is folded without it."""
+
+    offset: Count
+    seed_ref: BlobRef
+    reason: str
+    by_user: str

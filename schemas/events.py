@@ -14,6 +14,7 @@ from .asked import (
     MessageReceived,
     PhaseTriggered,
     ProjectLocked,
+    RecordSkipped,
     SessionOpened,
     SessionTerminated,
 )
@@ -76,6 +77,7 @@ EVENT_TYPES = (
     EventType("ITEM_ADDED", ItemAdded, _I, _M, ("producer",)),
     EventType("ITEM_RETRACTED", ItemRetracted, _I, _M, ("producer",)),
     EventType("SESSION_TERMINATED", SessionTerminated, _I, _M, ("producer",)),
+    EventType("RECORD_SKIPPED", RecordSkipped, not _I, _M, ("producer",)),
     EventType(
         "PARTITION_TAKEN",
         PartitionTaken,
@@ -148,6 +150,7 @@ __all__ = [
     "PhaseTriggered",
     "ProjectLocked",
     "ProposedCall",
+    "RecordSkipped",
     "Refused",
     "ReminderAdded",
     "ResultCompacted",

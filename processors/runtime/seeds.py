@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ...producers.blobs import BlobCorrupt, BlobMissing
 from ...schemas.codec import Entry
-from ...schemas.events import BlobRef, SessionOpened
+from ...schemas.events import BlobRef, RecordSkipped, SessionOpened
 from ...schemas.seed import Seed, unseal
 from ...schemas.value import replace
 
@@ -17,9 +17,10 @@ ReadBlob = Callable[[BlobRef], bytes]
 
 
 def seeded(entry: Entry, read: ReadBlob | None) -> Entry:
-    """The entry; of a fork's SESSION_OPENED with its seed, or with why it can not be had."""
+    """The entry; a fork's SESSION_OPENED, and a RECORD_SKIPPED, with the seed or with why it is
+    unavailable."""
     event = entry.event
-    if type(event) is not SessionOpened or event.seed_ref is None or read is None:
+    if type(event) not in (SessionOpened, RecordSkipped) or event.seed_ref is None or read is None:
         return entry
     return replace(entry, seed=seed_of(event.seed_ref, read))
 
@@ -32,6 +33,9 @@ def seed_of(ref: BlobRef, read: ReadBlob) -> Seed:
         while up is not None:
             levels.insert(0, read(up))
             up = unseal(levels[0]).seed
-    except (BlobMissing, BlobCorrupt, ValueError) as error:
+    except (BlobMissing, BlobCorrupt) as error:  # the same everywhere: no path of this machine
+        assert up is not None
+        return Seed(why=f"{type(error).__name__}: {up.sha256}")
+    except ValueError as error:
         return Seed(why=f"{type(error).__name__}: {error}")
     return Seed(tuple(levels))

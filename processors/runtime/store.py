@@ -89,6 +89,7 @@ class Store:
         self._lengths: dict[str, views_codec.Lengths] = {}
         self._busy: dict[str, bool] = {}  # as it is written, of the sessions in the cache
         self._streams: dict[str, Stream] = {}  # likewise
+        self._skipped: dict[str, tuple[int, ...]] = {}  # likewise
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
@@ -119,6 +120,7 @@ class Store:
         except Exception as error:  # whatever bytes that nobody wrote can do to a decoder
             raise Corrupt(f"session {session_id}: {type(error).__name__}: {error}") from error
         self._lengths[session_id] = views_codec.lengths_of(views)
+        self._skipped[session_id] = views.skipped
         return views
 
     def write(
@@ -168,6 +170,10 @@ class Store:
         """Add a session to a batch. What raises does so before anything is noted."""
         name = session_id.encode()
         known = self._lengths.get(session_id, views_codec.NO_ROWS)
+        old_pages: list[bytes] = []
+        if views.skipped != self._skipped.get(session_id, ()):  # folded without a record
+            old_pages = [key for key, _ in self._backend.scan(b"r\0" + name + b"\0")]
+            known = views_codec.NO_ROWS
         lengths, is_busy = views_codec.lengths_of(views), _is_busy(views, busy)
         puts = [(b"h\0" + name, views_codec.head_of(views))]
         if views.stream is not self._streams.get(session_id):
@@ -176,7 +182,9 @@ class Store:
             key = b"r\0" + name + b"\0" + sum(known).to_bytes(8, "big")
             puts.append((key, views_codec.page_of(views, known)))
         self._streams[session_id], self._lengths[session_id] = views.stream, lengths
+        self._skipped[session_id] = views.skipped
         batch.puts += puts
+        batch.deletes += [key for key in old_pages if key != puts[-1][0]]
         if self._busy.get(session_id) is not is_busy:
             self._busy[session_id] = is_busy
             if is_busy:
@@ -189,6 +197,7 @@ class Store:
         self._lengths.pop(session_id, None)
         self._busy.pop(session_id, None)
         self._streams.pop(session_id, None)
+        self._skipped.pop(session_id, None)
 
     def busy(self) -> list[str]:
         """The sessions that may owe something."""

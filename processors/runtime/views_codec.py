@@ -106,7 +106,8 @@ def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     fragments, prefixes, lines, sent, spent, received, progress, *compacted = rows[:-2]
     encode = _ENCODER.encode
     yield "session_state", encode(views.state)
-    frozen = views.frozen if views.origin is None else (views.frozen, views.origin)
+    frozen: Any = views.frozen if views.origin is None else (views.frozen, views.origin)
+    frozen = (frozen, views.skipped) if views.skipped else frozen
     yield "turn", encode((views.turn, views.stream, frozen))
     yield "context", encode((views.context, fragments, prefixes))
     yield "transcript", encode((lines, sent))
