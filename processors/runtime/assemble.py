@@ -39,6 +39,7 @@ from .chunks_reader import chunks_reader
 from .effects_host import EffectsHost
 from .layers_reader import LayersReader
 from .loop import Loop, Mailbox, appender
+from .lost_effects import LostEffects
 from .meter import Meter, MeteredActions
 from .outbox import Outbox
 from .reports import Reports
@@ -223,6 +224,7 @@ class Parts:
             *(self.identity, roles, agents),
             *(self._open_store, self.actions, SystemClock(), say, self.announced),
         )
+        self.lost_effects = self.worker.lost = LostEffects(self.log, self.effects, say)
         self._look_at_sessions(watch)
         self.loop = self._loop(rolling)
 
@@ -303,6 +305,7 @@ class Parts:
     def close(self) -> None:
         """End effects, flush the producer, release the directory."""
         self.effects.close()
+        self.lost_effects.close()
         self.outside.close()
         if self.memory is not None:
             self.memory.close()

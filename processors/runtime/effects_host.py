@@ -26,6 +26,7 @@ from . import crash
 from .begin import BeginDelivery, BeginGeneration, BeginTool, BeginWork
 from .chunks_reader import ChunksReader
 from .going_on import Aside
+from .lost_effects import Running
 from .reports import Reports
 from .start_window import Begins
 from .unbegun import delivery_not_begun, failed, generation_not_begun, no_tool, work_not_begun
@@ -102,6 +103,11 @@ class EffectsHost:
     def running(self, role: str) -> int:
         """How many effects of a role run now."""
         return self._running[role]
+
+    def begun(self) -> list[Running]:
+        """Every effect that runs."""
+        with self._lock:
+            return [Running(role, *key) for key, (role, _) in self._stops.items()]
 
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
         """Ask an effect to end; whether it runs."""

@@ -28,6 +28,12 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int: ...
 
 
+class OpenStore(Protocol):
+    """Opens the store of a partition; `fresh` makes it anew whatever is there."""
+
+    def __call__(self, partition: int, *, fresh: bool) -> Store: ...
+
+
 def is_foldable(key: bytes | None) -> bool:
     """Whether a key can be that of a session; a longer or binary one is a dead letter."""
     return bool(key) and len(key) <= KEY_BYTES_MAX and b"\0" not in key and _is_text(key)

@@ -8,7 +8,7 @@ stores, the effects, the clock. So the simulator runs this very code.
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from ...log.errors import Corrupt, LogCut, LogFatal, OffsetGone
@@ -26,17 +26,11 @@ from ..session import ACCEPTED, SessionViews, fold, initial
 from ..wake import Obligation, wake
 from . import crash
 from .actions import Actions
-from .owned import KEY_BYTES_MAX, Clock, Owned, is_foldable, may_owe
+from .lost_effects import NOBODY, LostEffects, Nobody
+from .owned import KEY_BYTES_MAX, Clock, OpenStore, Owned, is_foldable, may_owe
 from .seeds import seeded
-from .store import Store
 
 SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
-
-
-class OpenStore(Protocol):
-    """Opens the store of a partition; `fresh` makes it anew whatever is there."""
-
-    def __call__(self, partition: int, *, fresh: bool) -> Store: ...
 
 
 class Identity(NamedTuple):
@@ -76,6 +70,7 @@ class Worker:
         self.rulings: dict[str, int] = {}
         self.look: Callable[[SessionViews], None] | None = None  # at every session that moved
         self.untold: Callable[[SessionViews], bool] = lambda _views: False
+        self.lost: LostEffects | Nobody = NOBODY  # what runs on when a partition moves
         self.only: str | None = None  # a session woken by hand: the others are left alone
         self._seeks: dict[int, int] = {}
         self._open_store = open_store
@@ -92,6 +87,7 @@ class Worker:
         for number in partitions:
             store = self._open_store(number, fresh=False)
             owned = self.owned[number] = Owned(number, store)
+            self.lost.regained(number)
             starts[number] = max(store.log_first, store.cursor.offset - 1)
             owned.checking = store.cursor.offset > 0
             crash.reach("partition.opened")
@@ -111,11 +107,13 @@ class Worker:
             owned = self.owned.pop(number, None)
             if owned is not None:
                 crash.reach("partition.revoked")
+                self.lost.lost(owned)
                 owned.store.close()
                 self.actions.drop_partition(number)
 
     def close(self) -> None:
-        """Close every store."""
+        """Close every store. What runs ends with the process."""
+        self.lost = NOBODY
         self.revoked(list(self.owned))
 
     # -- one round -------------------------------------------------------------------------------
@@ -277,7 +275,9 @@ class Worker:
             owned.wake_all = False
             owned.touched.update(owned.store.busy())
         touched, owned.touched = owned.touched, set()
-        if self._held(owned):
+        held = self._held(owned)
+        self.lost.look(map(owned.hot, touched), holds=bool(held))
+        if held:
             for session_id in sorted(touched):  # in every process: a seed is a schedule
                 self.wake(owned, session_id)
                 if self.look is not None and (views := owned.views(session_id)) is not None:

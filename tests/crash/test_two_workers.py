@@ -67,6 +67,40 @@ def test_law_7_a_second_worker_joins_in_the_middle_of_everything(stage):
     assert first.stuck() == second.stuck() == {}
 
 
+def _outcomes(person) -> list:
+    """What became of the first turn's effects, whether it counted or came too late."""
+    ends = (ev.GenStopped, ev.ToolResult)
+    return [h for h in person.watched.events if isinstance(h.entry.event, ends)]
+
+
+def test_constraint_3_a_cancel_reaches_what_runs_where_the_partition_moved(stage):
+    """Tools ran on for 25 s, and a stream was still billed: nobody told who had lost them."""
+    first, second = stage.hand("w1"), stage.hand("w2")
+    first.start()
+    play = Play(stage, first, cast=("held", "begun") * 6)
+    play.await_taken("")
+    play.begin()
+    journal = stage.server.journal
+    play.until("the tools run", lambda: len(stage.ledger.lines("hold")) == 6)
+    play.until("the model waits", lambda: journal.count("waiting") == 6)
+    second.start()
+    play.until("each has its share", lambda: shared(stage, 2))
+    moved = [
+        person
+        for person in play.people
+        if stage.holders[person.watched.partition].holder("tools").owner.startswith("w2/")
+    ]
+    assert {person.scene.model for person in moved} == {"hold", "begun"}, "both kinds have moved"
+    for person in play.people:
+        stage.sessions.cancel(person.session_id, turn=1, cancel_id=person.session_id)
+    play.until("every effect has ended", lambda: all(map(_outcomes, play.people)))
+    play.until("the provider was left", lambda: journal.count("client_gone") == 6)
+    play.until("everybody is done", lambda: are_done(play))
+    ends = [event for p in play.people for event in p.watched.counted(ev.TurnEnded)]
+    assert {event.reason for event in ends} == {"cancelled"}
+    assert first.stuck() == second.stuck() == {}
+
+
 def test_F5_a_zombie_writes_nothing_that_counts(stage):
     zombie, heir = stage.hand("w1"), stage.hand("w2")
     zombie.start()

@@ -315,7 +315,29 @@ class NothingBeforeItsTake(Invariant):
         self._check(process, self.world.witness.partition_of[session_id], "begins")
 
 
+class AbortsReachWhatRuns(Invariant):
+    """Constraint 3, law 7: whoever has read that a turn is closing or over has told its model and
+    tool calls to end, also where another worker has the partition by now."""
+
+    def on_round(self, process: Any) -> None:
+        if process.has_unread() or process.lost.has_news:
+            return
+        for task in process.effects.tasks:
+            session, offset = task.key
+            if task.role not in ("models", "tools") or offset < 0:
+                continue
+            if task.ended or task.stop.requested:
+                continue
+            seen = self.world.witness.seen[self.world.witness.partition_of[session], offset]
+            views = self.world.witness.views[session]
+            turn = views.turn
+            over = not turn.open or turn.closing is not None or turn.number != seen.entry.event.turn
+            if over and views.frozen is None:
+                self.fail(f"{process.owner} runs {task.role} of {session} {offset}: {turn}")
+
+
 EFFECTS = (
+    AbortsReachWhatRuns,
     OnceRunsOnce,
     NotRunMeansNotRun,
     DecidedOnce,

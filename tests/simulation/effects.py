@@ -17,6 +17,7 @@ from foldlog.processors.runtime.begin import BeginDelivery
 from foldlog.processors.runtime.chunks_reader import chunks_reader
 from foldlog.processors.runtime.effects_host import said_of
 from foldlog.processors.runtime.going_on import Aside
+from foldlog.processors.runtime.lost_effects import Running
 from foldlog.processors.runtime.reports import AGAIN_S, ROLE_OF
 from foldlog.processors.runtime.unbegun import failed, no_tool
 from foldlog.processors.said import said_so_far
@@ -50,6 +51,7 @@ class Task:
         self.stop = Stop()
         self.due: int | None = now
         self.given: Any = None
+        self.ended = False  # its outcome is known: all that is left is to write it
 
     def poke(self, given: Any, now: int) -> None:
         """Let it go on with what it waits for."""
@@ -88,6 +90,10 @@ class SimEffects:
         """How many effects of a role run now."""
         return sum(1 for task in self.tasks if task.role == role)
 
+    def begun(self) -> list[Running]:
+        """As EffectsHost.begun."""
+        return [Running(task.role, *task.key) for task in self.tasks]
+
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
         """Ask an effect to end; whether it runs."""
         for task in self.tasks:
@@ -111,6 +117,7 @@ class SimEffects:
 
     def outcome(self, task: Task, session_id: str, event: Any) -> Steps:
         """As Reports.outcome: kept on disk, then produced until the log has it."""
+        task.ended = True
         crash = self.process.crash_point
         crash("before the outbox")
         token = self.process.disk.put(session_id, event)

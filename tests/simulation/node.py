@@ -11,6 +11,7 @@ from foldlog.log.door import Delivered
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.runtime.actions import Actions
 from foldlog.processors.runtime.loop import Mailbox, appender
+from foldlog.processors.runtime.lost_effects import LostEffects
 from foldlog.processors.runtime.store import Belongs, DictBackend, Store, _mismatch, fold_version
 from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS, Identity, Worker
 from foldlog.schemas import events as ev
@@ -125,6 +126,8 @@ class Process:
             self.identity, node.roles, [node.agent], self.open_store, actions, self.clock, self.say
         )
         self.worker.world = world
+        self.lost = LostEffects(world.log, self.effects, self.say, threaded=False)
+        self.worker.lost = self.lost
 
     # -- what the real code asks for -------------------------------------------------------------
 
@@ -188,7 +191,7 @@ class Process:
         """Whether a round would do something."""
         if not self.started:
             return not self.unwritten or self.world.now >= self.emit_until
-        if self.has_unread() or self.mail._jobs:
+        if self.has_unread() or self.mail._jobs or self.lost.has_news:
             return True
         due = self.worker.next_due_ms()
         if due == 0:
@@ -199,7 +202,8 @@ class Process:
     def has_unread(self) -> bool:
         """Whether the log has records that this process has not read."""
         held = self.world.log.topic(SESSION_EVENTS).partitions
-        return any(held[p].end > at for p, at in self.reader._positions.items())
+        places = (*self.reader._positions.items(), *self.lost.positions().items())
+        return any(held[p].end > at for p, at in places)
 
     def next_at(self) -> int | None:
         """True ms at which a round is due without any new record, or None."""
@@ -226,6 +230,7 @@ class Process:
                 self.reader.seek(partition, offset)
         self.mail.drain()
         self.worker.tick()
+        self.lost.round(0)
         self.world.round_ended(self)
 
     def settle_assignment(self) -> None:

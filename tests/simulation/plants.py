@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from foldlog.processors import decide, rulings_asked, rulings_work, session, wake
 from foldlog.processors.context.rendered import Renderings
 from foldlog.processors.projections import context, session_state, transcript, turn
-from foldlog.processors.runtime import actions, owned, start_window, worker
+from foldlog.processors.runtime import actions, lost_effects, owned, start_window, worker
 from foldlog.processors.runtime.store import Store
 from foldlog.schemas import events as ev
 from foldlog.tests.simulation import node
@@ -236,6 +236,22 @@ PLANTS = (
         start_window.ClaimTimes,
         "too_late",
         wrong.model_calls_whenever,
+    ),
+    Plant(
+        "a cancel that does not reach a lost partition",
+        "AbortsReachWhatRuns",
+        "crowd",
+        lost_effects.LostEffects,
+        "lost",
+        lambda right: lambda self, owned: None,
+    ),
+    Plant(
+        "a cancel that does not reach who must take the partition again",
+        "AbortsReachWhatRuns",
+        "resumed",
+        lost_effects.LostEffects,
+        "judge",
+        lambda right: lambda self, views: None,
     ),
     Plant(
         "a reconciler asked early",
