@@ -224,7 +224,6 @@ class Parts:
             *(self.identity, roles, agents),
             *(self._open_store, self.actions, SystemClock(), say, self.announced),
         )
-        self.lost_effects = self.worker.lost = LostEffects(self.log, self.effects, say)
         self._look_at_sessions(watch)
         self.loop = self._loop(rolling)
 
@@ -245,6 +244,7 @@ class Parts:
             announce(self.worker, self.producer, partitions, self.mail.post, say, tell)
 
     def _loop(self, rolling: bool) -> Loop:
+        self.lost_effects = self.worker.lost = LostEffects(self.log, self.effects, say)
         label = label_of(self.announced, rolling=rolling)
         rebalanced = (lambda: None) if rolling else self._demand_same_agents
         group = group_of(self.worker.roles)

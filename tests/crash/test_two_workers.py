@@ -26,7 +26,7 @@ def _claims_of(play: Play, worker: str) -> list:
         for person in play.people
         for kind in CLAIMS
         for event in person.watched.counted(kind)
-        if event.owner.startswith(f"{worker}/")
+        if event.owner.startswith(f"{worker}.")
     ]
 
 
@@ -88,7 +88,7 @@ def test_constraint_3_a_cancel_reaches_what_runs_where_the_partition_moved(stage
     moved = [
         person
         for person in play.people
-        if stage.holders[person.watched.partition].holder("tools").owner.startswith("w2/")
+        if stage.holders[person.watched.partition].holder("tools").owner.startswith("w2.")
     ]
     assert {person.scene.model for person in moved} == {"hold", "begun"}, "both kinds have moved"
     for person in play.people:
@@ -115,7 +115,7 @@ def test_F5_a_zombie_writes_nothing_that_counts(stage):
     zombie.signal(signal.SIGSTOP)
     await_that("it has stopped", zombie.is_stopped)
     heir.start()
-    play.until("the other has all of it", lambda: stage.owner().startswith("w2/"))
+    play.until("the other has all of it", lambda: stage.owner().startswith("w2."))
     play.until("the stopped model calls are made anew", lambda: journal.count("waiting") == 4)
     stage.server.open(begun.session_id)
     stage.server.open(middle.session_id)

@@ -42,7 +42,7 @@ def stopped_behind(stage: Stage, at: str) -> list[str]:
     play.begin()
     play.until("it has stopped", zombie.is_stopped)
     heir.start()
-    play.until("the other has all of it", lambda: stage.owner().startswith("w2/"))
+    play.until("the other has all of it", lambda: stage.owner().startswith("w2."))
     play.until("everybody is done", lambda: are_done(play))
     zombie.signal(signal.SIGCONT)
     play.until("the zombie has its share again", lambda: shared(stage, 2))
