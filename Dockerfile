@@ -1,4 +1,4 @@
-# The worker of docker-compose.yml: the locked packages, then the built wheel of this checkout.
+# The worker and the gateway of docker-compose.yml: the locked packages, then the built wheel of this checkout.
 FROM python:3.12-slim
 
 # The same lock as `make setup`: what runs here is what the tests ran.
@@ -9,7 +9,7 @@ COPY . /build/foldlog
 RUN pip install --no-cache-dir --no-deps --no-build-isolation /build/foldlog \
     && rm -rf /build \
     && useradd --system --no-create-home foldlog \
-    && mkdir -p /var/lib/foldlog/worker /var/lib/foldlog/blobs \
+    && mkdir -p /var/lib/foldlog/worker /var/lib/foldlog/gateway /var/lib/foldlog/blobs \
     && chown -R foldlog /var/lib/foldlog
 
 # Named volumes take the owner of the directory they are mounted on.

@@ -37,7 +37,7 @@ def test_constraint_8_compose_file_is_valid():
 
 def test_compose_file_starts_one_broker_then_topics_then_a_supervised_worker():
     services = json.loads(_compose(COMPOSE_FILE, "--format", "json").stdout)["services"]
-    assert sorted(services) == ["kafka", "topics", "worker"]
+    assert sorted(services) == ["gateway", "kafka", "topics", "worker"]
     assert services["kafka"]["image"] == "apache/kafka:4.2.1"
     assert [p["host_ip"] for p in services["kafka"]["ports"]] == ["127.0.0.1"]
     assert services["topics"]["command"] == ["topics", "apply"]
@@ -48,6 +48,22 @@ def test_compose_file_starts_one_broker_then_topics_then_a_supervised_worker():
     assert worker["depends_on"]["topics"]["condition"] == "service_completed_successfully"
     assert worker["environment"]["KAFKA_BOOTSTRAP_SERVERS"] == "kafka:9092"
     assert "ANTHROPIC_API_KEY" in worker["environment"]
+
+
+def test_S2_7_a_gateway_is_started_on_demand_and_never_without_a_login():
+    services = json.loads(_compose(COMPOSE_FILE, "--format", "json").stdout)["services"]
+    gateway = services["gateway"]
+    assert gateway["profiles"] == ["gateway"] and gateway["restart"] == "unless-stopped"
+    assert "FOLDLOG_GATEWAY_SECRET" in gateway["environment"]
+    [port] = gateway["ports"]
+    assert (port["host_ip"], port["published"], port["target"]) == ("127.0.0.1", "8377", 8377)
+    assert gateway["command"] == ["gateway", "--host", "0.0.0.0", "--port", "8377"]
+    assert gateway["depends_on"]["topics"]["condition"] == "service_completed_successfully"
+    kept = {volume["target"]: volume["source"] for volume in gateway["volumes"]}
+    shared = {volume["target"]: volume["source"] for volume in services["worker"]["volumes"]}
+    assert kept["/var/lib/foldlog/blobs"] == shared["/var/lib/foldlog/blobs"]
+    # A named volume takes the owner of the directory that the image has there.
+    assert all(target in (ROOT / "Dockerfile").read_text("utf-8") for target in kept)
 
 
 def test_the_host_reaches_the_port_that_is_advertised():

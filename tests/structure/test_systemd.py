@@ -1,0 +1,59 @@
+"""The units of deploy/: as systemd reads them where it is installed, and what they must say."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foldlog.cli.__main__ import USAGE
+from foldlog.processors.runtime import supervise
+from foldlog.tests.structure.tree import ROOT
+
+UNITS = sorted((ROOT / "deploy").glob("*.service"))
+INSTALLED = "/opt/foldlog/bin/foldlog"
+
+
+def said_in(unit: Path) -> dict[str, list[str]]:
+    """Every value of every key; systemd allows a key several times."""
+    found: dict[str, list[str]] = {}
+    for line in unit.read_text("utf-8").splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def test_S2_7_there_is_a_unit_for_the_worker_and_one_for_the_gateway():
+    assert [unit.name for unit in UNITS] == ["foldlog-gateway.service", "foldlog-worker@.service"]
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+@pytest.mark.parametrize("planted", ["", "Restrat=always\n", "TimeoutStopSec=soon\n"])
+def test_S2_7_systemd_accepts_the_unit_and_no_misspelling(unit: Path, planted: str, tmp_path: Path):
+    text = unit.read_text("utf-8").replace(INSTALLED, sys.executable)
+    checked = tmp_path / unit.name
+    checked.write_text(text.replace("[Service]\n", f"[Service]\n{planted}"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(checked)], capture_output=True, text=True
+    )
+    # A key that it does not know is a warning to systemd, and ignored.
+    wrong = [line for line in done.stderr.splitlines() if checked.name in line]
+    assert bool(wrong) == bool(planted), done.stderr
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_S2_7_the_service_starts_with_the_machine_and_again_whenever_it_ends(unit: Path):
+    said = said_in(unit)
+    assert said["WantedBy"] == ["multi-user.target"]
+    assert said["Restart"] == ["always"] and said["StartLimitIntervalSec"] == ["0"]
+    assert said["RestartPreventExitStatus"] == [str(supervise.MISUSE)] == [str(USAGE)]
+    assert float(said["TimeoutStopSec"][0]) > supervise.STOP_S
+    assert said["NoNewPrivileges"] == ["yes"] and said["ProtectSystem"] == ["strict"]
+    # Everything it writes lies where ProtectSystem lets it write.
+    assert said["StateDirectory"] == ["foldlog"]
+    written = [value.partition("=")[2] for value in said["Environment"] if "=/" in value]
+    assert written and all(path.startswith("/var/lib/foldlog") for path in written)
+    assert said["ExecStart"][0].startswith(INSTALLED)
