@@ -37,6 +37,7 @@ _EXPORTS: dict[str, str] = {
     "ToolContext": ".processors.tool_context",
     "ToolFailed": ".processors.tool",
     "read_result": ".processors.builtin_tools",
+    "build_and_deploy": ".processors.project_tool",
     "tool": ".processors.tool",
 }
 

@@ -75,6 +75,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     if worker.status is not None:
         yield from check_up.mcp_servers(worker.status.get("mcp", {}))
     yield from check_up.people_wanted(everything)
+    yield from check_up.refused_to_tools(everything)
     yield from check_up.out_of_room(everything)
     yield from check_up.background_in_vain(everything, None if whole else check_up.SHOWN_MAX)
     yield from check_channels.channels(everything, settings.channels, settings.channels_wrong)

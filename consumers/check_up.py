@@ -4,6 +4,7 @@ Each check is a function that yields findings; a finding says what was found and
 file asks the log and the store, and must not know how a worker is reached or anything is printed.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -258,6 +259,27 @@ def people_wanted(everything: Everything) -> Iterator[Finding]:
                 f"session {name}: it is not known whether {call.name} ({call.key}) happened",
                 f"foldlog resolve {name} {call.key} --happened TEXT | --did-not-happen",
             )
+
+
+def refused_to_tools(everything: Everything) -> Iterator[Finding]:
+    """Transitions and locks that tools asked for and the fold refused: each is a tool's mistake."""
+    found: Counter[tuple[str, str]] = Counter()
+    whose: dict[tuple[str, str], list[str]] = {}
+    for name in _newest_first(everything):
+        for line in everything.sessions[name].transcript.lines:
+            if line.kind != "result" or "; " not in line.text:
+                continue
+            for why in line.text.split("; ")[1:]:
+                found[line.name, why] += 1
+                whose.setdefault((line.name, why), []).append(name)
+    for (tool, why), times in found.most_common():
+        names = _named(list(dict.fromkeys(whose[tool, why])))
+        yield Finding(
+            "note",
+            "tools",
+            f"tool {tool} was refused {times} times: {why} ({names})",
+            "correct the tool: what it asked for changed nothing, and the model was told",
+        )
 
 
 def out_of_room(everything: Everything) -> Iterator[Finding]:

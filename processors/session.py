@@ -25,8 +25,9 @@ from .projections import (
     transcript,
     turn,
 )
-from .projections.turn_view import REFUSALS_MAX, Refusal, Stream, TurnView
-from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNKNOWN_SESSION, UNREADABLE, Ruling
+from .projections.turn_view import HOLDS_TOOLS, REFUSALS_MAX, Refusal, Stream, TurnView
+from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNKNOWN_SESSION, UNREADABLE, Ruling, refused
+from .writers import demand_writer
 
 
 class Frozen(Value):
@@ -81,6 +82,7 @@ def initial(session_id: str) -> SessionViews:
 
 _WRITERS = {row.cls: frozenset(row.writers) for row in EVENT_TYPES}
 _WRITERS[ChunkSeen] = _WRITERS[ev.GenChunk]
+_NAMES = {row.cls: row.name for row in EVENT_TYPES}
 _INPUTS = frozenset(row.cls for row in EVENT_TYPES if row.is_input)
 _CHUNKS = frozenset(turn.CHUNKS)
 _PAID = frozenset(ledger.OUTCOMES)
@@ -248,6 +250,14 @@ def _refuse(view: TurnView, offset: int, ruling: Ruling) -> TurnView:
     return replace(view, refusals=(*view.refusals, owed))
 
 
+def _refuse_triggers(view: TurnView, offset: int, refusals: tuple[Ruling, ...]) -> TurnView:
+    """What a tool asked for in vain is answered in the log, as what a person asks for is."""
+    if not refusals:
+        return view
+    details = "; ".join(dict.fromkeys(refusal.detail for refusal in refusals))
+    return _refuse(view, offset, refused(refusals[0].code, details))
+
+
 def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     kind = type(entry.event)
     if kind in _CHUNKS:  # most of a log: nothing else may happen here
@@ -255,7 +265,11 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     state, before, kept = views.state, views.turn, views.items
     seen, lines, spent, said = views.context, views.transcript, views.ledger, views.messages
     after: TurnView = turn.apply(before, entry)
-    now = session_state.apply(state, entry, after) if kind in session_state.READS else state
+    now = session_state.apply(state, entry, before, after) if kind in session_state.READS else state
+    demand_writer(state, now, _NAMES[kind])
+    if kind is ev.ToolResult and before.rules >= HOLDS_TOOLS:
+        _, refusals = session_state.triggered(state, before, entry.event)
+        after = _refuse_triggers(after, entry.offset, refusals)
     if kind in _INPUTS:
         after = replace(after, basis=entry.offset, basis_sha=digest(now))
     short, aside, pushed = views.compaction, views.background, views.delivery

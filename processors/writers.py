@@ -1,8 +1,13 @@
 """Who may change each field of session_state (mission row S0.2), as data.
 
-An event of a type that is not listed for a field can not change that field: a test folds random
-histories and compares every change with this table.
+`demand_writer` holds every change to it: a fold that would change a field by an event of another
+type raises, which freezes the session at that offset in place of a wrong state.
 """
+
+from typing import Any
+
+PROJECT_TOOL = "build_and_deploy"
+"""The only tool that may lock a project, beside the open-existing route (PROJECT_LOCKED)."""
 
 WRITERS: dict[str, tuple[str, ...]] = {
     "session_id": ("SESSION_OPENED",),
@@ -35,7 +40,10 @@ WRITERS: dict[str, tuple[str, ...]] = {
 MEANING: dict[str, tuple[str, str]] = {
     "session_id": ("string", "when the session is opened"),
     "user_id": ("string", "when the session is opened"),
-    "project_id": ("string or null", "once, by the open-existing route or by a tool; then locked"),
+    "project_id": (
+        "string or null",
+        f"once, by the open-existing route or by the tool {PROJECT_TOOL}; then locked",
+    ),
     "phase": ("chatting, building, verifying, done", "by a transition of TRANSITIONS"),
     "pending_tool": (
         "{call, name, attempt, open} or null",
@@ -48,3 +56,16 @@ MEANING: dict[str, tuple[str, str]] = {
     "last_message_id": ("string or null", "when a message is accepted"),
     "updated_at": ("Unix ms", "when another field changes"),
 }
+
+
+class MistakenWriter(AssertionError):
+    """A fold changed a field by an event that WRITERS does not name for it."""
+
+
+def demand_writer(before: Any, after: Any, event_type: str) -> None:
+    """Compare the session state before and after an event with WRITERS. Raises MistakenWriter."""
+    if before is after:
+        return
+    for field, writers in WRITERS.items():
+        if event_type not in writers and getattr(before, field) != getattr(after, field):
+            raise MistakenWriter(f"{event_type} may not change {field}: {', '.join(writers)} may")

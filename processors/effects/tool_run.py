@@ -10,6 +10,7 @@ import inspect
 import json
 import logging
 import threading
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ..memory.service import MemoryService
 
 _log = logging.getLogger("foldlog.tools")
+TRACEBACK_CHARS_MAX = 16_000  # an exception's text may hold whatever a tool was given
 READER = "read_result"  # the tool by which a model reads on in a result that was cut
 # Shares of the grace of a turn. Together they leave time for the outcome to reach the log.
 ASK_SHARE = 0.3  # between ctx.aborted and the cancellation of the task
@@ -151,10 +153,14 @@ class Run:
         while below is not None and below.tb_frame.f_code.co_filename == __file__:
             below = below.tb_next
         claim = self.claim
+        told = "".join(traceback.format_exception(type(error), error, below)).rstrip()
+        told = told.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair, say
+        if len(told) > TRACEBACK_CHARS_MAX:
+            half = TRACEBACK_CHARS_MAX // 2
+            told = f"{told[:half]}\n[...]\n{told[-half:]}"
         _log.error(
-            "session %s: tool %s (call %s, attempt %d) raised an error",
-            *(claim.session_id, claim.name, claim.call_key, claim.attempt),
-            exc_info=(type(error), error, below),
+            "session %s: tool %s (call %s, attempt %d) raised an error\n%s",
+            *(claim.session_id, claim.name, claim.call_key, claim.attempt, told),
         )
 
     async def until_end(self, work: asyncio.Task, outer: Stop, *, cancel: bool) -> End | None:

@@ -383,8 +383,8 @@ def _result(entry, event, before: TurnView, state: SessionState) -> Fragment | N
         case ev.ToolInvoked():
             body, error = event.content, event.outcome != "ok"
         case ev.ToolResult():
-            _, refusals = triggered(state, event.triggers)
-            text = "".join(f"\n{refusal}" for refusal in refusals)
+            _, refusals = triggered(state, before, event)
+            text = "".join(f"\n{refusal.detail}" for refusal in refusals)
             body, error, tokens = event.content, event.outcome != "ok", event.tokens
         case ev.ApprovalDecided():
             if event.decision != "deny":

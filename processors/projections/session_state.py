@@ -9,8 +9,10 @@ import json
 from ...schemas import events as ev
 from ...schemas.ids import is_id, why_not_an_id
 from ...schemas.value import Value, fields_of, replace
+from ..ruling import Ruling, refused
 from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
-from .turn_view import Call, TurnView
+from ..writers import PROJECT_TOOL
+from .turn_view import HOLDS_TOOLS, Call, TurnView, call_of
 
 NAME_CHARS_MAX = 64  # of a tool, as in the Messages API; keeps the state under 1 KB
 
@@ -63,24 +65,41 @@ def as_json(state: SessionState) -> bytes:
 
 
 def triggered(
-    state: SessionState, triggers: tuple[ev.Trigger, ...]
-) -> tuple[SessionState, tuple[str, ...]]:
-    """The state after a tool's triggers, and the refusals of those that are illegal, in order."""
-    refusals = []
-    for wanted in triggers:
+    state: SessionState, before: TurnView, event: ev.ToolResult
+) -> tuple[SessionState, tuple[Ruling, ...]]:
+    """The state after a tool's triggers, and the refusals of those that are illegal, in order.
+
+    `before`: the turn view before the result, which knows the call.
+    """
+    refusals: list[Ruling] = []
+    for wanted in event.triggers:
         if wanted.trigger is not None:
             try:
                 state = replace(state, phase=transition(state.phase, wanted.trigger))
-            except InvalidTransition as refusal:
-                refusals.append(str(refusal))
+            except InvalidTransition as illegal:
+                refusals.append(refused("invalid_transition", str(illegal)))
         if wanted.project_id is not None:
-            if not is_id(wanted.project_id):
-                refusals.append(why_not_an_id("project_id", wanted.project_id))
-            elif state.project_id is not None:
-                refusals.append("project_id already locked")
+            wrong = _why_not_locked(state, before, event, wanted.project_id)
+            if wrong is not None:
+                refusals.append(wrong)
             else:
                 state = replace(state, project_id=wanted.project_id)
     return state, tuple(refusals)
+
+
+def _why_not_locked(
+    state: SessionState, before: TurnView, event: ev.ToolResult, project_id: str
+) -> Ruling | None:
+    if not is_id(project_id):
+        return refused("invalid_id", why_not_an_id("project_id", project_id))
+    call = call_of(before, event)
+    name = call.name if call is not None else ""
+    if name != PROJECT_TOOL and before.rules >= HOLDS_TOOLS:
+        why = f"{name[:NAME_CHARS_MAX]} may not lock a project: {PROJECT_TOOL} may"
+        return refused("not_the_project_tool", why)
+    if state.project_id is not None:
+        return refused("project_locked", "project_id already locked")
+    return None
 
 
 def _pending(turn: TurnView) -> PendingTool | None:
@@ -93,8 +112,8 @@ def _pending(turn: TurnView) -> PendingTool | None:
     return PendingTool(oldest.key, oldest.name[:NAME_CHARS_MAX], oldest.attempt, len(begun))
 
 
-def apply(state: SessionState, entry, turn: TurnView) -> SessionState:
-    """The state after an accepted event; `turn` is the turn view after the same event."""
+def apply(state: SessionState, entry, before: TurnView, turn: TurnView) -> SessionState:
+    """The state after an accepted event; `before`, `turn`: the turn view before and after it."""
     event = entry.event
     after = state
     match event:
@@ -111,7 +130,7 @@ def apply(state: SessionState, entry, turn: TurnView) -> SessionState:
             phase = TRANSITIONS[state.phase].get("cancel", state.phase)
             after = replace(state, cancel_token=token, phase=phase)
         case ev.ToolResult():
-            after, _ = triggered(state, event.triggers)
+            after, _ = triggered(state, before, event)
             after = replace(after, pending_tool=_pending(turn))
         case ev.ToolStarted() | ev.ToolFailedUncertain() | ev.HumanResolved():
             after = replace(state, pending_tool=_pending(turn))

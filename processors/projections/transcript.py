@@ -127,8 +127,9 @@ def _call_line(entry, event, before: TurnView, state: SessionState) -> Line:
         case ev.ToolInvoked():
             return Line("result", *place, event.content, event.outcome)
         case ev.ToolResult():
-            _, refusals = triggered(state, event.triggers)
-            return Line("result", *place, event.content, "; ".join((event.outcome, *refusals)))
+            _, refusals = triggered(state, before, event)
+            told = "; ".join((event.outcome, *(refusal.detail for refusal in refusals)))
+            return Line("result", *place, event.content, told)
         case ev.ToolFailedUncertain():
             return Line("doubt", *place, text=event.reason)
         case ev.ApprovalDecided():

@@ -15,6 +15,7 @@ QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
 RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts them
 REMINDERS_MAX = 64
 CONTRADICTS_RECONCILER = 2  # rules from which on a late success contradicts a reconciler's "no"
+HOLDS_TOOLS = 2  # rules from which on tools are held to the project tool, and answered when refused
 # As GEN_FAILED says it: too long by tokens or bytes; or a part is not taken: a signature, a file.
 TOO_LONG = ("context_too_long", "request_too_large")
 THINKING_REFUSED = "thinking_refused"

@@ -6,7 +6,7 @@ id and never content. This file must not know how numbers are shown.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...schemas import events as ev
@@ -14,8 +14,9 @@ from ...schemas.codec import ChunkSeen, Entry, Unreadable
 from ...schemas.events import BY_CLASS
 from ...schemas.record import Record
 from ..prices import PICO_PER_USD, PriceTable, input_cost
-from ..projections import compaction, ledger
+from ..projections import compaction, ledger, session_state
 from ..projections.ledger import Spent
+from ..projections.turn_view import call_of
 from ..ruling import Ruling
 from ..session import SessionViews
 from .actions import Actions, Discharged
@@ -23,6 +24,10 @@ from .owned import Owned
 
 SERIES_MAX = 500
 """Of one family: a log may name any number of models; those that come later are `other`."""
+
+
+TOLD = frozenset({"invalid_transition", "not_the_project_tool"})
+"""Refusals that are a mistake of a program more often than a person's: the log names each."""
 
 
 class Family(NamedTuple):
@@ -140,6 +145,8 @@ class Meter:
             case ev.ToolResult():
                 cached = "no" if event.cached_at is None else "yes"
                 self.add("foldlog_tool_results", event.outcome, cached)
+                for refusal in refused_triggers(before, event):
+                    self.add("foldlog_refusals", refusal.code)
             case ev.ResultCompacted():
                 short = compaction.apply(before.compaction, entry, before.context).shorts[-1]
                 self.add("foldlog_short_forms", "in time" if short.early else "late")
@@ -163,6 +170,23 @@ class Meter:
                 )
 
 
+def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling, ...]:
+    """What a tool asked for with its result, and may not have."""
+    return session_state.triggered(before.state, before.turn, event)[1] if event.triggers else ()
+
+
+def refusals_told(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
+    """A line for each transition that the table does not have, whoever asked for it (S0.4)."""
+    event, asked, whose = entry.event, (ruling,), "somebody"
+    if isinstance(event, ev.ToolResult):
+        asked = refused_triggers(before, event) if ruling.accepted else ()
+        call = call_of(before.turn, event)
+        whose = f"tool {call.name} (call {call.key})" if call is not None else whose
+    for refusal in asked:
+        if refusal.code in TOLD:
+            yield f"session {entry.session_id}: {whose} was refused: {refusal.detail}"
+
+
 class MeteredActions(Actions):
     """Actions that count what they are told and what they do."""
 
@@ -173,6 +197,8 @@ class MeteredActions(Actions):
     ) -> None:
         if not owned.store.is_new or record.offset >= owned.store.log_end:
             self.meter.folded(entry, before, ruling)
+            for told in refusals_told(entry, before, ruling):
+                self._say(told)
         super().read_back(owned, entry, record, before, ruling)
 
     def discharge(self, owned, views, owed, agent, now) -> Discharged:

@@ -10,6 +10,7 @@ from foldlog.log.partition import partition_for
 from foldlog.processors.decide import TOO_LITTLE
 from foldlog.processors.outside.connection import ENDED, NOT_AGREED
 from foldlog.producers import Sessions
+from foldlog.schemas import events as ev
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
 from foldlog.schemas.value import replace
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened
@@ -200,3 +201,18 @@ def test_sessions_are_counted(log, talk, settings):
     opened(log, settings, "s2")
     Played(log, "s1").answer("hello")
     assert check_up.sessions_counted(fold_everything(log)).text == "2, 0 with an open turn"
+
+
+def test_S0_4_doctor_counts_what_tools_were_refused(log, talk):
+    _, played = talk
+    played.call()
+    played.start()
+    played.complete("", [("mail", {})])
+    played.invoke(0)
+    played.tool_start()
+    wanted = ev.Trigger(trigger="publish")
+    played.tool_result("sent", triggers=(wanted, wanted))
+    (found,) = check_up.refused_to_tools(fold_everything(log))
+    invalid = "invalid transition: phase=chatting, event=publish"
+    assert found.text == f"tool mail was refused 2 times: {invalid} (s1)"
+    assert found.level == "note" and "correct the tool" in found.do

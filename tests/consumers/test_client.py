@@ -120,9 +120,10 @@ def test_an_approval_holds_for_the_arguments_that_were_shown(client, log):
         client.decide("s1", "1.1.0", "deny")
 
 
-def test_remember_grants_the_tool(client, log):
+def test_remember_grants_the_arguments(client, log):
     asks(client, log)
-    assert client.decide("s1", "1.1.0", "allow", remember=True).views.turn.grants == ("charge",)
+    turn = client.decide("s1", "1.1.0", "allow", remember=True).views.turn
+    assert turn.grants == (f"charge {turn.calls[0].args_sha256}",)
 
 
 def test_a_call_is_named_by_its_place_or_by_the_providers_id(client, log):

@@ -1,10 +1,12 @@
 """The agents of the law tests: one tool of each kind, and limits so small that they are reached."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.limits import Limits
+from foldlog.processors.project_tool import build_and_deploy
 from foldlog.processors.tool import tool
 
 MINUTE = 60_000
@@ -86,6 +88,9 @@ EDITED = Agent(
     name="helper", model="claude-test", system="Be very brief.", tools=TOOLS[:-1], limits=LIMITS
 )
 AGENTS = {"helper": AGENT}
+# The same agent with the tool that may lock a project.
+PROJECT = replace(build_and_deploy(["true"]), approval="none")
+BUILDER = replace(AGENT, tools=(*TOOLS, PROJECT))
 
 # The agents of random histories. Their requests begin with some 500 tokens of tools.
 SMALL = Limits(

@@ -380,16 +380,16 @@ def _words(block: dict) -> str:
     return block["type"]
 
 
-def opened(session_id: str = "s1", agent: Agent = AGENT) -> History:
+def opened(session_id: str = "s1", agent: Agent = AGENT, rules: int = RULES) -> History:
     """A session that was opened, with a worker that holds its partition."""
     history = History(session_id, agent)
     history.take()
-    assert history.open().accepted
+    assert history.open(rules=rules).accepted
     return history
 
 
-def asked(*uses: Use, agent: Agent = AGENT) -> History:
+def asked(*uses: Use, agent: Agent = AGENT, rules: int = RULES) -> History:
     """A session whose first answer made these calls, all decided and claimed."""
-    history = opened(agent=agent)
+    history = opened(agent=agent, rules=rules)
     history.say("go")
     return history.answer(*uses)

@@ -4,17 +4,20 @@ import json
 
 import pytest
 
+from foldlog.processors.projections import session_state
 from foldlog.processors.projections.session_state import PendingTool, SessionState, as_json
 from foldlog.processors.transitions import TRANSITIONS, InvalidTransition, transition
 from foldlog.processors.writers import MEANING, WRITERS
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
 from foldlog.schemas.value import replace
+from foldlog.tests.laws.agents import BUILDER
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import asked, opened
 from foldlog.tests.laws.plausible import ODD_IDS
 
 LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
+BUILD = Use("build_and_deploy", '{"project_id":"p1"}', "c")
 TRIGGERS = sorted({event for row in TRANSITIONS.values() for event in row} | {"fly", ""})
 
 
@@ -123,14 +126,51 @@ def test_S0_11_a_cancel_in_the_middle_of_a_turn_moves_the_phase_and_ends_the_tur
 
 
 def test_S0_2_a_tool_moves_the_phase_and_locks_the_project_with_its_result():
-    s = asked(LOOK)
+    s = asked(BUILD, agent=BUILDER)
     triggers = (ev.Trigger(trigger="start_build", project_id="p1"),)
     assert s.result("1.1.0", triggers=triggers).accepted
     assert (s.state.phase, s.state.project_id) == ("building", "p1")
+    assert not s.turn.refusals
+
+
+def test_S0_2_no_other_tool_locks_a_project():
+    s = asked(LOOK)
+    triggers = (ev.Trigger(trigger="start_build", project_id="p1"),)
+    assert s.result("1.1.0", "done", triggers=triggers).accepted
+    assert (s.state.phase, s.state.project_id) == ("building", None)
+    (owed,) = s.turn.refusals
+    assert (owed.code, owed.offset) == ("not_the_project_tool", s.offset - 1)
+    assert owed.detail == "look may not lock a project: build_and_deploy may"
+    s.work()
+    assert not s.turn.refusals, "answered in the log"
+    assert s.messages()[2][1] == [f"result: done\n{owed.detail}"]
+
+
+def test_in_a_session_of_rules_1_any_tool_locks_a_project_and_is_owed_no_answer():
+    s = asked(LOOK, rules=1)
+    triggers = (ev.Trigger(project_id="p1"), ev.Trigger(trigger="publish"))
+    assert s.result("1.1.0", triggers=triggers).accepted
+    assert s.state.project_id == "p1" and not s.turn.refusals
+
+
+def test_S0_2_a_fold_that_breaks_the_table_of_writers_freezes_and_changes_nothing(monkeypatch):
+    """The table was compared by a law, and by nothing where the state is written."""
+    s = opened()
+    before = s.state
+    honest = session_state.apply
+
+    def planted(state, entry, *turns):
+        return replace(honest(state, entry, *turns), project_id="stolen")
+
+    monkeypatch.setattr(session_state, "apply", planted)
+    s.say("hello")
+    assert s.state == before
+    assert s.views.frozen.offset == s.offset - 1
+    assert "MESSAGE_RECEIVED may not change project_id" in s.views.frozen.why
 
 
 def test_an_illegal_trigger_of_a_tool_refuses_only_the_trigger_and_the_model_is_told():
-    s = asked(LOOK)
+    s = asked(BUILD, agent=BUILDER)
     s.lock("p1")
     triggers = (
         ev.Trigger(trigger="publish"),
@@ -139,15 +179,20 @@ def test_an_illegal_trigger_of_a_tool_refuses_only_the_trigger_and_the_model_is_
     )
     assert s.result("1.1.0", "done", triggers=triggers).accepted
     assert (s.state.phase, s.state.project_id) == ("building", "p1")
+    (owed,) = s.turn.refusals
+    assert owed.code == "invalid_transition", "as a person's"
     s.work()
-    assert s.messages()[2][1] == [
-        "result: done\ninvalid transition: phase=chatting, event=publish\nproject_id already locked"
-    ]
+    invalid = "invalid transition: phase=chatting, event=publish"
+    assert s.messages()[2][1] == [f"result: done\n{invalid}\nproject_id already locked"]
+    answered = [step.entry.event for step in s.steps if type(step.entry.event) is ev.Refused]
+    (refused,) = answered
+    assert (refused.offset, refused.code) == (owed.offset, "invalid_transition")
+    assert refused.detail == f"{invalid}; project_id already locked"
 
 
 @pytest.mark.parametrize("id", ODD_IDS)
 def test_bad_input_a_project_that_is_no_id_is_not_locked_by_a_tool_either(id):
-    s = asked(LOOK)
+    s = asked(BUILD, agent=BUILDER)
     assert s.result("1.1.0", "done", triggers=(ev.Trigger(project_id=id),)).accepted
     assert s.state.project_id is None
     s.work()

@@ -268,9 +268,9 @@ def test_E29_an_error_of_a_tool_is_logged_with_its_traceback(host, effect, is_as
     function = as_task if is_async else as_thread
     told = run_once(make(effect, function), host, b'{"password":"xyz"}')
     (record,) = caplog.records
-    assert record.getMessage() == (
-        "session s1: tool t (call 2.1.0, attempt 1) raised an error"
-    )
+    first, second, *_ = record.getMessage().split("\n")
+    assert first == "session s1: tool t (call 2.1.0, attempt 1) raised an error"
+    assert second == "Traceback (most recent call last):"
     assert "in in_thread_below" in caplog.text and "KeyError" in caplog.text
     assert "effects/tool_run.py" not in caplog.text, "our own frames explain nothing"
     assert "xyz" not in caplog.text and "Traceback" not in str(told.only)
@@ -283,3 +283,13 @@ def test_E29_a_tool_that_says_it_failed_has_told_the_model_why(host, caplog):
     run_once(make("once", bad), host)
     run_once(make("pure", lambda: 1), host)
     assert not caplog.records
+
+
+def test_E29_a_huge_text_of_an_error_does_not_fill_the_log(host, caplog):
+    def bad():
+        raise ValueError("x" * 1_000_000 + "\ud800")
+
+    run_once(make("pure", bad), host)
+    (record,) = caplog.records
+    assert len(record.getMessage()) < 20_000 and "ValueError" in record.getMessage()
+    assert record.getMessage().endswith("\\ud800"), "it can be written"

@@ -77,7 +77,13 @@ def broken(top: int) -> str:
     """Raises."""
     return {}["no such key"]
 
-agent = Agent(name="default", model="m", tools=[snoop, snoop_alone, broken])
+@tool(effect="pure")
+def wrong(ctx, top: int) -> str:
+    """Asks for what it may not have."""
+    ctx.trigger("publish")
+    return "published"
+
+agent = Agent(name="default", model="m", tools=[snoop, snoop_alone, broken, wrong])
 '''
 
 
@@ -102,16 +108,18 @@ def test_C12_a_tool_finds_no_secret_in_any_process_above_it(broker, tmp_path):
         }
         worker = machine.start("worker", "--supervise", "--agent", "app:agent")
         try:
-            for number, name in enumerate(("snoop", "snoop_alone", "broken")):
+            for number, name in enumerate(("snoop", "snoop_alone", "broken", "wrong")):
                 call = tool_use(name, {"top": worker.pid})
                 script.add(Rule(reply=Reply([call]), tool_results=number))
-            script.add(Rule(reply=Reply([text("done")]), tool_results=3))
+            script.add(Rule(reply=Reply([text("done")]), tool_results=4))
             machine("send", "s1", "look around", "--wait")
         finally:
             worker.terminate()
             _, err = worker.communicate(timeout=WAIT_S)
     assert "session s1: tool broken (call 1.3.0, attempt 1) raised an error" in err
     assert 'return {}["no such key"]' in err and "KeyError" in err
+    tells = "session s1: tool wrong (call 1.4.0) was refused: invalid transition"
+    assert f"{tells}: phase=chatting, event=publish" in err
     kept, alone = (tmp_path / "kept.bin").read_bytes(), (tmp_path / "alone.bin").read_bytes()
     for seen in (kept, alone):
         assert b"ancestors" in seen and b"--control-fd" in seen and b"--supervise" in seen

@@ -65,7 +65,7 @@ def erase(n: int) -> str:
 
 
 @tool(effect="once")
-def build(n: int) -> str:
+def build_and_deploy(n: int) -> str:
     """Asks for a phase transition and a project."""
     raise AssertionError("played by effects.py")
 
@@ -76,7 +76,7 @@ def complete(n: int) -> str:
     raise AssertionError("played by effects.py")
 
 
-TOOLS = (look, page, put, charge, order, wire, peek, erase, build, complete)
+TOOLS = (look, page, put, charge, order, wire, peek, erase, build_and_deploy, complete)
 AGENT = Agent(name="sim", model="sim-1", system="You are simulated.", tools=TOOLS)
 
 

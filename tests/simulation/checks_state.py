@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from foldlog.processors.projections import turn_view
-from foldlog.processors.projections.session_state import as_json
+from foldlog.processors.projections.session_state import as_json, triggered
 from foldlog.processors.transitions import TRANSITIONS
 from foldlog.processors.writers import WRITERS
 from foldlog.schemas import events as ev
@@ -170,7 +170,8 @@ class EndedTurnsAreClosed(Invariant):
 
 
 class EveryRefusalIsAnsweredOnce(Invariant):
-    """Row R: each refused event gets exactly one accepted REFUSED; nothing else gets one."""
+    """Row R: each refused event, and each result with a trigger that is refused, gets exactly one
+    accepted REFUSED; nothing else gets one."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(world)
@@ -182,6 +183,10 @@ class EveryRefusalIsAnsweredOnce(Invariant):
         if seen.ruling.verdict == "refused":
             self.demand(seen.entry.writer == "producer", f"a worker was refused: {seen.entry}")
             self.refused[session, seen.entry.offset] = seen.ruling.code
+        elif isinstance(seen.entry.event, ev.ToolResult) and seen.ruling.accepted:
+            _, refusals = triggered(seen.before.state, seen.before.turn, seen.entry.event)
+            if refusals and seen.before.turn.rules >= turn_view.HOLDS_TOOLS:
+                self.refused[session, seen.entry.offset] = refusals[0].code
         elif isinstance(seen.entry.event, ev.Refused) and seen.ruling.accepted:
             place = (session, seen.entry.event.offset)
             self.answered[place] += 1

@@ -169,6 +169,15 @@ PLANTS = (
         session_state,
         "apply",
         wrong.result_names_a_message,
+        ((session, "demand_writer", wrong.nobody_asks),),
+    ),
+    Plant(
+        "a field with two writers, held to the table",
+        "FoldNeverRaises",
+        "conversation",
+        session_state,
+        "apply",
+        wrong.result_names_a_message,
     ),
     Plant(
         "arguments in the state",

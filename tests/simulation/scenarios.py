@@ -88,7 +88,7 @@ PAUSES = {
 MOVES = {"move": 2, "move_unsaid": 2, "flap": 2, "claim_overtaken": 4}
 SLOW = {"slow": 0.3}
 BAD = {"late": 0.02, "slow": 0.3, "twice": 0.03, "unacknowledged": 0.02, "lost": 0.01}
-ONCE = ("charge", "order", "wire", "build")
+ONCE = ("charge", "order", "wire", "build_and_deploy")
 AGAIN = ("look", "put", "peek", "complete")
 
 SCENARIOS = (

@@ -108,7 +108,7 @@ class ToolRun:
 
     def _ok(self, via: Via = Via.TOOL) -> ev.ToolResult:
         name, triggers, reminders = self.tool.name, (), ()
-        if name == "build":
+        if name == "build_and_deploy":
             word = self.rng.choice(("start_build", "todo_done_build", "publish", "nonsense"))
             project = self.rng.choice((None, None, "project-1", "project-2"))
             triggers = (ev.Trigger(trigger=word, project_id=project),)

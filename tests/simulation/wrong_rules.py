@@ -110,8 +110,8 @@ def forgets_to_close(right: Any) -> Any:
 
 
 def cancel_to_anywhere(right: Any) -> Any:
-    def wrong(state: Any, entry: Any, view: Any) -> Any:
-        after = right(state, entry, view)
+    def wrong(state: Any, entry: Any, *views: Any) -> Any:
+        after = right(state, entry, *views)
         if isinstance(entry.event, ev.CancelRequested):
             after = replace(after, phase="verifying")
         return after
@@ -120,8 +120,8 @@ def cancel_to_anywhere(right: Any) -> Any:
 
 
 def result_names_a_message(right: Any) -> Any:
-    def wrong(state: Any, entry: Any, view: Any) -> Any:
-        after = right(state, entry, view)
+    def wrong(state: Any, entry: Any, *views: Any) -> Any:
+        after = right(state, entry, *views)
         if isinstance(entry.event, ev.ToolResult):
             after = replace(after, last_message_id=f"{entry.event.turn}.{entry.event.step}")
         return after
@@ -129,9 +129,13 @@ def result_names_a_message(right: Any) -> Any:
     return wrong
 
 
+def nobody_asks(right: Any) -> Any:
+    return lambda *asked: None
+
+
 def arguments_in_the_state(right: Any) -> Any:
-    def wrong(state: Any, entry: Any, view: Any) -> Any:
-        after = right(state, entry, view)
+    def wrong(state: Any, entry: Any, *views: Any) -> Any:
+        after = right(state, entry, *views)
         if after.pending_tool is not None:
             long = replace(after.pending_tool, name="x" * 900)
             after = replace(after, pending_tool=long)
@@ -277,8 +281,8 @@ def goes_on(right: Any) -> Any:
 
 
 def keeps_the_token(right: Any) -> Any:
-    def wrong(state: Any, entry: Any, view: Any) -> Any:
-        after = right(state, entry, view)
+    def wrong(state: Any, entry: Any, *views: Any) -> Any:
+        after = right(state, entry, *views)
         if isinstance(entry.event, ev.TurnEnded):
             after = replace(after, cancel_token=state.cancel_token)
         return after

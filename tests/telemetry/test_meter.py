@@ -9,12 +9,13 @@ from foldlog.log import MemoryLog
 from foldlog.log.errors import LogUnreachable
 from foldlog.processors.prices import PICO_PER_USD, input_cost, list_prices, total
 from foldlog.processors.runtime import meter as metering
-from foldlog.processors.runtime.meter import COUNTERS, Meter
+from foldlog.processors.runtime.meter import COUNTERS, Meter, refusals_told
 from foldlog.processors.runtime.metrics import LAG, REACHABLE, exposition, lag
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.golden.record import PLAYS
-from foldlog.tests.laws.history import History
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import History, asked
 
 
 def counted(s: History) -> dict[str, dict[tuple[str, ...], float]]:
@@ -59,6 +60,23 @@ def test_claims_and_attempts_are_counted_by_role():
     assert found["foldlog_attempts"]["models", "complete"] >= 1
     assert sum(found["foldlog_events"].values()) > 10
     assert ("GEN_COMPLETE", "superseded") in found["foldlog_events"]
+
+
+def test_S0_4_what_a_tool_may_not_have_is_counted_and_logged_as_what_a_person_may_not():
+    """A tool's illegal transition was a line in its result, and nothing else."""
+    s = asked(Use("look", "{}", "a"))
+    s.trigger("publish")
+    s.result("1.1.0", triggers=(ev.Trigger(trigger="publish"), ev.Trigger(project_id="p1")))
+    counts = counted(s)["foldlog_refusals"]
+    assert counts == {("invalid_transition",): 2, ("not_the_project_tool",): 1}
+    told = [line for x in s.steps for line in refusals_told(x.entry, x.before, x.ruling)]
+    invalid = "was refused: invalid transition: phase=chatting, event=publish"
+    tool = "session s1: tool look (call 1.1.0)"
+    assert told == [
+        f"session s1: somebody {invalid}",
+        f"{tool} {invalid}",
+        f"{tool} was refused: look may not lock a project: build_and_deploy may",
+    ]
 
 
 def test_a_log_that_names_ever_new_models_does_not_fill_the_memory(monkeypatch):
