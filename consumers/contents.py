@@ -35,11 +35,17 @@ def whole(body: Body | None, read: ReadBlob | None) -> bytes:
     return body.inline or b""
 
 
+def encodable(value: Any) -> Any:
+    """The value of a JSON text without halves of surrogate pairs, which UTF-8 cannot carry."""
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
 def blocks_of(content: bytes) -> list[dict[str, Any]]:
     """The content blocks of a JSON array; [] for anything else, as a preview that was cut."""
     try:
         found = json.loads(content)
-    except ValueError:
+        found = encodable(found) if b"\\u" in content else found
+    except (ValueError, RecursionError):
         return []
     return [block for block in found if isinstance(block, dict)] if isinstance(found, list) else []
 

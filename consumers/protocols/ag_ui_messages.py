@@ -208,7 +208,7 @@ def _blocks(content: bytes) -> list[dict[str, msgspec.Raw]]:
     """Content blocks with their fields as the bytes that came; [] for what is no such list."""
     try:
         return msgspec.json.decode(content, type=list[dict[str, msgspec.Raw]])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return []
 
 

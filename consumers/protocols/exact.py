@@ -35,6 +35,7 @@ def blocks_of(content: bytes) -> list[dict[str, Any]]:
     """The content blocks of a JSON array; what is nothing everywhere as Python has it."""
     try:
         found = value_of(content)
+        found = contents.encodable(found) if b"\\u" in content else found
     except ValueError:
         return contents.blocks_of(content)
     return [block for block in found if isinstance(block, dict)] if isinstance(found, list) else []
