@@ -6,6 +6,8 @@ command.
 """
 
 import os
+import pwd
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +18,7 @@ import click
 
 from ..log import LogUnreachable, Settings, environment, open_log
 from ..log.door import Log
+from ..schemas.origin import Origin, Proof, Recorder
 
 if TYPE_CHECKING:
     from ..consumers.client import Client
@@ -114,7 +117,9 @@ class Edge:
         """A client on the log that acts for `user`, by default the login name."""
         from ..consumers.client import Client
 
-        made = Client(self.settings, self.log, user=user, channel="cli", brief=True)
+        made = Client(
+            self.settings, self.log, user=user, channel="cli", brief=True, origin=_origin()
+        )
         self._opened.insert(0, made)
         return made
 
@@ -131,6 +136,16 @@ class Edge:
         while self._done:
             self._done.pop()()
         self._log = None if self._owns_log else self._log
+
+
+def _origin() -> Origin:
+    """This command and the user whom the system says it belongs to, whatever --user says."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run under a number that has no name
+        name = str(os.getuid())
+    name = re.sub(r"[^A-Za-z0-9._:@-]", "-", name)[:128]
+    return Origin(Recorder.COMMAND, Proof.OS_USER, name)
 
 
 @contextmanager

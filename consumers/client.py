@@ -15,6 +15,7 @@ from ..processors.session import SessionViews
 from ..producers.blobs import BlobStore
 from ..producers.checks import Blocks
 from ..producers.sessions import Receipt, Sessions
+from ..schemas.origin import Origin
 from ..schemas.parts import BlobRef
 from ..schemas.words import CancelMode, Resolution, WhenBusy
 from ..schemas.words import Decision as Decided
@@ -33,7 +34,7 @@ DEFAULT_AGENT = "default"
 
 class Client:
     """Sessions of one installation. `user` acts in every command, by default the settings'.
-    `brief`: for a process that writes little and ends (see `Sessions`).
+    `brief`, `origin`: see `Sessions`.
 
     Raises from the log (LogUnreachable, TopicMissing), from the producers (Invalid, Unacknowledged,
     BlobError), CommandRefused when the fold refuses, UnknownSession, NobodyAnswers. Close it, or
@@ -48,6 +49,7 @@ class Client:
         user: str | None = None,
         channel: str = "python",
         brief: bool = False,
+        origin: Origin | None = None,
     ) -> None:
         self.settings = settings
         self.log = log if log is not None else open_log(settings)
@@ -55,7 +57,7 @@ class Client:
         self.channel = channel
         self._owns_log = log is None
         self._blobs: BlobStore | None = None
-        self.sessions = Sessions(self.log, settings, brief=brief)
+        self.sessions = Sessions(self.log, settings, brief=brief, origin=origin)
 
     # -- commands: each returns the decision, accepted or done before ------------------------------
 

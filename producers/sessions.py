@@ -20,6 +20,7 @@ from ..schemas import events as ev
 from ..schemas.attachments import tokens_of
 from ..schemas.codec import encode, headers_for
 from ..schemas.grant import GRANT_SAME
+from ..schemas.origin import Origin
 from ..schemas.parts import Body
 from ..schemas.tokens import estimate
 from ..schemas.topics import SESSION_EVENTS
@@ -27,6 +28,7 @@ from ..schemas.words import CancelMode, Decision, Resolution, WhenBusy
 from . import attachments, checks
 from .blobs import BlobStore
 from .checks import Blocks
+from .recorded import origin_headers
 from .tracing import trace_headers
 
 RULES = 2
@@ -74,6 +76,7 @@ class Sessions:
     Each method raises Invalid before producing, Unacknowledged when no broker answers within
     `ack_s` seconds, TopicMissing, RecordTooLarge, or BlobError. `user` defaults to the settings'.
     `brief`: for a process that writes little and ends; its first answer comes half a second sooner.
+    `origin`: who records what is asked for, where a caller does not say it (recorded.py).
     """
 
     def __init__(
@@ -84,7 +87,9 @@ class Sessions:
         *,
         ack_s: float = ACK_S,
         brief: bool = False,
+        origin: Origin | None = None,
     ) -> None:
+        self._origin = origin
         self._log, self._settings, self._blobs, self._ack_s = log, settings, blobs, ack_s
         self._brief = brief
         self._producer: Producer | None = None
@@ -303,7 +308,7 @@ class Sessions:
             SESSION_EVENTS,
             session_id,
             encode(event),
-            [*headers_for(event, "producer"), *trace_headers()],
+            [*headers_for(event, "producer"), *origin_headers(self._origin), *trace_headers()],
             on_delivery=answers.put,
         )
         what = ev.BY_CLASS[type(event)].name

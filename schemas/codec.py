@@ -19,6 +19,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from .events import EVENT_TYPES
 from .memory import MEMORY_TYPES
+from .origin import HEADER as BY
 from .record import Record
 from .seed import Seed
 from .topics import MEMORY_EVENTS
@@ -59,7 +60,8 @@ class Entry(Value):
     """One event in its place in the log. `at`: the broker's clock in Unix ms, never used to order.
 
     `writer` is the role in header `w`. `session_id` is the record's key: of memory-events, a scope.
-    `seed`: of a fork's SESSION_OPENED, once it is resolved (processors/runtime/seeds.py).
+    `seed`: of a fork's SESSION_OPENED, once it is resolved (processors/runtime/seeds.py). `by`: who
+    recorded what a person asked for (origin.py), as the header says.
     """
 
     session_id: str
@@ -69,6 +71,7 @@ class Entry(Value):
     writer: str
     event: Any
     seed: Seed | None = None
+    by: str = ""
 
 
 def schema_of(name: str) -> dict:
@@ -214,7 +217,9 @@ def entry_of(record: Record, *, chunks: bool = False) -> Entry:
         event = _chunk_seen(_header(headers, "g").encode())
     else:
         event = _decoded(topic, name, value or b"", headers)
-    return Entry(session_id, partition, offset, at, writer, event)
+    return Entry(
+        session_id, partition, offset, at, writer, event, by=_header(headers, BY)
+    )
 
 
 def _decoded(

@@ -19,6 +19,7 @@ from .audit_parts import (
     e,
     refused_table,
     story,
+    unproven,
     when,
 )
 from .blocks import Contents
@@ -44,7 +45,8 @@ def audit_page(facts: SessionFacts, contents: Contents, prices: PriceTable) -> s
                  story(facts, contents)),
         _section("Tool calls", "each with its claims, doubts and who allowed it",
                  calls_table(facts, contents)),
-        _section("Approvals", "who allowed exactly what", approvals_table(facts)),
+        _section("Approvals", "who allowed exactly what; proof: what recorded it, unsigned",
+                 approvals_table(facts)),
         _section("Model and background attempts", f"prices: {prices.version}",
                  attempts_table(facts, prices)),
         _section("Refused", "asked for, and changed nothing", refused_table(facts)),
@@ -85,7 +87,7 @@ def _tiles(facts: SessionFacts, prices: PriceTable) -> str:
     doubts = sum(bool(known.doubts) for known in facts.calls.values())
     lost = sum(a.outcome in ("", "failed") for a in facts.attempts.values())
     cost = session_cost(views.ledger, prices)
-    status = status_of(views)
+    status, unsure = status_of(views), unproven(facts)
     spent = views.ledger
     read = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
     known_cost = dollars(cost.picodollars) if cost.picodollars or not cost.unpriced else "unknown"
@@ -100,6 +102,7 @@ def _tiles(facts: SessionFacts, prices: PriceTable) -> str:
         (len(facts.calls), "tool calls", ""),
         (doubts, "calls once in doubt", "warn" if doubts else ""),
         (facts.rulings["refused"], "events refused", "bad" if facts.rulings["refused"] else ""),
+        (unsure, "words of people without proof", "warn" if unsure else ""),
         (f"{read:,}", "tokens read", ""),
         (f"{spent.output_tokens:,}", "tokens said", ""),
         (known_cost, unit, ""),

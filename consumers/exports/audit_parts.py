@@ -22,6 +22,7 @@ from ..contents import text_of, type_of
 from .blocks import Contents, blocks, clean, time
 from .blocks import text_of as decoded
 from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
+from .proof import proof_of
 from .timeline import lasting
 
 SHOWN_CHARS = 1_200  # of a text; the rest unfolds
@@ -238,7 +239,7 @@ def _doubts(known: CallFacts, contents: Contents) -> str:
     for person in known.resolved:
         said = decoded(contents.whole(person.event.content)) or ""
         out.append(f'<p class="note">{e(person.event.by_user)} says: '
-                   f"{e(person.event.outcome)} {e(said)}</p>")
+                   f"{e(person.event.outcome)} {e(said)} ({_proof(person)})</p>")
     return "".join(out)
 
 
@@ -256,10 +257,24 @@ def approvals_table(facts: SessionFacts) -> str:
             f"<tr><td><code>{e(approval.call)}</code></td><td>{e(approval.name)}</td>"
             f"<td>{tag(word)}{e(later + why)}</td>"
             f"<td>{e(getattr(event, 'by_user', '') or '')}</td>"
+            f"<td>{_proof(decided)}</td>"
             f'<td class="when">{when(decided.at) if decided is not None else ""}</td>'
             f"<td><code>{e(approval.args_sha256[:16])}</code></td></tr>"
         )
-    return _table(("call", "tool", "decision", "by", "when", "arguments"), rows)
+    return _table(("call", "tool", "decision", "by", "proof", "when", "arguments"), rows)
+
+
+def _proof(entry: Entry | None) -> str:
+    """What proves that a person decided so; nobody decides that time is over."""
+    if entry is None or not hasattr(entry.event, "by_user"):
+        return ""
+    proven = proof_of(entry)
+    return e(proven.text) if proven.holds else f'<span class="tag warn">{e(proven.text)}</span>'
+
+
+def unproven(facts: SessionFacts) -> int:
+    """How many accepted words of people nobody vouches for."""
+    return sum(ruling.accepted and not proof_of(entry).holds for entry, ruling in facts.people)
 
 
 def _later(name: str, event: Any) -> str:
@@ -331,8 +346,10 @@ def refused_table(facts: SessionFacts) -> str:
     rows = [
         f'<tr><td class="when">{when(entry.at)}</td><td>{entry.offset}</td>'
         f"<td>{e(getattr(entry.event, 'by_user', '') or getattr(entry.event, 'user_id', ''))}</td>"
+        f"<td>{e(proof_of(entry).text)}</td>"
         f"<td>{e(type_of(entry))}</td><td>{e(ruling.code)}: {e(ruling.detail)}</td></tr>"
         for entry, ruling in facts.people if ruling.verdict == "refused"
     ]
-    return _table(("when", "offset", "by", "asked for", "why it was refused"), rows)
+    heads = ("when", "offset", "by", "proof", "asked for", "why it was refused")
+    return _table(heads, rows)
 

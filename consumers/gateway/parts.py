@@ -21,9 +21,11 @@ from ...processors.session import SessionViews
 from ...producers.attachments import admitted
 from ...producers.blobs import BlobError, BlobStore
 from ...producers.checks import an_id
+from ...producers.recorded import ORIGIN
 from ...producers.sessions import Receipt
 from ...schemas.attachments import reference
 from ...schemas.ids import ID_CHARS_MAX, is_id
+from ...schemas.origin import Origin, Proof, Recorder
 from ...schemas.parts import BlobRef
 from ..client import Client
 from ..outcomes import Decision, demand
@@ -59,7 +61,10 @@ class Gateway:
 
     def who(self, request: Request) -> Who:
         """Who asks. Raises Unauthenticated."""
-        return self.access.who(request.headers, request.cookies)
+        who = self.access.who(request.headers, request.cookies)
+        proof = Proof.NONE if self.access.development else Proof.TOKEN
+        ORIGIN.set(Origin(Recorder.GATEWAY, proof, who.user))  # of what this request writes
+        return who
 
     def user(self, request: Request) -> str:
         """The user who asks. Raises Unauthenticated."""

@@ -1,9 +1,14 @@
 """approve, deny, resolve: bound to the arguments that are shown, and to one call."""
 
+import os
+import pwd
 from hashlib import sha256
 
 import pytest
 
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import entry_of
+from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
 
@@ -78,3 +83,12 @@ def test_beyond_3_resolve_settles_a_doubt(shell, played):
     assert "did not happen" in shell("resolve s1 1.1.1 --did-not-happen").out
     assert [call.human for call in played.views.turn.calls] == ["happened", "did_not_happen"]
     assert "not in doubt" in shell("resolve s1 1.1.1 --happened x").err
+
+
+def test_C17_a_command_records_the_os_user_whatever_user_it_acts_for(shell, played):
+    shell("approve s1 1.1.0 --user ana")
+    records = [r for p in shell.log.topic(SESSION_EVENTS).partitions for r in p.records]
+    entry = next(e for e in map(entry_of, records) if isinstance(e.event, ev.ApprovalDecided))
+    name = pwd.getpwuid(os.getuid()).pw_name
+    assert entry.by == f"command os_user {name}"
+    assert shell("approve s1 1.1.1 --user eve").code == 1

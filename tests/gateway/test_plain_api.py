@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from foldlog.consumers.exports.proof import proof_of
 from foldlog.consumers.gateway import routes_plain
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.app import BODY_BYTES_MAX
@@ -14,6 +15,8 @@ from foldlog.consumers.gateway.cursors import cursor_of
 from foldlog.consumers.gateway.names import own_id
 from foldlog.consumers.history import Place
 from foldlog.log.errors import LogBusy
+from foldlog.schemas.codec import entry_of
+from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 from foldlog.tests.gateway.served import served
 
@@ -373,3 +376,18 @@ def test_a_session_whose_blob_is_lost_can_be_looked_at_and_says_so(gateway, ana,
     told = events_of(ana, "lost", "told")
     (block,) = told[0]["line"]["content"]
     assert "missing from the blob store" in block["text"]
+
+
+def test_C17_what_the_gateway_records_names_the_token_that_asked(ana, bob, log):
+    """`by_user` is a claim of whoever writes; the report could not tell it from a proof."""
+    name = opened(ana, "s-recorded")
+    post(ana, f"/{name}/messages", text="hi", message_id="m1")
+    post(bob, f"/{name}/messages", text="hi", message_id="m2")
+    records = [r for p in log.topic(SESSION_EVENTS).partitions for r in p.records]
+    for user in ("ana", "bob"):
+        key = own_id(user, name).encode()
+        ours = [entry_of(record) for record in records if record.key == key]
+        assert len(ours) == 2, "opened, and a message"
+        assert {proof_of(entry).text for entry in ours} == {
+            f"recorded by the gateway: a token of {user}"
+        }

@@ -1,0 +1,31 @@
+"""What proves that a person asked for an event: the origin that its record names."""
+
+from typing import NamedTuple
+
+from ...schemas.codec import Entry
+from ...schemas.origin import Proof, origin_of
+
+
+class Proven(NamedTuple):
+    """Whether somebody vouches for the user that the event names, and in words."""
+
+    holds: bool
+    text: str
+
+
+def proof_of(entry: Entry) -> Proven:
+    """What is known of who asked. The header is not signed: ACLs on the topic are its worth."""
+    event = entry.event
+    claimed = getattr(event, "by_user", "") or getattr(event, "user_id", "")
+    origin = origin_of(entry.by)
+    if origin is None:
+        return Proven(False, "unproven")
+    match origin.proof:
+        case Proof.TOKEN if origin.subject == claimed:
+            return Proven(True, f"recorded by the {origin.recorder}: a token of {claimed}")
+        case Proof.TOKEN:
+            return Proven(False, f"unproven: the {origin.recorder} saw a token of {origin.subject}")
+        case Proof.OS_USER:
+            return Proven(True, f"recorded by a {origin.recorder} of OS user {origin.subject}")
+        case _:
+            return Proven(False, f"unproven: the {origin.recorder} asked nobody who they are")
