@@ -43,6 +43,7 @@ def background_started(views, event: ev.BackgroundStarted) -> Ruling:
     if work is not None:
         if event.attempt != work.attempt + 1:
             return DUPLICATE
+        # The epoch: as in gen_resumed, against forged and foreign records.
         takes_over = (work.released or event.epoch > work.claim.epoch) and not work.stop
         return ACCEPTED if takes_over else SUPERSEDED
     if event.attempt != 1:

@@ -149,7 +149,11 @@ def gen_start(views, event: ev.GenStart) -> Ruling:
 
 
 def gen_resumed(views, event: ev.GenResumed) -> Ruling:
-    """Takes a running attempt over, under a newer epoch than its claim's."""
+    """Takes a running attempt over, under a newer epoch than its claim's.
+
+    The epoch is a guard against forged and foreign records, here and in every other takeover: an
+    honest worker takes over under its own epoch, which is newer, and by the next attempt's number.
+    """
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
         return generation

@@ -5,17 +5,25 @@ is printed whole, with its seed.
 """
 
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog.processors.projections.partition import PartitionView
 from foldlog.processors.projections.session_state import SessionState, as_json
-from foldlog.processors.projections.turn_view import QUEUE_MAX, REFUSALS_MAX, SEEN_MAX, find_call
+from foldlog.processors.projections.turn_view import (
+    QUEUE_MAX,
+    REFUSALS_MAX,
+    SEEN_MAX,
+    Claim,
+    find_call,
+)
 from foldlog.processors.runtime import views_codec
 from foldlog.processors.runtime.owned import may_owe
 from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.runtime.views_codec import series_of
-from foldlog.processors.session import SessionViews, fold, initial, is_input
+from foldlog.processors.session import SessionViews, fold, initial, is_input, judge
 from foldlog.processors.transitions import TRANSITIONS
 from foldlog.processors.writers import WRITERS
 from foldlog.schemas import events as ev
@@ -315,6 +323,51 @@ def test_S2_9_an_answer_is_seen_once_and_only_if_it_counted(world):
     lines = world.views.transcript.lines
     seen = [(line.turn, line.step) for line in lines if line.kind == "answer"]
     assert seen == counted and len(set(seen)) == len(seen)
+
+
+def takeovers(views: SessionViews, newer: int) -> list[tuple[Any, str]]:
+    """(takeover, writer) of every claim that runs: right in all but perhaps its epoch, which is so
+    much newer than that of the claim."""
+    turn, found = views.turn, []
+    late = {"owner": "forger/1", "deadline": 2**40}
+
+    def forge(cls: type, writer: str, claim: Claim, attempt: int, **place: Any) -> None:
+        again = {**late, **place, "attempt": attempt + 1, "epoch": claim.epoch + newer}
+        found.append((cls(**again), writer))
+
+    if turn.closing is None and not turn.terminated:
+        if turn.generation is not None and turn.generation.status == "running":
+            generation = turn.generation
+            request = {"called": generation.called, "request_sha256": "0" * 64, "builder": "b"}
+            place = {"turn": turn.number, "step": turn.step, "strategy": "replace", "prior_seq": -1}
+            claim = generation.claim
+            forge(ev.GenResumed, "models", claim, generation.attempt, **place, **request)
+        for call in turn.calls:
+            if call.status == "started":
+                place = {"turn": call.turn, "step": call.step, "index": call.index}
+                forge(ev.ToolStarted, "tools", call.claim, call.attempt, **place, start_by=2**40)
+        for work in views.background.works:
+            if not work.released and not work.stop:
+                place = {"kind": work.kind, "upto": work.upto}
+                forge(ev.BackgroundStarted, "background", work.claim, work.attempt, **place)
+    for owed in views.delivery.owed:
+        if owed.status == "running":
+            place = {"turn": owed.turn, "step": owed.step, "channel": owed.channel}
+            forge(ev.DeliveryStarted, "delivery", owed.claim, owed.attempt, **place)
+    return found
+
+
+@law(forged=True)
+def test_law_6_what_runs_is_taken_over_under_a_newer_epoch_only(world):
+    """No honest worker writes such a claim: wake takes over under its own, newer epoch."""
+    for step in world.steps:
+        views, at = step.views, step.entry
+        if views.frozen is not None or views is step.before:
+            continue
+        for newer in (-1, 0, 1):
+            for event, writer in takeovers(views, newer):
+                entry = replace(at, offset=at.offset + 1, writer=writer, event=event)
+                assert judge(views, entry).accepted == (newer > 0), event
 
 
 @law()

@@ -1,5 +1,7 @@
 """Rulings on what workers write: what does not fit the views is ignored and never refused."""
 
+from dataclasses import replace as changed
+
 import pytest
 
 from foldlog.processors.session import Frozen
@@ -270,3 +272,32 @@ def test_the_record_of_an_event_is_what_the_fold_compares():
     s = called().work()
     start = newest(s, ev.GenStart)
     assert encode(start) == encode(ev.GenStart(**fields(start)))
+
+
+# -- takeovers -------------------------------------------------------------------------------------
+
+# By how much the forged epoch is newer than that of the claim it takes over.
+EPOCHS = [(-1, "superseded"), (0, "superseded"), (1, "accepted")]
+
+
+@pytest.mark.parametrize(("newer", "said"), EPOCHS)
+def test_law_6_a_model_call_is_taken_over_under_a_newer_epoch_only(newer, said):
+    """A foreign or forged GEN_RESUMED: honest workers take over under their own, newer epoch."""
+    s = called().work()
+    start = newest(s, ev.GenStart)
+    forged = fields(start) | {"owner": "w2/1", "attempt": 2, "epoch": start.epoch + newer}
+    resumed = ev.GenResumed(**forged, strategy="replace", prior_seq=-1)
+    assert word(s.append(resumed, "models")) == said
+    owner = s.turn.generation.claim.owner
+    assert (owner == "w2/1") == (said == "accepted")
+
+
+@pytest.mark.parametrize(("newer", "said"), EPOCHS)
+@pytest.mark.parametrize("use", [LOOK, POST], ids=["pure", "once"])
+def test_law_6_a_tool_call_is_taken_over_under_a_newer_epoch_only(use, newer, said):
+    """A forged or foreign TOOL_STARTED: a second run of a `once` tool would be begun."""
+    s = asked(use)
+    start = newest(s, ev.ToolStarted)
+    forged = changed(start, owner="w2/1", attempt=2, epoch=start.epoch + newer)
+    assert word(s.append(forged, "tools")) == said
+    assert (s.call("1.1.0").claim.owner == "w2/1") == (said == "accepted")
