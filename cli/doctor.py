@@ -18,6 +18,7 @@ from ..consumers import (
 from ..consumers.check_up import Finding
 from ..consumers.show import fold_everything
 from ..log.errors import TopicMissing
+from ..processors.runtime.clocks import Reading, in_words
 from ..processors.runtime.same_agents import GROUP
 from ..schemas.memory_paths import USER, scope_of
 from .edge import Edge, example, json_option, pass_edge
@@ -104,6 +105,9 @@ def _worker(worker: WorkerInfo) -> Iterator[Finding]:
         status = worker.status
         roles = ", ".join(status.get("roles", ()))
         yield Finding("ok", "worker", f"{status.get('owner')}, process {worker.pid}, runs {roles}")
+        skew = Reading(0, status.get("clock_skew_ms", 0))
+        if skew.is_off:
+            yield Finding("problem", "worker", *in_words(skew.skew_ms).rsplit(". ", 1))
         for number, held in status.get("partitions", {}).items():
             for session_id, why in held.get("stuck", {}).items():
                 yield Finding(

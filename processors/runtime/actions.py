@@ -36,8 +36,9 @@ from .claims import (
     tool_claim,
     work_claim,
 )
+from .clocks import Clock
 from .going_on import GoingOn
-from .owned import Clock, Owned
+from .owned import Owned
 from .start_window import ClaimTimes
 from .unbegun import not_begun, unbegun, unbegun_generation
 from .waiting_room import Place, WaitingRoom

@@ -58,6 +58,9 @@ OUTBOX_S = 30.0  # to write what an earlier process left, before anything is tak
 _log = logging.getLogger("foldlog.worker")
 
 
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class SystemClock:
     """The clocks of this machine."""
 
@@ -66,8 +69,8 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Ms since some moment; never steps back."""
-        return time.monotonic_ns() // 1_000_000
+        """Ms since some moment; never steps back, and counts while the machine sleeps (Linux)."""
+        return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
 
 
 def say(text: str) -> None:

@@ -19,6 +19,7 @@ from . import metrics
 from .assemble import ROLES, Parts, say
 from .pages import JSON, Answer, Pages, text
 from .same_agents import AgentsDiffer
+from .status import status_of
 from .supervise import AWAY, MISUSE
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
@@ -210,7 +211,7 @@ class _Host:
             case "/status" | "/metrics" | "/readyz" if parts is None:
                 return text("not yet: it starts", 503)
             case "/status":
-                shown = {**parts.worker.status(), "mcp": parts.outside.status()}
+                shown = {**status_of(parts.worker), "mcp": parts.outside.status()}
                 shown["dead_letters"] = parts.meter.total("foldlog_dead_letters")
                 return Answer(json.dumps(shown).encode(), content_type=JSON)
             case "/metrics":

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from ...log.errors import LogUnreachable, TopicMissing
 from ...schemas.topics import SESSION_EVENTS
 from ..projections.partition import ROLES
+from .clocks import Reading, in_words
 from .meter import Family
+from .status import status_of
 
 if TYPE_CHECKING:
     from .assemble import Parts
@@ -27,6 +29,8 @@ FOLDED = Family("foldlog_folded_offset", "gauge",
 HELD = Family("foldlog_partitions_held", "gauge", "Partitions that are taken, by role.", ("role",))
 STUCK = Family("foldlog_sessions_left_alone", "gauge", "Sessions left alone until the next start.")
 RUNNING = Family("foldlog_effects_running", "gauge", "Effects that run now.", ("role",))
+SKEW = Family("foldlog_clock_skew_seconds", "gauge",
+              "How far this machine's clock is ahead of the brokers', for certain.")
 IN_AIR = Family("foldlog_written_not_read_back", "gauge", "What was produced and is awaited.")
 
 
@@ -52,13 +56,14 @@ def exposition(families: Mapping[Family, Samples]) -> bytes:
 
 def worker_metrics(parts: "Parts") -> bytes:
     """What Prometheus is told of a worker. Asks the log for its ends: not on the poll thread."""
-    status = parts.worker.status()["partitions"]
+    status = status_of(parts.worker)["partitions"]
     held = {role: sum(role in p["held"] for p in status.values()) for role in parts.worker.roles}
     families: dict[Family, Samples] = dict(parts.meter.counts())
     families[FOLDED] = {(str(n),): p["offset"] for n, p in status.items()}
     families[HELD] = {(role,): count for role, count in held.items()}
     families[STUCK] = {(): sum(len(p["stuck"]) for p in status.values())}
     families[RUNNING] = {(role,): parts.effects.running(role) for role in ROLES[1:]}
+    families[SKEW] = {(): parts.worker.skew_ms() / 1000}
     families[IN_AIR] = {(): parts.actions.in_air}
     return exposition(families | lag(parts.log, {n: p["offset"] for n, p in status.items()}))
 
@@ -81,6 +86,9 @@ def why_not_ready(parts: "Parts") -> str:
         return "it ends"
     if not numbers or not all(map(parts.worker.holds, numbers)):
         return "not yet: it does not hold its partitions"
+    skew = parts.worker.skew_ms()
+    if Reading(0, skew).is_off:
+        return f"not ready: {in_words(skew)}"
     try:
         parts.log.end_offsets(SESSION_EVENTS)
     except (LogUnreachable, TopicMissing) as error:

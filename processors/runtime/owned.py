@@ -15,17 +15,11 @@ from ...schemas.record import Record
 from ..budget import Rules, due_works
 from ..projections.partition import PartitionView
 from ..session import SessionViews, streamed_on
+from .clocks import Anchor
 from .store import Cursor, Store
 
 HOT_SESSIONS_MAX = 2_000  # kept as objects; about 10 KB each, so some tens of MB
 KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a key that is no id but short is still answered with a refusal
-
-
-class Clock(Protocol):
-    """Where time comes from. Wall clock and monotonic clock in ms."""
-
-    def now_ms(self) -> int: ...
-    def monotonic_ms(self) -> int: ...
 
 
 class OpenStore(Protocol):
@@ -76,6 +70,8 @@ class Owned:
         self.taken_at = 0
         self.takes_from = store.log_end  # a take that lies before is of an earlier assignment
         self.checking = False
+        self.anchor: Anchor | None = None
+        self.asked_at: list[int] = []  # when takes that are not read back were produced
         self.reset(store)
 
     def reset(self, store: Store) -> None:
@@ -107,6 +103,14 @@ class Owned:
     def hot(self, session_id: str) -> SessionViews | None:
         """The views of a session that is cached, or None."""
         return self._hot.get(session_id)
+
+    def took(self, broker_at: int, monotonic: int) -> None:
+        """A take of our own was read back: they come in the order in which they were produced.
+
+        One that was lost leaves the others an older time, and so only a wider anchor.
+        """
+        if self.asked_at:
+            self.anchor = Anchor(self.asked_at.pop(0), monotonic, broker_at)
 
     def is_next(self, record: Record) -> bool:
         """Whether a record is not folded yet: reading begins one record before the cursor."""

@@ -5,10 +5,11 @@ and discharge what is owed. Everything that touches the world is handed in: the 
 stores, the effects, the clock. So the simulator runs this very code.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from ...log.errors import Corrupt, LogCut, LogFatal, OffsetGone
@@ -26,23 +27,14 @@ from ..session import ACCEPTED, SessionViews, fold, initial
 from ..wake import Obligation, wake
 from . import crash
 from .actions import Actions
+from .clocks import Clock, ClockWatch, Reading, reading
+from .identity import Identity
 from .lost_effects import NOBODY, LostEffects, Nobody
-from .owned import KEY_BYTES_MAX, Clock, OpenStore, Owned, is_foldable, may_owe
+from .owned import KEY_BYTES_MAX, OpenStore, Owned, is_foldable, may_owe
 from .seeds import seeded
 
+ASK_TIME_MS = 300_000  # between two takes that are only made to learn the time
 SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
-
-
-class Identity(NamedTuple):
-    """Who this worker is. The owner of its claims is `worker_id/incarnation`."""
-
-    worker_id: str
-    incarnation: str
-
-    @property
-    def owner(self) -> str:
-        """As claims and PARTITION_TAKEN carry it."""
-        return f"{self.worker_id}/{self.incarnation}"
 
 
 class Worker:
@@ -71,6 +63,7 @@ class Worker:
         self.look: Callable[[SessionViews], None] | None = None  # at every session that moved
         self.untold: Callable[[SessionViews], bool] = lambda _views: False
         self.lost: LostEffects | Nobody = NOBODY  # what runs on when a partition moves
+        self._clock_watch = ClockWatch(say)
         self.only: str | None = None  # a session woken by hand: the others are left alone
         self._seeks: dict[int, int] = {}
         self._open_store = open_store
@@ -97,6 +90,7 @@ class Worker:
     def _take(self, owned: Owned) -> None:
         owned.taken_at = self.clock.monotonic_ms()
         for role in self.roles:
+            owned.asked_at.append(owned.taken_at)
             event = PartitionTaken(role=role, owner=self.identity.owner, agents=self.announced)
             self.actions.write(owned.number, PARTITION_KEY, event, role)
             crash.reach("partition.taking")
@@ -227,9 +221,11 @@ class Worker:
         return session_id if type(entry.event) is ChunkSeen and ruling is ACCEPTED else None
 
     def _fold_partition(self, owned: Owned, entry: Entry) -> None:
-        held, before = self._held(owned), owned.partition
+        held, before = self.held(owned), owned.partition
+        if self._is_own(entry) and entry.offset >= owned.takes_from:
+            owned.took(entry.at, self.clock.monotonic_ms())
         owned.partition = partition_fold.apply(before, entry)
-        now_held = self._held(owned)
+        now_held = self.held(owned)
         if now_held and owned.partition is not before:
             owned.wake_all = True  # also for another role: its claims may be lost now (S4g, A2)
         if now_held - held:
@@ -238,7 +234,10 @@ class Worker:
             owned.taken_at = self.clock.monotonic_ms()  # law 6: one session timeout from now
             self._say(f"partition {owned.number}: another worker took it for {role}")
 
-    def _held(self, owned: Owned) -> frozenset[str]:
+    def _is_own(self, entry: Entry) -> bool:
+        return getattr(entry.event, "owner", "") == self.identity.owner
+
+    def held(self, owned: Owned) -> frozenset[str]:
         """The roles this very process holds the partition for, as far as it has read.
 
         Not by a take of an earlier assignment: what it reads until its new one is the past (law 6).
@@ -254,7 +253,7 @@ class Worker:
     def holds(self, partition: int) -> bool:
         """Whether this process has read that it holds a partition for each of its roles."""
         owned = self.owned.get(partition)
-        return owned is not None and len(self._held(owned)) == len(self.roles)
+        return owned is not None and len(self.held(owned)) == len(self.roles)
 
     def _dead_letter(self, owned: Owned, record: Record, entry: Entry) -> None:
         why = getattr(entry.event, "why", "") or f"the key is no session id (over {KEY_BYTES_MAX}?)"
@@ -275,7 +274,7 @@ class Worker:
             owned.wake_all = False
             owned.touched.update(owned.store.busy())
         touched, owned.touched = owned.touched, set()
-        held = self._held(owned)
+        held = self.held(owned)
         self.lost.look(map(owned.hot, touched), holds=bool(held))
         if held:
             for session_id in sorted(touched):  # in every process: a seed is a schedule
@@ -291,10 +290,11 @@ class Worker:
         Returns offsets to seek to, as `consume` does.
         """
         now = self.clock.monotonic_ms()
+        self._clock_watch.look(self.skew_ms())
         for owned in list(self.owned.values()):
             if owned.next_offset < owned.takes_from:
                 owned.taken_at = now  # it still catches up: its take lies ahead, and is not lost
-            if not self.holds(owned.number) and now - owned.taken_at >= SESSION_TIMEOUT_MS:
+            if now - owned.taken_at >= self._rests_ms(owned):
                 self._take(owned)
             for session_id in owned.due(self.now(owned)):
                 self._mended(self._look_at, owned, session_id)
@@ -302,6 +302,13 @@ class Worker:
             if number in self.owned:
                 self._mended(self._look_at, self.owned[number], session_id)
         return self._sought()
+
+    def _rests_ms(self, owned: Owned) -> float:
+        """How long after its last take a partition is taken again."""
+        if not self.holds(owned.number):
+            return SESSION_TIMEOUT_MS
+        # Which of two clocks is wrong, a new record of ours tells.
+        return ASK_TIME_MS if self._reading(owned).is_off else math.inf
 
     def _look_at(self, owned: Owned, session_id: str) -> None:
         self.wake(owned, session_id)
@@ -311,8 +318,16 @@ class Worker:
         return max(map(self.now, self.owned.values()), default=self.clock.now_ms())
 
     def now(self, owned: Owned) -> int:
-        """Unix ms: the later of the wall clock and the newest broker time folded."""
-        return max(self.clock.now_ms(), owned.newest_at)
+        """Unix ms: by the wall clock while it agrees with the brokers', else by theirs."""
+        return self._reading(owned).now
+
+    def _reading(self, owned: Owned) -> Reading:
+        return reading(self.clock, owned.anchor, owned.newest_at)
+
+    def skew_ms(self) -> int:
+        """How far the wall clock is ahead of the brokers', for certain; 0 if it may agree."""
+        found = [self._reading(owned).skew_ms for owned in list(self.owned.values())]
+        return max(found, key=abs, default=0)
 
     def next_due_ms(self) -> int | None:
         """How long until the next timer, in ms, or None."""
@@ -323,7 +338,7 @@ class Worker:
 
     def wake(self, owned: Owned, session_id: str) -> None:
         """Discharge what a session owes to this worker's roles, now."""
-        held, views = self._held(owned), owned.views(session_id)
+        held, views = self.held(owned), owned.views(session_id)
         if self.only not in (None, session_id):
             return
         if not held or views is None or session_id in owned.stuck:
@@ -376,24 +391,7 @@ class Worker:
         for offset, event in enumerate(decided, owned.next_offset):
             entry = Entry(views.session_id, owned.number, offset, now, "sessions", event)
             views, _ = fold(views, entry)
-        held, agent = self._held(owned), self.agents.get(views.turn.agent)
+        held, agent = self.held(owned), self.agents.get(views.turn.agent)
         for owed in wake(views, owned.partition, now, self.rules.get(views.turn.agent)):
             if owed.owed in ("GEN_START", "TOOL_STARTED") and owed.role in held:
                 self.actions.discharge(owned, views, owed, agent, now)
-
-    def status(self) -> dict[str, Any]:
-        """What this worker holds, for people."""
-        return {
-            "owner": self.identity.owner,
-            "roles": list(self.roles),
-            "agents": sorted(self.agents),
-            "rulings": dict(self.rulings),
-            "partitions": {
-                number: {
-                    "offset": owned.next_offset,
-                    "held": sorted(self._held(owned)),
-                    "stuck": dict(owned.stuck),
-                }
-                for number, owned in list(self.owned.items())  # asked by another thread
-            },
-        }

@@ -23,6 +23,7 @@ from foldlog.processors.runtime.actions import Actions, BeginTool, BeginWork
 from foldlog.processors.runtime.assemble import ROLES
 from foldlog.processors.runtime.loop import Mailbox, appender
 from foldlog.processors.runtime.reports import ROLE_OF
+from foldlog.processors.runtime.status import status_of
 from foldlog.processors.runtime.store import DictBackend, Store
 from foldlog.processors.runtime.worker import Identity, Worker
 from foldlog.processors.session import SessionViews
@@ -258,7 +259,7 @@ class Driven:
 
     def owed(self) -> dict[str, Any]:
         """What the worker says of itself."""
-        return self.worker.status()
+        return status_of(self.worker)
 
     def check(self) -> None:
         """Every rule of the builder holds of the newest request."""

@@ -88,7 +88,7 @@ class SimWorker(Worker):
         due = [
             owned.taken_at + SESSION_TIMEOUT_MS
             for owned in self.owned.values()
-            if len(self._held(owned)) < len(self.roles)
+            if len(self.held(owned)) < len(self.roles)
         ]
         return min(due, default=None)
 

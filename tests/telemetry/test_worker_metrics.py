@@ -62,6 +62,7 @@ def test_S2_worker_metrics_count_a_turn_and_its_logs_are_json_without_content(br
     assert values["foldlog_wake_rows"]["S1",] >= 1
     assert values["foldlog_dead_letters"] == {(): 0}, "an alarm needs a 0 before the first"
     assert values["foldlog_log_reachable"] == {(): 1}
+    assert abs(values["foldlog_clock_skew_seconds"][()]) < 10
     assert sum(values["foldlog_lag_records"].values()) >= 0
     assert sum(values["foldlog_folded_offset"].values()) > 5
     assert values["foldlog_partitions_held"]["sessions",] == 2

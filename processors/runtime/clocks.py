@@ -1,0 +1,71 @@
+"""What time it is, for ruling: the wall clock where it agrees with the broker's, else the broker's.
+
+A broker stamps every record. From a record of its own a worker knows the broker's clock to within
+the time that the record took; from then on the monotonic clock carries it.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+MARGIN_MS = 10_000  # as far as clocks may differ: what claims allow for beyond a deadline
+
+
+class Clock(Protocol):
+    """Where time comes from. Wall clock and monotonic clock in ms."""
+
+    def now_ms(self) -> int: ...
+    def monotonic_ms(self) -> int: ...
+
+
+class Anchor(NamedTuple):
+    """A record of our own: when it was produced and read (monotonic ms), and the broker's stamp."""
+
+    produced_at: int
+    read_at: int
+    broker_at: int
+
+
+class Reading(NamedTuple):
+    """Unix ms to rule by, and how far the wall clock is ahead of the broker's, for certain."""
+
+    now: int
+    skew_ms: int
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the wall clock may not rule."""
+        return abs(self.skew_ms) > MARGIN_MS
+
+
+def reading(clock: Clock, anchor: Anchor | None, newest_at: int) -> Reading:
+    """The time. newest_at: the newest broker time folded, which has passed whatever clocks say."""
+    wall = clock.now_ms()
+    if anchor is None:
+        return Reading(max(wall, newest_at), 0)
+    monotonic = clock.monotonic_ms()
+    earliest = anchor.broker_at + monotonic - anchor.read_at
+    latest = anchor.broker_at + monotonic - anchor.produced_at
+    found = Reading(max(wall, newest_at), max(wall - latest, 0) or min(wall - earliest, 0))
+    return found._replace(now=max(earliest, newest_at)) if found.is_off else found
+
+
+class ClockWatch:
+    """Says when the clock is off, and when it agrees again: each once."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._is_off = say, False
+
+    def look(self, skew_ms: int) -> None:
+        """Say what has changed."""
+        if Reading(0, skew_ms).is_off != self._is_off:
+            self._is_off = not self._is_off
+            self._say(in_words(skew_ms) if self._is_off else "the clock agrees with the brokers'")
+
+
+def in_words(skew_ms: int) -> str:
+    """What is wrong with the clock, and what follows."""
+    side = "ahead of" if skew_ms > 0 else "behind"
+    return (
+        f"this machine's clock is {abs(skew_ms) // 1000} s {side} the brokers'. Nothing expires by "
+        "it: time is taken from the brokers until the clocks agree. Set the clock (NTP)"
+    )

@@ -1,0 +1,24 @@
+"""What a worker holds, for people: `/status` and `doctor`."""
+
+from typing import Any
+
+from .worker import Worker
+
+
+def status_of(worker: Worker) -> dict[str, Any]:
+    """Asked by another thread than the worker's."""
+    return {
+        "owner": worker.identity.owner,
+        "roles": list(worker.roles),
+        "agents": sorted(worker.agents),
+        "rulings": dict(worker.rulings),
+        "clock_skew_ms": worker.skew_ms(),
+        "partitions": {
+            number: {
+                "offset": owned.next_offset,
+                "held": sorted(worker.held(owned)),
+                "stuck": dict(owned.stuck),
+            }
+            for number, owned in list(worker.owned.items())
+        },
+    }
