@@ -95,6 +95,37 @@ def test_a_tool_that_returns_in_spite_of_the_abort_is_ok(host, effect):
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
+def test_constraint_3_a_thread_that_ignores_the_abort_runs_on_and_does_not_hold_the_turn(
+    host, effect
+):
+    """The limit that the README names: no thread can be killed."""
+    begun, release, acted = threading.Event(), threading.Event(), threading.Event()
+
+    def ignores(ctx):
+        begun.set()
+        release.wait(20)
+        acted.set()
+
+    async def main():
+        told, stop = Told(), Stop()
+        a_tool = make(effect, ignores)
+        running = asyncio.create_task(run(claim_of(a_tool), a_tool, b"{}", told, stop, host))
+        await asyncio.to_thread(begun.wait)
+        stop.request("cancel c-1")
+        late = await running
+        assert late is not None and not acted.is_set(), "the outcome did not wait for it"
+        (first,) = told.events
+        release.set()
+        await late
+        return first
+
+    first = asyncio.run(main())
+    assert acted.is_set(), "it acted after the abort"
+    doubtful = isinstance(first, ToolFailedUncertain)
+    assert doubtful if effect == "once" else first.outcome == "cancelled"
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
 def test_S2_8_the_deadline_of_a_task(host, effect):
     async def hangs():
         await asyncio.Event().wait()
