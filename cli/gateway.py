@@ -146,8 +146,10 @@ def serve(
         if secret is None:
             note(f"development mode: loopback only, whoever asks is {settings.user}, and sees "
                  "every session")
-        server(make_app(gateway), limits).run(sockets=[listening])
-    return 0
+        serving = server(make_app(gateway), limits)
+        gateway.tail.ended = lambda: setattr(serving, "should_exit", True)
+        serving.run(sockets=[listening])
+        return 1 if gateway.tail.over else 0
 
 
 @contextmanager

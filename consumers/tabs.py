@@ -17,6 +17,8 @@ from ..schemas.record import Record
 from ..schemas.topics import USER_SESSIONS
 
 POLL_S = 0.2
+AGAIN_S = 5.0
+"""How long it waits before it begins again, after what stopped it."""
 
 
 class Change(NamedTuple):
@@ -80,12 +82,27 @@ class Tabs:
     # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            while not self._halt.is_set():
+        while not self._halt.is_set():
+            try:
+                if self.failed is not None:
+                    self._begin_anew()
                 self.look(POLL_S)
-        except BaseException as error:
-            self.failed = error
-            self._say(f"tabs are no longer followed: {type(error).__name__}: {error}")
+            except BaseException as error:
+                if str(error) != str(self.failed):
+                    self._say(f"tabs are not followed: {type(error).__name__}: {error}")
+                self.failed = error
+                self._halt.wait(AGAIN_S)
+
+    def _begin_anew(self) -> None:
+        """Read it all again: the topic is compacted, and small."""
+        goal, first = self._log.end_offsets(USER_SESSIONS), self._log.first_offsets(USER_SESSIONS)
+        reader = self._log.reader(USER_SESSIONS, first)
+        self._reader.close()
+        with self._lock:
+            self._users.clear()
+        self.caught_up.clear()
+        self._goal, self._reader, self.failed = goal, reader, None
+        self._say("tabs are followed again")
 
     def look(self, timeout_s: float = 0) -> None:
         """Take in what has come. Called by the thread, or by a test that has started none."""

@@ -47,7 +47,7 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (NotDecidedYet, 504, "not_decided_yet"),
     (LogUnreachable, 503, "log_unreachable"),
     (RecordTooLarge, 413, "too_large"),
-    (BlobError, 500, "blob"),
+    (BlobError, 503, "blob"),
     (TopicMismatch, 503, "topic"),
     (Retry, 503, "try_again"),
     (Refused, 409, "refused"),

@@ -42,6 +42,9 @@ the loop, which must win the interpreter's lock from each of them, from everybod
 SINCE = ("start", "turn", "now")
 
 
+Lines = asyncio.Queue[dict[str, Any] | None]
+
+
 class TooManyViewers(Retry):
     """The gateway, or this user, has as many viewers as it serves."""
 
@@ -62,7 +65,7 @@ class Hub:
         self._decisions: OrderedDict[tuple[str, int], Decision] = OrderedDict()
         self._waiting: dict[tuple[str, int], asyncio.Future[Decision]] = {}
         self._viewers: Counter[str] = Counter()
-        self._lists: set[asyncio.Queue[dict[str, Any]]] = set()
+        self._lists: set[Lines] = set()
         self._histories = asyncio.Semaphore(HISTORIES_MAX)
         self.viewers_max, self.viewers_per_user_max = VIEWERS_MAX, VIEWERS_PER_USER_MAX
 
@@ -70,12 +73,24 @@ class Hub:
         """Begin to receive what the tail reads."""
         loop = asyncio.get_running_loop()
         self._tail.listen = lambda batch: loop.call_soon_threadsafe(self._take, batch)
+        self._tail.interrupted = lambda: loop.call_soon_threadsafe(self._begin_anew)
 
     def bound(self, connections: int) -> None:
         """Have no more viewers than a server with so many connections can have, and leave half of
         them to other users, and a tenth to what is no viewer."""
         self.viewers_max = min(VIEWERS_MAX, connections * 9 // 10)
         self.viewers_per_user_max = min(VIEWERS_PER_USER_MAX, connections // 2)
+
+    def _begin_anew(self) -> None:
+        """Let every viewer go, as the tail may have missed something: they come back with their
+        cursors. A look that has just begun is not kept."""
+        for task in self._watchings.values():
+            if task.done() and not task.cancelled() and task.exception() is None:
+                for seat in list(task.result().seats):
+                    seat.end()
+        self._watchings.clear()
+        for queue in self._lists:
+            _put(queue, None)
 
     def close(self) -> None:
         """Let every viewer go."""
@@ -111,9 +126,7 @@ class Hub:
                 self._pending[seen.entry.session_id].append(seen)
         for line in batch.moved.values():
             for queue in self._lists:
-                if queue.full():
-                    queue.get_nowait()  # a list is as good with the newest lines only
-                queue.put_nowait(line)
+                _put(queue, line)
 
     def _show(self, watching: Watching, seen: Seen) -> None:
         """Hand an event to who looks; a session that can't be shown lets its own viewers go."""
@@ -237,7 +250,8 @@ class Hub:
 
     async def _look(self, session_id: str) -> Watching:
         """Begin to watch: the views as of now, the open attempt's chunks, then what came since."""
-        pending = self._pending[session_id] = []
+        pending: list[Seen] = []
+        self._pending[session_id] = pending
         try:
             views, offset = await asyncio.to_thread(self._tail.watch, session_id)
             if views is None:
@@ -261,7 +275,8 @@ class Hub:
             self._tail.unwatch(session_id)
             raise
         finally:
-            del self._pending[session_id]
+            if self._pending.get(session_id) is pending:
+                del self._pending[session_id]
 
     def _let_go(self) -> None:
         """Leave alone the sessions that nobody looks at any more, but for the newest of them."""
@@ -277,14 +292,21 @@ class Hub:
     # -- lists -------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def changes(self) -> AsyncIterator[asyncio.Queue[dict[str, Any]]]:
-        """New summaries of every session, as they come; the oldest are dropped where too many."""
-        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
+    async def changes(self) -> AsyncIterator["Lines"]:
+        """New summaries of every session, as they come; the oldest are dropped where too many.
+        None: some may be missing, and whoever follows begins anew."""
+        queue: Lines = asyncio.Queue(QUEUE_MAX)
         self._lists.add(queue)
         try:
             yield queue
         finally:
             self._lists.discard(queue)
+
+
+def _put(queue: Lines, line: dict[str, Any] | None) -> None:
+    if queue.full():
+        queue.get_nowait()  # a list is as good with the newest lines only
+    queue.put_nowait(line)
 
 
 def _start(watching: Watching, since: str) -> Place:

@@ -216,7 +216,7 @@ def _named_turn(body: Any) -> int | None:
 def _attached(gateway: Gateway, views: SessionViews, sha256: str) -> BlobRef | None:
     """The reference of an attachment, if a message of the session has it."""
     for received in views.messages.received:
-        for block in blocks_of(whole(received.content, gateway.read_blob)):
+        for block in blocks_of(whole(received.content, gateway.shown_blob)):
             ref = reference_of(block)
             if ref is not None and ref.sha256 == sha256:
                 return ref

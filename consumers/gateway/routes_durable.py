@@ -124,7 +124,7 @@ def _as_of(gateway: Gateway, streams: Streams, name: str, views: SessionViews) -
     session_id = views.session_id
     partition, _ = gateway.tail.cursor(session_id)
     if views.turn.agent != AGENT:
-        return Reading(session_id, partition, SessionStream(views, gateway.read_blob))
+        return Reading(session_id, partition, SessionStream(views, gateway.shown_blob))
     written = streams.fold(views)
     life = written.alive(time.time_ns() // 1_000_000)
     if life is None:

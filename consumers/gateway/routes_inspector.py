@@ -138,7 +138,7 @@ def _asked(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.get(f"{look}/lines")
     def lines(request: Request, session_id: str, since: AtLeast0 = 0) -> Any:
-        return api.lines_json(timeline_of(request, session_id), read, since)
+        return api.lines_json(timeline_of(request, session_id), gateway.shown_blob, since)
 
     @routes.get(f"{look}/moment")
     def moment(request: Request, session_id: str, at: Offset = None) -> Any:

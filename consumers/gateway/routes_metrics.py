@@ -3,6 +3,8 @@
 Open to whoever reaches the address, as such pages are: keep them off the public side of a proxy.
 """
 
+from time import monotonic
+
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
@@ -24,10 +26,14 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/healthz", response_class=PlainTextResponse)
     async def alive() -> Response:
-        """200 as long as it follows the log; else it should be started anew."""
-        failed = gateway.tail.failed
+        """200 as long as it follows the log, also while no broker answers, which it says."""
+        failed = gateway.tail.failed or gateway.tabs.failed
         if failed is not None:
-            return PlainTextResponse(f"{type(failed).__name__}\n", 503)
+            return PlainTextResponse(f"does not follow the log: {type(failed).__name__}\n", 503)
+        since = gateway.tail.unreachable_since
+        if since is not None:
+            return PlainTextResponse(f"ok, but no broker has answered for {monotonic() - since:.0f}"
+                                     " s: what is shown is as of then\n")
         return PlainTextResponse("ok\n")
 
     @routes.get("/readyz", response_class=PlainTextResponse)

@@ -347,6 +347,8 @@ async def _changes(gateway: Gateway, who: Who) -> AsyncIterator[bytes | None]:
             except TimeoutError:
                 yield None
                 continue
+            if line is None:
+                return
             if _listed(who) in (None, line["user_id"]):
                 yield event(compact(line), name="session")
 

@@ -2,18 +2,31 @@
 
 A thread polls every partition from the place of its store on, folds as a worker folds, and gives
 each batch to a listener. Sessions that are watched have their chunks decoded. It claims nothing and
-owes nothing: what it keeps is a cache of the log. This file must not know a viewer, nor HTTP.
+owes nothing: what it keeps is a cache of the log. So whatever stops it (a full disk, a topic that
+is missing) it begins again from its stores, until that works; only another log in the place of the
+one that it knows, or a bug, ends it, and with it the process. This file must not know a viewer, nor
+HTTP.
 """
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from ...log.door import Log, Reader
-from ...log.errors import Corrupt, LogCut, OffsetGone, Retry
+from ...log.errors import (
+    Corrupt,
+    FoldlogError,
+    LogCut,
+    LogUnreachable,
+    OffsetGone,
+    Retry,
+    TopicMismatch,
+)
 from ...log.partition import partition_for
 from ...processors.projections import partition as partition_fold
 from ...processors.projections.partition import PartitionView
@@ -41,12 +54,22 @@ POLL_S = 0.2
 OPEN = ("busy", "unserved")
 """The words for a session that depend on who holds its partition."""
 
+AGAIN_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""How long it waits before it begins again; the last one however often."""
+
+QUIET_S = 5.0
+"""Silence of the log after which it is asked whether it is there, and still the same."""
+
 ASKED = "producer"
 """The writer whose events somebody waits for a decision on."""
 
 
 class NotReady(Retry):
     """The gateway can not say yet, or no longer, how a session stands."""
+
+
+class Replaced(TopicMismatch):
+    """The topic was deleted and made again: whatever this process holds is of another log."""
 
 
 class Batch(NamedTuple):
@@ -65,8 +88,10 @@ class Tail:
     """Folds every partition, in a thread of its own, until it is closed.
 
     `directory`: where its stores lie, one gateway at a time. `listen` gets every batch that is not
-    empty, in the thread. `read`: where the seeds of forks are. Raises LogUnreachable, TopicMissing
-    when it is made.
+    empty, in the thread. `interrupted` is called in it when batches may be missing: whoever was
+    shown them must begin anew; `ended` when it will never go on. `failed`: why it does not follow
+    the log now. `read`: where the seeds of forks are. Raises LogUnreachable, TopicMissing when it
+    is made.
     """
 
     def __init__(
@@ -83,16 +108,15 @@ class Tail:
         self._watched: frozenset[bytes] = frozenset()
         self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
         self.listen: Callable[[Batch], None] = lambda _batch: None
+        self.interrupted: Callable[[], None] = lambda: None
+        self.ended: Callable[[], None] = lambda: None
         self.failed: BaseException | None = None
-        ends = log.end_offsets(SESSION_EVENTS)
-        self._owned = {p: Owned(p, self._open(p, end)) for p, end in ends.items()}
-        self._goal = dict(ends)
+        self.over = False  # it will not begin again
+        self.unreachable_since: float | None = None  # of the monotonic clock
+        self._owned: dict[int, Owned] = {}
         self._summaries: dict[str, dict[str, Any]] = {}
-        for number, owned in self._owned.items():
-            try:
-                self._summarise(owned)
-            except Corrupt as damage:
-                self._anew(number, f"its store is damaged ({damage})")
+        self._topic_id = log.topic_id(SESSION_EVENTS)
+        self._begin()
 
     def start(self) -> None:
         """Begin to read."""
@@ -104,9 +128,7 @@ class Tail:
         if self._thread.is_alive():
             self._thread.join()
         with self._lock:
-            for owned in self._owned.values():
-                owned.store.close()
-            self._owned = {}
+            self._abandon()
 
     # -- what others ask, from any thread ----------------------------------------------------------
 
@@ -166,30 +188,109 @@ class Tail:
         """Raise NotReady as long as it has not come to where the log ended when it began."""
         if self.failed is not None:
             raise NotReady(
-                "this gateway no longer follows the log; what was said is kept. Its operator finds "
-                "why in what it printed, and starts it again."
+                "this gateway does not follow the log at present; what was said is kept. It tries "
+                "again by itself; its operator finds why in what it printed."
             )
         if not self.caught_up:
             raise NotReady("this gateway still reads the log: ask again in a moment")
 
     def _place(self, session_id: str) -> Owned:
+        if not self._owned:
+            raise NotReady("this gateway opens its stores: ask again in a moment")
         return self._owned[partition_for(session_id, len(self._owned))]
 
     # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            start = {p: owned.next_offset for p, owned in self._owned.items()}
-            reader = self._log.reader(SESSION_EVENTS, start)
+        waits = iter(AGAIN_S)
+        while not self._halt.is_set():
             try:
-                while not self._halt.is_set():
-                    for partition, offset in self._look(reader).items():
-                        reader.seek(partition, offset)
+                if self.failed is not None:
+                    self._begin()
+                    self._say("the gateway follows the log again")
+                    self.failed, waits = None, iter(AGAIN_S)
+                    self.interrupted()
+                self._follow()
+            except (FoldlogError, OSError) as error:
+                self._fail(error)
+                if isinstance(error, Replaced):
+                    return self._end()
+                self._halt.wait(next(waits, AGAIN_S[-1]))
+            except BaseException as error:
+                self._fail(error)
+                return self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self.ended()
+
+    def _fail(self, error: BaseException) -> None:
+        is_news = str(error) != str(self.failed)
+        self.failed = error
+        if is_news:
+            what = f"{type(error).__name__}: {error}"
+            self._say(f"the gateway does not follow the log: {what}")
+        self.interrupted()
+
+    def _begin(self) -> None:
+        """Open every store, and have a line of each session. Raises Replaced."""
+        with self._lock:
+            self._abandon()
+            self._summaries, self._watched = {}, frozenset()
+            self._demand_same()
+            ends = self._log.end_offsets(SESSION_EVENTS)
+            opened: dict[int, Owned] = {}
+            try:
+                for number, end in ends.items():
+                    opened[number] = Owned(number, self._open(number, end))
             finally:
-                reader.close()
-        except BaseException as error:
-            self.failed = error
-            self._say(f"the gateway no longer follows the log: {type(error).__name__}: {error}")
+                self._owned = opened
+            self._goal = dict(ends)
+            for number, owned in self._owned.items():
+                try:
+                    self._summarise(owned)
+                except Corrupt as damage:
+                    self._anew(number, f"its store is damaged ({damage})")
+
+    def _abandon(self) -> None:
+        """Close every store as well as may be: after a failed write RocksDB complains of that."""
+        owned, self._owned = self._owned, {}
+        for one in owned.values():
+            with suppress(Exception):
+                one.store.close()
+
+    def _demand_same(self) -> None:
+        if self._log.topic_id(SESSION_EVENTS) != self._topic_id:
+            raise Replaced(
+                f"the topic {SESSION_EVENTS} was deleted and made again: what this gateway knows "
+                "is of the one that is gone. It ends; started again it shows what there is now."
+            )
+
+    def _follow(self) -> None:
+        """Read on until told to end. Raises what stops it."""
+        start = {p: owned.next_offset for p, owned in self._owned.items()}
+        reader = self._log.reader(SESSION_EVENTS, start)
+        try:
+            heard = monotonic()
+            while not self._halt.is_set():
+                places = self.places()
+                for partition, offset in self._look(reader).items():
+                    reader.seek(partition, offset)
+                if self.places() != places:
+                    heard, self.unreachable_since = monotonic(), None
+                elif monotonic() - heard > QUIET_S:
+                    self._ask_whether_it_is_there()
+                    heard = monotonic()
+        finally:
+            reader.close()
+
+    def _ask_whether_it_is_there(self) -> None:
+        """A deleted topic and a broker that is away are both silence to a reader."""
+        try:
+            self._demand_same()
+            self.unreachable_since = None
+        except LogUnreachable:
+            self.unreachable_since = self.unreachable_since or monotonic()
 
     def _look(self, reader: Reader) -> dict[int, int]:
         """Fold what has come; where to read on, of partitions whose store was made anew."""

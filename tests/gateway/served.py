@@ -1,5 +1,6 @@
 """A gateway that really serves, on a port of its own, over any log; for tests of what it shows."""
 
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,17 @@ from foldlog.schemas.topics import SESSION_EVENTS
 
 READY_S = 20
 READ_ON_S = 10  # what a gateway needs to read on, on a machine that is busy elsewhere
+
+
+@contextmanager
+def disk_full():
+    """No file of this process grows any more: the system refuses, as where a disk is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (256 * 1024, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 class Served:

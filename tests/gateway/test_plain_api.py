@@ -366,18 +366,6 @@ def test_to_look_at_old_turns_writes_nothing(ana, log):
     assert {row.turn for row in played.views.transcript.sent} <= {2}
 
 
-def test_a_session_whose_blob_is_lost_can_be_looked_at_and_says_so(gateway, ana, log):
-    long = "word " * 20_000
-    post(ana, "/lost/messages", text=long)
-    played = Played(log, own_id("ana", "lost"))
-    (received,) = played.views.messages.received
-    (kept,) = gateway.gateway.settings.blobs_dir.rglob(f"*{received.content.ref.sha256[4:]}*")
-    kept.unlink()
-    told = events_of(ana, "lost", "told")
-    (block,) = told[0]["line"]["content"]
-    assert "missing from the blob store" in block["text"]
-
-
 def test_C17_what_the_gateway_records_names_the_token_that_asked(ana, bob, log):
     """`by_user` is a claim of whoever writes; the report could not tell it from a proof."""
     name = opened(ana, "s-recorded")

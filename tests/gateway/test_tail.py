@@ -4,12 +4,19 @@ import threading
 import time
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
-from foldlog.consumers.gateway.tail import Tail
+from foldlog.consumers.gateway import tail as tail_module
+from foldlog.consumers.gateway.tail import NotReady, Tail
+from foldlog.log.errors import TopicMismatch
+from foldlog.log.kafka import KafkaLog
 from foldlog.processors.runtime import owned
 from foldlog.processors.runtime.store import RocksBackend
 from foldlog.producers.sessions import Sessions
-from foldlog.tests.consumers.played import Played, memory_log, settings_in
+from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, settings_in
+from foldlog.tests.gateway.served import disk_full, served
 
 PATIENCE_S = 20
 
@@ -24,7 +31,9 @@ class Following:
 
     def __init__(self, log, directory):
         self.said, self.batches, self._news = [], [], threading.Condition()
+        self.interrupted = []
         self.tail = Tail(log, directory, self.said.append)
+        self.tail.interrupted = lambda: self.interrupted.append(self.tail.failed)
         self.tail.listen = self._take
         self.tail.start()
 
@@ -127,3 +136,80 @@ def test_to_look_at_many_sessions_keeps_few_of_them(log, tmp_path, monkeypatch):
         assert all(following.tail.views(name) for name in names)
         held = [place.hot(name) for place in following.tail._owned.values() for name in names]
         assert len(list(filter(None, held))) <= 2 * len(following.tail._owned)
+
+
+def test_B_a_full_disk_is_told_and_outlived(log, tmp_path):
+    sessions = Sessions(log, settings_in(tmp_path))
+    sessions.open("s1", agent="default")
+    with Following(log, tmp_path / "gateway") as it:
+        with disk_full():
+            for number in range(8):
+                sessions.say("s1", "x" * 60_000, message_id=f"m{number}")
+            it.until(lambda tail: isinstance(tail.failed, OSError))
+            with pytest.raises(NotReady, match="tries again by itself"):
+                it.tail.ready()
+            assert it.interrupted and not it.tail.over
+        it.until(lambda tail: tail.failed is None)
+        sessions.say("s1", "there is room", message_id="last")
+        it.until(lambda tail: tail.views("s1").state.last_message_id == "last")
+        it.tail.ready()
+        assert len(it.tail.views("s1").messages.received) == 9
+        assert it.said[-1] == "the gateway follows the log again"
+    with Following(log, tmp_path / "gateway") as again:
+        again.until(lambda tail: tail.caught_up)
+        assert len(again.tail.views("s1").messages.received) == 9
+
+
+def test_B_viewers_are_let_go_when_the_gateway_stops_following_and_lose_nothing(log, tmp_path):
+    running = served(log, settings_in(tmp_path), tmp_path / "gateway")
+    with running as gateway, gateway.http() as http:
+        played = talk(log, tmp_path)
+        with http.stream("GET", "/v1/sessions/s1/stream") as stream:
+            lines = (line for line in stream.iter_lines() if line.startswith("id: "))
+            cursor = next(lines)[4:]
+            with disk_full():
+                sessions = Sessions(log, settings_in(tmp_path))
+                for number in range(8):
+                    sessions.say("s1", "x" * 60_000, message_id=f"m{number}")
+                for line in lines:  # until it ends
+                    cursor = line[4:]
+                assert http.get("/v1/sessions/s1").status_code == 503
+                health = http.get("/healthz")
+                assert (health.status_code, health.text) == (
+                    503, "does not follow the log: OSError\n"
+                )
+        while http.get("/healthz").status_code == 503:
+            time.sleep(0.01)
+        played.end()
+        with http.stream("GET", f"/v1/sessions/s1/stream?cursor={cursor}") as stream:
+            assert any('"kind":"ended"' in line for line in stream.iter_lines())
+
+
+@pytest.mark.broker
+def test_B_a_topic_that_was_made_again_ends_it_and_one_that_is_missing_does_not(
+    broker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tail_module, "QUIET_S", 0.1)
+    prefix = unique_name("again")
+    log = KafkaLog(broker.bootstrap_servers, topic_prefix=prefix)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    specs = topics(PARTITIONS)
+    log.apply_topics(specs).demand()
+    sessions = Sessions(log, settings_in(tmp_path))
+    sessions.open("s1", agent="default")
+    ended = threading.Event()
+    with Following(log, tmp_path / "gateway") as it:
+        it.tail.ended = ended.set
+        it.until(lambda tail: tail.views("s1") is not None)
+        for done in admin.delete_topics([prefix + SESSION_EVENTS]).values():
+            done.result()
+        it.until(lambda tail: isinstance(tail.failed, TopicMismatch))
+        log.apply_topics(specs).demand()
+        assert ended.wait(PATIENCE_S)
+        assert isinstance(it.tail.failed, tail_module.Replaced) and it.tail.over
+        assert "deleted and made again" in it.said[-1]
+    with Following(log, tmp_path / "gateway") as again:
+        again.until(lambda tail: tail.caught_up)
+        assert again.tail.views("s1") is None
+    sessions.close()
+    log.close()
