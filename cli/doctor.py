@@ -18,6 +18,7 @@ from ..consumers import (
 from ..consumers.check_up import Finding
 from ..consumers.show import fold_everything
 from ..log.errors import TopicMissing
+from ..log.made import partitions_of
 from ..processors.runtime.clocks import Reading, in_words
 from ..processors.runtime.same_agents import GROUP
 from ..schemas.memory_paths import USER, scope_of
@@ -66,7 +67,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
         return  # said above; without the topic there is nothing to look at
     worker = worker_info(settings.state_dir)
     yield from _worker(worker)
-    yield from check_up.partitions_held(everything, settings.partitions)
+    yield from check_up.partitions_held(everything, partitions_of(log))
     yield from check_up.stores(log, settings)
     yield check_up.sessions_counted(everything)
     yield from check_up.frozen_sessions(everything)

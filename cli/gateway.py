@@ -22,7 +22,7 @@ import click
 from ..log import Settings
 from ..log.environment import start_process
 from ..log.errors import SettingsError
-from ..schemas.topics import topics
+from ..log.made import demand_topics
 from .edge import Edge, example, pass_edge, somebody
 from .log_lines import to_stderr
 from .printing import line, note
@@ -79,7 +79,7 @@ def gateway_command(
     sessions; without it, it is in development mode: on loopback only, and for one person.
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True, as_json=log_json)
-    edge.log.check_topics(topics(edge.settings.partitions)).demand()
+    demand_topics(edge.log, edge.settings.partitions)
     if until_eof:
         threading.Thread(target=_end_at_eof, daemon=True).start()
     directory = state_dir or edge.settings.home / "gateway"

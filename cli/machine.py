@@ -9,6 +9,7 @@ import click
 
 from ..log.door import TopicReport
 from ..log.errors import FoldlogError
+from ..log.made import apply_topics
 from ..schemas.topics import topics as topic_specs
 from .edge import Edge, example, json_option, local_errors, pass_edge
 from .printing import emit, line, note
@@ -166,7 +167,7 @@ def topics_apply(edge: Edge, dry_run: bool, as_json: bool) -> int | None:
     """
     specs = topic_specs(edge.settings.partitions)
     log = edge.log
-    report = log.check_topics(specs) if dry_run else log.apply_topics(specs)
+    report = log.check_topics(specs) if dry_run else apply_topics(log, edge.settings.partitions)
     if as_json:
         emit(report_json(report))
     else:

@@ -10,6 +10,7 @@ import click
 from ..consumers.memory import read_memory
 from ..consumers.memory_files import MemoryFiles, Report, report_json
 from ..log.errors import Refused
+from ..log.made import demand_as_made
 from ..processors.memory.fold import MemoryView, paths_of, text_of
 from ..processors.memory.framing import core_left_out
 from ..producers.checks import an_id
@@ -56,6 +57,8 @@ def memory_command(
         return
     place = directory or edge.settings.home / "memory" / "-".join(parse_scope(scope) or ())
     files = MemoryFiles(edge.log, scope, place, acting)
+    if sync:
+        demand_as_made(edge.log)
     writer = MemoryWriter(edge.log.producer(brief=True), acting) if sync else None
     report = files.bring_in_line(writer)
     if as_json:

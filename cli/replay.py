@@ -13,6 +13,7 @@ import click
 from ..consumers.contents import event_json
 from ..consumers.replay import Folded, Replay, Step, Verified, read_blobs, verify
 from ..consumers.replay_many import HASH, INTO, VERIFY, Hashed, jobs_of, run_jobs
+from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..schemas.codec import ChunkSeen
 from ..schemas.topics import SESSION_EVENTS
@@ -28,7 +29,7 @@ def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int]
     """The offsets that --from or --to name, by partition; of a time, those of the first event."""
     if text is None:
         return None
-    partitions = edge.log.partitions(SESSION_EVENTS)
+    partitions = partitions_of(edge.log)
     wanted = range(partitions) if session is None else [partition_for(session, partitions)]
     if text.isascii() and text.isdigit():
         return dict.fromkeys(wanted, int(text))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..log import Settings, environment
-from ..schemas.topics import topics
+from ..log.made import apply_topics, demand_topics
 from . import gateway
 from .edge import Edge, example, pass_edge
 from .log_lines import to_stderr
@@ -269,7 +269,7 @@ def run_supervised(
     from ..processors.runtime import supervise
 
     # What is wrong now is said once, and not by every worker that is tried.
-    edge.log.check_topics(topics(edge.settings.partitions)).demand()
+    demand_topics(edge.log, edge.settings.partitions)
     edge.close()
     command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "worker"]
     command += ["--roles", ",".join(roles)]
@@ -299,7 +299,7 @@ def users_command(edge: Edge, web: str) -> int:
 
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True)
     address = parse_address(web)
-    edge.log.check_topics(topics(edge.settings.partitions)).demand()
+    demand_topics(edge.log, edge.settings.partitions)
     settings = edge.connected()
     edge.close()
     return rendezvous.run(settings, address, note)
@@ -321,7 +321,7 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     with sole(edge):
         pass  # said before anything is started
     servers = start_broker(edge)
-    report = edge.log.apply_topics(topics(edge.settings.partitions))
+    report = apply_topics(edge.log, edge.settings.partitions)
     report.demand()
     made = f", topics made: {len(report.created)}" if report.created else ""
     line(f"Kafka answers on {servers}{made}")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..log.door import Log
 from ..log.errors import Refused
+from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..processors.projections.messages import Received
 from ..processors.runtime.seeds import seeded
@@ -95,7 +96,7 @@ class Branching:
             # Where a fork begins it is as its parent was: the same seed, no further generation.
             return self._open(name, origin.session_id, origin.offset, seed, past.views)
         records = without_skipped(past.records, past.views.skipped)
-        records = without_chunks(records, _streaming(past.views))
+        records = without_chunks(records, streaming_attempts(past.views))
         made = store_seed(self._blobs, session_id, records, seed)
         return self._open(name, session_id, offset, made, past.views)
 
@@ -162,7 +163,7 @@ class Branching:
         kept = without_skipped(records, skipped)
         again, _ = self._folded(session_id, kept)
         seed = store_seed(
-            self._blobs, session_id, without_chunks(kept, _streaming(again)), opened.seed_ref
+            self._blobs, session_id, without_chunks(kept, streaming_attempts(again)), opened.seed_ref
         )
         with SessionFold(self._log, session_id, read=self._read) as folded:
             folded.to_end()
@@ -194,7 +195,7 @@ class Branching:
     def _past(self, session_id: str, at: int | None) -> tuple[_Past, int]:
         """A session right after an offset, and that offset. Raises CanNotFork."""
         ends = self._log.end_offsets(SESSION_EVENTS)
-        partition = partition_for(session_id, len(ends))
+        partition = partition_for(session_id, partitions_of(self._log))
         end = ends[partition]
         if at is not None and at >= end:
             raise CanNotFork(
@@ -224,7 +225,7 @@ class Branching:
         return views, opened
 
 
-def _streaming(views: SessionViews) -> list[str]:
+def streaming_attempts(views: SessionViews) -> list[str]:
     """TURN.STEP.ATTEMPT of the open attempt and those it continues: their chunks are needed."""
     turn = views.turn
     if not turn.open or turn.generation is None or turn.generation.status != "running":

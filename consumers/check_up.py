@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..log.door import Log
+from ..log.errors import TopicMismatch, TopicMissing
+from ..log.made import demand_as_made, facts_of, partitions_of
 from ..log.settings import Settings
 from ..processors.agent_digest import differences
 from ..processors.decide import TOO_LITTLE
@@ -63,16 +65,37 @@ class Finding(NamedTuple):
 
 def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
     """The topics are there, with the right number of partitions and the right properties."""
+    try:
+        demand_as_made(log)
+    except TopicMissing:
+        pass  # said below
+    except TopicMismatch as error:
+        what, _, do = str(error).partition(". ")
+        yield Finding("problem", "topics", what, do)
+        return
     report = log.check_topics(topics(settings.partitions))
     for name in report.missing:
         yield Finding("problem", "topics", f"{name} is missing", "foldlog topics apply")
     for found in report.differs:
-        do = "set `partitions` to what the topic has" if found.fatal else "change it in Kafka"
+        do = _about_partitions(log, settings) if found.fatal else "change it in Kafka"
         yield Finding("problem" if found.fatal else "note", "topics", str(found), do)
     if not report.missing and not report.differs:
         yield Finding("ok", "topics", f"{len(report.same)} topics are as they must be")
     if not report.missing:
         yield from _records_deleted(log)
+
+
+def _about_partitions(log: Log, settings: Settings) -> str:
+    """What to do about a topic whose number of partitions is not the setting's."""
+    try:
+        made = facts_of(log).partitions
+    except TopicMissing:
+        made = None
+    if made is None:
+        return "set `partitions` to what the topics have, if nobody added partitions"
+    if made != settings.partitions:
+        return f"set `partitions` to {made}, with which this log was made"
+    return f"somebody added partitions: foldlog move --to-prefix NEW --partitions {made}, or more"
 
 
 def _records_deleted(log: Log) -> Iterator[Finding]:
@@ -114,7 +137,7 @@ def stores(log: Log, settings: Settings) -> Iterator[Finding]:
     """The worker's stores are of this log, and how far they have come."""
     belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
     behind, seen = 0, 0
-    for number in range(log.partitions(SESSION_EVENTS)):
+    for number in range(partitions_of(log)):
         directory = store_directory(settings, number)
         if not directory.is_dir():
             continue

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from ..log.door import Log, Offsets
 from ..log.errors import LogUnreachable
+from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..processors.runtime.owned import is_foldable
 from ..processors.runtime.seeds import ReadBlob, seeded
@@ -50,9 +51,10 @@ class Follow:
         self._log, self._chunks, self._folded, self._read = log, chunks, folded, read
         first = log.first_offsets(SESSION_EVENTS)
         self._keys: frozenset[bytes] | None = None
-        wanted = set(first if partitions is None else partitions)
+        made = partitions_of(log)
+        wanted = set(range(made) if partitions is None else partitions)
         if sessions is not None:
-            wanted = {partition_for(session_id, len(first)) for session_id in sessions}
+            wanted = {partition_for(session_id, made) for session_id in sessions}
             more = (PARTITION_KEY,) if holders else ()
             self._keys = frozenset(key.encode() for key in (*sessions, *more))
         given = start or {}

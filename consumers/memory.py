@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..log.door import Log
 from ..log.errors import LogUnreachable
+from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..processors.memory.fold import MemoryView, apply, initial
 from ..schemas.codec import entry_of
@@ -32,7 +33,7 @@ def read_memory(
     `at`: offsets at which the view is kept as well; one beyond the end is left out.
     Raises LogUnreachable, TopicMissing, OffsetGone.
     """
-    partition = partition_for(scope, log.partitions(MEMORY_EVENTS))
+    partition = partition_for(scope, partitions_of(log))
     end = log.end_offsets(MEMORY_EVENTS)[partition] if upto is None else upto + 1
     view, then = initial(scope), dict.fromkeys((n for n in at if n == -1), initial(scope))
     waiting = sorted(n for n in at if 0 <= n < end)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ..log.door import Log
 from ..log.errors import Corrupt
+from ..log.made import partitions_of
 from ..log.settings import Settings
 from ..processors.projections import partition as partition_fold
 from ..processors.projections.partition import PartitionView
@@ -153,7 +154,7 @@ def verify(log: Log, settings: Settings, session_id: str | None = None) -> Itera
 
     A running worker's store is read as of now. Nothing is changed.
     """
-    for partition in range(log.partitions(SESSION_EVENTS)):
+    for partition in range(partitions_of(log)):
         verified = verify_partition(log, settings, partition, session_id)
         if verified is not None:
             yield verified

@@ -136,7 +136,8 @@ class TopicReport:
         if fatal:
             raise TopicMismatch(
                 "; ".join(fatal) + ". Nothing was changed: a number of partitions is final. Set "
-                "`partitions` to what the topic has, or choose another topic prefix."
+                "`partitions` to what the log was made with; if somebody added partitions, see "
+                "`foldlog doctor`."
             )
 
 

@@ -49,6 +49,7 @@ from .errors import (
     TopicMissing,
 )
 from .kafka_reader import KafkaGroupReader, KafkaReader
+from .partition import partition_for
 
 _POLL_S = 0.2
 """How long the producer's thread waits for an answer before it looks whether it shall end."""
@@ -61,9 +62,13 @@ class KafkaProducer:
     """See `door.Producer`. Owns a thread that fetches the answers, so that they come at once."""
 
     def __init__(
-        self, properties: Mapping[str, Any], prefix: str, on_fatal: OnFatal | None
+        self,
+        properties: Mapping[str, Any],
+        prefix: str,
+        on_fatal: OnFatal | None,
+        counts: Mapping[str, int],
     ) -> None:
-        self._prefix, self._on_fatal = prefix, on_fatal
+        self._prefix, self._on_fatal, self._counts = prefix, on_fatal, counts
         self._servers = str(properties["bootstrap.servers"])
         self._fatal: LogFatal | None = None
         self._ended = threading.Event()
@@ -122,6 +127,9 @@ class KafkaProducer:
             raise self._fatal
         raw = key.encode() if isinstance(key, str) else key
         check_size(topic, raw, value, headers)
+        if partition is None and raw is not None and topic in self._counts:
+            # Not by the count that the client knows: somebody may add partitions at any time.
+            partition = partition_for(raw, self._counts[topic])
 
         def answered(error: KafkaError | None, message: Message) -> None:
             if error is None:
@@ -222,6 +230,8 @@ class KafkaLog:
         self._prefix, self._linger_ms, self._timeout_s = topic_prefix, linger_ms, timeout_s
         self._common = common_properties(bootstrap_servers, client_properties or {})
         self._cluster: Cluster | None = None
+        self._counts: dict[str, int] = {}
+        """How many partitions a topic had when it was first asked for."""
         self._open: WeakSet[KafkaProducer | KafkaReader] = WeakSet()
 
     def _ask(self) -> Cluster:
@@ -231,7 +241,7 @@ class KafkaLog:
 
     def producer(self, on_fatal: OnFatal | None = None, *, brief: bool = False) -> KafkaProducer:
         properties = producer_properties(self._common, self._linger_ms, brief)
-        made = KafkaProducer(properties, self._prefix, on_fatal)
+        made = KafkaProducer(properties, self._prefix, on_fatal, self._counts)
         self._open.add(made)
         return made
 
@@ -269,7 +279,9 @@ class KafkaLog:
                 raise TopicMissing(f"{self._prefix}{topic}/{partition}")
 
     def partitions(self, topic: str) -> int:
-        return self._ask().partitions(self._prefix + topic)
+        count = self._ask().partitions(self._prefix + topic)
+        self._counts.setdefault(topic, count)
+        return count
 
     def first_offsets(self, topic: str) -> Offsets:
         return self._ask().first_offsets(self._prefix + topic)

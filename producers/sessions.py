@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from ..log.door import Delivered, Log, Producer
 from ..log.errors import AppendError, LogUnreachable
+from ..log.made import demand_as_made
 from ..log.settings import Settings
 from ..schemas import events as ev
 from ..schemas.attachments import tokens_of
@@ -100,6 +101,7 @@ class Sessions:
         """What events go through; readers that report a delivery may share it."""
         with self._making:
             if self._producer is None:
+                demand_as_made(self._log)
                 self._producer = self._log.producer(brief=self._brief)
             return self._producer
 

@@ -15,6 +15,8 @@ USER_TABS = "user-tabs"
 MEMORY_EVENTS = "memory-events"
 DEAD_LETTERS = "dlq.session-events"
 
+LOG_FACTS = "log-facts"
+
 FOREVER_MS = -1
 """Kafka's word for: no limit of time."""
 
@@ -101,6 +103,14 @@ TOPICS: tuple[TopicSpec, ...] = (
         cleanup="delete",
         config=_CONFIG,
         holds="what outlives sessions: memory, preferences, todos",
+    ),
+    TopicSpec(
+        name=LOG_FACTS,
+        key="id of the topic session-events / fact",
+        cleanup="compact",
+        partitions=1,
+        config=_CONFIG,
+        holds="facts of the log itself: the number of partitions it was made with, where it moved",
     ),
     TopicSpec(
         name=DEAD_LETTERS,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from ...log.door import Log, Offsets, Reader
 from ...log.errors import LogUnreachable, OffsetGone
+from ...log.made import partitions_of
 from ...log.partition import partition_for
 from ...processors.runtime.seeds import ReadBlob, seeded
 from ...processors.session import SessionViews, fold
@@ -56,7 +57,7 @@ class InUse:
         self._loading: set[str] = set()
         self._expected: dict[tuple[str, str], Decision | None] = {}
         self._followed: Offsets = {}
-        self._partitions = log.partitions(SESSION_EVENTS)
+        self._partitions = partitions_of(log)
         self._thread: threading.Thread | None = None
         self._failed: BaseException | None = None
         self._closed = False

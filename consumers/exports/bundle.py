@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ...log.door import Log
 from ...log.errors import LogCut, LogUnreachable
+from ...log.made import partitions_of
 from ...log.partition import partition_for
 from ...processors.context.build import BUILDER, request_bytes, request_sha256
 from ...processors.resuming import resumed_request
@@ -105,7 +106,7 @@ def export_bundle(
     progress: Progress = lambda _read, _there: None,
 ) -> Manifest:
     """Write the bundle of a session. Raises UnknownSession, LogUnreachable."""
-    partitions = log.partitions(SESSION_EVENTS)
+    partitions = partitions_of(log)
     with tempfile.TemporaryFile() as lines:
         records = list(_records(log, session_id, progress))
         mine = [record for record in records if record.key == session_id.encode()]
@@ -227,7 +228,7 @@ class _Wanted:
 
 def _records(log: Log, session_id: str, progress: Progress) -> Iterator[Record]:
     """The session's raw records and those that say who held its partition, up to now."""
-    partition = partition_for(session_id, log.partitions(SESSION_EVENTS))
+    partition = partition_for(session_id, partitions_of(log))
     first = log.first_offsets(SESSION_EVENTS)[partition]
     if first > 0:
         raise LogCut(partition, 0, first)

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from ...log import Settings, open_log
 from ...log.door import Log
 from ...log.errors import LogUnreachable
+from ...log.made import demand_topics, partitions_of
 from ...log.partition import partition_for
 from ...producers.blobs import BlobStore
-from ...schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
+from ...schemas.topics import SESSION_EVENTS, USER_SESSIONS
 from ..agent import Agent
 from ..agent_digest import digests_of
 from ..effects.delivery import finder
@@ -176,7 +177,7 @@ class Parts:
         self.state = StateDir(settings.state_dir, worker_id)
         crash.reach("start.locked")
         self.log: Log = open_log(settings)
-        self.log.check_topics(topics(settings.partitions)).demand()
+        demand_topics(self.log, settings.partitions)
         self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
         agents = self._announced(agents, rolling or alone)
         self.blobs = BlobStore(settings.blobs_dir)
@@ -238,7 +239,7 @@ class Parts:
         return agents
 
     def _look_at_sessions(self, watch: bool) -> None:
-        spread = self.log.partitions(SESSION_EVENTS)
+        spread = partitions_of(self.log)
         sizes = self.state.path / PROMPT_SIZES if watch else None
         self.teller = Teller(say, lambda session_id: partition_for(session_id, spread), sizes)
         if "sessions" in self.worker.roles:

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from ...log import Settings
 from ...log.errors import Fenced, LogCut, LogUnreachable
+from ...log.made import LogGrown
 from ..agent import Agent
 from . import metrics
 from .assemble import ROLES, Parts, say
@@ -136,7 +137,7 @@ def exit_code(fatal: list[BaseException]) -> int:
     2 where the next one would only do harm, or fail as this one; 3 where the log can't be used now
     but may be later, as after a right was taken away.
     """
-    if any(isinstance(error, Fenced | LogCut | AgentsDiffer) for error in fatal):
+    if any(isinstance(error, Fenced | LogCut | LogGrown | AgentsDiffer) for error in fatal):
         return MISUSE
     if any(isinstance(error, LogUnreachable) for error in fatal):
         return AWAY

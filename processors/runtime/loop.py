@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from ...log.door import Delivered, GroupReader, Log, Producer
 from ...log.errors import AppendError, FoldlogError, LogFatal, OffsetGone
+from ...log.made import demand_as_made, partitions_of
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.topics import SESSION_EVENTS
 from ..projections.partition import ROLES
@@ -145,6 +146,8 @@ class Loop:
 
     def _assigned(self, partitions: list[int]) -> dict[int, int]:
         self._has_moved = True
+        if any(partition >= partitions_of(self._log) for partition in partitions):
+            demand_as_made(self._log)
         with self._opening():
             return self._worker.assigned(partitions)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 
 from ...log import Settings, partition_for
+from ...log.made import partitions_of
 from ...schemas.topics import SESSION_EVENTS
 from ..agent import Agent
 from ..wake import Obligation, wake
@@ -32,7 +33,7 @@ def wake_session(
     parts = Parts(settings, agents, roles, None, alone=True)
     worker = parts.worker
     worker.only = session_id
-    partition = partition_for(session_id, settings.partitions)
+    partition = partition_for(session_id, partitions_of(parts.log))
     try:
         reader = parts.log.reader(SESSION_EVENTS, worker.assigned([partition]))
         until = time.monotonic() + timeout_s

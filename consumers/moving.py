@@ -1,0 +1,236 @@
+"""Moves every session of a log to a new log, such as one with more partitions.
+
+Offsets are part of what events mean, so records are not copied: a session begins in the new log
+with its records of the old one as its seed, as a fork does, under its own name, user and agent.
+Transcript, context, phase, project and messages come along. What a fork leaves with its parent
+stays in the old log: open turns (they are closed in the new one), doubts, the money spent; and
+terminated sessions. Memory is copied. The old log is marked at the end and can still be read.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ..log.door import Log, Offsets
+from ..log.errors import LogUnreachable, Refused
+from ..log.made import LogMoved, apply_topics, facts_of, note, partitions_of
+from ..log.settings import Settings
+from ..processors.projections.partition import ROLES
+from ..processors.session import SessionViews
+from ..producers.blobs import BlobStore
+from ..producers.fork import open_fork, store_seed, without_chunks, without_skipped
+from ..producers.sessions import Sessions
+from ..schemas.codec import entry_of
+from ..schemas.events import SessionOpened
+from ..schemas.parts import BlobRef
+from ..schemas.record import Record
+from ..schemas.topics import LOG_FACTS, MEMORY_EVENTS, SESSION_EVENTS, topics
+from .branching import streaming_attempts
+from .contents import ReadBlob
+from .protocols.durable_written import AGENT as STREAM
+from .show import Everything, fold_everything
+from .waiting import doubtful
+
+POLL_S = 0.2
+STALLS_MAX = 50  # polls in a row that bring nothing: 10 s
+SHOWN_MAX = 5
+
+
+class CanNotMove(Refused):
+    """The sessions were not moved, or not marked as moved."""
+
+
+class Moved(NamedTuple):
+    """What was moved. left: sessions that stay in the old log, and why."""
+
+    sessions: int
+    memory: int
+    left: tuple[tuple[str, str], ...]
+
+
+def move(
+    old: Log,
+    new: Log,
+    settings: Settings,
+    read: ReadBlob,
+    *,
+    close_turns: bool = False,
+    say: Callable[[str], None] = lambda _text: None,
+) -> Moved:
+    """Move all sessions; the same again goes on where an earlier one was interrupted.
+
+    settings: of the new log; both have the same blobs. close_turns: also sessions with an open turn
+    or a doubt. Raises CanNotMove, LogMoved, TopicMismatch, LogUnreachable.
+    """
+    moved_to = facts_of(old).moved_to
+    if moved_to not in (None, settings.topic_prefix):
+        raise LogMoved(moved_to)
+    _demand_nobody(old)
+    before = _ends(old)
+    everything = fold_everything(old, read)
+    wanted, left, busy = _sorted(everything)
+    if busy and not close_turns:
+        raise CanNotMove(
+            f"{len(busy)} sessions have an open turn or a call in doubt: {_named(busy)}. Nothing "
+            "was written. Let them end, cancel or resolve them where a worker can still run; or "
+            "move them with --close-turns: the turn ends as `forked`, its message must be sent "
+            "again, and a call in doubt stays in the old log."
+        )
+    apply_topics(new, settings.partitions).demand()
+    memory = _copy_memory(old, new)
+    say(f"{memory} records of memory copied")
+    sessions = Sessions(new, settings)
+    try:
+        for number in range(partitions_of(old)):
+            for session_id, records in _by_session(old, number, wanted).items():
+                _begin(sessions, everything.sessions[session_id], records, settings, read)
+            say(f"partition {number} of {partitions_of(old)} moved")
+    finally:
+        sessions.close()
+    _verify(new, wanted, read)
+    if _ends(old) != before:
+        raise CanNotMove(
+            "somebody wrote to the old log meanwhile, so it is not marked as moved. End gateways "
+            "and whatever else writes, delete the topics of the new log, and move again."
+        )
+    old.apply_topics([spec for spec in topics(1) if spec.name == LOG_FACTS])
+    if moved_to is None:
+        note(old, "moved_to", settings.topic_prefix)
+    return Moved(len(wanted), memory, tuple(left))
+
+
+def _demand_nobody(old: Log) -> None:
+    workers = [
+        member.instance_id
+        for member in old.members("foldlog-")
+        if set(member.group.removeprefix("foldlog-").split("-")) <= set(ROLES)
+    ]
+    if workers:
+        raise CanNotMove(
+            f"workers run on the old log: {_named(workers)}. Nothing was written. End them, and "
+            "the gateways; one that has ended counts for 6 s."
+        )
+
+
+def _ends(log: Log) -> tuple[Offsets, Offsets]:
+    return log.end_offsets(SESSION_EVENTS), log.end_offsets(MEMORY_EVENTS)
+
+
+def _sorted(everything: Everything) -> tuple[set[str], list[tuple[str, str]], list[str]]:
+    """The sessions to move, those left behind and why, and those of the first that are busy."""
+    wanted, left, busy = set[str](), list[tuple[str, str]](), list[str]()
+    for name, views in sorted(everything.sessions.items()):
+        if why := _why_left(views):
+            left += [(name, why)] if views.turn.known or views.frozen else []
+            continue
+        wanted.add(name)
+        if views.turn.open or doubtful(views.turn):
+            busy.append(name)
+    return wanted, left, busy
+
+
+def _why_left(views: SessionViews) -> str:
+    if views.frozen is not None:
+        return f"frozen at offset {views.frozen.offset}: {views.frozen.why}"
+    if not views.turn.known:
+        return "unknown"
+    if views.turn.terminated:
+        return "terminated"
+    return "a durable stream, whose readers hold offsets" if views.turn.agent == STREAM else ""
+
+
+def _read_all(log: Log, topic: str, partition: int, end: int) -> Iterator[Record]:
+    first = log.first_offsets(topic)[partition]
+    reader, stalls = log.reader(topic, {partition: first}), 0
+    try:
+        while reader.positions().get(partition, first) < end:
+            records = reader.poll(POLL_S)
+            stalls = 0 if records else stalls + 1
+            if stalls > STALLS_MAX:
+                raise LogUnreachable(
+                    f"the log stopped answering while {topic} was read. Look at the broker "
+                    "(`foldlog status`), then move again: it goes on where it was."
+                )
+            yield from (record for record in records if record.offset < end)
+    finally:
+        reader.close()
+
+
+def _copy_memory(old: Log, new: Log) -> int:
+    """Copy memory-events in their order; writing one twice is harmless."""
+    producer, failed, count = new.producer(), list[object](), 0
+    try:
+        for partition, end in old.end_offsets(MEMORY_EVENTS).items():
+            for record in _read_all(old, MEMORY_EVENTS, partition, end):
+                producer.append(MEMORY_EVENTS, record.key, record.value, record.headers,
+                                on_delivery=lambda answer: failed.append(answer)
+                                if isinstance(answer, Exception) else None)
+                count += 1
+                if count % 1000 == 0:
+                    producer.flush(STALLS_MAX * POLL_S)
+        if producer.flush(STALLS_MAX * POLL_S) or failed:
+            raise LogUnreachable("the new log did not take all records of memory: move again")
+    finally:
+        producer.close()
+    return count
+
+
+def _by_session(old: Log, number: int, wanted: set[str]) -> dict[str, list[Record]]:
+    """The records of the sessions of one partition, held in memory."""
+    found: dict[str, list[Record]] = {}
+    for record in _read_all(old, SESSION_EVENTS, number, old.end_offsets(SESSION_EVENTS)[number]):
+        name = (record.key or b"").decode("utf-8", "replace")
+        if name in wanted:
+            found.setdefault(name, []).append(record)
+    return found
+
+
+def _begin(
+    sessions: Sessions,
+    views: SessionViews,
+    records: list[Record],
+    settings: Settings,
+    read: ReadBlob,
+) -> None:
+    """Open a session in the new log with its records of the old one."""
+    held = without_skipped(records, views.skipped)
+    held = without_chunks(held, streaming_attempts(views))
+    seed = store_seed(BlobStore(settings.blobs_dir), views.session_id, held, _seed(views, records))
+    open_fork(
+        sessions,
+        views.session_id,
+        views.session_id,
+        records[-1].offset,
+        seed,
+        agent=views.turn.agent,
+        user=views.state.user_id,
+    )
+
+
+def _seed(views: SessionViews, records: list[Record]) -> BlobRef | None:
+    """What the session began with itself, if it was forked or moved before."""
+    if views.origin is None:
+        return None
+    for record in records:
+        event = entry_of(record).event
+        if isinstance(event, SessionOpened) and record.offset == views.origin.opened:
+            return event.seed_ref
+    raise AssertionError("a fork has the event that opened it")
+
+
+def _verify(new: Log, wanted: set[str], read: ReadBlob) -> None:
+    there = fold_everything(new, read).sessions
+    wrong = [
+        name
+        for name in sorted(wanted)
+        if name not in there or not there[name].turn.known or there[name].frozen
+    ]
+    if wrong:
+        raise CanNotMove(
+            f"{len(wrong)} sessions did not begin in the new log: {_named(wrong)}. The old log is "
+            "whole and not marked as moved. See `foldlog doctor` on the new one."
+        )
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+    return ", ".join(names[:SHOWN_MAX]) + more

@@ -1,0 +1,160 @@
+"""The number of partitions that a log was made with, as a fact that the log itself holds.
+
+A session lies where its key and that number say. After somebody added partitions, a key would be
+written to one partition and looked for in another. So who writes compares the topic's number with
+the one that was noted when the log was made, and stops; who reads goes by the noted one. The facts
+are records of the topic `log-facts`, under the id of the topic `session-events`: made again, that
+is another log.
+"""
+
+import json
+import time
+from contextlib import suppress
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from ..schemas.topics import LOG_FACTS, MEMORY_EVENTS, SESSION_EVENTS, USER_SESSIONS, topics
+from .door import Log, TopicReport
+from .errors import AppendError, LogUnreachable, TopicMismatch, TopicMissing
+
+READ_S = 5.0
+POLL_S = 0.05
+
+
+class LogGrown(TopicMismatch):
+    """Somebody added partitions to the log. Nothing was written.
+
+    For the operator: the sessions lie where they lay; move them with `foldlog move` to a log that
+    is made with the number you want.
+    """
+
+    def __init__(self, made: int, now: int) -> None:
+        super().__init__(
+            f"{SESSION_EVENTS} was made with {made} partitions and has {now} now: somebody added "
+            "partitions, which Kafka can't take back, and others would write a session to where "
+            "nobody looks. Nothing was written here; what is in the log is kept and can be "
+            "read. End all workers and gateways, then move the sessions to a new log: foldlog move "
+            f"--to-prefix NEW --partitions {now}"
+        )
+        self.made, self.now = made, now
+
+
+class LogMoved(TopicMismatch):
+    """The sessions of this log were moved to another one."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__(
+            f"the sessions of this log were moved to the topics beginning with {prefix!r}. Nothing "
+            f"was written here, and this log can still be read. Set FOLDLOG_TOPIC_PREFIX={prefix} "
+            "(or topic_prefix in foldlog.toml), and `partitions` to what that log was made with."
+        )
+
+
+class Facts(NamedTuple):
+    """What a log says of itself. partitions: None if it was not noted. moved_to: a prefix."""
+
+    partitions: int | None = None
+    moved_to: str | None = None
+
+
+_MADE: "WeakKeyDictionary[Log, int]" = WeakKeyDictionary()
+
+
+def partitions_of(log: Log) -> int:
+    """The number of partitions by which the log places its keys; asked once of each Log object.
+
+    It is right for reading whatever has become of the topic. Raises TopicMissing, LogUnreachable.
+    """
+    made = _MADE.get(log)
+    if made is None:
+        now = log.partitions(SESSION_EVENTS)
+        made = _MADE[log] = facts_of(log).partitions or now
+    return made
+
+
+def demand_as_made(log: Log) -> int:
+    """The same, for those who write. Raises LogGrown, LogMoved as well."""
+    now, facts = log.partitions(SESSION_EVENTS), facts_of(log)
+    if facts.moved_to is not None:
+        raise LogMoved(facts.moved_to)
+    if facts.partitions not in (None, now):
+        raise LogGrown(facts.partitions, now)
+    return now
+
+
+def facts_of(log: Log) -> Facts:
+    """What the log says of itself. Raises TopicMissing, LogUnreachable."""
+    about = log.topic_id(SESSION_EVENTS)
+    try:
+        at, end = log.first_offsets(LOG_FACTS)[0], log.end_offsets(LOG_FACTS)[0]
+    except TopicMissing:
+        return Facts()  # made by an earlier version, or a bundle
+    if at == end:
+        return Facts()
+    found: dict[str, object] = {}
+    reader = log.reader(LOG_FACTS, {0: at})
+    until = time.monotonic() + READ_S
+    try:
+        while reader.positions()[0] < end:
+            for record in reader.poll(POLL_S):
+                # From the right: a topic's id is base64, and may have a slash.
+                topic_id, _, name = (record.key or b"").decode("utf-8", "replace").rpartition("/")
+                if topic_id == about and record.value is not None:
+                    found.setdefault(name, json.loads(record.value))
+            if time.monotonic() > until:
+                raise LogUnreachable(
+                    f"the log stopped answering while {LOG_FACTS} was read. Nothing was changed. "
+                    "Look at the broker (`foldlog status`), then try again."
+                )
+    finally:
+        reader.close()
+    partitions, moved_to = found.get("partitions"), found.get("moved_to")
+    return Facts(
+        partitions if isinstance(partitions, int) else None,
+        moved_to if isinstance(moved_to, str) else None,
+    )
+
+
+def note(log: Log, name: str, value: int | str) -> None:
+    """Write down a fact. Raises LogUnreachable if the log did not take it."""
+    answers: list[object] = []
+    producer = log.producer(brief=True)
+    key = f"{log.topic_id(SESSION_EVENTS)}/{name}"
+    producer.append(LOG_FACTS, key, json.dumps(value).encode(), on_delivery=answers.append)
+    producer.flush(READ_S)
+    producer.close()
+    if not answers or isinstance(answers[0], AppendError):
+        raise LogUnreachable(
+            f"{LOG_FACTS} did not take a record within {READ_S:g} s. Look at the broker (`foldlog "
+            "status`), then try again."
+        )
+
+
+def apply_topics(log: Log, partitions: int) -> TopicReport:
+    """Make the topics that are missing, and note the number. Raises LogGrown, LogMoved."""
+    with suppress(TopicMissing):
+        demand_as_made(log)
+    report = log.apply_topics(topics(partitions))
+    if not any(found.fatal for found in report.differs) and facts_of(log).partitions is None:
+        note(log, "partitions", log.partitions(SESSION_EVENTS))
+    return report
+
+
+def demand_topics(log: Log, partitions: int) -> None:
+    """The topics are as an installation of so many partitions needs them. Notes the number.
+
+    Raises LogGrown, LogMoved, TopicMissing, TopicMismatch.
+    """
+    made = demand_as_made(log)
+    noted = facts_of(log).partitions
+    if noted is not None and partitions != noted:
+        raise TopicMismatch(
+            f"this log was made with {made} partitions, and `partitions` (FOLDLOG_PARTITIONS) is "
+            f"{partitions}. Nothing was changed: set it to {made}. For more partitions move the "
+            f"sessions: foldlog move --to-prefix NEW --partitions {partitions}"
+        )
+    log.check_topics(topics(partitions)).demand()
+    for topic in (USER_SESSIONS, MEMORY_EVENTS):
+        log.partitions(topic)  # from now on keys are placed by these numbers
+    if noted is None:
+        note(log, "partitions", made)

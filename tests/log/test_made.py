@@ -1,0 +1,86 @@
+"""The number of partitions that a log was made with: noted once, demanded of who writes."""
+
+import pytest
+
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.log import MemoryLog, TopicMismatch, partition_for
+from foldlog.log.made import (
+    Facts,
+    LogGrown,
+    LogMoved,
+    apply_topics,
+    demand_as_made,
+    demand_topics,
+    facts_of,
+    note,
+    partitions_of,
+)
+from foldlog.log.memory import Partition
+from foldlog.processors.runtime.loop import Loop, Mailbox
+from foldlog.schemas.topics import LOG_FACTS, SESSION_EVENTS, topics
+
+
+@pytest.fixture
+def log():
+    made = MemoryLog(cluster_id="with/slash")  # as a topic's id may have one
+    apply_topics(made, 2)
+    return made
+
+
+def grow(log, partitions: int) -> None:
+    held = log.topic(SESSION_EVENTS).partitions
+    held += [Partition() for _ in range(partitions - len(held))]
+
+
+def test_A5_the_number_is_noted_once_when_the_topics_are_made(log):
+    assert facts_of(log) == Facts(2)
+    apply_topics(log, 2)
+    demand_topics(log, 2)
+    assert log.end_offsets(LOG_FACTS) == {0: 1}
+
+
+def test_A5_after_growth_who_writes_is_refused_and_who_reads_goes_by_the_old_number(log):
+    grow(log, 3)
+    for write in (demand_as_made, lambda log: demand_topics(log, 3), lambda log: apply_topics(log, 3)):
+        with pytest.raises(LogGrown, match="made with 2 partitions and has 3 now"):
+            write(log)
+    assert partitions_of(log) == 2
+    name = next(n for n in map(str, range(99)) if partition_for(n, 2) != partition_for(n, 3))
+    assert SessionFold(log, name).partition == partition_for(name, 2)
+
+
+def test_A5_a_log_of_an_earlier_version_is_noted_as_it_is_by_the_first_worker():
+    log = MemoryLog(topics(3))
+    assert facts_of(log) == Facts()
+    with pytest.raises(TopicMismatch, match="number of partitions is 3, wanted 4"):
+        demand_topics(log, 4)
+    demand_topics(log, 3)
+    assert facts_of(log) == Facts(3)
+
+
+def test_A5_a_topic_made_again_is_another_log(log):
+    log.delete_topic(SESSION_EVENTS)
+    assert apply_topics(log, 5).created == (SESSION_EVENTS,)
+    assert facts_of(log) == Facts(5)
+
+
+def test_A5_a_log_that_was_moved_says_where_to(log):
+    note(log, "moved_to", "v2-")
+    with pytest.raises(LogMoved, match="FOLDLOG_TOPIC_PREFIX=v2-"):
+        demand_as_made(log)
+    assert partitions_of(log) == 2
+
+
+def test_A5_a_running_worker_ends_when_it_is_given_a_partition_that_was_added(log):
+    class Untouched:
+        identity = None
+
+        def assigned(self, partitions):
+            return dict.fromkeys(partitions, 0)
+
+    loop = Loop(log, Untouched(), "group", Mailbox())
+    partitions_of(log)
+    assert loop._assigned([0, 1]) == {0: 0, 1: 0}
+    grow(log, 3)
+    with pytest.raises(LogGrown):
+        loop._assigned([2])
