@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..schemas.topics import (
     DEAD_LETTERS,
+    LOG_FACTS,
     MEMORY_EVENTS,
     SESSION_EVENTS,
     TOPICS,
@@ -64,6 +65,7 @@ ALL = tuple(topic.name for topic in TOPICS)
 
 def _with_settings(rights: Mapping[str, tuple[Right, ...]]) -> dict[str, tuple[Right, ...]]:
     """These rights, and on every topic what comparing its settings needs."""
+    rights = {LOG_FACTS: _READ, **rights}
     return {
         name: (*rights[name], Right.DESCRIBE_CONFIGS) if name in rights else _SETTINGS
         for name in ALL
@@ -72,11 +74,18 @@ def _with_settings(rights: Mapping[str, tuple[Right, ...]]) -> dict[str, tuple[R
 
 ROLES: Mapping[str, Role] = {
     "producer": Role(
-        "a program that only writes commands and messages", {SESSION_EVENTS: _WRITE}, reads=False
+        "a program that only writes commands and messages",
+        {SESSION_EVENTS: _WRITE, LOG_FACTS: _READ},
     ),
     "reader": Role(
         "exports, `sql`, `tail`, `show`, `search`",
-        {SESSION_EVENTS: _READ, MEMORY_EVENTS: _READ, USER_SESSIONS: _READ, DEAD_LETTERS: _READ},
+        {
+            SESSION_EVENTS: _READ,
+            MEMORY_EVENTS: _READ,
+            USER_SESSIONS: _READ,
+            DEAD_LETTERS: _READ,
+            LOG_FACTS: _READ,
+        },
     ),
     "user": Role(
         "the command line and the Python client",
@@ -101,6 +110,7 @@ ROLES: Mapping[str, Role] = {
                 MEMORY_EVENTS: _BOTH,
                 USER_SESSIONS: _WRITE,
                 DEAD_LETTERS: _WRITE,
+                LOG_FACTS: _BOTH,
             }
         ),
     ),
@@ -109,8 +119,10 @@ ROLES: Mapping[str, Role] = {
     ),
     "operator": Role(
         "`foldlog topics apply`",
-        {name: (Right.CREATE, *_SETTINGS) for name in ALL},
-        reads=False,
+        {
+            name: (Right.CREATE, *_SETTINGS, *(_BOTH if name == LOG_FACTS else ()))
+            for name in ALL
+        },
     ),
 }
 

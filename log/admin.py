@@ -198,6 +198,8 @@ class Cluster:
         for answer in (self._ask("describe_consumer_groups", names) if names else {}).values():
             try:
                 group = self._wait("a group", answer)
+            except AccessDenied:
+                continue
             except LogUnreachable:
                 raise
             except FoldlogError:  # it is not ours to see, or it has just ended

@@ -135,14 +135,21 @@ def apply_topics(log: Log, partitions: int) -> TopicReport:
     with suppress(TopicMissing):
         demand_as_made(log)
     report = log.apply_topics(topics(partitions))
-    if not any(found.fatal for found in report.differs) and facts_of(log).partitions is None:
-        note(log, "partitions", log.partitions(SESSION_EVENTS))
+    if not any(found.fatal for found in report.differs):
+        note_made(log)
     return report
 
 
-def demand_topics(log: Log, partitions: int) -> None:
-    """The topics are as an installation of so many partitions needs them. Notes the number.
+def note_made(log: Log) -> None:
+    """Note the number of partitions, if that was not done. Raises LogUnreachable."""
+    if facts_of(log).partitions is None:
+        note(log, "partitions", log.partitions(SESSION_EVENTS))
 
+
+def demand_topics(log: Log, partitions: int, *, notes: bool = False) -> None:
+    """The topics are as an installation of so many partitions needs them.
+
+    notes: note the number, of a log that an earlier version made.
     Raises LogGrown, LogMoved, TopicMissing, TopicMismatch.
     """
     made = demand_as_made(log)
@@ -156,5 +163,5 @@ def demand_topics(log: Log, partitions: int) -> None:
     log.check_topics(topics(partitions)).demand()
     for topic in (USER_SESSIONS, MEMORY_EVENTS):
         log.partitions(topic)  # from now on keys are placed by these numbers
-    if noted is None:
-        note(log, "partitions", made)
+    if notes:
+        note_made(log)

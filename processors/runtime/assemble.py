@@ -177,7 +177,7 @@ class Parts:
         self.state = StateDir(settings.state_dir, worker_id)
         crash.reach("start.locked")
         self.log: Log = open_log(settings)
-        demand_topics(self.log, settings.partitions)
+        demand_topics(self.log, settings.partitions, notes=True)
         self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
         agents = self._announced(agents, rolling or alone)
         self.blobs = BlobStore(settings.blobs_dir)

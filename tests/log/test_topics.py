@@ -19,7 +19,8 @@ from foldlog.schemas.topics import (
 def test_S2_1_events_are_kept_for_ever_and_never_compacted():
     by_name = {spec.name: spec.properties() for spec in topics(8)}
     assert list(by_name) == [
-        "session-events", "user-sessions", "user-tabs", "memory-events", "dlq.session-events",
+        "session-events", "user-sessions", "user-tabs", "memory-events", "log-facts",
+        "dlq.session-events",
     ]  # fmt: skip
     for name in (SESSION_EVENTS, "memory-events"):
         kept = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -35,7 +36,7 @@ def test_S2_2_every_topic_has_the_brokers_clock():
 def test_the_number_of_partitions_is_the_installations():
     assert {spec.name: spec.partitions for spec in topics(3)} == {
         "session-events": 3, "user-sessions": 3, "user-tabs": 3, "memory-events": 3,
-        "dlq.session-events": 1,
+        "log-facts": 1, "dlq.session-events": 1,
     }  # fmt: skip
 
 
