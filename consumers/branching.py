@@ -162,9 +162,8 @@ class Branching:
         skipped = (*views.skipped, views.frozen.offset)
         kept = without_skipped(records, skipped)
         again, _ = self._folded(session_id, kept)
-        seed = store_seed(
-            self._blobs, session_id, without_chunks(kept, streaming_attempts(again)), opened.seed_ref
-        )
+        held = without_chunks(kept, streaming_attempts(again))
+        seed = store_seed(self._blobs, session_id, held, opened.seed_ref)
         with SessionFold(self._log, session_id, read=self._read) as folded:
             folded.to_end()
             receipt = skip_record(

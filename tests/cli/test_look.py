@@ -254,7 +254,7 @@ def test_topics_apply_is_idempotent_and_says_what_differs(shell):
     assert dry["missing"] == ["memory-events"]
     assert "memory-events: created" in shell("topics apply").out
     (again,) = shell("topics apply --json").json
-    assert again["created"] == [] and len(again["same"]) == 5
+    assert again["created"] == [] and len(again["same"]) == 6
 
 
 def test_topics_that_differ_are_1(tmp_path, capsys):
