@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ..consumers import (
+    check_agents,
     check_budget,
     check_channels,
     check_framing,
@@ -72,8 +73,8 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield check_up.sessions_counted(everything)
     yield from check_up.frozen_sessions(everything)
     agents = None if worker.status is None else frozenset(worker.status.get("agents", ()))
-    yield from check_up.agents_missing(everything, agents)
-    yield from check_up.workers_agree(everything, (m.instance_id for m in log.members(GROUP)))
+    yield from check_agents.agents_missing(everything, agents)
+    yield from check_agents.workers_agree(everything, (m.instance_id for m in log.members(GROUP)))
     if worker.status is not None:
         yield from check_up.mcp_servers(worker.status.get("mcp", {}))
     yield from check_up.people_wanted(everything)

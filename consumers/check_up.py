@@ -5,14 +5,13 @@ file asks the log and the store, and must not know how a worker is reached or an
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ..log.door import Log
 from ..log.errors import TopicMismatch, TopicMissing
 from ..log.made import demand_as_made, facts_of, partitions_of
 from ..log.settings import Settings
-from ..processors.agent_digest import differences
 from ..processors.decide import TOO_LITTLE
 from ..processors.outside.connection import ENDED
 from ..processors.projections import partition as partition_fold
@@ -187,65 +186,6 @@ def frozen_sessions(everything: Everything) -> Iterator[Finding]:
             )
 
 
-def agents_missing(everything: Everything, agents: frozenset[str] | None) -> Iterator[Finding]:
-    """Agents that sessions have and the worker of their partition does not: they owe nothing there.
-
-    agents: those of this directory's worker, which counts where the log does not say; None: no
-    worker runs here.
-    """
-    lacking: dict[tuple[str, str], list[str]] = {}
-    for name in _newest_first(everything):
-        turn = everything.sessions[name].turn
-        if turn.known and not turn.terminated:
-            served = _agents_at(everything, everything.places[name], turn.agent, agents)
-            if served is not None and turn.agent not in served:
-                have = ", ".join(sorted(served)) or "none"
-                lacking.setdefault((turn.agent, have), []).append(name)
-    for (agent, have), names in sorted(lacking.items()):
-        waiting = [name for name in names if everything.sessions[name].turn.open]
-        who = f"session {names[0]} needs agent {agent}"
-        if len(names) > 1:
-            who = f"{len(names)} sessions need agent {agent}"
-            who += f" (with an open turn: {_named(waiting)})" if waiting else ""
-        text = f"{who}; the worker has {have}"
-        yield Finding(
-            "problem" if waiting else "note", "agents", text,
-            "start the worker with --agent MODULE:ATTR for it, and all others too",
-        )
-
-
-def _agents_at(
-    everything: Everything, partition: int, agent: str, agents: frozenset[str] | None
-) -> Iterable[str] | None:
-    """The agents served in a partition, as far as `agent` waits for them; None: not known."""
-    holders = everything.holders.get(partition, partition_fold.INITIAL)
-    holder = partition_fold.without(holders, agent)
-    if holder is not None:
-        return [named.name for named in holder.agents]
-    is_said = any(holder.agents for holder in holders.holders)
-    return None if is_said else agents
-
-
-def workers_agree(everything: Everything, live: Iterable[str]) -> Iterator[Finding]:
-    """The live workers serve the same agents. live: their worker ids."""
-    announced = {
-        partition_fold.worker_id(holder.owner): holder.agents
-        for view in everything.holders.values()
-        for holder in view.holders
-        if holder.agents
-    }
-    (first, *others) = sorted(announced.keys() & set(live)) or [""]
-    for other in others:
-        if found := differences(announced[first], announced[other]):
-            how = ", ".join(found).replace("only here", f"only in {first}")
-            yield Finding(
-                "problem", "agents",
-                f"workers {first} and {other} serve different agents: "
-                + how.replace("only there", f"only in {other}"),
-                "start both with the same --agent: sessions wait where theirs is missing",
-            )
-
-
 def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:
     """The MCP servers of the worker that runs, by name, as it knows them."""
     for name, state in sorted(states.items()):
@@ -288,7 +228,7 @@ def refused_to_tools(everything: Everything) -> Iterator[Finding]:
     """Transitions and locks that tools asked for and the fold refused: each is a tool's mistake."""
     found: Counter[tuple[str, str]] = Counter()
     whose: dict[tuple[str, str], list[str]] = {}
-    for name in _newest_first(everything):
+    for name in newest_first(everything):
         for line in everything.sessions[name].transcript.lines:
             if line.kind != "result" or "; " not in line.text:
                 continue
@@ -296,7 +236,7 @@ def refused_to_tools(everything: Everything) -> Iterator[Finding]:
                 found[line.name, why] += 1
                 whose.setdefault((line.name, why), []).append(name)
     for (tool, why), times in found.most_common():
-        names = _named(list(dict.fromkeys(whose[tool, why])))
+        names = named(list(dict.fromkeys(whose[tool, why])))
         yield Finding(
             "note",
             "tools",
@@ -308,14 +248,14 @@ def refused_to_tools(everything: Everything) -> Iterator[Finding]:
 def out_of_room(everything: Everything) -> Iterator[Finding]:
     """Sessions whose last turn found no room in the window: whoever wrote got no answer."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for name in _newest_first(everything):
+    for name in newest_first(everything):
         views = everything.sessions[name]
         ended = None if views.turn.open or views.turn.terminated else _last_end(views)
         if ended is not None and ended.name == EndReason.BUDGET_EXCEEDED:
             found.setdefault(views.turn.agent, []).append((name, ended.text))
     for agent, ends in sorted(found.items()):
         count = f"{len(ends)} sessions" if len(ends) > 1 else "a session"
-        shown = _named([f"{name} ({text})" if text else name for name, text in ends])
+        shown = named([f"{name} ({text})" if text else name for name, text in ends])
         text = f"the last turn of {count} of agent {agent} ended with budget_exceeded: {shown}"
         yield Finding("note", "budget", text, NO_ROOM.format(ends[0][0]))
 
@@ -326,12 +266,14 @@ def _last_end(views: SessionViews) -> Line | None:
     return next((lines[place] for place in places if lines[place].kind == "ended"), None)
 
 
-def _named(names: list[str]) -> str:
+def named(names: list[str]) -> str:
+    """The first of them, and how many more there are."""
     more = [f"{len(names) - SHOWN_MAX} more"] if len(names) > SHOWN_MAX else []
     return ", ".join([*names[:SHOWN_MAX], *more])
 
 
-def _newest_first(everything: Everything) -> list[str]:
+def newest_first(everything: Everything) -> list[str]:
+    """The sessions, last changed first."""
     return sorted(everything.sessions, key=lambda name: (-everything.last_at.get(name, 0), name))
 
 
@@ -342,7 +284,7 @@ def background_in_vain(
     after it what was not worth a try or was stopped. It is tried again by itself, later."""
     failed: list[tuple[str, str]] = []
     idle: list[tuple[str, str]] = []
-    for name in _newest_first(everything):
+    for name in newest_first(everything):
         views = everything.sessions[name]
         if said := views.background.said:
             do = _what_to_do(views, said)

@@ -3,7 +3,7 @@
 import pytest
 
 from foldlog.cli.doctor import MARKS
-from foldlog.consumers import check_up
+from foldlog.consumers import check_agents, check_up
 from foldlog.consumers.show import fold_everything
 from foldlog.log import MemoryLog
 from foldlog.log.partition import partition_for
@@ -70,21 +70,21 @@ def test_frozen_sessions_say_where_and_why(log, talk):
 
 
 def test_sessions_whose_agent_nobody_has(log, talk):
-    (finding,) = check_up.agents_missing(fold_everything(log), frozenset({"other"}))
+    (finding,) = check_agents.agents_missing(fold_everything(log), frozenset({"other"}))
     assert finding.level == "problem" and "needs agent shop; the worker has other" in finding.text
-    assert not list(check_up.agents_missing(fold_everything(log), frozenset({"shop"})))
+    assert not list(check_agents.agents_missing(fold_everything(log), frozenset({"shop"})))
 
 
 def test_sessions_of_one_agent_that_nobody_has_are_one_line(log, talk, settings):
     """A worker for another agent, on a log with 54 sessions: 54 pairs of lines."""
     for n in range(9):
         opened(log, settings, f"old{n}")
-    open_one, *others = check_up.agents_missing(fold_everything(log), frozenset({"other"}))
+    open_one, *others = check_agents.agents_missing(fold_everything(log), frozenset({"other"}))
     assert not others and open_one.level == "problem"
     said = "10 sessions need agent shop (with an open turn: s1); the worker has other"
     assert open_one.text == said
     talk[1].answer("hello")
-    (idle,) = check_up.agents_missing(fold_everything(log), frozenset())
+    (idle,) = check_agents.agents_missing(fold_everything(log), frozenset())
     assert (idle.level, idle.text) == ("note", "10 sessions need agent shop; the worker has none")
 
 
