@@ -16,13 +16,14 @@ from foldlog.processors.projections.turn_view import Call
 from foldlog.processors.runtime.store import open_readonly
 from foldlog.processors.runtime.views_codec import view_parts
 from foldlog.schemas import events as ev
-from foldlog.schemas.ids import call_key, parse_call_key
+from foldlog.schemas.ids import call_key
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.crash import witnesses_background as aside
 from foldlog.tests.crash import witnesses_delivery as pushed
 from foldlog.tests.crash.scenes import Person
 from foldlog.tests.crash.script import NAMED
 from foldlog.tests.crash.stage import Stage, Watched
+from foldlog.tests.laws.ends import are_lawful
 
 ONCE = ("charge", "pay", "wire", "slow_charge")
 _SESSION = re.compile(r"session:([\w-]*\w)")
@@ -219,15 +220,24 @@ def the_ledger_agrees(case: Case) -> Iterator[str]:
             yield f"{e.name} {e.turn}.{e.step}.{e.index} is {outcome} and ran {ran} times"
 
 
-def every_call_has_one_end(case: Case) -> Iterator[str]:
-    """I4: one terminal event for each started call, none without a start."""
-    started = {(e.turn, e.step, e.index) for e in case.watched.counted(ev.ToolStarted)}
-    ends = Counter((e.turn, e.step, e.index) for e in case.watched.counted(ev.ToolResult))
-    resolved = [parse_call_key(e.call) for e in case.watched.counted(ev.HumanResolved)]
-    ends.update(place for place in resolved if place is not None)
-    for place in started | set(ends):
-        if ends[place] != 1:
-            yield f"call {place} (started: {place in started}) has {ends[place]} ends"
+def every_call_ends_lawfully(case: Case) -> Iterator[str]:
+    """I4: every started call has ended, as tests/laws/ends.py says it may.
+
+    Three ends are lawful: a tool that began in time and was stopped before its effect, with its
+    worker, is denied by a person who reads the ledger. It acts when the worker goes on (no check
+    of ours can lie between the last one and the act), reports it, and the person reads again.
+    """
+    started = {call_key(e.turn, e.step, e.index) for e in case.watched.counted(ev.ToolStarted)}
+    ends: dict[str, list[Any]] = {key: [] for key in started}
+    for happened in case.watched.events:
+        event = happened.entry.event
+        if happened.verdict == "accepted" and isinstance(event, ev.ToolResult | ev.HumanResolved):
+            key = getattr(event, "call", None) or call_key(event.turn, event.step, event.index)
+            ends.setdefault(key, []).append(event)
+    for key, events in ends.items():
+        if not are_lawful(events):
+            told = [getattr(event, "via", "person") + " " + event.outcome for event in events]
+            yield f"call {key} (started: {key in started}) has the ends {told}"
 
 
 def nothing_is_owed(case: Case) -> Iterator[str]:
@@ -249,7 +259,7 @@ WITNESSES: tuple[Callable[[Case], Iterator[str]], ...] = (
     the_answers_are_what_was_said,
     every_message_is_answered_once,
     the_ledger_agrees,
-    every_call_has_one_end,
+    every_call_ends_lawfully,
     nothing_is_owed,
     aside.what_is_adopted_was_made_before,
     aside.every_work_ends_once,

@@ -15,6 +15,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from foldlog.log import environment
@@ -62,7 +63,9 @@ def _arm_from(path: Path) -> None:
 
 
 def _stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
+    # The thread that is here: a signal for the process is taken by its main thread, and where the
+    # machine is busy this one runs on until that is scheduled. It read its claim back and began.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def _work(options: argparse.Namespace) -> int:

@@ -47,4 +47,8 @@ def stopped_behind(stage: Stage, at: str) -> list[str]:
     zombie.signal(signal.SIGCONT)
     play.until("the zombie has its share again", lambda: shared(stage, 2))
     play.until("everybody is still done", lambda: are_done(play))
-    return witnesses.violations(stage, play.people)
+    wrong = witnesses.violations(stage, play.people)
+    if at.startswith("tools"):  # it had no claim read back when it was stopped
+        runs = stage.ledger.lines("slow_charge", pid=zombie.pid)
+        wrong += [f"the zombie began {run} long after its claim" for run in runs]
+    return wrong

@@ -17,6 +17,7 @@ from foldlog.processors.projections.turn_view import (
     REFUSALS_MAX,
     SEEN_MAX,
     Claim,
+    call_of,
     find_call,
 )
 from foldlog.processors.runtime import views_codec
@@ -30,6 +31,7 @@ from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, digest, entry_of
 from foldlog.schemas.events import BY_CLASS
 from foldlog.schemas.value import replace
+from foldlog.tests.laws.ends import are_lawful
 from foldlog.tests.laws.history import Step
 from foldlog.tests.laws.law import LAW, histories, law
 from foldlog.tests.laws.worlds import World
@@ -355,6 +357,17 @@ def takeovers(views: SessionViews, newer: int) -> list[tuple[Any, str]]:
             place = {"turn": owed.turn, "step": owed.step, "channel": owed.channel}
             forge(ev.DeliveryStarted, "delivery", owed.claim, owed.attempt, **place)
     return found
+
+
+@law(forged=True)
+def test_I4_a_call_has_one_end_or_is_contradicted_once_and_settled(world):
+    ends: dict[str, list[Any]] = {}
+    for step in world.steps:
+        event = step.entry.event
+        if step.ruling.accepted and isinstance(event, ev.ToolResult | ev.HumanResolved):
+            call = call_of(step.before.turn, event)
+            ends.setdefault(call.key, []).append(event)
+            assert are_lawful(ends[call.key], at_rest=False), ends[call.key]
 
 
 @law(forged=True)
