@@ -45,6 +45,12 @@ def _origins(_context: click.Context, _option: click.Parameter, given: Sequence[
     return tuple(origin.lower() for origin in given)
 
 
+origin_option = click.option(
+    "--cors-origin", "origins", multiple=True, metavar="ORIGIN", callback=_origins,
+    help="A page that may use the gateway, as in https://app.example; may be given several times.",
+)
+
+
 @click.command("gateway", epilog=example(
     "foldlog gateway", "foldlog gateway --port 9000", "foldlog gateway --host 0.0.0.0"
 ))
@@ -52,8 +58,7 @@ def _origins(_context: click.Context, _option: click.Parameter, given: Sequence[
               help="The address to listen on; others than loopback need a secret.")
 @click.option("--port", type=click.IntRange(0, 65535),
               help=f"The port; 0 takes a free one (default: {PORT}, or a free one if it is taken).")
-@click.option("--cors-origin", "origins", multiple=True, metavar="ORIGIN", callback=_origins,
-              help="A page that may use it, as in https://app.example; may be given several times.")
+@origin_option
 @click.option("--per-address", type=click.IntRange(1), metavar="N",
               help="Connections that one address may have (default: half of all). Behind a proxy "
                    "everybody comes from its address: give it all, and let it limit its clients.")
@@ -93,10 +98,16 @@ def _end_at_eof() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def arguments_beside(flags: Sequence[str], origins: Sequence[str]) -> list[str]:
+    """What the gateway of `dev` is started with: the installation's flags, and its own."""
+    allowed = [part for origin in origins for part in ("--cors-origin", origin)]
+    return [*flags, "gateway", "--until-eof", *allowed]
+
+
 @contextmanager
-def beside(edge: Edge) -> Iterator[None]:
+def beside(edge: Edge, origins: Sequence[str] = ()) -> Iterator[None]:
     """A gateway process of the same installation, as long as this lasts and this process lives."""
-    command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "gateway", "--until-eof"]
+    command = [sys.executable, "-m", "foldlog.cli", *arguments_beside(edge.flags, origins)]
     # Ctrl-C is for us; it ends with our end of its stdin.
     child = start_process(command, stdin=subprocess.PIPE, start_new_session=True)
     try:

@@ -305,10 +305,14 @@ def users_command(edge: Edge, web: str) -> int:
     return rendezvous.run(settings, address, note)
 
 
-@click.command("dev", epilog=example("foldlog dev", "foldlog dev --agent my_app:agent"))
+@click.command("dev", epilog=example(
+    "foldlog dev", "foldlog dev --agent my_app:agent",
+    "foldlog dev --cors-origin http://localhost:5173",
+))
 @agent_option
+@gateway.origin_option
 @pass_edge
-def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
+def dev_command(edge: Edge, agents: tuple[str, ...], origins: tuple[str, ...]) -> int:
     """Start all of it: Kafka, topics, a supervised worker, the gateway.
 
     Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers. The worker names what
@@ -332,7 +336,7 @@ def dev_command(edge: Edge, agents: tuple[str, ...]) -> int:
     which = "" if DEFAULT_AGENT in named else f" --agent {named[0]}"
     line(f"Next, in another terminal: foldlog chat{which}")
     line("Look inside with: foldlog sessions, foldlog tail --follow, foldlog doctor")
-    with gateway.beside(edge):
+    with gateway.beside(edge, origins):
         code = run_supervised(edge, ROLES, agents, None, watch=True)
     if edge.settings.bootstrap_servers is None and code == 0:
         line("the worker has ended; Kafka goes on until `foldlog down`")

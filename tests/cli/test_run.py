@@ -11,6 +11,7 @@ import click
 import pytest
 
 from foldlog.cli import demo, run
+from foldlog.cli.gateway import arguments_beside, gateway_command
 from foldlog.cli.worker_info import worker_info
 from foldlog.processors.effects.models_client import host_of
 from foldlog.tests.cli.harness import make_shell
@@ -209,3 +210,13 @@ def test_doctor_and_status_ask_the_worker(answering_worker, tmp_path, capsys):
     found = shell("doctor").out
     assert "session s9 (partition 0) is set aside: T1 twice" in found
     assert "PROBLEM agents: session s1 needs agent default; the worker has shop" in found
+
+
+def test_E28_dev_tells_its_gateway_which_pages_may_use_it(tmp_path, capsys):
+    origins = ("http://localhost:5173", "https://app.example")
+    given = arguments_beside(["--home", "/x"], origins)
+    assert given[:4] == ["--home", "/x", "gateway", "--until-eof"]
+    context = gateway_command.make_context("gateway", given[3:])
+    assert context.params["origins"] == origins and context.params["until_eof"]
+    told = make_shell(tmp_path, capsys)("dev --cors-origin localhost:5173")
+    assert told.code == 2 and "is no origin" in told.err
