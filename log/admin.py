@@ -192,17 +192,17 @@ class Cluster:
         """The static members of the groups whose full name begins with `prefix`."""
         listed = self._wait("the groups", self._ask("list_consumer_groups"))
         if not listed.valid and listed.errors:
-            raise self._meaning("", listed.errors[0])
+            raise self._meaning("", KafkaException(listed.errors[0]))
         names = [g.group_id for g in listed.valid if g.group_id.startswith(prefix)]
         found = []
         for answer in (self._ask("describe_consumer_groups", names) if names else {}).values():
             try:
                 group = self._wait("a group", answer)
-            except AccessDenied:
+            except AccessDenied:  # it is not ours to see
                 continue
             except LogUnreachable:
                 raise
-            except FoldlogError:  # it is not ours to see, or it has just ended
+            except FoldlogError:  # it has just ended
                 continue
             found += [
                 Member(group.group_id, member.group_instance_id, label_of(member.client_id))

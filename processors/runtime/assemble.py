@@ -47,6 +47,7 @@ from .reports import Reports
 from .same_agents import demand_after_rebalance, demand_same_agents, group_of, label_of
 from .state_dir import StateDir
 from .store import Belongs, Store, fold_version, new_store, open_store
+from .topic_watch import TopicWatch
 from .worker import Identity, Worker
 
 ROLES = partition.ROLES
@@ -252,12 +253,14 @@ class Parts:
         label = label_of(self.announced, rolling=rolling)
         rebalanced = (lambda: None) if rolling else self._demand_same_agents
         group = group_of(self.worker.roles)
-        return Loop(
+        loop = Loop(
             *(self.log, self.worker, group, self.mail),
             label=label,
             rebalanced=rebalanced,
             opening=self._opening,
         )
+        self.topic_watch = TopicWatch(self.log, loop.topic_is)
+        return loop
 
     def _demand_same_agents(self) -> None:
         with suppress(LogUnreachable):  # then it is asked again after the next rebalance
@@ -308,6 +311,7 @@ class Parts:
 
     def close(self) -> None:
         """End effects, flush the producer, release the directory."""
+        self.topic_watch.close()
         self.effects.close()
         self.lost_effects.close()
         self.outside.close()

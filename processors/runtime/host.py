@@ -194,6 +194,7 @@ class _Host:
             say(f"worker {parts.identity.owner} runs {roles} on port {port}")
             # Not earlier: importing the model SDK would compete with what the log owes already.
             models = "models" in parts.worker.roles
+            parts.topic_watch.start()
             parts.loop.run(parts.effects.warm if models else lambda: None)
         except BaseException as error:
             parts.fatal.append(error)

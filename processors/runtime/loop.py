@@ -106,11 +106,16 @@ class Loop:
         self._mail = mail
         self._opening = opening
         self._halt = threading.Event()
+        self._topic_id: str | None = None
         self.rounds = 0
 
     def stop(self) -> None:
         """End after the round that runs."""
         self._halt.set()
+
+    def topic_is(self, topic_id: str) -> None:
+        """What the topic's id was just now, from any thread: stores of another one are remade."""
+        self._topic_id = topic_id
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Poll, fold, write, wake until stopped; then close the stores. Raises what is fatal.
@@ -155,17 +160,34 @@ class Loop:
         self._has_moved = True
         self._worker.revoked(partitions)
 
+    def _reopen_others(self, reader: GroupReader, topic_id: str) -> None:
+        """Begin anew where a store is of another topic than this one.
+
+        A topic that was deleted and made again may hold the offset that is to be read already: no
+        error says so, and its records would be folded onto those of the old one. Raises LogCut.
+        """
+        for number, owned in list(self._worker.owned.items()):
+            belongs = owned.store.belongs
+            if belongs is not None and belongs.topic_id != topic_id:
+                why = f"the topic was deleted and made again (its id is {topic_id} now)"
+                reader.seek(number, self._worker.reopened(number, why))
+
     def round(self, reader: GroupReader) -> None:
         """One round. Raises what is fatal."""
         if self._has_moved:
             self._has_moved = False
             self._rebalanced()
+        topic_id, self._topic_id = self._topic_id, None
+        if topic_id is not None:
+            self._reopen_others(reader, topic_id)
         due = self._worker.next_due_ms()
         wait = POLL_S if due is None else min(POLL_S, due / 1000)
         try:
             records = reader.poll(wait)
         except OffsetGone as gone:
-            reader.seek(gone.partition, self._worker.reopened(gone))
+            holds = f"which holds {gone.first} to {gone.end}"
+            why = f"offset {gone.offset} is no longer in the log, {holds}"
+            reader.seek(gone.partition, self._worker.reopened(gone.partition, why))
             return
         seeks = {}
         if records:

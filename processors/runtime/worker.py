@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 from zlib import crc32
 
-from ...log.errors import Corrupt, LogCut, LogFatal, OffsetGone
+from ...log.errors import Corrupt, LogCut, LogFatal
 from ...producers.blobs import BlobError
 from ...schemas.codec import ChunkSeen, Entry, Unreadable, entry_of
 from ...schemas.events import PartitionTaken
@@ -183,17 +183,14 @@ class Worker:
             owned.takes_from = owned.store.log_end
             self._take(owned)
 
-    def reopened(self, gone: OffsetGone) -> int:
-        """Where to read on from when the log no longer has the offset that was to be read.
+    def reopened(self, partition: int, why: str) -> int:
+        """Where to read on from when the log is no longer the one that was read.
 
         A log that was made anew or cut behind has the store made anew. Raises LogCut.
         """
-        self._say(
-            f"partition {gone.partition}: offset {gone.offset} is no longer in the log, which "
-            f"holds {gone.first} to {gone.end}; its store is opened again"
-        )
-        self.revoked([gone.partition])
-        return self.assigned([gone.partition])[gone.partition]
+        self._say(f"partition {partition}: {why}; its store is opened again")
+        self.revoked([partition])
+        return self.assigned([partition])[partition]
 
     def _fold(self, owned: Owned, record: Record) -> str | None:
         """Fold one record; the session, if it was an accepted chunk: those alike are, too."""
