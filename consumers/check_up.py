@@ -20,7 +20,7 @@ from ..processors.projections.transcript import Line
 from ..processors.runtime.store import Belongs, fold_version, open_readonly
 from ..processors.session import SessionViews
 from ..processors.wake import Rules, wake
-from ..schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
+from ..schemas.topics import DEAD_LETTERS, SESSION_EVENTS, UNCLEAN, topics
 from ..schemas.words import EndReason
 from .replay import store_directory
 from .show import Everything
@@ -77,7 +77,9 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
         yield Finding("problem", "topics", f"{name} is missing", "foldlog topics apply")
     for found in report.differs:
         do = _about_partitions(log, settings) if found.fatal else "change it in Kafka"
-        yield Finding("problem" if found.fatal else "note", "topics", str(found), do)
+        # A leader that lacks records loses claims; no other property of a topic does harm.
+        harms = found.fatal or found.what == UNCLEAN
+        yield Finding("problem" if harms else "note", "topics", str(found), do)
     if not report.missing and not report.differs:
         yield Finding("ok", "topics", f"{len(report.same)} topics are as they must be")
     if not report.missing:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 from ..log import open_log
 from ..log.door import Log
 from ..log.errors import LogCut, Refused
 from ..log.settings import Settings
 from ..processors.projections import partition as partition_fold
+from ..processors.runtime.owned import checksum_of
 from ..processors.runtime.store import Belongs, Cursor, fold_version, new_store
 from ..schemas.topics import SESSION_EVENTS
 from .replay import Replay, Verified, read_blobs, store_directory, verify_partition
@@ -182,7 +182,7 @@ def _checksum(log: Log, partition: int, offset: int) -> int:
     try:
         for _ in range(100):
             for record in reader.poll(LOOK_S):
-                return crc32(record.value or b"")
+                return checksum_of(record)
     finally:
         reader.close()
     return 0

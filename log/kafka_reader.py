@@ -15,7 +15,13 @@ from .client import LOGGER, MISSING, denied, is_fatal, meaning, open_client
 from .door import Offsets, OnAssigned, OnRevoked
 from .errors import Fenced, FoldlogError, LogFatal, OffsetGone, TopicMissing
 
-_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+_GONE = frozenset(
+    {
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError._LOG_TRUNCATION,  # offsets that were read are other records' now
+    }
+)
 _FORBIDDEN = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 )

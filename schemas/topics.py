@@ -59,11 +59,14 @@ class TopicSpec:
         return wanted
 
 
+UNCLEAN = "unclean.leader.election.enable"
 _CONFIG: Mapping[str, str] = MappingProxyType(
     {
         # The broker's clock: one clock for all writers, and none can write into the past.
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(BATCH_BYTES_MAX),
+        # A replica that lacks acknowledged records must not lead: offsets are identities here.
+        UNCLEAN: "false",
     }
 )
 

@@ -268,7 +268,7 @@ class Tail:
 
     def _follow(self) -> None:
         """Read on until told to end. Raises what stops it."""
-        start = {p: owned.next_offset for p, owned in self._owned.items()}
+        start = {p: owned.first_read() for p, owned in self._owned.items()}
         reader = self._log.reader(SESSION_EVENTS, start)
         try:
             heard = monotonic()
@@ -297,6 +297,7 @@ class Tail:
         try:
             records = reader.poll(POLL_S)
         except OffsetGone as gone:
+            self.interrupted()  # viewers were shown what is gone
             return {gone.partition: self._anew(gone.partition, str(gone))}
         batch, sought = Batch([], [], {}), {}
         for number, run in groupby(records, attrgetter("partition")):
@@ -306,12 +307,16 @@ class Tail:
                 with self._lock:
                     owned = self._owned[number]
                     for record in run:
-                        self._fold(owned, record, batch)
-                    self._write(owned)
+                        owned.check(record)
+                        if owned.is_next(record):
+                            self._fold(owned, record, batch)
+                    if owned.next_offset != owned.store.cursor.offset:
+                        self._write(owned)
             except LogCut:
                 raise
             except Corrupt as damage:
                 sought[number] = self._anew(number, f"its store is damaged ({damage})")
+                self.interrupted()
         if any(batch):
             self.listen(batch)
         return sought
@@ -358,8 +363,7 @@ class Tail:
 
     def _write(self, owned: Owned) -> None:
         for session_id, views in owned.write(_owes_nothing).items():
-            assert views.frozen is not None
-            self._say(f"session {session_id} is frozen: {views.frozen.why}; its neighbours go on")
+            self._say(f"session {session_id} cannot be stored: {views.frozen}")
         used, owned.touched = owned.touched, set()
         owned.trim(used)
 

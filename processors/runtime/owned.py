@@ -10,6 +10,7 @@ from operator import attrgetter, is_
 from typing import Protocol
 from zlib import crc32
 
+from ...log.errors import Corrupt
 from ...schemas.ids import ID_CHARS_MAX
 from ...schemas.record import Record
 from ..budget import Rules, due_works
@@ -22,10 +23,24 @@ HOT_SESSIONS_MAX = 2_000  # kept as objects; about 10 KB each, so some tens of M
 KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a key that is no id but short is still answered with a refusal
 
 
+class OtherLog(Corrupt):
+    """The log has another record before a store's cursor: it was cut, and written on."""
+
+    def __init__(self) -> None:
+        super().__init__("the log is not the one its store was folded from")
+
+
 class OpenStore(Protocol):
     """Opens the store of a partition; `fresh` makes it anew whatever is there."""
 
     def __call__(self, partition: int, *, fresh: bool) -> Store: ...
+
+
+def checksum_of(record: Record) -> int:
+    """Names a record among those that may ever lie at its offset: by its bytes, and by the time at
+    which the broker took it, for the same event may be written again after a log lost its end."""
+    at = record.timestamp_ms.to_bytes(8, "big", signed=True)
+    return crc32(record.value or b"", crc32(record.key or b"", crc32(at)))
 
 
 def is_foldable(key: bytes | None) -> bool:
@@ -112,6 +127,23 @@ class Owned:
         if self.asked_at:
             self.anchor = Anchor(self.asked_at.pop(0), monotonic, broker_at)
 
+    def first_read(self) -> int:
+        """Where to read from: the record before the cursor, to see that the log is the same."""
+        self.checking = self.next_offset > 0
+        return max(self.store.log_first, self.next_offset - 1)
+
+    def check(self, record: Record) -> None:
+        """See that the log still has the record before the cursor: it is the first one read, unless
+        it was deleted. Raises OtherLog."""
+        if not self.checking:
+            return
+        self.checking, before = False, self.store.cursor
+        same = record.offset >= before.offset
+        if record.offset == before.offset - 1:
+            same = checksum_of(record) == before.checksum
+        if not same:
+            raise OtherLog
+
     def is_next(self, record: Record) -> bool:
         """Whether a record is not folded yet: reading begins one record before the cursor."""
         return record.offset >= self.next_offset
@@ -146,7 +178,7 @@ class Owned:
     def write(self, busy: Callable[[SessionViews], bool]) -> dict[str, SessionViews]:
         """Store what changed, in one batch; the sessions that it froze because they cannot be."""
         assert self.last is not None, "a partition moves by a record"
-        cursor = Cursor(self.next_offset, crc32(self.last.value or b""))
+        cursor = Cursor(self.next_offset, checksum_of(self.last))
         frozen = self.store.write(
             self.dirty, self.streamed, busy, self.partition, cursor, self.since
         )

@@ -27,7 +27,7 @@ from ..session import Frozen, SessionViews, initial
 from . import crash, views_codec
 from .rocks import RocksBackend
 
-LAYOUT = 13  # a new value whenever the keys or the folds change what is kept
+LAYOUT = 14  # a new value whenever the keys or the folds change what is kept
 
 
 @cache
@@ -46,7 +46,7 @@ class Belongs(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """The next offset, and the crc32 of the value of the record before it."""
+    """The next offset, and the checksum of the record before it (owned.checksum_of)."""
 
     offset: int = 0
     checksum: int = 0

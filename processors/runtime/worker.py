@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
-from zlib import crc32
 
 from ...log.errors import Corrupt, LogCut, LogFatal
 from ...producers.blobs import BlobError
@@ -30,7 +29,7 @@ from .actions import Actions
 from .clocks import Clock, ClockWatch, Reading, reading
 from .identity import Identity
 from .lost_effects import NOBODY, LostEffects, Nobody
-from .owned import KEY_BYTES_MAX, OpenStore, Owned, is_foldable, may_owe
+from .owned import KEY_BYTES_MAX, OpenStore, OtherLog, Owned, is_foldable, may_owe
 from .seeds import seeded
 
 ASK_TIME_MS = 300_000  # between two takes that are only made to learn the time
@@ -81,8 +80,7 @@ class Worker:
             store = self._open_store(number, fresh=False)
             owned = self.owned[number] = Owned(number, store)
             self.lost.regained(number)
-            starts[number] = max(store.log_first, store.cursor.offset - 1)
-            owned.checking = store.cursor.offset > 0
+            starts[number] = owned.first_read()
             crash.reach("partition.opened")
             self._take(owned)
         return starts
@@ -136,8 +134,10 @@ class Worker:
         ahead = iter(records)
         record = next(ahead, None)
         while record:
-            if owned.checking and not self._same_log(owned, record):
-                self._refold(owned, "the log is not the one its store was folded from")
+            try:
+                owned.check(record)
+            except OtherLog as other:
+                self._refold(owned, str(other))
                 return
             streaming = self._fold(owned, record) if owned.is_next(record) else None
             first, last, chunks = record, record, 0
@@ -148,13 +148,6 @@ class Worker:
                 last, chunks, record = record, chunks + 1, next(ahead, None)
             if chunks:
                 owned.streamed_on(streaming, chunks, last)
-
-    def _same_log(self, owned: Owned, record: Record) -> bool:
-        owned.checking = False
-        before = owned.store.cursor
-        if record.offset != before.offset - 1:
-            return record.offset >= before.offset
-        return crc32(record.value or b"") == before.checksum
 
     def _refold(self, owned: Owned, why: str) -> None:
         self._say(

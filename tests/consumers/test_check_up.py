@@ -1,5 +1,7 @@
 """The check-up finds what is wrong or waits for a person, and says what to do."""
 
+import dataclasses
+
 import pytest
 
 from foldlog.cli.doctor import MARKS
@@ -11,7 +13,7 @@ from foldlog.processors.decide import TOO_LITTLE
 from foldlog.processors.outside.connection import ENDED, NOT_AGREED
 from foldlog.producers import Sessions
 from foldlog.schemas import events as ev
-from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, topics
+from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, UNCLEAN, topics
 from foldlog.schemas.value import replace
 from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened
 
@@ -45,6 +47,14 @@ def test_topics_that_miss_or_differ(settings):
     (differs, *_) = check_up.topics_as_wanted(MemoryLog(topics(3)), settings)
     assert differs.level == "problem" and "is 3, wanted 4" in differs.text
     assert not only(check_up.topics_as_wanted(memory_log(), settings), "problem")
+
+
+def test_a_topic_that_may_lose_acknowledged_records_is_a_problem(settings):
+    first, *others = topics(settings.partitions)
+    assert first.name == SESSION_EVENTS
+    specs = [dataclasses.replace(first, config={**first.config, UNCLEAN: "true"}), *others]
+    (found,) = only(check_up.topics_as_wanted(MemoryLog(specs), settings), "problem")
+    assert found.text == f"session-events: {UNCLEAN} is true, wanted false"
 
 
 def test_a_log_whose_first_records_were_deleted(log, talk, settings):

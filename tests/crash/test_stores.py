@@ -20,7 +20,7 @@ DAMAGES = {
     damage.of_another_history: "the log is not the one its store was folded from",
     damage.beyond_the_end: "lies beyond the log's end",
     damage.undecodable: "its store is damaged (session",
-    damage.unreadable: "is made anew from the log: it can not be opened",
+    damage.unreadable: "is made anew from the log: it is damaged",
 }
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from foldlog.log import MemoryLog, RecordTooLarge
-from foldlog.log.door import HEADER_OVERHEAD_BYTES
+from foldlog.log.door import HEADER_OVERHEAD_BYTES, compare
 from foldlog.log.settings import INLINE_LIMIT_BYTES_MAX
 from foldlog.schemas.topics import (
     BATCH_BYTES_MAX,
@@ -60,3 +60,11 @@ def test_headers_count_towards_the_size():
         producer.append(SESSION_EVENTS, "k", bytes(room), (("n", b"1"),))
     with pytest.raises(RecordTooLarge):
         producer.append(SESSION_EVENTS, "k", bytes(room), (("é", b""),))  # two bytes in UTF-8
+
+
+def test_a_topic_whose_leaders_may_lack_records_is_named():
+    """Offsets are identities: an unclean election gives them to other records."""
+    (spec,) = [spec for spec in topics(1) if spec.name == SESSION_EVENTS]
+    have = {**spec.properties(), "unclean.leader.election.enable": "true"}
+    (found,) = compare(spec, spec.name, 1, have)
+    assert "unclean.leader.election.enable" in str(found)
