@@ -209,11 +209,17 @@ class LostEffects:
                 self._thread.start()
 
     def _run(self) -> None:
+        said = ""
         while not self._halt.is_set():
             try:
-                follows = self.round(POLL_S)
+                follows, said = self.round(POLL_S), ""
             except Exception as error:  # the broker is away: what runs goes on
-                self._say(f"what still runs of lost partitions can't be followed now: {error}")
+                if str(error) != said:
+                    said = str(error)
+                    self._say(
+                        "the effects of lost partitions run on, and a cancel does not reach them "
+                        f"until the log can be read again: {error}"
+                    )
                 self._let_go()
                 self._halt.wait(AGAIN_S)
                 continue

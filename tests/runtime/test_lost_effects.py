@@ -5,10 +5,13 @@ from dataclasses import fields, replace
 
 import pytest
 
+from foldlog.log.errors import LogUnreachable
 from foldlog.processors.agent import Agent
+from foldlog.processors.runtime import lost_effects
 from foldlog.processors.runtime.lost_effects import LostEffects, Running
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
+from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.laws.rig import ROLES, SESSION, USER, Rig, answered, call, opened, said
 
 WAIT_S = 10.0
@@ -184,3 +187,33 @@ def test_a_thread_follows_while_anything_runs_and_ends_by_itself():
     rig.ended.add(rig.newest)
     thread.join(WAIT_S)
     assert not thread.is_alive() and rig.told == []
+
+
+def test_a_log_that_can_not_be_read_is_tried_again_and_said_once(monkeypatch):
+    monkeypatch.setattr(lost_effects, "AGAIN_S", 0.001)
+    rig = in_tool(Losing(threaded=True))
+    reader, tries = rig.log.reader, []
+
+    def away(topic, start):
+        tries.append(start)
+        if len(tries) <= 3:
+            raise LogUnreachable("no broker answered")
+        return reader(topic, start)
+
+    monkeypatch.setattr(rig.log, "reader", away)
+    rig.revoke()
+    rig.write("producer", cancel())
+    assert rig.heard.wait(WAIT_S) and rig.stopped[0] == rig.newest
+    (told,) = rig.told
+    assert told.endswith("no broker answered")
+    rig.lost.close()
+
+
+def test_a_partition_whose_offset_is_gone_is_followed_no_more():
+    rig = in_tool(Losing())
+    rig.revoke()
+    rig.write("producer", cancel())
+    rig.log.trim(SESSION_EVENTS, 0, rig.log.end_offsets(SESSION_EVENTS)[0])  # before it was read
+    rig.follow()
+    assert not rig.follow() and rig.stopped == []
+    assert "no longer reaches" in rig.told[0]
