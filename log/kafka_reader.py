@@ -27,6 +27,13 @@ _FORBIDDEN = frozenset(
 )
 
 
+OUT_S = 30.0
+"""How long brokers may answer a member that was put out and is given nothing, before it ends. The
+client joins again within 10 s, or never (seen once in 9 pauses of a broker, of 30 s each)."""
+
+_OUT_LOOK_S = 5.0
+"""How often such a member asks whether a broker answers."""
+
 _Headers = tuple[tuple[str, bytes], ...]
 
 
@@ -187,6 +194,9 @@ class KafkaGroupReader(KafkaReader):
         super().__init__(properties, prefix, topic)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._joined = self._closing = self._out = False
+        self._answered_since_s: float | None = None
+        """Since when brokers answer, as far as was asked, while this member is out."""
+        self._look_at_s = 0.0
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
         if not self._joined:
@@ -196,7 +206,10 @@ class KafkaGroupReader(KafkaReader):
                 [self._full], on_assign=self._given, on_revoke=self._taken, on_lost=self._lost
             )
         try:
-            return super().poll(timeout_s, max_records)
+            found = super().poll(timeout_s, max_records)
+            if self._out:
+                self._check_joins()
+            return found
         except Fenced as fenced:
             if not self._out:
                 raise
@@ -207,8 +220,28 @@ class KafkaGroupReader(KafkaReader):
                 "join again. Nothing is lost. End this process and start it again."
             ) from fenced
 
+    def _check_joins(self) -> None:
+        """Raise LogFatal when brokers have answered for OUT_S and the client has not joined."""
+        now_s = time.monotonic()
+        if now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + _OUT_LOOK_S
+        try:
+            self._client.list_topics(self._full, timeout=1.0)
+        except KafkaException:
+            self._answered_since_s = None
+            return
+        if self._answered_since_s is None:
+            self._answered_since_s = now_s
+        elif now_s - self._answered_since_s > OUT_S:
+            raise LogFatal(
+                "the group put this member out while no broker answered, and its client does not "
+                "join again although brokers answer. Nothing is lost. End this process and start "
+                "it again."
+            )
+
     def _lost(self, client: Consumer, lost: list[TopicPartition]) -> None:
-        self._out = True
+        self._out, self._answered_since_s = True, None
         self._taken(client, lost)
 
     def _given(self, client: Consumer, given: list[TopicPartition]) -> None:

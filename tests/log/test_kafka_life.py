@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka import Producer as Client
 
-from foldlog.log import Delivered, Fenced, LogFatal
+from foldlog.log import Delivered, Fenced, LogFatal, kafka_reader
 from foldlog.log.kafka import KafkaLog
 from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.log import foreign_writer, zombie_member
@@ -207,3 +207,26 @@ def test_S0_2_a_member_that_its_own_client_fenced_after_an_outage_is_no_misuse(l
     with pytest.raises(LogFatal, match="start it again") as caught:
         member.step()
     assert not isinstance(caught.value, Fenced) and member.held == set()
+
+
+def test_S0_2_a_member_that_its_client_never_joins_again_ends_and_one_that_joins_goes_on(
+    log, monkeypatch
+):
+    """After a broker that stood still for 30 s, a worker sat there for good, without a partition.
+
+    Seen once in 9 pauses; here the client is only told that it is out.
+    """
+    monkeypatch.setattr(kafka_reader, "OUT_S", 0.2)
+    monkeypatch.setattr(kafka_reader, "_OUT_LOOK_S", 0.1)
+    member = Member(log, "w1")
+    together(member, condition=lambda: member.held == ALL)
+    reader = member.reader
+    for joins in (True, False):
+        reader._lost(reader._client, [])
+        if joins:
+            reader._given(reader._client, [])  # there are more members than partitions
+            for _ in range(20):
+                member.step()
+        else:
+            with pytest.raises(LogFatal, match="does not join again although brokers answer"):
+                until(lambda: False, member.step)
