@@ -60,6 +60,7 @@ class Chat:
         self.lines = Lines(interrupts)
         self.screen = Screen(client.read_blob)
         self._viewer = INITIAL
+        self._patience = Patience(self.screen.say)
         self._put_off: set[tuple[str, str]] = set()
         self._refused = False
         self._attach: list[str] = []  # for the next message
@@ -124,6 +125,7 @@ class Chat:
 
     def _take(self, seen: Seen) -> None:
         """Show one event."""
+        self._patience.heard(seen)
         self._viewer, things = see(self._viewer, seen, self.client.read_blob)
         for shown in things:
             self.screen.show(shown)
@@ -176,11 +178,10 @@ class Chat:
 
     def _follow(self) -> None:
         """Show the open turn until it ends; ask what it asks. Ctrl-C cancels it, twice lets go."""
-        patience = Patience(self.screen.say)
+        self._patience.restart()
         cancelled = False
         while self.views.turn.open:
             for seen in self.folded.poll(LOOK_S):
-                patience.heard(seen)
                 self._take(seen)
             if self.interrupts.taken():
                 if cancelled:
@@ -189,7 +190,8 @@ class Chat:
                 cancelled = self._cancel()
             if not self._ask_person():
                 return
-            patience.look(self.views, self.folded.holders)
+            if self.views.turn.open:
+                self._patience.look(self.views, self.folded.holders)
 
     def _cancel(self) -> bool:
         turn, phase = self.views.turn.number, self.views.state.phase
@@ -217,11 +219,24 @@ class Chat:
         """Ask the next open question, if there is one; False when the input ended instead."""
         for call in asking(self.views.turn):
             if (call.key, "asks") not in self._put_off:
-                return self._approval(call)
+                return self._asked(self._approval, call)
         for call in doubtful(self.views.turn):
             if (call.key, call.status) not in self._put_off:
-                return self._doubt(call)
+                return self._asked(self._doubt, call)
         return True
+
+    def _asked(self, ask: Callable[[Call], bool], call: Call) -> bool:
+        goes_on = ask(call)
+        self._patience.restart()  # the time that a person took is no worker's silence
+        return goes_on
+
+    def _answer(self, question: str, call: Call, status: str) -> str | None:
+        """What a person types, or None if the call no longer waits for it, or the input ended."""
+        self.screen.prompted(question)
+        try:
+            return self.lines.answer(question, self._while(call, status))
+        finally:
+            self.screen.prompted("")
 
     def _while(self, call: Call, status: str):
         """A look at the log that says whether the call still waits for a person."""
@@ -231,16 +246,18 @@ class Chat:
                 self._take(seen)
             turn = self.views.turn
             calls = asking(turn) if status == "asks" else doubtful(turn)
-            return self.interrupts.count == 0 and any(c.key == call.key for c in calls)
+            waits = self.interrupts.count == 0 and any(c.key == call.key for c in calls)
+            if waits:
+                self.screen.prompt_again()
+            return waits
 
         return look
 
     def _approval(self, call: Call) -> bool:
         args = arguments(call, self.client)
         self.screen.ask(f"{call.name} ({call.key}) asks to run with {args}")
-        look = self._while(call, "asks")
         while True:
-            said = self.lines.answer(ALLOW, look)
+            said = self._answer(ALLOW, call, "asks")
             if said is None:
                 return self._unanswered(call, "asks")
             word = said.lower()
@@ -262,9 +279,8 @@ class Chat:
     def _doubt(self, call: Call) -> bool:
         args = arguments(call, self.client)
         self.screen.ask(f"it is not known whether {call.name} ({call.key}) happened, with {args}")
-        look = self._while(call, "doubt")
         while True:
-            said = self.lines.answer("[h]appened, [n]ot happened, [l]ater: ", look)
+            said = self._answer("[h]appened, [n]ot happened, [l]ater: ", call, "doubt")
             if said is None:
                 return self._unanswered(call, call.status)
             word = said.lower()[:1]
@@ -275,7 +291,7 @@ class Chat:
                 break
         report = ""
         if word == "h":
-            report = self.lines.answer("what do you know of it? ", look) or ""
+            report = self._answer("what do you know of it? ", call, "doubt") or ""
         outcome = Resolution.HAPPENED if word == "h" else Resolution.DID_NOT_HAPPEN
         self._command(
             lambda: self.client.sessions.resolve(

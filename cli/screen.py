@@ -29,6 +29,20 @@ class Screen:
         self._column = 0
         self._kind = ""
         self._shown = False
+        self._prompt = ""  # the question that a person is answering at this moment
+        self._covered = False  # whether something was drawn behind it
+
+    def prompted(self, question: str) -> None:
+        """A question stands at the end of the screen; '' when it was answered."""
+        self._prompt, self._covered = question, False
+        self._column = 0
+
+    def prompt_again(self) -> None:
+        """Draw the question again, if something was drawn since it was asked."""
+        if self._covered and self._prompt:
+            self._new_line()
+            self._covered = False
+            write(self._prompt)
 
     def show(self, shown: Shown) -> None:
         """Draw one thing."""
@@ -69,6 +83,9 @@ class Screen:
         self._shown = True
 
     def _new_line(self) -> None:
+        if self.live and self._prompt and not self._covered:
+            self._covered = True
+            click.echo("")
         if self.live and self._kind:
             write_raw(PLAIN)
         if self._column:

@@ -168,6 +168,10 @@ class Patience:
         self._say, self._patience_s = say, patience_s
         self._since, self._told = time.monotonic(), ""
 
+    def restart(self) -> None:
+        """A person has just acted: silence counts from now on."""
+        self._since, self._told = time.monotonic(), ""
+
     def heard(self, seen: Seen) -> None:
         """Note an event: a worker's ends the silence."""
         if seen.entry.writer != "producer":

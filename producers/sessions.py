@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from ..log.door import Delivered, Log, Producer
-from ..log.errors import AppendError, LogUnreachable
+from ..log.errors import AccessDenied, AppendError, LogUnreachable
 from ..log.made import demand_as_made
 from ..log.settings import Settings
 from ..schemas import events as ev
@@ -101,9 +101,17 @@ class Sessions:
         """What events go through; readers that report a delivery may share it."""
         with self._making:
             if self._producer is None:
-                demand_as_made(self._log)
+                self._demand_as_made()
                 self._producer = self._log.producer(brief=self._brief)
             return self._producer
+
+    def _demand_as_made(self) -> None:
+        try:
+            demand_as_made(self._log)
+        except AccessDenied:
+            raise
+        except LogUnreachable:  # the record that follows says so, with the id to repeat it by
+            return
 
     def open(self, session_id: str, *, agent: str, user: str | None = None) -> Receipt:
         """Begin a session. The same again is harmless; another user or agent is refused."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from .demo_reading import (
@@ -60,8 +61,23 @@ _QUOTE_CHARS = 320
 _QUOTE_LINES = 6
 
 
+WHO = "I am a scripted stand-in for a model, as no API key is set; my tools are real."
+"""What the first reply of a conversation begins with: nobody shall take a script for a model."""
+
+
 def demo(request: Request) -> Reply:
     """The next thing the agent says: calls of tools until it has what it wants, then an answer."""
+    reply = _reply(request)
+    if any(message["role"] == "assistant" for message in request.messages):
+        return reply
+    said = next((block for block in reply.blocks if block.get("type") == "text"), None)
+    if said is None or "stand-in" in said["text"]:
+        return reply
+    blocks = [text(f"{WHO} {b['text']}") if b is said else b for b in reply.blocks]
+    return replace(reply, blocks=blocks)
+
+
+def _reply(request: Request) -> Reply:
     asked = text_of(request.messages[request.turn_start]["content"])
     called = {call["name"] for call in request.turn_calls}
     if _is_tour(request, asked):

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from foldlog.cli.__main__ import main
+from foldlog.cli.chat import ALLOW
 from foldlog.cli.edge import Edge
+from foldlog.consumers import outcomes
 from foldlog.log import Settings
 from foldlog.tests.cli.harness import WAIT_S, playing, turn_opens
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
@@ -189,7 +191,7 @@ def test_an_approval_decided_elsewhere_takes_the_question_away(at_terminal):
         played.complete("", [("charge", {"to": "\x1b[8mme"})])
         played.invoke(approval="ask")
         terminal.see('asks to run with {"to": "\\u001b[8mme"}')
-        terminal.see("lways: ")
+        terminal.see(ALLOW)
         other_tab = Edge(terminal.settings, played.log).client()
         other_tab.decide("s1", "1.1.0", "deny")
         terminal.see("charge (1.1.0): deny")
@@ -201,6 +203,60 @@ def test_an_approval_decided_elsewhere_takes_the_question_away(at_terminal):
     assert at_terminal(person)[0] == 0
 
 
+def asked_to_pay(terminal, played) -> None:
+    terminal.see("> ")
+    terminal.type("pay\n")
+    turn_opens(played)
+    played.call()
+    played.start()
+    played.complete("", [("charge", {})])
+    played.invoke(approval="ask")
+    terminal.see(ALLOW)
+
+
+def test_E31_the_time_that_a_person_takes_is_no_silence_of_a_worker(at_terminal, monkeypatch):
+    """After an approval that took 5 s it said that nobody had answered, in the same moment."""
+    late_s = 0.0
+    monkeypatch.setattr(outcomes.time, "monotonic", lambda now=time.monotonic: now() + late_s)
+
+    def person(terminal, played):
+        nonlocal late_s
+        asked_to_pay(terminal, played)
+        late_s = 3600.0
+        terminal.type("y\n")
+        terminal.see("charge (1.1.0): allow")
+        played.tool_start()
+        played.tool_result("paid")
+        terminal.see("charge: ok: paid")
+        played.answer("Done.")
+        terminal.see("> ")
+        terminal.type("/quit\n")
+
+    code, screen = at_terminal(person)
+    assert code == 0 and "nobody has answered" not in screen
+
+
+def test_E31_a_line_that_comes_while_a_person_answers_leaves_the_question_in_sight(at_terminal):
+    def person(terminal, played):
+        asked_to_pay(terminal, played)
+        Edge(terminal.settings, played.log).client().say("s1", "hurry", when_busy="queue")
+        terminal.see("from elsewhere: hurry]")
+        terminal.see(ALLOW)
+        terminal.type("n\n")
+        terminal.see("charge (1.1.0): deny")
+        terminal.ctrl_c()
+        terminal.see("cancelling turn 1")
+        played.end("cancelled")
+        played.answer("To the second.")
+        terminal.see("> ")
+        terminal.type("/quit\n")
+
+    code, screen = at_terminal(person)
+    assert code == 0
+    assert f"{ALLOW}\n" in screen, "the line does not begin behind the question"
+    assert screen.count(ALLOW) == 2, "and the question is asked again below it, once"
+
+
 def test_ctrl_c_at_an_approval_cancels_the_turn(at_terminal):
     def person(terminal, played):
         terminal.see("> ")
@@ -210,7 +266,7 @@ def test_ctrl_c_at_an_approval_cancels_the_turn(at_terminal):
         played.start()
         played.complete("", [("charge", {})])
         played.invoke(approval="ask")
-        terminal.see("lways: ")
+        terminal.see(ALLOW)
         terminal.ctrl_c()
         terminal.see("cancelling turn 1")
         played.wait(lambda views: views.turn.closing is not None)

@@ -16,6 +16,7 @@ from foldlog.local.messages_api import (
     text,
     tool_use,
 )
+from foldlog.local.messages_api.demo import WHO
 from foldlog.local.messages_api.demo_reading import about, lines_of, main_file, names_in, standing
 from foldlog.tests.local.scripted_client import ask, assistant, events, results
 
@@ -367,3 +368,17 @@ def test_reading_guesses():
     assert about("") == ("", "")
     assert about("```\ncode\n```\nProse here.") == ("", "Prose here.")
     assert standing("fine", False) is None
+
+
+def test_E31_only_the_first_reply_says_that_a_script_speaks():
+    """Who had skipped the line about the API key took its tour for a model's."""
+    with ScriptedServer("demo") as server:
+        first = ask(server, "What is this directory?", tools=DEMO_TOOLS)
+        spoken = "".join(b.text for b in first.content if b.type == "text")
+        assert spoken.startswith(WHO)
+        call = next(block for block in first.content if block.type == "tool_use")
+        answered = results(call.id, content=FILES[call.name])
+        second = ask(server, "What is this directory?", assistant(*first.content), answered,
+                     tools=DEMO_TOOLS)
+        assert WHO not in "".join(b.text for b in second.content if b.type == "text")
+        assert "stand-in" in "".join(b.text for b in ask(server, "hi").content)
