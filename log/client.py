@@ -110,6 +110,7 @@ TRANSIENT = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._NOENT,  # no leader is known to the client: after a broker was paused
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
