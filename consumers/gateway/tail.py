@@ -4,8 +4,7 @@ A thread polls every partition from the place of its store on, folds as a worker
 each batch to a listener. Sessions that are watched have their chunks decoded. It claims nothing and
 owes nothing: what it keeps is a cache of the log. So whatever stops it (a full disk, a topic that
 is missing) it begins again from its stores, until that works; only another log in the place of the
-one that it knows, or a bug, ends it, and with it the process. This file must not know a viewer, nor
-HTTP.
+one that it knows, or a bug, ends it, and with it the process.
 """
 
 import threading
@@ -208,7 +207,8 @@ class Tail:
                 if self.failed is not None:
                     self._begin()
                     self._say("the gateway follows the log again")
-                    self.failed, waits = None, iter(AGAIN_S)
+                    self.failed, self.unreachable_since = None, None
+                    waits = iter(AGAIN_S)
                     self.interrupted()
                 self._follow()
             except (FoldlogError, OSError) as error:
