@@ -5,8 +5,10 @@ files share are imported as `from foldlog.tests.NAME import ...`: the editable i
 package to the checkout, so that spelling works from any directory and loads a helper once.
 """
 
+import atexit
 import os
 import signal
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +20,18 @@ ROOT = Path(__file__).resolve().parents[1]
 # A run in the background of a script has SIGINT ignored, and every child would inherit that: tests
 # that press Ctrl-C would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+
+def _end_without_duckdbs_report() -> None:
+    """Close stderr where DuckDB is loaded: at the end of a process with a thread that still runs it
+    lists every object of its own, hundreds of lines behind what pytest says of the tests."""
+    if "_duckdb" in sys.modules:
+        sys.stderr.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+atexit.register(_end_without_duckdbs_report)  # the first one registered runs last
 
 # print_blob: a failing example is printed as a decorator that reproduces it elsewhere.
 # No deadline: a test must not depend on how busy the machine is.
