@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from foldlog.log import (
+    AccessDenied,
     AppendError,
     Fenced,
     LogBusy,
@@ -117,10 +118,10 @@ def test_a_bug_in_a_callback_is_not_swallowed(connect):
     [
         (KafkaError(KafkaError._TRANSPORT, "gone"), LogUnreachable),
         (KafkaError(KafkaError._TIMED_OUT, "late"), LogUnreachable),
-        (KafkaError(KafkaError._AUTHENTICATION, "wrong password"), LogUnreachable),
+        (KafkaError(KafkaError._AUTHENTICATION, "wrong password"), AccessDenied),
         (KafkaError(KafkaError.FENCED_INSTANCE_ID, "x"), Fenced),
         (KafkaError(KafkaError._FATAL, "Static consumer fenced by other consumer"), Fenced),
-        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no"), LogFatal),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no"), AccessDenied),
         (KafkaError(KafkaError._TRANSPORT, "gone", True), LogFatal),
     ],
 )
