@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -368,6 +369,9 @@ class EffectsHost:
             tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
             if tasks:
                 await asyncio.wait(tasks, timeout=FAREWELL_S)
+            if self._client is not None and self._client.done():
+                with suppress(Exception, asyncio.CancelledError):  # or it was never made
+                    await self._client.result().close()  # its connections to the model
 
         settled = asyncio.run_coroutine_threadsafe(settle(), self._loop)
         try:

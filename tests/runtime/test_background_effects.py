@@ -1,5 +1,8 @@
 """Background work in a real host: what it meets at the provider is no concern of answers."""
 
+import gc
+import warnings
+
 import pytest
 
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
@@ -57,6 +60,22 @@ def test_S1_H_a_worker_does_not_remember_a_fact_again_that_it_has_just_written(t
         host.close()
         assert memory.caught_up()
         assert text_of(memory.reader.view(ANA), "core.md") == "likes tea\n"
+
+
+def test_an_ended_host_leaves_no_connection_to_the_model_open(tmp_path):
+    """Its socket was reported as unclosed in whatever test the collector happened to run."""
+    log, said = MemoryLog(topics(1), threaded=True), []
+    with ScriptedServer([Rule(reply=Reply([text("short")]))]) as server:
+        host = host_of(log, server, tmp_path, said, Slots(9))
+        task = Task(REQUEST, "claude-cheapest", 5_000, call="1.1.0", text="long " * 4_000)
+        host.work("s", begin("result", 3, task))
+        written(log, 2, said)
+        host.close()
+        del host
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            gc.collect()
+    assert [str(w.message) for w in told if "transport" in str(w.message)] == []
 
 
 def host_of(log, server, directory, said, slots, **more) -> EffectsHost:
