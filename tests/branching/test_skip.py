@@ -111,6 +111,14 @@ def test_a_version_that_understands_the_record_still_passes_over_it(client, tmp_
     assert view_hashes(followed(client, tmp_path / "upgraded")) == then, "as it was stored"
 
 
+def test_a_command_that_came_while_it_was_frozen_counts_after_the_skip(client):
+    talk(client, "s1", "one")
+    poison(client)
+    with pytest.raises(CommandRefused):
+        client.lock("s1", "p1")
+    assert client.skip("s1").decision.views.state.project_id == "p1"
+
+
 def test_a_fork_of_a_session_with_a_skip_begins_as_it_is(client):
     talk(client, "s1", "one")
     poison(client)
