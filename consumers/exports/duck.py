@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import duckdb
 
 from ...log.errors import FoldlogError
-from .tables import BY_NAME, Table
+from .tables import BY_NAME, TIME, Table
 
 T = TypeVar("T")
 
@@ -129,8 +129,16 @@ def write_parquet(source: Path, directory: Path, tables: Collection[str]) -> Non
         for name in tables:
             database.load(source, [name])
             path = str(directory / f"{name}.parquet").replace("'", "''")
-            database.query(f"copy {name} to '{path}' (format parquet, compression zstd)")
+            rows = _rows_in_utc(BY_NAME[name])
+            database.query(f"copy ({rows}) to '{path}' (format parquet, compression zstd)")
             database.query(f"drop table {name}")
+
+
+def _rows_in_utc(table: Table) -> str:
+    """A query of the table's rows whose times say that they are UTC, as readers of Parquet ask."""
+    times = (column.name for column in table.columns if column.type == TIME)
+    replaced = ", ".join(f"timezone('UTC', \"{name}\") as \"{name}\"" for name in times)
+    return f"select *{replaced and f' replace ({replaced})'} from {table.name}"
 
 
 def _read_json(table: Table) -> str:

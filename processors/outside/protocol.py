@@ -12,6 +12,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
+from importlib.metadata import version
 from typing import Any
 
 import anyio
@@ -113,6 +114,11 @@ class Wire:
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
+def _who() -> types.Implementation:
+    """What a server is told of its client."""
+    return types.Implementation(name="foldlog", version=version("foldlog"))
+
+
 @asynccontextmanager
 async def connected(server: McpServer) -> AsyncIterator[Wire]:
     """A connection. Raises whatever goes wrong on the way; secrets may be in its text."""
@@ -122,13 +128,13 @@ async def connected(server: McpServer) -> AsyncIterator[Wire]:
             transport = streamable_http_client(
                 server.url, http_client=http, max_sse_event_size=ANSWER_BYTES_MAX
             )
-            async with Client(transport, cache=None) as client:
+            async with Client(transport, cache=None, client_info=_who()) as client:
                 yield Wire(client, asyncio.Event())
     else:
         process = _Stdio(server)
         opened = False
         try:
-            async with Client(process, cache=None) as client:
+            async with Client(process, cache=None, client_info=_who()) as client:
                 opened = True
                 yield Wire(client, process.gone)
         except Exception as error:

@@ -93,8 +93,8 @@ def test_every_command_of_readme_has_a_help(foldlog):
 
 def test_the_agent_of_readme_is_the_one_that_its_commands_name(tmp_path, monkeypatch):
     code = next(block for block in BLOCKS.values() if "@tool" in block)
-    (worker,) = (line for line in commands() if line.startswith("foldlog worker"))
-    name = re.search(r"--agent (\w+):agent", worker)[1]
+    (dev,) = (line for line in commands() if line.startswith("foldlog dev --agent"))
+    name = re.search(r"--agent (\w+):agent", dev)[1]
     (tmp_path / f"{name}.py").write_text(code)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -11,7 +11,7 @@ import pytest
 from foldlog.cli.sql import named_tables, plain, unique
 from foldlog.consumers.exports.duck import Database
 from foldlog.consumers.exports.formats import FORMATS
-from foldlog.consumers.exports.tables import BY_NAME, TABLES
+from foldlog.consumers.exports.tables import BY_NAME, TABLES, TIME
 from foldlog.producers import BlobStore, Sessions
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
@@ -115,6 +115,18 @@ def test_parquet_reads_back(shell, tmp_path):
     assert rows == [(10, 4)]
     assert {p.stem for p in (tmp_path / "t").iterdir()} == set(BY_NAME)
 
+
+def test_E33_parquet_times_say_that_they_are_utc(shell, tmp_path):
+    """Readers took them for local times of wherever they ran."""
+    import duckdb
+
+    shell("export --format parquet -o", str(tmp_path / "t"))
+    for table in BY_NAME.values():
+        place = f"'{tmp_path}/t/{table.name}.parquet'"
+        found = duckdb.sql(f"select name, logical_type from parquet_schema({place})").fetchall()
+        for column in table.columns:
+            if column.type == TIME:
+                assert "isAdjustedToUTC=1" in dict(found)[column.name], (table.name, column.name)
 
 # ---- bundles ---------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 DIRECTORY holds its outside world: `calls` gets a line per call that began, `tools` (a JSON list)
 names further tools, and `odd` makes it list tools whose schemas nobody can use; with `broken` it
-ends at once, with `mute` it never answers.
+ends at once, with `mute` it never answers, with `who` a tool says who asks.
 """
 
 import base64
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ImageContent, TextContent, ToolAnnotations
 
 HERE = Path(sys.argv[1])
@@ -31,6 +31,16 @@ def add(a: int, b: int) -> str:
     """Add two numbers.\u202e\x07 <b>"""
     note("add")
     return str(a + b)
+
+
+def who(ctx: Context) -> str:
+    """Say who asks."""
+    told = ctx.session.client_params.client_info
+    return f"{told.name} {told.version}"
+
+
+if (HERE / "who").exists():
+    server.tool()(who)
 
 
 @server.tool()

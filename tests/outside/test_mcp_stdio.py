@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
 import psutil
 import pytest
@@ -52,6 +53,12 @@ def test_the_prefix_has_the_same_bytes_for_the_same_server(world):
     (world.directory / "tools").write_text('["alpha", "zeta"]')
     assert world.begin(world.stdio()).tools_json() == first
     assert "\u202e" not in first.decode() and "\x07" not in first.decode()
+
+
+def test_E33_a_server_is_told_that_foldlog_asks_and_its_version(world):
+    (world.directory / "who").touch()
+    agent = world.begin(world.stdio(allow=("who",)))
+    assert text(world.call(agent, "small__who")) == f"foldlog {version('foldlog')}"
 
 
 def test_what_a_server_answers_becomes_a_result(world):
