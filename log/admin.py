@@ -62,7 +62,8 @@ class Cluster:
         self._interrupted = False
         self._denied: AccessDenied | None = None
         """The last refusal of our credentials since the last answer."""
-        self._secured = "security.protocol" in properties
+        self._may_be_secured = "security.protocol" not in properties
+        """It may expect TLS or a login, of which the properties say nothing."""
         # Its errors are raised to the caller; lines about them would say everything twice.
         self._admin = open_client(
             AdminClient,
@@ -89,8 +90,7 @@ class Cluster:
         """Why nothing answers, as far as the client has said."""
         if self._denied is not None:
             return self._denied
-        if self._reason == _SILENT and self._refused and not self._secured:
-            # What a listener that expects TLS or a login does to a client that brings neither.
+        if self._reason == _SILENT and self._refused and self._may_be_secured:
             return unreachable(self._servers, _CLOSED)
         return unreachable(self._servers, self._reason)
 
@@ -129,6 +129,7 @@ class Cluster:
                     raise self._unreachable() from error
             else:
                 self._refused, self._denied, self._reason = False, None, _SILENT
+                self._may_be_secured = False
                 return found
 
     def _meaning(self, topic: str, raised: KafkaException) -> FoldlogError:

@@ -10,16 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 
 from foldlog.cli.__main__ import main
-from foldlog.log import Log, Settings, open_log, partition_for
-from foldlog.processors.tabs import key_of
-from foldlog.schemas.topics import USER_SESSIONS
 from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.security.secured import Secured, password_of
 
@@ -30,7 +27,6 @@ from foldlog.processors.agent import Agent
 agent = Agent(name="default", model="claude-sonnet-4-5", memory=True)
 """
 """Without tools, so that nothing asks for approval."""
-TOLD = json.dumps({"phase": "chatting", "project_id": None, "opened_at": 1}).encode()
 
 
 class Installation:
@@ -74,10 +70,6 @@ class Installation:
             out, err = process.communicate(timeout=WAIT_S)
         assert process.returncode in (0, -signal.SIGTERM) and "Traceback" not in err, (out, err)
         assert "refuses access" not in err and "-Zk9" not in out + err, err
-
-    def log(self, properties: Mapping[str, str]) -> Log:
-        """The log of a principal."""
-        return open_log(Settings.load({"HOME": str(self.directory), **self.env(properties)}))
 
 
 @pytest.fixture
@@ -175,18 +167,3 @@ def test_a_wrong_password_ends_every_command_with_3_and_says_so(shell, command):
     said = shell(wrong, *command.split(), code=3)
     assert "the login failed" in said and "sasl.password" in said
     assert "Zk9" not in said and "no Kafka broker answers" not in said
-
-
-def test_the_faust_part_serves_on_a_secured_cluster(installation, shell, token_endpoint):
-    """aiokafka knows none of librdkafka's properties: it went to the listener without a login."""
-    secured = installation.secured
-    shell(secured.scram("operator"), "topics", "apply")
-    with closing(installation.log(secured.scram("worker"))) as log:
-        with closing(log.producer()) as producer:
-            place = partition_for("ana", 2)
-            producer.append(USER_SESSIONS, key_of("ana", "s1"), TOLD, partition=place)
-            assert producer.flush(WAIT_S) == 0
-    with installation.running(secured.oauth(token_endpoint, "users"), "users") as process:
-        url = process.stderr.readline().split()[-1].removesuffix("USER")
-        tabs = _until(lambda: httpx.get(f"{url}ana", timeout=WAIT_S))
-        assert [tab["session_id"] for tab in tabs.json()["tabs"]] == ["s1"]
