@@ -2,7 +2,7 @@
 
 import pytest
 
-from foldlog.log.errors import Fenced, LogFatal
+from foldlog.log.errors import AccessDenied, Fenced, LogFatal
 from foldlog.processors.agent import Agent
 from foldlog.processors.runtime import supervise
 from foldlog.processors.runtime.host import exit_code
@@ -37,4 +37,5 @@ def test_a_fenced_worker_ends_with_the_code_that_its_supervisor_does_not_try_aga
         loop.round(reader)
     assert exit_code([fenced.value]) == supervise.MISUSE
     assert exit_code([LogFatal("x")]) == 1
+    assert exit_code([AccessDenied("a right was taken away")]) == supervise.AWAY
     assert exit_code([]) == 0
