@@ -46,6 +46,7 @@ WRITTEN_AT: dict[str, str | dict[str, str]] = {
     "SESSION_TERMINATED": "",
     "RECORD_SKIPPED": "",
     "PARTITION_TAKEN": "",
+    "OWNER_GONE": "",
     "CONTEXT_SET": "A",
     "LLM_CALLED": "AB",
     "TOOL_INVOKED": "D",

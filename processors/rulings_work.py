@@ -240,7 +240,7 @@ def tool_failed_uncertain(views, event: ev.ToolFailedUncertain) -> Ruling:
 
 
 def misplaced(views, event) -> Ruling:
-    """A PARTITION_TAKEN under a session's key says nothing about the session."""
+    """What is said of a partition, under a session's key, says nothing about the session."""
     return Ruling("ignored", "misplaced")
 
 
@@ -264,5 +264,6 @@ JUDGES = {
     ev.ToolResult: tool_result,
     ev.ToolFailedUncertain: tool_failed_uncertain,
     ev.PartitionTaken: misplaced,
+    ev.OwnerGone: misplaced,
     **rulings_delivery.JUDGES,
 }

@@ -18,6 +18,13 @@ class PartitionTaken:
 
 
 @event
+class OwnerGone:
+    """An owner is dead for certain: it left cleanly, or its state directory's lock was free."""
+
+    owner: str
+
+
+@event
 class ContextSet:
     """The static prefix of the requests that follow."""
 

@@ -24,6 +24,7 @@ from .decided import (
     ContextSet,
     HumanNeeded,
     LlmCalled,
+    OwnerGone,
     PartitionTaken,
     Refused,
     ReminderAdded,
@@ -66,6 +67,7 @@ class EventType(NamedTuple):
 
 
 _I, _M = True, True
+_ROLES = ("sessions", "models", "tools", "background", "delivery")
 EVENT_TYPES = (
     EventType("SESSION_OPENED", SessionOpened, not _I, _M, ("producer",)),
     EventType("MESSAGE_RECEIVED", MessageReceived, _I, _M, ("producer",)),
@@ -83,8 +85,9 @@ EVENT_TYPES = (
         PartitionTaken,
         not _I,
         _M,
-        ("sessions", "models", "tools", "background", "delivery"),
+        _ROLES,
     ),
+    EventType("OWNER_GONE", OwnerGone, not _I, not _M, _ROLES),
     EventType("CONTEXT_SET", ContextSet, not _I, _M, ("sessions",)),
     EventType("LLM_CALLED", LlmCalled, _I, _M, ("sessions",)),
     EventType("TOOL_INVOKED", ToolInvoked, not _I, _M, ("sessions",)),
@@ -146,6 +149,7 @@ __all__ = [
     "ItemRetracted",
     "LlmCalled",
     "MessageReceived",
+    "OwnerGone",
     "PartitionTaken",
     "PhaseTriggered",
     "ProjectLocked",

@@ -7,20 +7,22 @@ owner is surely gone: this file says when that is, for WAKE and for nobody else.
 from operator import attrgetter
 from typing import NamedTuple
 
-from ...schemas.events import PartitionTaken
+from ...schemas.events import OwnerGone, PartitionTaken
 from ...schemas.parts import AgentDigest
 from .turn_view import Claim
 
 
 class Holder(NamedTuple):
     """The newest owner of a partition for a role. `earlier`: the epochs, oldest first, that it had
-    before without another owner between. `agents`: those it serves; empty if it did not say."""
+    before without another owner between. `agents`: those it serves; empty if it did not say.
+    `gone`: other owners that are dead for certain, oldest first."""
 
     role: str
     owner: str
     epoch: int
     earlier: tuple[int, ...] = ()
     agents: tuple[AgentDigest, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 class PartitionView(NamedTuple):
@@ -37,14 +39,20 @@ class PartitionView(NamedTuple):
 
 
 INITIAL = PartitionView()
+GONE_MAX = 16  # workers that died within one claim's deadline; a claim of others waits for that
 EARLIER_MAX = 8  # outages within one claim's deadline; a claim of an older one waits for that
 ROLES = ("sessions", "models", "tools", "background", "delivery")
 ANSWERS = ("sessions", "models")  # the roles without which no session is answered
 
 
 def apply(view: PartitionView, entry) -> PartitionView:
-    """The view after a PARTITION_TAKEN; one for an unknown role or by a wrong writer is nothing."""
+    """The view after a PARTITION_TAKEN or an OWNER_GONE; one for an unknown role or by a wrong
+    writer is nothing."""
     event = entry.event
+    if isinstance(event, OwnerGone) and entry.writer in ROLES:
+        known = all(event.owner in holder.gone for holder in view.holders)
+        gone = (_with_gone(holder, event.owner) for holder in view.holders)
+        return view if known else PartitionView(tuple(gone))
     if not isinstance(event, PartitionTaken) or event.role not in ROLES:
         return view
     if entry.writer != event.role:
@@ -53,8 +61,15 @@ def apply(view: PartitionView, entry) -> PartitionView:
     before = view.holder(event.role)
     again = before is not None and before.owner == event.owner
     earlier = (*before.earlier, before.epoch)[-EARLIER_MAX:] if again else ()
-    taken = (*others, Holder(event.role, event.owner, entry.offset, earlier, event.agents))
-    return PartitionView(tuple(sorted(taken, key=attrgetter("role"))))
+    gone = () if before is None else tuple(owner for owner in before.gone if owner != event.owner)
+    taken = Holder(event.role, event.owner, entry.offset, earlier, event.agents, gone)
+    return PartitionView(tuple(sorted((*others, taken), key=attrgetter("role"))))
+
+
+def _with_gone(holder: Holder, owner: str) -> Holder:
+    if owner in holder.gone:
+        return holder
+    return holder._replace(gone=(*holder.gone, owner)[-GONE_MAX:])
 
 
 def without(view: PartitionView, agent: str) -> Holder | None:
@@ -76,8 +91,8 @@ def claim_status(claim: Claim, holder: Holder | None, now: int, deadline: int, m
 
     mine: made under the current epoch, or won under an earlier one by the same process with no
     other owner between: only that process knows whether it began. void: made under an older one,
-    after the newer began, so it never began. gone: its owner is surely dead, or had until deadline
-    + margin. other: wait.
+    after the newer began, so it never began. gone: its owner is dead for certain (the log says so,
+    or it is an older incarnation of the holder), or had until deadline + margin. other: wait.
     """
     if holder is None:
         return "other"
@@ -91,7 +106,7 @@ def claim_status(claim: Claim, holder: Holder | None, now: int, deadline: int, m
         return "mine"
     if worker_id(claim.owner) == worker_id(holder.owner) and claim.owner != holder.owner:
         return "gone"
-    if now >= deadline + margin:
+    if claim.owner in holder.gone or now >= deadline + margin:
         return "gone"
     return "other"
 

@@ -37,6 +37,7 @@ from ..session import SessionViews
 from . import crash
 from .announce import announce
 from .chunks_reader import chunks_reader
+from .deaths import Registry
 from .effects_host import EffectsHost
 from .layers_reader import LayersReader
 from .loop import Loop, Mailbox, appender
@@ -249,6 +250,9 @@ class Parts:
             announce(self.worker, self.producer, partitions, self.mail.post, say, tell)
 
     def _loop(self, rolling: bool) -> Loop:
+        registry = Registry(self.settings.home / "run")
+        registry.register(self.identity.worker_id, self.state.path)
+        self.worker.deaths.is_dead = registry.is_dead
         self.lost_effects = self.worker.lost = LostEffects(self.log, self.effects, say)
         label = label_of(self.announced, rolling=rolling)
         rebalanced = (lambda: None) if rolling else self._demand_same_agents
@@ -309,10 +313,19 @@ class Parts:
         running = sum(self.effects.running(role) for role in EFFECTS)
         return running > 0 or self.actions.in_air > 0
 
+    def _leave(self) -> None:
+        """Write that this owner is gone, if nothing of it still runs or waits to be written."""
+        running = sum(self.effects.running(role) for role in EFFECTS)
+        if running or len(self.outbox) or self.fatal:
+            return
+        for number in self.loop.left:
+            self.worker.deaths.write(number, self.identity.owner)
+
     def close(self) -> None:
         """End effects, flush the producer, release the directory."""
         self.topic_watch.close()
         self.effects.close()
+        self._leave()
         self.lost_effects.close()
         self.outside.close()
         if self.memory is not None:

@@ -108,6 +108,7 @@ class Loop:
         self._halt = threading.Event()
         self._topic_id: str | None = None
         self.rounds = 0
+        self.left: list[int] = []  # the partitions that it held when it ended
 
     def stop(self) -> None:
         """End after the round that runs."""
@@ -131,6 +132,7 @@ class Loop:
             while not self._halt.is_set():
                 self.round(reader)
         finally:
+            self.left = [number for number in self._worker.owned if self._worker.holds(number)]
             self._worker.close()
             reader.close()
 

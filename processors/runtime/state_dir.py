@@ -10,12 +10,14 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 import uuid
 from pathlib import Path
 from typing import Any
 
 from ...log.errors import FoldlogError
 
+PROBE_S = 0.1
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # of this boot of this kernel (Linux)
 
 
@@ -30,21 +32,31 @@ class StateDir:
         self.path = path
         path.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds what everybody said
         self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not self._locked():
             named = os.pread(self._lock, 20, 0).decode("ascii", "replace")
             os.close(self._lock)
             raise StateDirTaken(
                 f"another worker works in {path}{named and f' (process {named})'}. Nothing was "
                 "changed: stop that one, or give this one its own directory with FOLDLOG_STATE_DIR."
-            ) from None
+            )
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, str(os.getpid()).encode(), 0)  # for the message above
         self._name(worker_id)
         found = worker_id_of(path)
         assert found is not None, "it was named above"
         self.worker_id = found
+
+    def _locked(self) -> bool:
+        """Take the lock. Who only looks whether it is free holds it for an instant: not refused."""
+        until = time.monotonic() + PROBE_S
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    return False
+            time.sleep(0.01)
 
     def _name(self, wanted: str | None) -> None:
         place = self.path / "worker_id"

@@ -27,6 +27,7 @@ from ..wake import Obligation, wake
 from . import crash
 from .actions import Actions
 from .clocks import Clock, ClockWatch, Reading, reading
+from .deaths import Deaths
 from .identity import Identity
 from .lost_effects import NOBODY, LostEffects, Nobody
 from .owned import KEY_BYTES_MAX, OpenStore, OtherLog, Owned, is_foldable, may_owe
@@ -63,6 +64,7 @@ class Worker:
         self.untold: Callable[[SessionViews], bool] = lambda _views: False
         self.lost: LostEffects | Nobody = NOBODY  # what runs on when a partition moves
         self._clock_watch = ClockWatch(say)
+        self.deaths = Deaths(identity, actions, roles[0])
         self.only: str | None = None  # a session woken by hand: the others are left alone
         self._seeks: dict[int, int] = {}
         self._open_store = open_store
@@ -219,6 +221,7 @@ class Worker:
         if now_held and owned.partition is not before:
             owned.wake_all = True  # also for another role: its claims may be lost now (S4g, A2)
         if now_held - held:
+            self.deaths.took(owned, before)
             crash.reach("partition.held")
         for role in held - now_held:
             owned.taken_at = self.clock.monotonic_ms()  # law 6: one session timeout from now
@@ -281,6 +284,7 @@ class Worker:
         """
         now = self.clock.monotonic_ms()
         self._clock_watch.look(self.skew_ms())
+        self.deaths.look(self.owned, now)
         for owned in list(self.owned.values()):
             if owned.next_offset < owned.takes_from:
                 owned.taken_at = now  # it still catches up: its take lies ahead, and is not lost
@@ -294,10 +298,9 @@ class Worker:
         return self._sought()
 
     def _rests_ms(self, owned: Owned) -> float:
-        """How long after its last take a partition is taken again."""
+        """How long after its last take a partition is taken again; that tells the time, too."""
         if not self.holds(owned.number):
             return SESSION_TIMEOUT_MS
-        # Which of two clocks is wrong, a new record of ours tells.
         return ASK_TIME_MS if self._reading(owned).is_off else math.inf
 
     def _look_at(self, owned: Owned, session_id: str) -> None:

@@ -198,7 +198,8 @@ class ReconcilesLate(Invariant):
 
 class TakeoversAreLawful(Invariant):
     """Law 6: a claim is taken over when it is void, when its owner is an older incarnation of the
-    same worker, or after its deadline and the margin; never before."""
+    same worker, when the log says that its owner is gone, or after its deadline and the margin;
+    never before."""
 
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
@@ -233,11 +234,26 @@ class TakeoversAreLawful(Invariant):
         if name == process.identity.worker_id and incarnation != process.identity.incarnation:
             return
         witness, worker = self.world.witness, process.worker
+        holder = worker.owned[number].partition.holder(role)
+        if holder is not None and claim.owner in holder.gone:
+            return  # and OnlyTheDeadAreGone
         if witness.holder_at(number, role, claim.offset) != (claim.epoch, claim.owner):
             return  # it never had the right: void
         now = worker.now(worker.owned[number])
         left = claim.deadline + self.world.agent.limits.margin_ms - now
         self.demand(left <= 0, f"{process.owner} takes {session} {claim} over {left} ms early")
+
+
+class OnlyTheDeadAreGone(Invariant):
+    """Law 6: OWNER_GONE is written of oneself at the end, and of nobody who lives."""
+
+    def on_produced(
+        self, process: Any, partition: int, key: str, value: bytes, kind: bytes
+    ) -> None:
+        if kind == b"OWNER_GONE":
+            owner = decode(value).owner
+            lives = owner != process.owner and self.world.is_alive(owner)
+            self.demand(not lives, f"{process.owner} writes that {owner} is gone, which lives")
 
 
 class NewestAttemptCompletes(Invariant):
@@ -276,7 +292,7 @@ class TakesAreBounded(Invariant):
     def on_produced(
         self, process: Any, partition: int, key: str, value: bytes, kind: bytes
     ) -> None:
-        if key != PARTITION_KEY:
+        if kind != b"PARTITION_TAKEN":
             return
         took = self.took[process.owner, partition]
         took.append(self.world.now)
@@ -346,6 +362,7 @@ EFFECTS = (
     BeginsInTime,
     ReconcilesLate,
     TakeoversAreLawful,
+    OnlyTheDeadAreGone,
     NewestAttemptCompletes,
     TakesAreBounded,
     NothingBeforeItsTake,

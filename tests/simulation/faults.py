@@ -4,13 +4,16 @@ Every fault is one that a real broker, kernel or operator produces. It must not 
 expected of the workers.
 """
 
+from contextlib import suppress
 from typing import Any
 
+from foldlog.processors.projections.partition import ROLES
 from foldlog.processors.runtime.store import Cursor, DictBackend, Store
 from foldlog.processors.runtime.views_codec import encode_row
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.simulation.effects import MID_STREAM
+from foldlog.tests.simulation.node import Killed
 
 CLAIMS = (
     b"TOOL_STARTED", b"GEN_START", b"GEN_RESUMED", b"BACKGROUND_STARTED", b"DELIVERY_STARTED",
@@ -253,13 +256,18 @@ class Faults:
         process = node.process
         if process is None or not process.started:
             return
-        process.reader.drop(list(process.worker.owned))
+        left = list(process.worker.owned)
+        process.reader.drop(left)
         process.worker.close()
         node.want = set()
         process.effects.leave()
 
         def end() -> None:
             if node.process is process:
+                if not node.disk.outbox and not sum(map(process.effects.running, ROLES)):
+                    with suppress(Killed):
+                        for number in left:
+                            process.worker.deaths.write(number, process.owner)
                 node.die(self.world.down_ms())
 
         self._later_on(FAREWELL_MS, end)

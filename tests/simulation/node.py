@@ -126,6 +126,7 @@ class Process:
             self.identity, node.roles, [node.agent], self.open_store, actions, self.clock, self.say
         )
         self.worker.world = world
+        self.worker.deaths.is_dead = world.is_dead
         self.lost = LostEffects(world.log, self.effects, self.say, threaded=False)
         self.worker.lost = self.lost
 

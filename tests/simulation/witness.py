@@ -12,6 +12,7 @@ from foldlog.processors.projections.partition import PartitionView
 from foldlog.processors.ruling import Ruling
 from foldlog.processors.runtime.owned import is_foldable
 from foldlog.processors.session import SessionViews, fold, initial
+from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, Unreadable, entry_of
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.record import Record
@@ -61,11 +62,13 @@ class Witness:
         if entry.session_id == PARTITION_KEY:
             before = self.holders.get(number, partition_fold.INITIAL)
             after = self.holders[number] = partition_fold.apply(before, entry)
+            event = entry.event
+            self.world.stats["owners declared gone"] += isinstance(event, ev.OwnerGone)
             if after is not before:
-                event = entry.event
+                self._holders.setdefault(number, []).append((entry.offset, after))
+            if after is not before and isinstance(event, ev.PartitionTaken):
                 took = self.takes.setdefault((number, event.role), [])
                 took.append((entry.offset, event.owner))
-                self._holders.setdefault(number, []).append((entry.offset, after))
                 for invariant in self.world.invariants:
                     invariant.on_taken(number, entry)
                 self._took.append(event.owner)

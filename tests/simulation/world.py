@@ -82,6 +82,19 @@ class World:
         self.witness = Witness(self)
         self.invariants = [make(self) for make in invariants]
 
+    def is_dead(self, owner: str) -> bool | None:
+        """What a lock tells on one machine: whether the process of an owner is gone. Three of
+        four worlds have each worker on a machine of its own, where no lock tells."""
+        if self.seed % 4:
+            return None
+        alive = self.is_alive(owner)
+        self.stats[f"lock {'held' if alive else 'free'}"] += 1
+        return not alive
+
+    def is_alive(self, owner: str) -> bool:
+        """Whether the process of an owner exists, paused or not."""
+        return any(node.process and node.process.owner == owner for node in self.nodes)
+
     def _node(self, name: str) -> Node:
         skew = self.rng.choice((0, 0, -4_000, -1_000, 500, 4_000)) if self.scenario.skew else 0
         roles = self.scenario.roles.get(name, ROLES)
