@@ -101,6 +101,30 @@ def test_constraint_3_a_cancel_reaches_what_runs_where_the_partition_moved(stage
     assert first.stuck() == second.stuck() == {}
 
 
+def test_law_6_a_killed_workers_call_is_in_doubt_long_before_its_deadline(stage):
+    """It waited for the call's timeout and the margin, 130 s, though its owner's lock was free."""
+    first, second = stage.hand("w1"), stage.hand("w2")
+    first.start()
+    play = Play(stage, first, cast=("slow", "held"))
+    once, _ = play.people
+    play.await_taken("")
+    play.begin()
+    play.until("a tool runs", lambda: stage.ledger.lines("slow_charge"))
+    play.until("another tool runs", lambda: stage.ledger.lines("hold"))
+    deadline = once.watched.counted(ev.ToolStarted)[0].deadline
+    first.kill()
+    second.start()
+    play.until("the other has all of it", lambda: stage.owner().startswith("w2."))
+    play.until("nobody knows", lambda: once.watched.counted(ev.ToolFailedUncertain))
+    play.until("the pure tool runs again", lambda: len(stage.ledger.lines("hold")) == 2)
+    assert stage.newest_ms < deadline, "neither waited for the time that its owner had"
+    for person in play.people:
+        stage.ledger.let_go(person.session_id)
+    play.until("everybody is done", lambda: are_done(play))
+    assert len(stage.ledger.lines("slow_charge")) == 1
+    assert witnesses.violations(stage, play.people) == []
+
+
 def test_F5_a_zombie_writes_nothing_that_counts(stage):
     zombie, heir = stage.hand("w1"), stage.hand("w2")
     zombie.start()
