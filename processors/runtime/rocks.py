@@ -112,5 +112,7 @@ class _Errors:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, _where: Any) -> None:
-        if kind is Exception and (found := classified(error)) is not error:
+        # The client's own files (rocksdict-config.json) fail with an OSError that has no errno.
+        unnamed = kind is Exception or (isinstance(error, OSError) and error.errno is None)
+        if unnamed and (found := classified(error)) is not error:
             raise found from error

@@ -14,7 +14,7 @@ import pytest
 
 from foldlog.log import Corrupt
 from foldlog.processors.agent import Agent
-from foldlog.processors.runtime.rocks import RocksBackend, classified
+from foldlog.processors.runtime.rocks import RocksBackend, _Errors, classified
 from foldlog.processors.runtime.store import (
     Belongs,
     Store,
@@ -179,6 +179,12 @@ def test_too_few_descriptors_are_no_damage(at_rest, tmp_path):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert set(outcomes) <= {0, errno.EMFILE} and errno.EMFILE in outcomes
     assert kept_views(directory)
+
+
+def test_an_error_of_the_clients_own_files_has_its_number_too():
+    with pytest.raises(OSError) as raised, _Errors():
+        raise OSError("Too many open files (os error 24)")  # as rocksdict raises it
+    assert raised.value.errno == errno.EMFILE
 
 
 def test_a_full_disk_is_no_damage(at_rest, tmp_path):
