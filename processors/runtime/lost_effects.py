@@ -74,7 +74,9 @@ class Nobody:
     def regained(self, partition: int) -> None:
         """Nothing ran."""
 
-    def look(self, sessions: Iterable[SessionViews | None], *, holds: bool) -> None:
+    def look(
+        self, sessions: Iterable[SessionViews | None], next_offset: int, *, holds: bool
+    ) -> None:
         """Nothing runs."""
 
 
@@ -106,11 +108,11 @@ class LostEffects:
         if owned.next_offset < owned.takes_from:  # it caught up, and may not know a session yet
             known = {name: held or initial(name) for name, held in known.items()}
         sessions = {name: held for name, held in known.items() if held is not None}
+        number, next_offset = owned.number, owned.next_offset
         for held in sessions.values():
             if held.turn.known:
-                self.judge(held)
+                self.judge(held, next_offset)
         if sessions:
-            number, next_offset = owned.number, owned.next_offset
             self._post(lambda: self._follow(number, next_offset, sessions))
 
     def regained(self, partition: int) -> None:
@@ -118,20 +120,26 @@ class LostEffects:
         if self._lost or self._jobs:
             self._post(lambda: self._forget(partition))
 
-    def look(self, sessions: Iterable[SessionViews | None], *, holds: bool) -> None:
-        """Judge sessions that moved in an assigned partition.
+    def look(
+        self, sessions: Iterable[SessionViews | None], next_offset: int, *, holds: bool
+    ) -> None:
+        """Judge sessions that moved in an assigned partition, by their views at an offset.
 
         Where it is held WAKE stops what runs, but knows only the claims that count: one that
         another took over in between may still run here.
         """
         for views in sessions:
             if views is not None and (views.turn.closing is not None or not holds):
-                self.judge(views)
+                self.judge(views, next_offset)
 
-    def judge(self, views: SessionViews) -> None:
-        """Stop the effects of a session that nobody wants any more."""
+    def judge(self, views: SessionViews, next_offset: int) -> None:
+        """Stop the effects of a session that nobody wants any more.
+
+        Views of the past, as of a store that is folded again, do not know a claim that lies ahead.
+        """
         for running in self._claimed():
-            if running.session_id == views.session_id and not is_wanted(views, running):
+            known = running.session_id == views.session_id and running.claim_offset < next_offset
+            if known and not is_wanted(views, running):
                 self._effects.stop(running.session_id, running.claim_offset, ENDING)
 
     def _claimed(self) -> list[Running]:
@@ -183,7 +191,7 @@ class LostEffects:
         views, _ = fold(before, entry_of(record))
         lost.sessions[name] = views
         if views is not before:
-            self.judge(views)
+            self.judge(views, lost.next_offset)
 
     def _follow(self, partition: int, next_offset: int, sessions: dict[str, SessionViews]) -> None:
         self._lost[partition] = _Lost(next_offset, sessions)

@@ -217,3 +217,18 @@ def test_a_partition_whose_offset_is_gone_is_followed_no_more():
     rig.follow()
     assert not rig.follow() and rig.stopped == []
     assert "no longer reaches" in rig.told[0]
+
+
+@pytest.mark.parametrize("begin", [streaming, in_tool])
+def test_what_runs_is_not_judged_by_views_from_before_its_claim(begin):
+    """While a store is folded again from the first offset, or a follower lags behind."""
+    rig = begin(Losing())
+    rig.revoke()
+    rig.disk.clear()
+    rig.assign()
+    while rig.reader.positions()[0] < rig.log.end_offsets(SESSION_EVENTS)[0]:
+        rig.read(1)
+    assert rig.stopped == []
+    rig.write("producer", cancel())
+    rig.settle()
+    assert rig.newest in rig.stopped
