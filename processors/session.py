@@ -176,11 +176,7 @@ def _skipped(views: SessionViews, entry: Entry) -> SessionViews:
 @lru_cache(maxsize=8)  # forks of one place are folded one after the other: by a person, by a test
 def _parent(seed: Seed) -> Parent:
     """What a fork begins with: its parent, the open turn closed."""
-    grown = _refolded(seed)
-    if grown.last is None or grown.views.frozen is not None:
-        session_id, frozen = grown.views.session_id, grown.views.frozen
-        raise SeedLost(f"its parent {session_id} can not be folded: {frozen}")
-    return _closed(grown.views, grown.last, grown.chunks)
+    return _closed(_refolded(seed))
 
 
 class Refolded(NamedTuple):
@@ -193,11 +189,13 @@ class Refolded(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _refolded(seed: Seed) -> Refolded:
-    """Fold a seed: the records of each ancestor, the oldest first."""
+    """Fold a seed: the records of each ancestor, the oldest first; there may be thousands."""
     if seed.why:
         raise SeedLost(seed.why)
     *above, newest = seed.levels
-    parent = _parent(Seed(tuple(above))) if above else None
+    parent: Parent | None = None
+    for level in above:
+        parent = _closed(_grown(level, parent))
     return _grown(newest, parent)
 
 
@@ -218,7 +216,10 @@ def _grown(level: bytes, before: Parent | None) -> Refolded:
     return Refolded(views, last, chunks)
 
 
-def _closed(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -> Parent:
+def _closed(grown: Refolded) -> Parent:
+    views, last, chunks = grown
+    if last is None or views.frozen is not None:
+        raise SeedLost(f"its parent {views.session_id} can not be folded: {views.frozen}")
     endings = forks.endings(views, last, chunks)
     views = forks.closing(views, last.at) if endings else views
     for ending in endings:

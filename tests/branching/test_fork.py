@@ -1,6 +1,7 @@
 """Forks: a session that begins as another was; nothing is run again, and both go on."""
 
 import json
+from hashlib import sha256
 
 import pytest
 
@@ -10,10 +11,15 @@ from foldlog.consumers.client import Client
 from foldlog.consumers.outcomes import CommandRefused
 from foldlog.consumers.replay import Replay
 from foldlog.processors.context.build import context_of, request_bytes
+from foldlog.processors.session import fold, initial
 from foldlog.processors.wake import Rules, wake
 from foldlog.producers.fork import open_fork
 from foldlog.schemas import events as ev
+from foldlog.schemas.codec import encode, entry_of, headers_for
+from foldlog.schemas.record import Record
+from foldlog.schemas.seed import Seed, seal
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.schemas.value import replace
 from foldlog.tests.branching.branched import answers_of, lines_of, played_on, talk
 from foldlog.tests.consumers.played import settings_in
 
@@ -253,3 +259,20 @@ def test_a_seed_that_is_something_else_freezes_the_fork(client):
     open_fork(client.sessions, "f1", "s1", 3, wrong, agent="default")
     with client.fold("f1") as folded:
         assert "no seed" in folded.to_end().frozen.why
+
+
+def test_a_fork_of_many_generations_begins_as_the_first_was():
+    """Each regenerated answer is a fork: a chain deeper than Python's stack froze the next one."""
+    seeds: list[bytes] = []
+    origin: dict = {}
+    for number in range(1_001):
+        opens = ev.SessionOpened(user_id="ana", agent="a", rules=1, **origin)
+        headers = tuple(headers_for(opens, "producer"))
+        name = f"f{number}"
+        record = Record(SESSION_EVENTS, 0, number, 0, name.encode(), encode(opens), headers)
+        entry = replace(entry_of(record), seed=Seed(tuple(seeds)) if seeds else None)
+        seeds.append(seal(name, [record], origin.get("seed_ref")))
+        ref = ev.BlobRef(sha256=sha256(seeds[-1]).hexdigest(), bytes=1, media_type="x/x")
+        origin = {"parent_session": name, "parent_offset": number, "seed_ref": ref}
+    views, ruling = fold(initial(name), entry)
+    assert (ruling.verdict, views.frozen) == ("accepted", None)
