@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from ...schemas.events import OwnerGone
@@ -35,8 +36,10 @@ class Deaths:
         self._looked_at = -LOOK_MS
 
     def took(self, owned: Owned, before: PartitionView) -> None:
-        """A partition is held now; `before`: as it was before that."""
-        owners = {holder.owner for holder in before.holders} - {self._identity.owner}
+        """A partition is held now; `before`: as it was before that. Of this worker's own older
+        incarnations nobody needs to be told: who holds the lock knows."""
+        own = self._identity.worker_id
+        owners = {holder.owner for holder in before.holders if worker_id(holder.owner) != own}
         self._before.setdefault(owned.number, set()).update(owners)
 
     def look(self, owned: dict[int, Owned], now_ms: int) -> None:
@@ -44,9 +47,10 @@ class Deaths:
         if not self._before or now_ms - self._looked_at < LOOK_MS:
             return
         self._looked_at = now_ms
+        is_dead = cache(self.is_dead)
         for number, owners in list(self._before.items()):
             for owner in sorted(owners) if number in owned else ():
-                dead = self.is_dead(owner)
+                dead = is_dead(owner)
                 if dead:
                     self.write(number, owner)
                 if dead is not False:

@@ -8,8 +8,11 @@ import sys
 import pytest
 
 from foldlog.processors.agent import Agent
+from foldlog.processors.projections.partition import Holder, PartitionView
 from foldlog.processors.runtime.deaths import Registry
+from foldlog.processors.runtime.owned import Owned
 from foldlog.processors.runtime.state_dir import StateDir
+from foldlog.processors.runtime.store import DictBackend, Store
 from foldlog.processors.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.rig import ROLES, Rig, answered, call, opened, said
@@ -68,6 +71,20 @@ def test_what_a_worker_runs_that_lives_or_is_unknown_waits_for_its_deadline(dead
     rig = taken_over(dead)
     assert rig.events(ev.OwnerGone) == []
     assert len(rig.events(ev.ToolStarted)) == 1
+
+
+def test_a_lock_is_looked_at_once_for_all_partitions_and_never_ones_own():
+    """A restarted worker asked for its own lock, for each partition, twice a second for good."""
+    asked: list[str] = []
+    rig = Rig(AGENT, "2")
+    deaths = rig.worker.deaths
+    deaths.is_dead = lambda owner: asked.append(owner)  # and so nothing is known of it
+    before = PartitionView((Holder("models", "other/1", 1), Holder("sessions", "w/1", 0)))
+    owned = {number: Owned(number, Store(DictBackend())) for number in (0, 1, 2)}
+    for one in owned.values():
+        deaths.took(one, before)
+    deaths.look(owned, rig.ms)
+    assert asked == ["other/1"]
 
 
 def test_a_paused_worker_lives_a_killed_one_is_dead_and_a_copy_is_unknown(tmp_path):
