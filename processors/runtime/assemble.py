@@ -308,21 +308,27 @@ class Parts:
         self.teller.opened(partition, store)
         return store
 
+    def _runs(self) -> bool:
+        """Whether an effect runs."""
+        return any(self.effects.running(role) for role in EFFECTS)
+
     def in_flight(self) -> bool:
         """Whether an effect runs, or something was produced and is not read back yet."""
-        running = sum(self.effects.running(role) for role in EFFECTS)
-        return running > 0 or self.actions.in_air > 0
+        return self._runs() or self.actions.in_air > 0
 
     def _leave(self) -> None:
         """Write that this owner is gone, if nothing of it still runs or waits to be written."""
-        running = sum(self.effects.running(role) for role in EFFECTS)
-        if running or len(self.outbox) or self.fatal:
+        if self._runs() or len(self.outbox) or self.fatal:
             return
         for number in self.loop.left:
             self.worker.deaths.write(number, self.identity.owner)
 
     def close(self) -> None:
-        """End effects, flush the producer, release the directory."""
+        """End effects, flush the producer, release the directory.
+
+        Where a tool runs on, its lock is kept for as long as the process lives: a free one proves
+        that nothing of this worker runs.
+        """
         self.topic_watch.close()
         self.effects.close()
         self._leave()
@@ -334,4 +340,5 @@ class Parts:
         self.producer.close()
         self.outbox.close()
         self.log.close()
-        self.state.close()
+        if not self._runs():
+            self.state.close()
