@@ -1,6 +1,6 @@
 """The gateway as an ASGI app: its parts put together, and what holds for every request.
 
-A request is admitted by origin and size and given to a route; routes are one file per protocol,
+A request is admitted by origin, user and size and given to a route; routes are one file per protocol,
 and what they may use is in parts.py.
 """
 
@@ -24,7 +24,8 @@ from . import (
     routes_plain,
     routes_tabs,
 )
-from .access import Access, Foreign
+from .access import Access, Foreign, Unauthenticated
+from .bodies import Bodies
 from .parts import Gateway
 
 BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
@@ -67,6 +68,9 @@ HEADERS = {
     b"cross-origin-resource-policy": b"same-origin",
 }
 
+WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
+"""Methods whose routes read no body: some of them are open to everybody."""
+
 PASSIVE = (b"application/json", b"text/event-stream", b"text/plain")
 """Media types that no browser draws as a page. Anything else is downloaded, unless it brings a
 policy of its own."""
@@ -97,10 +101,11 @@ def make_app(gateway: Gateway) -> ASGIApp:
 
 
 class Admission:
-    """Admits requests by origin and size, answers preflights, and adds headers to every answer."""
+    """Admits requests by origin, user and size, answers preflights, and adds headers to every
+    answer. A body is read only of who may send one."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app, self._access = app, access
+        self._app, self._access, self._bodies = app, access, Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -111,9 +116,10 @@ class Admission:
         out = _with_headers(send, {**HEADERS, **allowed})
         try:
             self._access.admit(request.method, request.headers)
-        except Foreign as error:
-            status, body = errors.answer_to(error)
-            await JSONResponse(body, status)(scope, receive, out)
+            sends = request.method not in WITHOUT_BODY
+            who = self._access.who(request.headers, request.cookies) if sends else None
+        except (Foreign, Unauthenticated) as error:
+            await errors.response_to(error)(scope, receive, out)
             return
         if int(request.headers.get("content-length", 0)) > BODY_BYTES_MAX:  # uvicorn checked it
             detail = f"a body has at most {BODY_BYTES_MAX} bytes; nothing was read of this one"
@@ -122,7 +128,11 @@ class Admission:
         if request.method == "OPTIONS" and allowed:
             await Response(status_code=204)(scope, receive, out)
             return
-        await self._app(scope, receive, out)
+        if who is None:
+            await self._app(scope, receive, out)
+            return
+        with self._bodies.of(who.user, receive) as counted:
+            await self._app(scope, counted, out)
 
     def _allowed(self, origin: str | None) -> dict[bytes, bytes]:
         if origin is None or origin not in self._access.origins:

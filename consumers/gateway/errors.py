@@ -26,6 +26,7 @@ from ..outcomes import CommandRefused, UnknownMessage
 from ..show import UnknownSession, UnknownStep
 from ..unanswered import NobodyAnswers
 from .access import Foreign, Unauthenticated
+from .bodies import TooManyBodies
 from .cursors import BadCursor
 from .hub import NotDecidedYet, TooManyViewers
 from .tail import NotReady
@@ -42,6 +43,7 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (Invalid, 400, "invalid"),
     (CommandRefused, 409, "refused"),
     (TooManyViewers, 429, "too_many_viewers"),
+    (TooManyBodies, 429, "too_many_bodies"),
     (NobodyAnswers, 409, "nobody_answers"),
     (NotReady, 503, "not_ready"),
     (NotDecidedYet, 504, "not_decided_yet"),
@@ -73,14 +75,18 @@ def answer_to(error: FoldlogError) -> tuple[int, dict[str, str]]:
     return status, {"code": code, "detail": str(error)}
 
 
+def response_to(error: FoldlogError) -> JSONResponse:
+    """The answer to an error."""
+    status, body = answer_to(error)
+    return JSONResponse(body, status, {"www-authenticate": "Bearer"} if status == 401 else None)
+
+
 def install(app: FastAPI) -> None:
     """Have an app answer so."""
 
     @app.exception_handler(FoldlogError)
     async def known(_request: Request, error: FoldlogError) -> JSONResponse:
-        status, body = answer_to(error)
-        headers = {"www-authenticate": "Bearer"} if status == 401 else None
-        return JSONResponse(body, status, headers)
+        return response_to(error)
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
@@ -100,8 +106,7 @@ def install(app: FastAPI) -> None:
     async def plain(_request: Request, error: HTTPException) -> JSONResponse:
         status = error.status_code
         if isinstance(error.__cause__, FoldlogError):  # raised while the framework read the body
-            status, body = answer_to(error.__cause__)
-            return JSONResponse(body, status)
+            return response_to(error.__cause__)
         code, detail = ROUTED.get(status, (f"http_{status}", str(error.detail)))
         body = {"code": code, "detail": detail}
         return JSONResponse(body, error.status_code, error.headers)
