@@ -1,7 +1,7 @@
 """The gateway as an ASGI app: its parts put together, and what holds for every request.
 
-A request is admitted by origin, user and size and given to a route; routes are one file per protocol,
-and what they may use is in parts.py.
+A request is admitted by origin, user and size and given to a route; routes are one file per
+protocol, and what they may use is in parts.py.
 """
 
 from collections.abc import AsyncIterator

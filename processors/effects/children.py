@@ -14,11 +14,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...log.environment import for_children
+from ...log.environment import HAND_OVER_S, for_children
 from .sink import Stop
 
 KEEPER = Path(__file__).with_name("keeper.py")
@@ -34,17 +34,21 @@ def keeper_command(lifeline: int, env_end: int, command: Sequence[str]) -> list[
     return [*script, "--", *command]
 
 
-@contextlib.contextmanager
-def handed_env(env: Mapping[str, str]) -> Iterator[int]:
-    """The descriptor from which a keeper reads the variables that its command gets.
+@contextlib.asynccontextmanager
+async def handed_env(env: Mapping[str, str]) -> AsyncIterator[int]:
+    """The descriptor from which a keeper, started in the block, reads what its command gets beside.
 
-    A socket, which nobody else can open through /proc; arguments and pipes can be read.
+    A socket, which nobody else can open through /proc; arguments and pipes can be read. It is
+    filled behind the block, because its buffer may be smaller than the variables are.
     """
     ours, theirs = socket.socketpair()
-    with theirs, ours:
-        ours.sendall(json.dumps(dict(env)).encode())
-        ours.shutdown(socket.SHUT_WR)
-        yield theirs.fileno()
+    with ours:
+        with theirs:
+            yield theirs.fileno()
+        ours.setblocking(False)
+        handing = asyncio.get_running_loop().sock_sendall(ours, json.dumps(dict(env)).encode())
+        with contextlib.suppress(OSError):  # it has ended already, as whoever waits for it sees
+            await asyncio.wait_for(handing, HAND_OVER_S)
 
 
 class Ended(NamedTuple):
@@ -139,7 +143,7 @@ class Children:
     ) -> asyncio.subprocess.Process:
         read_end, write_end = os.pipe()
         try:
-            with handed_env(env) as env_end:
+            async with handed_env(env) as env_end:
                 process = await asyncio.create_subprocess_exec(
                     *keeper_command(read_end, env_end, command),
                     cwd=cwd,

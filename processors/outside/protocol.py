@@ -250,7 +250,7 @@ class _Stdio:
     async def _start(self) -> tuple[asyncio.subprocess.Process, int]:
         life_read, life_write = os.pipe()
         try:
-            with handed_env(self._server.env) as env_end:
+            async with handed_env(self._server.env) as env_end:
                 process = await asyncio.create_subprocess_exec(
                     *keeper_command(life_read, env_end, self._server.command),
                     env=for_children(),

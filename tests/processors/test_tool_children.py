@@ -114,6 +114,13 @@ def test_an_operator_names_what_else_commands_get(monkeypatch):
     assert asyncio.run(main()).output == b"postgres://user:pw@db/x\n"
 
 
+def test_variables_that_no_socket_holds_at_once_reach_the_command():
+    """They were sent before anybody read: the loop stood still, and with it the whole worker."""
+    given = {f"PART_{number}": str(number) * 100_000 for number in range(6)}
+    ended = shell("printf '%s' \"$PART_0$PART_5\" | wc -c", env=given)
+    assert ended.output.strip() == b"200000"
+
+
 def test_standard_input_is_empty():
     assert shell("cat; echo end").output == b"end\n"
 
