@@ -187,16 +187,17 @@ class Chat:
                 if cancelled:
                     self.screen.say("the turn is still ending; what comes is shown later")
                     return
-                cancelled = self._cancel()
+                self._cancel()
+                cancelled = True  # or refused, as of a terminated session: the next lets go anyway
             if not self._ask_person():
                 return
             if self.views.turn.open:
                 self._patience.look(self.views, self.folded.holders)
 
-    def _cancel(self) -> bool:
+    def _cancel(self) -> None:
         turn, phase = self.views.turn.number, self.views.state.phase
         self.screen.say(f"cancelling turn {turn}")
-        return self._command(
+        self._command(
             lambda: self.client.sessions.cancel(
                 self.session_id,
                 turn=turn,

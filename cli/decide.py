@@ -11,7 +11,8 @@ import click
 from ..consumers.calls import call_named
 from ..consumers.contents import shown, whole
 from ..consumers.outcomes import Decision, decision_on, demand
-from ..processors.grants import told
+from ..log.errors import Refused
+from ..processors.grants import SHELL_SPECIAL, granting, told
 from ..schemas.grant import pattern_text
 from ..schemas.words import Decision as Decided
 from ..schemas.words import Resolution
@@ -45,6 +46,8 @@ def decide_on(
         args = arguments(call, client)
         if not as_json:
             line(f"{call.name} ({call.key}) with {args}")
+        if like:
+            _demand_match(call, client, like)
         receipt = client.sessions.decide(
             session,
             call.key,
@@ -55,6 +58,17 @@ def decide_on(
             user=client.user,
         )
         return demand(decision_on(folded, receipt)), call, args
+
+
+def _demand_match(call: "Call", client: "Client", like: Mapping[str, str]) -> None:
+    """A pattern that does not match the call it was chosen for is a slip. Raises Refused."""
+    grant = f"{call.name} {pattern_text(like)}"
+    if granting([grant], call.name, "", whole(call.args, client.read_blob)) is None:
+        raise Refused(
+            f"the pattern does not match this call of {call.name} itself. Nothing was written: "
+            "repeat --remember-like for each argument above, and no other; * matches none of "
+            f"{SHELL_SPECIAL}, nor a line break."
+        )
 
 
 def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from ..schemas.events import ApprovalDecided
 from ..schemas.grant import GRANT_SAME, pattern_of
 
-_SPECIAL = frozenset(";&|`$()<>{}\\\r\n\0")  # to a shell: no `*` stands for them
+SHELL_SPECIAL = ";&|`$()<>{}\\"
+_SPECIAL = frozenset(SHELL_SPECIAL + "\r\n\0")  # to a shell: no `*` stands for them
 
 
 def grant_of(name: str, event: ApprovalDecided) -> str:

@@ -15,14 +15,17 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from ...log.errors import FoldlogError
+from ...log.errors import SettingsError
 
 PROBE_S = 0.1
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # of this boot of this kernel (Linux)
 
 
-class StateDirTaken(FoldlogError):
-    """Another process works in this directory. Stop it, or give this worker its own."""
+class StateDirTaken(SettingsError):
+    """Another process works in this directory. Stop it, or give this worker its own.
+
+    A wrong setting to a supervisor: it would be so at the next start, too.
+    """
 
 
 class StateDir:

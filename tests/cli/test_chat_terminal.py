@@ -181,6 +181,24 @@ def test_a_second_ctrl_c_lets_go_of_a_turn_that_does_not_end(at_terminal):
     assert at_terminal(person)[0] == 0
 
 
+def test_a_second_ctrl_c_lets_go_although_the_first_was_refused(at_terminal):
+    """A terminated session whose turn no worker ends: its chat could not be left."""
+
+    def person(terminal, played):
+        terminal.see("> ")
+        terminal.type("hi\n")
+        turn_opens(played)
+        Edge(terminal.settings, played.log).client().sessions.terminate("s1")
+        terminal.see("terminated")
+        terminal.ctrl_c()
+        terminal.see("refused: the session is terminated")
+        terminal.ctrl_c()
+        terminal.see("> ")
+        terminal.type("/quit\n")
+
+    assert at_terminal(person)[0] == 0
+
+
 def test_an_approval_decided_elsewhere_takes_the_question_away(at_terminal):
     def person(terminal, played):
         terminal.see("> ")

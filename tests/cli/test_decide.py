@@ -57,6 +57,15 @@ def test_what_is_allowed_from_now_on_is_printed(shell, played):
     assert shell("approve s1 1.1.0 --remember --remember-like a=b").code == 2
 
 
+@pytest.mark.parametrize("like", ["cents=5", "command=*", "cents=6 --remember-like to=*"])
+def test_a_pattern_that_does_not_match_its_own_call_is_refused_and_allows_nothing(
+    shell, played, like
+):
+    refused = shell(f"approve s1 1.1.0 --remember-like {like}")
+    assert refused.code == 1 and "does not match this call of charge itself" in refused.err
+    assert played.views.turn.calls[0].status == "asks" and played.views.turn.grants == ()
+
+
 def test_deny_by_the_providers_call_id(shell, played):
     assert "mail is denied" in shell("deny s1 toolu_111").out
     refused = shell("approve s1 1.1.1")

@@ -122,9 +122,9 @@ def test_S2_9_a_killed_supervisor_can_be_started_again_at_once(machine):
         machine("send", "s1", "hi")
         note = machine.home / "worker" / "worker.json"
         _await(note.exists)
-        second_by_mistake = machine("worker", "--supervise", code=1)
+        second_by_mistake = machine("worker", "--supervise", code=2)
         assert "runs already" in second_by_mistake
-        assert "runs already" in machine("worker", code=1)
+        assert "runs already" in machine("worker", code=2)
     finally:
         first.kill()
     again = machine.start("worker", "--supervise")
