@@ -67,7 +67,7 @@ def _demand_match(call: "Call", client: "Client", like: Mapping[str, str]) -> No
         raise Refused(
             f"the pattern does not match this call of {call.name} itself. Nothing was written: "
             "repeat --remember-like for each argument above, and no other; * matches none of "
-            f"{SHELL_SPECIAL}, nor a line break."
+            f"{SHELL_SPECIAL}, a line break, or `..` in a path."
         )
 
 
@@ -90,7 +90,8 @@ def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, 
               help="Allow later calls with the very same arguments, for the rest of the session.")
 @click.option("--remember-like", "like", multiple=True, metavar="ARGUMENT=GLOB", callback=_globs,
               help="Allow later calls whose arguments are so; once for each argument. * stands for "
-              "any text without characters that mean something to a shell.")
+              "any text without characters that mean something to a shell, and without `..` in a "
+              "path.")
 @user_option
 @json_option
 @pass_edge

@@ -3,17 +3,21 @@
 A grant is a line in the turn view. `TOOL` allows every call of the tool: approvals written before
 grants had arguments mean that, and nothing writes it any more. `TOOL SHA256` allows the arguments
 that were shown. `TOOL {"ARGUMENT":"GLOB",...}` allows calls with these arguments and no others,
-where `*` stands for any text without characters that have a meaning to a shell.
+where `*` stands for any text without characters that have a meaning to a shell, and
+without a `..` as part of a path.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from ..schemas.events import ApprovalDecided
 from ..schemas.grant import GRANT_SAME, pattern_of
 
-SHELL_SPECIAL = ";&|`$()<>{}\\"
-_SPECIAL = frozenset(SHELL_SPECIAL + "\r\n\0")  # to a shell: no `*` stands for them
+# To a shell: no `*` stands for them. A quote or a comment would swallow what follows in the glob.
+SHELL_SPECIAL = ";&|`$()<>{}\\'\"#"
+_SPECIAL = frozenset(SHELL_SPECIAL + "\r\n\0")
+_CLIMBS = re.compile(r"(?<![\w.])\.\.(?![\w.])")  # `..` as a part of a path: no range such as a..b
 
 
 def grant_of(name: str, event: ApprovalDecided) -> str:
@@ -72,6 +76,8 @@ def _matches(glob: str, text: str) -> bool:
     first, *parts = glob.split("*")
     if not parts:
         return text == glob
+    if len(_CLIMBS.findall(text)) > len(_CLIMBS.findall(glob)):
+        return False  # of the whole text: a part of it may be the glob's own
     if not text.startswith(first):
         return False
     at = len(first)
