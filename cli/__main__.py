@@ -77,7 +77,7 @@ COMMANDS = (
     Named("down", "machine", RUN, "Stop the local Kafka; its data is kept."),
     Named("status", "machine", RUN, "Say what runs: Kafka, topics, worker."),
     Named("topics", "machine", RUN, "Make the topics, or say what differs."),
-    Named("move", "move", RUN, "Move all sessions to a new log, with more partitions."),
+    Named("move", "move", RUN, "Move all sessions to a new log."),
     Named("worker", "run", RUN, "Run a worker."),
     Named("users", "run", RUN, "Serve the open sessions of each user over HTTP."),
 )

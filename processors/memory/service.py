@@ -1,8 +1,9 @@
 """Keeps the memory store of a worker current: a thread with its own reader of memory-events.
 
 `begin()` opens the store and starts the thread, `close()` ends both. Nothing waits for it on the
-way to a started worker: memory is as of some offset, and what enters a prompt is logged anyway.
-Whoever must see his own write waits for it with `folded`. A broker that is away is silence.
+way to a started worker. The first prompt with memory waits until the store holds what the log held
+at the start; after that memory is as of some offset, and what enters a prompt is logged anyway.
+A writer that must see its own write waits with `folded`. While no broker answers, nothing is read.
 """
 
 import sqlite3
@@ -48,6 +49,7 @@ class MemoryService:
         self._embedder = embedder
         self._path = directory / FILE
         self._opened: MemoryStore | None = None
+        self._held_at_start: dict[int, int] = {}
         self._ended = threading.Event()
         self._moved = threading.Condition()
         self._thread = threading.Thread(target=self._main, name="memory", daemon=True)
@@ -60,6 +62,7 @@ class MemoryService:
         made.
         """
         self._opened = self._open()
+        self._held_at_start = self._held()
         self._thread.start()
 
     def close(self) -> None:
@@ -95,9 +98,25 @@ class MemoryService:
 
     def caught_up(self, timeout_s: float = FOLDED_S) -> bool:
         """Wait until the store has folded all that the log holds now; whether it has."""
-        ends = self._log.end_offsets(MEMORY_EVENTS)
+        return self._wait(self._held(), timeout_s)
+
+    def await_start(self) -> None:
+        """Wait until the store has folded what the log held at the start, FOLDED_S at most, once.
+
+        A new worker would otherwise begin a session without its user's memory.
+        """
+        held, self._held_at_start = self._held_at_start, {}
+        if not self._wait(held, FOLDED_S) and not self._ended.is_set():
+            self._say(
+                f"memory: the log was not read to its end within {FOLDED_S:g} s; prompts have what "
+                "is read so far, and get the rest when their prefix next changes"
+            )
+
+    def _held(self) -> dict[int, int]:
+        """The next offset of every partition that holds a record now."""
         first = self._log.first_offsets(MEMORY_EVENTS)
-        return self._wait({p: end for p, end in ends.items() if end > first[p]}, timeout_s)
+        ends = self._log.end_offsets(MEMORY_EVENTS)
+        return {number: end for number, end in ends.items() if end > first[number]}
 
     def _wait(self, wanted: Mapping[int, int], timeout_s: float) -> bool:
         def there() -> bool:

@@ -211,7 +211,12 @@ class Parts:
             find_channel=finder(channels),
             tool_env=settings.tool_env,
         )
-        layers = LayersReader(settings, self.memory and self.memory.reader, say)
+        memory = self.memory
+        layers = (
+            LayersReader(settings, memory.reader, say, memory.await_start)
+            if memory is not None
+            else LayersReader(settings, None, say)
+        )
         self.actions = MeteredActions(
             self.identity.owner,
             appender(self.producer, self.mail),

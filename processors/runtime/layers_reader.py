@@ -19,9 +19,14 @@ class LayersReader:
     """Reads the layers of a session's prefix, for its user and project; see the module."""
 
     def __init__(
-        self, settings: Settings, memory: MemoryReader | None, say: Callable[[str], None]
+        self,
+        settings: Settings,
+        memory: MemoryReader | None,
+        say: Callable[[str], None],
+        await_memory: Callable[[], None] = lambda: None,
     ) -> None:
         self._places = places_of(settings)
+        self._await_memory = await_memory
         self._memory = memory
         self._todos = memory.todos if memory is not None else None
         self._say = say
@@ -29,6 +34,8 @@ class LayersReader:
 
     def __call__(self, agent: Agent, views: SessionViews) -> Layers:
         """What the files and the memory say now. Never raises for what it reads."""
+        if agent.memory:
+            self._await_memory()
         layers = read_layers(
             agent,
             places=self._places,
@@ -47,4 +54,5 @@ class LayersReader:
         project_id = views.state.project_id
         if not agent.memory or self._todos is None or project_id is None:
             return ""
+        self._await_memory()
         return self._todos(scope_of(PROJECT, project_id))

@@ -60,14 +60,19 @@ def new_log(cluster_id: str = "memory") -> MemoryLog:
 
 @contextmanager
 def serving(
-    log: Any, directory: Path, said: list[str] | None = None, embedder: Any = None
+    log: Any,
+    directory: Path,
+    said: list[str] | None = None,
+    embedder: Any = None,
+    *,
+    caught_up: bool = True,
 ) -> Iterator[MemoryService]:
-    """A service on a log, caught up with what the log holds."""
+    """A service on a log, caught up with what the log holds unless told otherwise."""
     say = (said if said is not None else []).append
     service = MemoryService(log, log.producer(), directory, say, embedder)
     service.begin()
     try:
-        assert service.caught_up(10)
+        assert not caught_up or service.caught_up(10)
         yield service
     finally:
         service.close()
