@@ -211,12 +211,7 @@ class Parts:
             find_channel=finder(channels),
             tool_env=settings.tool_env,
         )
-        memory = self.memory
-        layers = (
-            LayersReader(settings, memory.reader, say, memory.await_start)
-            if memory is not None
-            else LayersReader(settings, None, say)
-        )
+        layers = LayersReader(settings, self.memory, say)
         self.actions = MeteredActions(
             self.identity.owner,
             appender(self.producer, self.mail),

@@ -9,7 +9,7 @@ from ...log.settings import Settings
 from ...schemas.memory_paths import PROJECT, scope_of
 from ..agent import Agent
 from ..assembly.layers import Layers, places_of, read_layers
-from ..memory.reader import MemoryReader
+from ..memory.service import MemoryService
 from ..session import SessionViews
 
 TOLD_MAX = 1_000  # notices that are remembered as told: more would be a list of nothing else
@@ -19,27 +19,20 @@ class LayersReader:
     """Reads the layers of a session's prefix, for its user and project; see the module."""
 
     def __init__(
-        self,
-        settings: Settings,
-        memory: MemoryReader | None,
-        say: Callable[[str], None],
-        await_memory: Callable[[], None] = lambda: None,
+        self, settings: Settings, memory: MemoryService | None, say: Callable[[str], None]
     ) -> None:
         self._places = places_of(settings)
-        self._await_memory = await_memory
         self._memory = memory
-        self._todos = memory.todos if memory is not None else None
         self._say = say
         self._told: set[str] = set()
 
     def __call__(self, agent: Agent, views: SessionViews) -> Layers:
         """What the files and the memory say now. Never raises for what it reads."""
-        if agent.memory:
-            self._await_memory()
+        memory = self._of(agent)
         layers = read_layers(
             agent,
             places=self._places,
-            memory=self._memory if agent.memory else None,
+            memory=memory.reader if memory is not None else None,
             user_id=views.state.user_id or "",
             project_id=views.state.project_id,
         )
@@ -52,7 +45,14 @@ class LayersReader:
     def todos(self, agent: Agent, views: SessionViews) -> str:
         """What the session's project has still to do, framed as data; '' where nothing is."""
         project_id = views.state.project_id
-        if not agent.memory or self._todos is None or project_id is None:
+        memory = self._of(agent)
+        if memory is None or project_id is None:
             return ""
-        self._await_memory()
-        return self._todos(scope_of(PROJECT, project_id))
+        return memory.reader.todos(scope_of(PROJECT, project_id))
+
+    def _of(self, agent: Agent) -> MemoryService | None:
+        """The memory for an agent's prompts, read to where the log ended at the start; or None."""
+        if self._memory is None or not agent.memory:
+            return None
+        self._memory.await_start()
+        return self._memory

@@ -74,9 +74,7 @@ class Nobody:
     def regained(self, partition: int) -> None:
         """Nothing ran."""
 
-    def look(
-        self, sessions: Iterable[SessionViews | None], next_offset: int, *, holds: bool
-    ) -> None:
+    def look(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
         """Nothing runs."""
 
 
@@ -120,16 +118,15 @@ class LostEffects:
         if self._lost or self._jobs:
             self._post(lambda: self._forget(partition))
 
-    def look(
-        self, sessions: Iterable[SessionViews | None], next_offset: int, *, holds: bool
-    ) -> None:
+    def look(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
         """Judge sessions that moved in an assigned partition, by their views at an offset.
 
         Where it is held WAKE stops what runs, but knows only the claims that count: one that
-        another took over in between may still run here.
+        another took over, or an attempt whose call an earlier one has ended, may still run here.
         """
-        for views in sessions:
-            if views is not None and (views.turn.closing is not None or not holds):
+        running = {running.session_id for running in self._claimed()}
+        for views in sessions if running else ():
+            if views is not None and views.session_id in running:
                 self.judge(views, next_offset)
 
     def judge(self, views: SessionViews, next_offset: int) -> None:

@@ -268,7 +268,7 @@ class Worker:
             owned.touched.update(owned.store.busy())
         touched, owned.touched = owned.touched, set()
         held = self.held(owned)
-        self.lost.look(map(owned.hot, touched), owned.next_offset, holds=bool(held))
+        self.lost.look(map(owned.hot, touched), owned.next_offset)
         if held:
             for session_id in sorted(touched):  # in every process: a seed is a schedule
                 self.wake(owned, session_id)

@@ -21,5 +21,5 @@ def test_S3_2_the_first_prompt_waits_for_the_memory_of_its_user(tmp_path):
     views = initial("s")
     views = replace(views, state=replace(views.state, user_id="ana"))
     with serving(log, tmp_path / "state", caught_up=False) as service:
-        read = LayersReader(settings_in(tmp_path), service.reader, print, service.await_start)
+        read = LayersReader(settings_in(tmp_path), service, print)
         assert "likes tea" in str(read(agent, views).texts)
