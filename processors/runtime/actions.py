@@ -55,6 +55,7 @@ CLAIMS = {
 }
 CLAIMED = frozenset(name for names in CLAIMS.values() for name in names)
 EXPECTED = ("", "duplicate", "frozen")  # rulings on what we owed that are no bug of wake
+Lost = Callable[[], None]  # called if the log did not take a record
 REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
 
 
@@ -118,16 +119,17 @@ class Actions:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def write(self, partition: int, key: str, event: Any, role: str) -> bytes:
+    def write(
+        self, partition: int, key: str, event: Any, role: str, lost: Lost = lambda: None
+    ) -> bytes:
         """Produce an event without waiting; its value, by which it is known when it comes back."""
-        value = encode(event)
-        self._append(
-            SESSION_EVENTS, partition, key, value, headers_for(event, role), self._lost(key)
-        )
+        value, headers = encode(event), headers_for(event, role)
+        self._append(SESSION_EVENTS, partition, key, value, headers, self._lost(key, lost))
         return value
 
-    def _lost(self, session_id: str) -> Callable[[str], None]:
+    def _lost(self, session_id: str, lost: Lost) -> Callable[[str], None]:
         def failed(why: str) -> None:
+            lost()
             self._say(f"a record of {session_id} was not written, it is owed again: {why}")
             for key in self._of_session.pop(session_id, ()):
                 self._awaited.pop(key, None)

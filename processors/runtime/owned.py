@@ -6,6 +6,7 @@ Plain bookkeeping, no decision. `views` is the one way to a session's views: cac
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter, is_
 from typing import Protocol
 from zlib import crc32
@@ -119,11 +120,19 @@ class Owned:
         """The views of a session that is cached, or None."""
         return self._hot.get(session_id)
 
-    def took(self, broker_at: int, monotonic: int) -> None:
-        """A take of our own was read back: they come in the order in which they were produced.
+    def taking(self) -> Callable[[], None]:
+        """A take is on its way; what to call if it is lost."""
+        asked_at = self.taken_at
+        self.asked_at.append(asked_at)
 
-        One that was lost leaves the others an older time, and so only a wider anchor.
-        """
+        def lost() -> None:
+            with suppress(ValueError):  # it was made before the partition was given anew
+                self.asked_at.remove(asked_at)
+
+        return lost
+
+    def took(self, broker_at: int, monotonic: int) -> None:
+        """A take of our own was read back: they come in the order in which they were produced."""
         if self.asked_at:
             self.anchor = Anchor(self.asked_at.pop(0), monotonic, broker_at)
 

@@ -90,9 +90,8 @@ class Worker:
     def _take(self, owned: Owned) -> None:
         owned.taken_at = self.clock.monotonic_ms()
         for role in self.roles:
-            owned.asked_at.append(owned.taken_at)
             event = PartitionTaken(role=role, owner=self.identity.owner, agents=self.announced)
-            self.actions.write(owned.number, PARTITION_KEY, event, role)
+            self.actions.write(owned.number, PARTITION_KEY, event, role, owned.taking())
             crash.reach("partition.taking")
 
     def revoked(self, partitions: Iterable[int]) -> None:

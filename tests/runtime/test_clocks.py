@@ -97,6 +97,23 @@ def test_the_broker_that_was_stepped_is_believed_once_a_record_says_so():
     assert rig.worker.skew_ms() == 0
 
 
+def test_takes_that_were_lost_while_no_broker_answered_do_not_blind_the_clock():
+    """Each take that came later was matched with one from the outage, for good."""
+    rig, lost = SteppedRig(AGENT), []
+    write = rig.worker.actions._append
+    rig.worker.actions._append = lambda *record: lost.append(record[-1])  # for an hour
+    rig.assign()
+    rig.ms += 3_600_000
+    rig.worker.actions._append = write
+    for failed in lost:
+        failed("no broker answered")
+    rig.worker.tick()  # takes again, and reads that
+    rig.settle()
+    assert rig.worker.holds(0)
+    rig.step = 1_800_000
+    assert rig.worker.skew_ms() == 1_800_000
+
+
 def test_a_skew_is_said_once_and_so_is_its_end():
     rig = asked("pay")
     said_of = []

@@ -27,7 +27,7 @@ class Place(NamedTuple):
 class _Caught(Actions):
     """Keeps the events instead of producing them."""
 
-    def write(self, partition: int, key: str, event: Any, role: str) -> bytes:
+    def write(self, partition: int, key: str, event: Any, role: str, lost: Any = None) -> bytes:
         self.events.append((event, role))
         return b""
 
