@@ -9,7 +9,7 @@ import click
 
 from ..log.door import TopicReport
 from ..log.errors import FoldlogError
-from ..log.made import apply_topics
+from ..log.made import apply_topics, facts_of
 from ..schemas.topics import topics as topic_specs
 from .edge import Edge, example, json_option, local_errors, pass_edge
 from .printing import emit, line, note
@@ -94,7 +94,9 @@ def status_command(edge: Edge, as_json: bool) -> int | None:
     try:
         edge.log.identity()
         found["log"] = "reachable"
-        found["topics"] = report_json(edge.log.check_topics(topic_specs(edge.settings.partitions)))
+        report = edge.log.check_topics(topic_specs(edge.settings.partitions))
+        moved_to = None if report.missing else facts_of(edge.log).moved_to
+        found["topics"] = {**report_json(report), "moved_to": moved_to}
     except FoldlogError as error:
         found["log"] = str(error)
     worker = worker_info(edge.settings.state_dir)
@@ -130,6 +132,8 @@ def _print_status(found: dict[str, Any]) -> None:
     if found["topics"]:
         wrong = [*(f"{name} is missing" for name in found["topics"]["missing"]),
                  *found["topics"]["differs"]]
+        if (prefix := found["topics"]["moved_to"]) is not None:
+            wrong.append(f"their sessions were moved to the topics beginning with {prefix!r}")
         line(f"topics: {'; '.join(wrong) or 'as they must be'}")
     if worker["status"]:
         status = worker["status"]

@@ -1,7 +1,5 @@
 """move: every session of this log to a new one. What that takes along, consumers/moving.py says."""
 
-from dataclasses import replace
-
 import click
 
 from ..log import open_log
@@ -32,9 +30,10 @@ def move_command(
     from ..consumers.moving import move
 
     if to_prefix == edge.settings.topic_prefix:
-        raise click.UsageError(f"--to-prefix {to_prefix}: that is this log's own.")
+        raise click.UsageError(f"--to-prefix {to_prefix!r}: this log has that prefix itself.")
     wanted = partitions or partitions_of(edge.log)
-    settings = replace(edge.connected(), topic_prefix=to_prefix, partitions=wanted)
+    flags = ("--to-prefix", "--partitions")
+    settings = edge.connected().of_log(to_prefix, wanted, flags=flags)
     new = open_log(settings)
     try:
         read = edge.client().read_blob

@@ -69,8 +69,8 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
     except TopicMissing:
         pass  # said below
     except TopicMismatch as error:
-        what, _, do = str(error).partition(". ")
-        yield Finding("problem", "topics", what, do)
+        sentences = str(error).split(". ")  # what happened, what was kept, what to do
+        yield Finding("problem", "topics", sentences[0], sentences[-1])
         return
     report = log.check_topics(topics(settings.partitions))
     for name in report.missing:

@@ -9,7 +9,7 @@ properties, a password in a URL) are never shown.
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -175,6 +175,17 @@ class Settings:
                 "this, and nothing was sent: correct it. All else works."
             )
         return self.channels
+
+    def of_log(self, topic_prefix: str, partitions: int, *, flags: tuple[str, str]) -> "Settings":
+        """The settings of another log on the same cluster; the flags say where each came from.
+
+        Raises SettingsError where no process could be given these settings.
+        """
+        return replace(
+            self,
+            topic_prefix=_checked("topic_prefix", topic_prefix, flags[0]),
+            partitions=_checked("partitions", partitions, flags[1]),
+        )
 
     @property
     def secret_variables(self) -> tuple[str, ...]:

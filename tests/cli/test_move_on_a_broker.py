@@ -99,6 +99,11 @@ def test_A5_a_log_with_more_partitions_than_it_was_made_with_is_refused_and_move
     producer.close()
     running.close()
 
+    # What no process could be given as settings is refused before anything is made.
+    for wrong in (["--to-prefix", "a b"], ["--to-prefix", "b-", "--partitions", "2000"]):
+        refused = foldlog("move", *wrong, "--close-turns")
+        assert refused.code == 2 and refused.err.startswith(f"foldlog: {wrong[-2]}: "), refused.err
+
     # An open turn is not closed without a word; then all is moved, twice to the same effect.
     refused = foldlog("move", "--to-prefix", installation.moved.topic_prefix, "--partitions", "3")
     assert refused.code == 1 and "open turn or a call in doubt: s5" in refused.err
@@ -109,6 +114,11 @@ def test_A5_a_log_with_more_partitions_than_it_was_made_with_is_refused_and_move
     (moved,) = first.json
     assert moved["sessions"] == 5 and moved["left"] == [["s4", "terminated"]]
     assert second.json == first.json
+    again = foldlog(*(word for word in arguments if word != "--close-turns"))
+    assert again.code == 0 and "was moved there before" in again.err, "no turn is left to close"
+    assert "their sessions were moved to the topics" in foldlog("status").out
+    (moved_to,) = [f for f in foldlog("doctor", "--json").json if f["check"] == "topics"]
+    assert moved_to["do"].startswith("Set FOLDLOG_TOPIC_PREFIX=")
     refused = foldlog("send", "s1", "again")
     assert refused.code == 3 and "were moved to the topics beginning with" in refused.err
     assert "the answer of s4" in foldlog("show", "s4").out, "the old log can be read"
