@@ -38,7 +38,7 @@ class Reading(NamedTuple):
 
 
 def reading(clock: Clock, anchor: Anchor | None, newest_at: int) -> Reading:
-    """The time. newest_at: the newest broker time folded, which has passed whatever clocks say."""
+    """The time. newest_at: the broker time of the newest record: that has passed for certain."""
     wall = clock.now_ms()
     if anchor is None:
         return Reading(max(wall, newest_at), 0)

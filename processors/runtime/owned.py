@@ -161,8 +161,7 @@ class Owned:
         """Note that a record is behind us."""
         self.next_offset = record.offset + 1
         self.last = record
-        if record.timestamp_ms > self.newest_at:
-            self.newest_at = record.timestamp_ms
+        self.newest_at = record.timestamp_ms  # not the greatest: a broker may have been ahead
 
     def streamed_on(self, session_id: str, chunks: int, last: Record) -> None:
         """Fold chunks that follow an accepted one of the same attempt: most of a log is these."""

@@ -97,6 +97,18 @@ def test_the_broker_that_was_stepped_is_believed_once_a_record_says_so():
     assert rig.worker.skew_ms() == 0
 
 
+def test_time_goes_on_after_a_broker_was_ahead_for_a_while():
+    """One record from then held the partition's time still, until all the others were as late."""
+    rig = asked("pay")
+    ahead = DAY_MS
+    rig.log.clock_ms = lambda: rig.ms + ahead
+    rig.write("producer", said("m2"))
+    ahead = 0
+    rig.write("producer", said("m3"))
+    rig.settle()
+    assert rig.worker.now(rig.worker.owned[0]) == rig.ms
+
+
 def test_takes_that_were_lost_while_no_broker_answered_do_not_blind_the_clock():
     """Each take that came later was matched with one from the outage, for good."""
     rig, lost = SteppedRig(AGENT), []
