@@ -27,6 +27,7 @@ POLL_S = 0.5  # how soon a close is noticed
 BATCH = 200  # records in one transaction: whoever reads memory meanwhile waits for it
 AGAIN_S = 5.0  # between tries after the store or the log failed
 FOLDED_S = 5.0  # a write is folded within milliseconds; longer means that the log is away
+START_S = 2.0  # in the poll thread: claims that come back meanwhile must be in time (start window)
 CLOSE_S = 5.0
 
 
@@ -101,14 +102,14 @@ class MemoryService:
         return self._wait(self._held(), timeout_s)
 
     def await_start(self) -> None:
-        """Wait until the store has folded what the log held at the start, FOLDED_S at most, once.
+        """Wait until the store has folded what the log held at the start, START_S at most, once.
 
         A new worker would otherwise begin a session without its user's memory.
         """
         held, self._held_at_start = self._held_at_start, {}
-        if not self._wait(held, FOLDED_S) and not self._ended.is_set():
+        if not self._wait(held, START_S) and not self._ended.is_set():
             self._say(
-                f"memory: the log was not read to its end within {FOLDED_S:g} s; prompts have what "
+                f"memory: the log was not read to its end within {START_S:g} s; prompts have what "
                 "is read so far, and get the rest when their prefix next changes"
             )
 
