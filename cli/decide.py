@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..consumers.calls import call_named
+from ..consumers.calls import call_named, demand_match
 from ..consumers.contents import shown, whole
 from ..consumers.outcomes import Decision, decision_on, demand
-from ..log.errors import Refused
-from ..processors.grants import SHELL_SPECIAL, granting, told
+from ..processors.grants import told
 from ..schemas.grant import pattern_text
 from ..schemas.words import Decision as Decided
 from ..schemas.words import Resolution
@@ -47,7 +46,7 @@ def decide_on(
         if not as_json:
             line(f"{call.name} ({call.key}) with {args}")
         if like:
-            _demand_match(call, client, like)
+            demand_match(call, like, client.read_blob)
         receipt = client.sessions.decide(
             session,
             call.key,
@@ -58,17 +57,6 @@ def decide_on(
             user=client.user,
         )
         return demand(decision_on(folded, receipt)), call, args
-
-
-def _demand_match(call: "Call", client: "Client", like: Mapping[str, str]) -> None:
-    """A pattern that does not match the call it was chosen for is a slip. Raises Refused."""
-    grant = f"{call.name} {pattern_text(like)}"
-    if granting([grant], call.name, "", whole(call.args, client.read_blob)) is None:
-        raise Refused(
-            f"the pattern does not match this call of {call.name} itself. Nothing was written: "
-            "repeat --remember-like for each argument above, and no other; * matches none of "
-            f"{SHELL_SPECIAL}, a line break, or `..` in a path."
-        )
 
 
 def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict:

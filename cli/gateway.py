@@ -52,7 +52,8 @@ origin_option = click.option(
 
 
 @click.command("gateway", epilog=example(
-    "foldlog gateway", "foldlog gateway --port 9000", "foldlog gateway --host 0.0.0.0"
+    "foldlog gateway", "foldlog gateway --port 9000",
+    "FOLDLOG_GATEWAY_SECRET=... foldlog gateway --host 0.0.0.0",
 ))
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
               help="The address to listen on; others than loopback need a secret.")

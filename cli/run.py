@@ -287,7 +287,8 @@ def run_supervised(
 
 @click.command("users", epilog=example("foldlog users --web 127.0.0.1:9465"))
 @click.option("--web", default="127.0.0.1:0", show_default=True, metavar="ADDRESS:PORT",
-              help="Where it serves /users/USER, /healthz, /readyz; port 0 takes a free one.")
+              help="Where it serves /users/USER, /healthz, /readyz; port 0 takes a free one. "
+              "An address that other machines reach needs FOLDLOG_WEB_TOKEN.")
 @pass_edge
 def users_command(edge: Edge, web: str) -> int:
     """Serve the open sessions of each user over HTTP.

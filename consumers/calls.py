@@ -3,10 +3,15 @@
 Providers repeat their ids, so a call_id is only a label. This file must not know what is decided.
 """
 
+from collections.abc import Mapping
+
 from ..log.errors import Refused
+from ..processors.grants import SHELL_SPECIAL, granting
 from ..processors.projections.turn_view import Call
 from ..processors.session import SessionViews
+from ..schemas.grant import pattern_text
 from ..schemas.ids import call_key, parse_call_key
+from .contents import ReadBlob, whole
 
 _SETTLES = ("approval", "resolved", "result")
 """Lines of the transcript that say what became of a call."""
@@ -33,6 +38,17 @@ def call_named(views: SessionViews, name: str) -> Call:
     there = ", ".join(f"{call.key} ({call.name}, {call.status})" for call in still) or "none"
     raise UnknownCall(
         f"no call {name} is open in session {views.session_id}; open or in doubt are: {there}"
+    )
+
+
+def demand_match(call: Call, like: Mapping[str, str], read: ReadBlob) -> None:
+    """A pattern that does not match the call it was chosen for is a slip. Raises Refused."""
+    if granting([f"{call.name} {pattern_text(like)}"], call.name, "", whole(call.args, read)):
+        return
+    raise Refused(
+        f"the pattern does not match this call of {call.name} itself. Nothing was written: name "
+        f"each of its arguments, and no other; * matches none of {SHELL_SPECIAL} and no line "
+        "break, nor `..` in a path."
     )
 
 

@@ -19,7 +19,7 @@ from ...processors.projections.turn_view import Call, is_open
 from ...processors.session import initial
 from ...producers.checks import an_id, content_json
 from ...producers.sessions import Receipt, new_session_id
-from ..calls import call_named
+from ..calls import call_named, demand_match
 from ..client import DEFAULT_AGENT
 from ..contents import plain
 from ..history import Frame, Place, history
@@ -224,6 +224,8 @@ def _deciding(routes: APIRouter, gateway: Gateway) -> None:
         """Allow or deny a call that asks."""
         views = gateway.owned(request, session_id)
         asks = call_named(views, call)
+        if body.remember_like:
+            demand_match(asks, body.remember_like, gateway.read_blob)
         later = {"remember": body.remember, "like": body.remember_like}
         sha = body.args_sha256 or asks.args_sha256
         return await _told(

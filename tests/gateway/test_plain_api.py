@@ -118,6 +118,8 @@ def test_a_call_that_asks_is_answered_by_its_arguments(ana, log):
     assert (call["name"], call["status"]) == ("charge", "asks")
     path = f"/asks/calls/{call['key']}/decide"
     assert post(ana, path, decision="allow", args_sha256="0" * 64).status_code == 409
+    slip = post(ana, path, decision="allow", remember_like={"command": "git *"})
+    assert slip.status_code == 409 and "does not match this call of charge" in slip.text
     allowed = post(ana, path, decision="allow", args_sha256=call["args_sha256"])
     assert allowed.status_code == 200
     assert post(ana, path, decision="deny").json()["code"] == "not_asking"
