@@ -39,7 +39,8 @@ HANDED = "FOLDLOG_HANDED_FD"
 """Names the descriptor of the socket over which a process of ours gets the other variables."""
 
 HAND_OVER_S = 10.0  # for a child that does not read: what is handed fits the socket's buffer
-_PASSWORD = re.compile(r"://[^/\s]*@")  # a URL with somebody's name and password
+# A URL with somebody's name and password; proxies are also named without a scheme.
+_PASSWORD = re.compile(r"://[^/\s]*@|^[^/\s:]+:[^/\s]*@")
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 _ENV_START, _ENV_END = 50 - 3, 51 - 3  # fields of /proc/self/stat, after the name; see proc(5)
 

@@ -26,6 +26,7 @@ from . import (
 )
 from .access import Access, Foreign, Unauthenticated
 from .bodies import Bodies
+from .inert import INERT
 from .parts import Gateway
 
 BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
@@ -53,14 +54,6 @@ EXPOSED_HEADERS = (
     b"stream-sse-data-encoding, stream-ttl, stream-expires-at, producer-epoch, producer-seq, "
     b"producer-expected-seq, producer-received-seq"
 )
-
-INERT = {
-    b"x-content-type-options": b"nosniff",
-    b"content-security-policy": b"sandbox; default-src 'none'; frame-ancestors 'none'",
-    b"x-frame-options": b"DENY",
-}
-"""What an answer shows is never a page that acts: most of it was written by users. The inspector's
-own files bring a policy of their own instead."""
 
 HEADERS = {
     **INERT,

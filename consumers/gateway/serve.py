@@ -6,6 +6,7 @@ that some descriptors are always left for the log and the stores.
 """
 
 import asyncio
+import ipaddress
 import json
 import os
 import resource
@@ -19,6 +20,8 @@ import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .inert import INERT
 
 BACKLOG = 256
 IDLE_S = 75
@@ -40,8 +43,13 @@ SEND_BYTES_MAX = 256 * 1024
 UNREAD_MS = 60_000
 """How long what was sent may lie unread before the system cuts the connection: a viewer that never
 reads is let go of sooner, but what it left would wait for it as long as it lives."""
+SITE_BITS = 64
+"""Of an IPv6 address: what a provider gives to one customer at least."""
 DRAIN_S = 3
 """How long open streams may take to end when the gateway does: their clients come back."""
+
+
+_INERT = "".join(f"{name.decode()}: {value.decode()}\r\n" for name, value in INERT.items())
 
 
 class Limits(NamedTuple):
@@ -95,6 +103,17 @@ def bound(host: str, port: int) -> socket.socket:
     return listening
 
 
+def site_of(address: str) -> str:
+    """Whose connections are counted together: of IPv6 the network, all of which one site has."""
+    try:
+        given = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if given.version == 4 or given.ipv4_mapped is not None:
+        return str(getattr(given, "ipv4_mapped", None) or given)
+    return str(ipaddress.ip_network((given, SITE_BITS), strict=False))
+
+
 class Owed(StrEnum):
     """What a client must send next."""
 
@@ -114,7 +133,7 @@ class Guarded(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection, or answer that there are too many."""
         super().connection_made(transport)
-        self._address = self.client[0] if self.client else ""
+        self._address = site_of(self.client[0]) if self.client else ""
         self._addresses[self._address] += 1
         if len(self.connections) > self._limits.connections:
             detail = "this gateway has as many connections as it takes: try again in a moment"
@@ -136,6 +155,10 @@ class Guarded(H11Protocol):
         """Take what came."""
         super().data_received(data)
         self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request."""
+        self._refuse(400, "invalid", "this is no HTTP request that can be read: nothing was done")
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
@@ -173,7 +196,7 @@ class Guarded(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = json.dumps({"code": code, "detail": detail}).encode()
             head = (
-                f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\n"
+                f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\n{_INERT}"
                 f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + body)

@@ -102,8 +102,7 @@ class Tail:
     ) -> None:
         self._read = read
         self._log, self._directory, self._say = log, directory, say
-        self._lock = threading.RLock()
-        self._halt = threading.Event()
+        self._lock, self._halt = threading.RLock(), threading.Event()
         self._watched: frozenset[bytes] = frozenset()
         self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
         self.listen: Callable[[Batch], None] = lambda _batch: None
@@ -134,10 +133,13 @@ class Tail:
     def views(self, session_id: str) -> SessionViews | None:
         """The views of a session as of now; None if it is not known."""
         with self._lock:
-            owned = self._place(session_id)
-            found = owned.views(session_id)
+            found = (owned := self._place(session_id)).views(session_id)
             owned.trim({session_id})
         return found if found is not None and found.turn.known else None
+
+    def user_of(self, session_id: str) -> str | None:
+        """Whose a session is; None if it is not known."""
+        return self._summaries.get(session_id, {}).get("user_id")
 
     def cursor(self, session_id: str) -> tuple[int, int]:
         """The session's partition, and the next offset of it that is not folded."""
@@ -356,24 +358,22 @@ class Tail:
         """Correct which open sessions of a partition are served, after its holder changed."""
         for session_id, line in list(self._summaries.items()):
             if line["partition"] == owned.number and line["status"] in OPEN:
-                status = open_status(line["agent"], owned.partition)
-                if status != line["status"]:
-                    moved = {**line, "status": status}
+                moved = {**line, "status": open_status(line["agent"], owned.partition)}
+                if moved != line:
                     self._summaries[session_id] = batch.moved[session_id] = moved
 
     def _write(self, owned: Owned) -> None:
         for session_id, views in owned.write(_owes_nothing).items():
             self._say(f"session {session_id} cannot be stored: {views.frozen}")
-        used, owned.touched = owned.touched, set()
-        owned.trim(used)
+        owned.trim(owned.touched)
+        owned.touched = set()
 
     # -- stores ------------------------------------------------------------------------------------
 
     def _open(self, partition: int, end: int, *, fresh: bool = False) -> Store:
         first = self._log.first_offsets(SESSION_EVENTS)[partition]
         identity = self._log.identity(), self._log.topic_id(SESSION_EVENTS)
-        belongs = Belongs(*identity, fold_version())
-        directory = self._directory / str(partition)
+        belongs, directory = Belongs(*identity, fold_version()), self._directory / str(partition)
         if fresh:
             return new_store(directory, belongs, end, first_offset=first)
         return open_store(directory, belongs, end, self._say, first)

@@ -1,10 +1,11 @@
 """One HTTP request to `pages.py`: parsed, judged, answered. Imported at the first request."""
 
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
 
-from .pages import Caller, Pages, refusal, text
+from .pages import Answer, Caller, Pages, refusal, text
 
 
 class PageRequest(BaseHTTPRequestHandler):
@@ -26,13 +27,22 @@ class PageRequest(BaseHTTPRequestHandler):
                 found = self.server.answer(path) or text("404: no such page", 404)
             except Exception as error:  # its class alone: a message may hold an address
                 found = text(f"500: {type(error).__name__}", 500)
+        self._say(found)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the library refuses by itself: in our form, for its own is HTML."""
+        self.close_connection = True
+        self._say(text(f"{code}: {HTTPStatus(code).phrase}", code))
+
+    def _say(self, found: Answer) -> None:
         self.send_response(found.status)
         self.send_header("Content-Type", found.content_type)
         self.send_header("Content-Length", str(len(found.body)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
-        self.wfile.write(found.body)
+        if self.command != "HEAD":
+            self.wfile.write(found.body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: a probe asks every few seconds."""

@@ -7,7 +7,7 @@ opens it. It is opened as itself, and with each of its fences taken away but one
 import pytest
 
 from foldlog.consumers.gateway.access import token_for
-from foldlog.consumers.gateway.app import INERT
+from foldlog.consumers.gateway.inert import INERT
 from foldlog.tests.gateway.served import served
 from foldlog.tests.inspector.sessions import Place, asking
 

@@ -153,3 +153,13 @@ def test_C_ids_of_names_are_ids_and_differ_by_name_and_user(name):
     others = [own_id("bob", name), own_id("ana", name[:-1] + "z"), own_id("ana", made[:128])]
     assert made not in others and own_id("an", "a" + name[:-1]) != made
     assert re.fullmatch(r".*@[0-9a-f]{24}", made)
+
+
+def test_nobody_waits_for_the_views_of_anothers_session(running, bob, taken, monkeypatch):
+    """To load them takes as long as they are large: a clock told that the session is there."""
+    tail, looked = running.gateway.tail, []
+    views = tail.views
+    monkeypatch.setattr(tail, "views", lambda name: looked.append(name) or views(name))
+    for name in taken:
+        assert bob.get(f"/v1/sessions/{name}").status_code in (200, 404)  # of his own, or none
+    assert looked and not set(looked) & set(taken)

@@ -16,12 +16,14 @@ import pytest
 from foldlog.consumers.gateway import hub as hub_module
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.event_stream import EventStream
+from foldlog.consumers.gateway.inert import INERT
 from foldlog.consumers.gateway.serve import (
     BACKLOG,
     CONNECTIONS_MAX,
     DESCRIPTORS_KEPT,
     Limits,
     connections_of,
+    site_of,
 )
 from foldlog.consumers.gateway.watching import Seat, Watching
 from foldlog.consumers.history import Place
@@ -258,3 +260,22 @@ def test_C_of_many_histories_few_are_put_together_at_once_and_the_rest_waits_out
             assert one.recv(15).startswith(b"HTTP/1.1 200")
             one.close()
     assert len(at_once) == len(unread)
+
+
+def test_a_site_is_one_address_whatever_it_chooses_from_its_network():
+    """One customer has 2^64 addresses of IPv6: each of them had a limit of its own."""
+    assert site_of("2001:db8::1") == site_of("2001:db8::ffff:2") != site_of("2001:db8:0:1::1")
+    assert site_of("fe80::1%eth0") == site_of("fe80::2%eth0")
+    assert site_of("::ffff:10.0.0.7") == site_of("10.0.0.7") != site_of("10.0.0.8")
+    assert site_of("::ffff:10.0.0.7") != site_of("::ffff:10.0.0.8")
+
+
+@pytest.mark.parametrize("sent", [b"\x16\x03<b>\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
+def test_an_answer_of_the_connection_can_not_act_either(gateway_with, sent):
+    with gateway_with() as running, connected(running, sent) as connection:
+        with connection.makefile("rb") as file:
+            answer = file.read()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert json.loads(body)["code"] == "invalid"
+    for name, value in INERT.items():
+        assert b"\r\n" + name + b": " + value in head

@@ -15,6 +15,7 @@ SECRETS = {
     "ANTHROPIC_API_KEY": "canary-key",
     "SOME_DB_URL": "postgres://user:canary-pw@db/x",
     "HTTPS_PROXY": "http://me:canary-proxy@proxy:3128",
+    "ALL_PROXY": "me:canary-proxy@proxy:3128",
 }
 OURS = """
 import ctypes, json, os, sys
@@ -46,8 +47,8 @@ input()
 
 def test_children_get_what_is_named_and_no_password_that_hides_in_it():
     env = {
-        "PATH": "/bin",
-        "LC_ALL": "C",
+        "PATH": ".:/opt/openssl@3/bin",
+        "LC_ALL": "C@euro",
         "HTTP_PROXY": "http://proxy:3128",
         "XDG_CACHE_HOME": "/c",
         "AWS_SESSION": "x",

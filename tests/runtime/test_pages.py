@@ -42,6 +42,19 @@ def test_a_name_that_was_resolved_to_loopback_reads_nothing(pages):
         assert asked(pages, "/status", name)[0] == 200, name
 
 
+@pytest.mark.parametrize("begin", ["POST /status HTTP/1.1", "GET / HTTP/9.9", "<b>\r\n"])
+def test_what_is_no_question_gets_no_page_of_the_library(pages, begin):
+    """Its answers were HTML without `nosniff`, and held what was sent."""
+    with socket.create_connection(pages.server_address, 20) as connection:
+        connection.sendall(f"{begin}\r\nHost: evil.example\r\n\r\n".encode())
+        with connection.makefile("rb") as file:
+            answer = file.read().decode()
+    assert "<" not in answer and begin.split()[0] not in answer
+    head, _, body = answer.rpartition("\r\n\r\n")
+    assert body.split(":")[0] in ("400", "501", "505")
+    assert not head or "X-Content-Type-Options: nosniff" in head
+
+
 @pytest.mark.parametrize(
     ("path", "peer", "host", "authorization", "status"),
     [
