@@ -2,14 +2,17 @@
 
 One directory, shared by all workers and producers. A blob is on disk (file and directory fsynced)
 before `put` returns, so an event that names it can always be resolved. This file knows no event
-type but the reference (BlobRef, Body); it must not know topics, folds or who asks.
+type but the reference (BlobRef, Body); it must not know topics, folds or who asks. So its errors,
+which reach users of the gateway, name blobs and no path of this machine: paths go to the log.
 """
 
 import contextlib
+import logging
 import os
 import re
 import tempfile
 import time
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +23,13 @@ from ..schemas.parts import BlobRef, Body
 INLINE_BYTES_MAX = 64 * 1024  # design section 3: larger content goes here, events stay small
 _NAME = re.compile(r"[0-9a-f]{64}")
 _LEFTOVER_AGE_S = 3600  # a temporary file this old belongs to a process that died
+_log = logging.getLogger("foldlog.blobs")
+
+
+@lru_cache(maxsize=1024)
+def _tell_once(what: str) -> None:
+    """The log of the process names the path, once: a lost blob may be asked for all the time."""
+    _log.warning("%s", what)
 
 
 class BlobError(FoldlogError):
@@ -59,9 +69,10 @@ class BlobStore:
             if not self._holds(path, data):
                 self._write(path, data)
         except OSError as error:
+            _tell_once(f"blob store {self.directory}: {error}")
             raise BlobError(
-                f"{len(data)} bytes could not be kept in {self.directory}: {error}. Nothing was "
-                "stored under their name. Free space or fix the directory, then try again."
+                f"{len(data)} bytes could not be kept in the blob store: {error.strerror}. Nothing "
+                "was stored under their name. Free space or fix its directory, then try again."
             ) from error
         return Stored(name, len(data))
 
@@ -73,15 +84,18 @@ class BlobStore:
             with open(fd, "rb") as file:
                 data = file.read()
         except FileNotFoundError:
+            _tell_once(f"there is no blob {path}")
             raise BlobMissing(
-                f"blob {name} is not in {self.directory}: the log names content that this store "
+                f"blob {name} is not in the blob store: the log names content that this store "
                 "does not hold. Point FOLDLOG_BLOBS at the store that the writer used."
             ) from None
         except OSError as error:
-            raise BlobCorrupt(f"blob {name} of {self.directory} can't be read: {error}") from error
+            _tell_once(f"blob {path} can't be read: {error}")
+            raise BlobCorrupt(f"blob {name} can't be read: {error.strerror}") from error
         if sha256(data).hexdigest() != name:
+            _tell_once(f"blob {path} holds other bytes than were stored")
             raise BlobCorrupt(
-                f"blob {name} in {self.directory} holds other bytes than were stored "
+                f"blob {name} holds other bytes than were stored "
                 f"({len(data)} of them). Restore the file, or delete it and store it again."
             )
         return data

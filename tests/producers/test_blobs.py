@@ -98,6 +98,29 @@ def test_a_missing_blob_says_what_to_do(blobs):
         blobs.get("0" * 64)
 
 
+def test_no_error_tells_the_path_and_the_log_does(blobs, monkeypatch, caplog):
+    """Whoever asked over the gateway was told where the blobs lie on its machine."""
+    damaged = blobs.put(b"abc").sha256
+    (blobs.directory / damaged[:2] / damaged).write_bytes(b"xyz")
+    linked = blobs.put(b"def").sha256
+    path = blobs.directory / linked[:2] / linked
+    path.unlink()
+    path.symlink_to("/nowhere")
+    for name in (damaged, linked, "0" * 64):
+        for _ in range(2):
+            with pytest.raises(BlobError, match=name) as raised:
+                blobs.get(name)
+            assert str(blobs.directory) not in str(raised.value)
+        told = [r for r in caplog.records if f"{name[:2]}/{name}" in r.getMessage()]
+        assert len(told) == 1 and str(blobs.directory) in told[0].getMessage()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", lambda a, b: os.rename(blobs.directory / "no", b))
+        with pytest.raises(BlobError) as raised:
+            blobs.put(b"new")
+    assert str(blobs.directory) not in str(raised.value) and "No such file" in str(raised.value)
+    assert str(blobs.directory / "no") in caplog.text
+
+
 def test_a_failed_write_leaves_nothing_and_says_so(blobs, monkeypatch):
     def full(fd):
         raise OSError(28, "No space left on device")
