@@ -12,9 +12,11 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -31,6 +33,10 @@ PORT = 8377
 LIFE_S = 900
 END_S = 10.0
 """For a clean end of the gateway that `dev` started."""
+PAUSE_S, PAUSE_MAX_S = 2.0, 60.0
+"""Before the gateway of `dev` is started again; twice as long after each end that came soon."""
+LIVED_S = 60.0
+LOOK_S = 0.1
 
 
 def _origins(_context: click.Context, _option: click.Parameter, given: Sequence[str]) -> tuple:
@@ -108,19 +114,66 @@ def arguments_beside(flags: Sequence[str], origins: Sequence[str]) -> list[str]:
 @contextmanager
 def beside(edge: Edge, origins: Sequence[str] = ()) -> Iterator[None]:
     """A gateway process of the same installation, as long as this lasts and this process lives."""
-    command = [sys.executable, "-m", "foldlog.cli", *arguments_beside(edge.flags, origins)]
-    # Ctrl-C is for us; it ends with our end of its stdin.
-    child = start_process(command, stdin=subprocess.PIPE, start_new_session=True)
+    arguments = arguments_beside(edge.flags, origins)
+    with kept_running([sys.executable, "-m", "foldlog.cli", *arguments]):
+        yield
+
+
+@contextmanager
+def kept_running(
+    command: Sequence[str], say: Callable[[str], None] = note, pause_s: float = PAUSE_S
+) -> Iterator[None]:
+    """A process that is started again when it ends; it is asked to end by the end of its stdin."""
+    over = threading.Event()
+    first = _child(command)
+    keeper = threading.Thread(target=_keep, args=(first, command, over, say, pause_s), daemon=True)
+    keeper.start()
     try:
         yield
     finally:
-        assert child.stdin is not None
-        child.stdin.close()
-        try:
-            child.wait(END_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+        over.set()
+        keeper.join()
+
+
+def _child(command: Sequence[str]) -> "subprocess.Popen[Any]":
+    # Ctrl-C is for us; it ends with our end of its stdin.
+    return start_process(command, stdin=subprocess.PIPE, start_new_session=True)
+
+
+def _keep(
+    child: "subprocess.Popen[Any]",
+    command: Sequence[str],
+    over: threading.Event,
+    say: Callable[[str], None],
+    pause_s: float,
+) -> None:
+    pause = pause_s
+    while True:
+        began = time.monotonic()
+        while child.poll() is None and not over.wait(LOOK_S):
+            pass
+        if over.is_set():
+            return _end(child)
+        _end(child)
+        code = child.returncode
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}, its reason is above"
+        pause = pause_s if time.monotonic() - began > LIVED_S else pause
+        say(f"the gateway ended {how}; it is started again in {pause:g} s")
+        if over.wait(pause):
+            return None
+        pause = min(2 * pause, PAUSE_MAX_S)
+        child = _child(command)
+
+
+def _end(child: "subprocess.Popen[Any]") -> None:
+    """Close its stdin, wait for its end, and insist."""
+    assert child.stdin is not None
+    child.stdin.close()
+    try:
+        child.wait(END_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
 
 
 def serve(

@@ -4,14 +4,17 @@ import dataclasses
 import json
 import logging
 import os
+import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from queue import SimpleQueue
 
 import click
 import pytest
 
 from foldlog.cli import demo, run
-from foldlog.cli.gateway import arguments_beside, gateway_command
+from foldlog.cli.gateway import arguments_beside, gateway_command, kept_running
 from foldlog.cli.worker_info import worker_info
 from foldlog.processors.effects.models_client import host_of
 from foldlog.tests.cli.harness import make_shell
@@ -220,3 +223,30 @@ def test_E28_dev_tells_its_gateway_which_pages_may_use_it(tmp_path, capsys):
     assert context.params["origins"] == origins and context.params["until_eof"]
     told = make_shell(tmp_path, capsys)("dev --cors-origin localhost:5173")
     assert told.code == 2 and "is no origin" in told.err
+
+
+ENDS_TWICE = """
+import pathlib, sys
+lives = pathlib.Path(sys.argv[1])
+lives.write_text(lives.read_text() + "life ")
+if lives.read_text().count("life") <= 2:
+    sys.exit(1)
+sys.stdin.read()
+lives.write_text(lives.read_text() + "end")
+"""
+
+
+def test_dev_says_that_its_gateway_ended_and_starts_it_again(tmp_path):
+    """It went without a gateway from then on, and said nothing of it."""
+    lives = tmp_path / "lives"
+    lives.write_text("")
+    said: SimpleQueue[str] = SimpleQueue()
+    with kept_running([sys.executable, "-c", ENDS_TWICE, str(lives)], said.put, 0.01):
+        for pause in ("0.01", "0.02"):
+            told = said.get(timeout=20)
+            assert "the gateway ended with exit code 1" in told and f"again in {pause} s" in told
+        until = time.monotonic() + 20
+        while lives.read_text() != "life life life ":
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    assert lives.read_text() == "life life life end" and said.empty()
