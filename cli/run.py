@@ -20,6 +20,7 @@ import click
 
 from ..log import Settings, environment
 from ..log.made import apply_topics, demand_topics
+from ..schemas.topics import USER_SESSIONS
 from . import gateway
 from .edge import Edge, example, pass_edge
 from .log_lines import to_stderr
@@ -200,16 +201,18 @@ def worker_command(
 
 
 @contextmanager
-def ending_at_sigterm() -> Iterator[None]:
+def ending_at_sigterm(*more: signal.Signals) -> Iterator[None]:
     """In the block SIGTERM ends the process with code 0, until what runs in it listens itself.
 
-    For the time of a start, when nothing is held that does not end with the process.
+    For the time of a start, when nothing is held that does not end with the process. So do `more`.
     """
-    before = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    numbers = (signal.SIGTERM, *more)
+    before = [signal.signal(number, lambda *_: os._exit(0)) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _work(
@@ -296,14 +299,18 @@ def users_command(edge: Edge, web: str) -> int:
     /users/USER lists them as JSON, for programs beside the gateway. A process of its own: no worker
     needs it, and any number of them may run.
     """
-    from ..processors.runtime import rendezvous
-
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True)
     address = parse_address(web)
-    demand_topics(edge.log, edge.settings.partitions)
-    settings = edge.connected()
-    edge.close()
-    return rendezvous.run(settings, address, note)
+    with ending_at_sigterm(signal.SIGINT):
+        from ..processors.runtime import rendezvous
+
+        demand_topics(edge.log, edge.settings.partitions)
+        first = edge.log.first_offsets(USER_SESSIONS)
+        ends = edge.log.end_offsets(USER_SESSIONS)
+        ends = {place: end for place, end in ends.items() if end > first[place]}
+        settings = edge.connected()
+        edge.close()
+        return rendezvous.run(settings, address, ends, note)
 
 
 @click.command("dev", epilog=example(
