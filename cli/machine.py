@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..log.door import TopicReport
-from ..log.errors import FoldlogError
+from ..log.errors import FoldlogError, SettingsError
 from ..log.made import apply_topics, facts_of
 from ..schemas.topics import topics as topic_specs
 from .edge import Edge, example, json_option, local_errors, pass_edge
@@ -88,9 +88,10 @@ def down_command(edge: Edge, as_json: bool) -> None:
 def status_command(edge: Edge, as_json: bool) -> int | None:
     """Say what runs: Kafka, topics, worker.
 
-    Exit code 3 if the log can't be reached. `foldlog doctor` looks deeper.
+    Exit code 3 if the log can't be reached, 2 if a setting is wrong. `foldlog doctor` looks deeper.
     """
     found: dict[str, Any] = {"kafka": _kafka(edge), "log": "", "topics": {}, "worker": {}}
+    code = None
     try:
         edge.log.identity()
         found["log"] = "reachable"
@@ -98,14 +99,14 @@ def status_command(edge: Edge, as_json: bool) -> int | None:
         moved_to = None if report.missing else facts_of(edge.log).moved_to
         found["topics"] = {**report_json(report), "moved_to": moved_to}
     except FoldlogError as error:
-        found["log"] = str(error)
+        found["log"], code = str(error), 2 if isinstance(error, SettingsError) else 3
     worker = worker_info(edge.settings.state_dir)
     found["worker"] = {"pid": worker.pid, "status": worker.status}
     if as_json:
         emit(found)
     else:
         _print_status(found)
-    return None if found["log"] == "reachable" else 3
+    return code
 
 
 def _kafka(edge: Edge) -> dict[str, Any]:

@@ -107,6 +107,13 @@ def test_a_broker_that_does_not_answer_is_3(tmp_path, capsys):
     assert "127.0.0.1:1" in said.out and "Traceback" not in said.err
 
 
+def test_a_property_that_the_kafka_client_refuses_is_2_for_status_too(tmp_path, capsys):
+    servers = "127.0.0.1:1"
+    settings = settings_in(tmp_path, bootstrap_servers=servers, client_properties={"bogus": "1"})
+    assert main(["status"], Edge(settings)) == 2
+    assert 'No such configuration property: "bogus"' in capsys.readouterr().out
+
+
 def test_a_wrong_setting_is_2_and_names_its_source(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "foldlog.toml").write_text("partitons = 3\n")
