@@ -11,12 +11,14 @@ import ipaddress
 import socket
 import socketserver
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...log.errors import SettingsError
 
 CONNECTIONS_MAX = 32  # a scraper, a probe and `doctor` at a time; more are closed unanswered
+PER_PEER_MAX = CONNECTIONS_MAX // 2  # so that one machine never keeps probes of another out
 REQUEST_S = 10.0  # a connection lives so long at most, however slowly its request arrives
 PROBES = ("/healthz", "/readyz")
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
@@ -99,7 +101,8 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
             )
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.token, self.answer = token, answer
-        self._slots = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._open: Counter[str] = Counter()  # connections by peer
+        self._counting = threading.Lock()
         try:
             super().__init__(address, socketserver.BaseRequestHandler)
         except OSError as error:
@@ -117,7 +120,12 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
         return f"http://[{own}]:{port}" if ":" in own else f"http://{own}:{port}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(blocking=False):
+        with self._counting:
+            taken, peer = self._open, str(client_address[0])
+            has_room = taken.total() < CONNECTIONS_MAX and taken[peer] < PER_PEER_MAX
+            if has_room:
+                taken[peer] += 1
+        if not has_room:
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
@@ -130,7 +138,9 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
             super().process_request_thread(request, client_address)
         finally:
             late.cancel()
-            self._slots.release()
+            with self._counting:
+                self._open[str(client_address[0])] -= 1
+                self._open += Counter()  # forgets those that have none
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         from .page_request import PageRequest  # 30 ms of a start, for what may never be asked

@@ -103,3 +103,19 @@ def test_half_sent_requests_hold_a_bounded_number_of_connections_for_a_bounded_t
         for each in held:
             each.close()
     assert asked(pages, "/status")[0] == 200
+
+
+def test_one_machine_keeps_no_probe_of_another_out(pages):
+    """32 half-sent requests of anybody took every place: the next probe was closed unanswered."""
+    held = [socket.create_connection(pages.server_address, 20) for _ in range(40)]
+    try:
+        assert held[-1].recv(1) == b"", "it is one too many of this machine"
+        other = http.client.HTTPConnection(
+            *pages.server_address, timeout=20, source_address=("127.0.0.2", 0)
+        )
+        other.request("GET", "/status")
+        assert other.getresponse().status == 200
+        other.close()
+    finally:
+        for each in held:
+            each.close()
