@@ -8,6 +8,7 @@ that some descriptors are always left for the log and the stores.
 import asyncio
 import ipaddress
 import json
+import logging
 import os
 import resource
 import socket
@@ -203,20 +204,27 @@ class Guarded(H11Protocol):
         self.transport.close()
 
 
+def worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn says anything: that streams are cut when the gateway ends does not,
+    and each of them came with a traceback."""
+    cut = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not cut and "timeout graceful shutdown exceeded" not in record.getMessage()
+
+
 def server(app: ASGIApp, limits: Limits | None = None) -> uvicorn.Server:
     """A server of an app; `run(sockets=[...])` serves until SIGTERM or SIGINT."""
     protocol = partial(Guarded, limits or Limits(), Counter())
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http=protocol,  # type: ignore[arg-type]
-            ws="none",
-            lifespan="on",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=IDLE_S,
-            timeout_graceful_shutdown=DRAIN_S,
-        )
+    config = uvicorn.Config(
+        app,
+        http=protocol,  # type: ignore[arg-type]
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=DRAIN_S,
     )
+    logging.getLogger("uvicorn.error").addFilter(worth_a_line)  # once, however often it is added
+    return uvicorn.Server(config)

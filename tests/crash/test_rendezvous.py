@@ -42,7 +42,10 @@ def users(stage) -> Iterator[str]:
         yield found[1]
     finally:
         process.terminate()
-        code = process.wait(PATIENCE_S)
+        try:
+            code = process.wait(PATIENCE_S)
+        finally:
+            process.kill()
         rest = process.stderr.read()
         process.stderr.close()
     assert (code, "Traceback" in rest) == (0, False), rest

@@ -8,12 +8,14 @@ import json
 import socket
 import threading
 from collections import Counter
+from contextlib import ExitStack
 from select import select
 
 import httpx2 as httpx
 import pytest
 
 from foldlog.consumers.gateway import hub as hub_module
+from foldlog.consumers.gateway import serve
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.event_stream import EventStream
 from foldlog.consumers.gateway.inert import INERT
@@ -279,3 +281,17 @@ def test_an_answer_of_the_connection_can_not_act_either(gateway_with, sent):
     assert json.loads(body)["code"] == "invalid"
     for name, value in INERT.items():
         assert b"\r\n" + name + b": " + value in head
+
+
+def test_a_gateway_that_ends_cuts_its_streams_without_a_traceback(tmp_path, capsys, monkeypatch):
+    """uvicorn wrote forty lines for each stream that was open."""
+    monkeypatch.setattr(serve, "DRAIN_S", 0.1)
+    log = memory_log(threaded=True)
+    with ExitStack() as streams:
+        with served(log, settings_in(tmp_path), tmp_path / "gateway") as gateway:
+            http = streams.enter_context(gateway.http())
+            http.post("/v1/sessions/s1/messages", json={"text": "hi"}).raise_for_status()
+            for path in ("/v1/sessions/s1/stream", "/v1/sessions/events"):
+                stream = streams.enter_context(http.stream("GET", path))
+                assert stream.status_code == 200, path
+    assert capsys.readouterr().err == ""
