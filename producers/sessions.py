@@ -19,6 +19,7 @@ from ..log.made import demand_as_made
 from ..log.settings import Settings
 from ..schemas import events as ev
 from ..schemas.attachments import tokens_of
+from ..schemas.bounds import COUNT_MAX
 from ..schemas.codec import encode, headers_for
 from ..schemas.grant import GRANT_SAME
 from ..schemas.origin import Origin
@@ -214,7 +215,7 @@ class Sessions:
     ) -> Receipt:
         """Ask to stop. Name the turn and the phase you saw: if either is over, it is refused."""
         cancel_id = self._id("cancel_id", cancel_id)
-        if turn is not None and turn < 1:
+        if turn is not None and not 1 <= turn <= COUNT_MAX:
             raise checks.Invalid("invalid_turn", f"turns count from 1, there is no turn {turn}")
         if seen_phase is not None:
             checks.an_id("seen_phase", seen_phase)

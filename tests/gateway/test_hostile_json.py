@@ -129,6 +129,14 @@ def test_C_a_stream_takes_json_of_any_depth_or_says_no(ana):
     assert ana.get("/v1/stream/json").status_code == 200
 
 
+@pytest.mark.parametrize("turn", [2**53, 2**63 - 1, -(2**63)])
+def test_C_a_turn_that_no_event_can_name_is_a_400(ana, turn):
+    """It fits in 64 bits and no field of an event."""
+    for path in ("/v1/sessions/asks/cancel", "/api/chat/asks/stop"):
+        answer = ana.post(path, json={"turn": turn})
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_turn"), path
+
+
 def test_json_is_read_as_ever_where_nothing_is_wrong():
     value = {"text": "\u00fc \U0001f600 \\ud800 no escape", "n": [2**63 - 1, -(2**63), 1.5, None]}
     for ascii_only in (True, False):
