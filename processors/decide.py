@@ -82,7 +82,10 @@ def decide(
             return [_refused(owed, views)]
         case "HUMAN_NEEDED":
             return [_human_needed(owed, views)]
-    assert agent is not None, "an unknown agent owes only answers"
+        case "TURN_ENDED" if owed.lane == "C":
+            assert views.turn.closing is not None
+            return [_turn_ended(views, views.turn.closing.reason)]
+    assert agent is not None, "without its agent a session owes answers and the end of a turn"
     match owed.owed:
         case "TOOL_INVOKED":
             return [_tool_invoked(_call(owed, views), views, agent, desk.read_blob)]
@@ -91,7 +94,7 @@ def decide(
         case "TURN_ENDED" if owed.row == "N2":
             return _over_cap(owed, views, agent, desk)
         case "TURN_ENDED":
-            return [_turn_ended(owed, views, agent)]
+            return [_ended_by_itself(owed, views, agent)]
         case "LLM_CALLED":
             return _llm_called(views, agent, desk)
         case "COMPACTION_SKIPPED":
@@ -182,26 +185,28 @@ def _tool_invoked(
     return invoked(tool.effect, approval)
 
 
-def _turn_ended(
+def _ended_by_itself(
     owed: Obligation, views: SessionViews, agent: Agent, tokens: int = 0
 ) -> ev.TurnEnded:
+    """The end of a turn that nobody aborted."""
     turn = views.turn
-    limit = used = None
-    if owed.lane == "C":
-        assert turn.closing is not None
-        reason = turn.closing.reason
-    elif owed.lane == "S" or (owed.row == "N2" and part_refused(turn)):
-        reason, limit = "failed", agent.limits.model_attempts
+    if owed.lane == "S" or (owed.row == "N2" and part_refused(turn)):
         used = turn.generation.attempt if turn.generation else 0
-    elif owed.row == "N2":
-        reason, limit, used = "budget_exceeded", agent.limits.hard_tokens, tokens
-    elif owed.row == "N1s":
+        return _turn_ended(views, "failed", agent.limits.model_attempts, used)
+    if owed.row == "N2":
+        return _turn_ended(views, "budget_exceeded", agent.limits.hard_tokens, tokens)
+    if owed.row == "N1s":
         reason = stop_reason(views, rules_of(agent)) or ""
-        if reason == "max_steps":
-            limit, used = agent.limits.steps, turn.step
-    else:
-        assert turn.generation is not None
-        reason = END_REASONS.get(turn.generation.stop_reason, "end_turn")
+        steps = (agent.limits.steps, turn.step) if reason == "max_steps" else ()
+        return _turn_ended(views, reason, *steps)
+    assert turn.generation is not None
+    return _turn_ended(views, END_REASONS.get(turn.generation.stop_reason, "end_turn"))
+
+
+def _turn_ended(
+    views: SessionViews, reason: str, limit: int | None = None, used: int | None = None
+) -> ev.TurnEnded:
+    turn = views.turn
     return ev.TurnEnded(
         turn=turn.number,
         reason=reason,
@@ -283,7 +288,7 @@ def _over_cap(
     planned, _, events = _with_prefix(views, agent, desk)
     if events and planned.tokens <= agent.limits.hard_tokens:
         return events
-    return [*events, _turn_ended(owed, views, agent, planned.tokens)]
+    return [*events, _ended_by_itself(owed, views, agent, planned.tokens)]
 
 
 def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:

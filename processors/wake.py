@@ -37,11 +37,14 @@ class Obligation(NamedTuple):
 def wake(
     views: SessionViews, partition: PartitionView, now: int, rules: Rules | None
 ) -> tuple[Obligation, ...]:
-    """Everything owed. `rules` is None where the session's agent is not known: only answers."""
+    """Everything owed. `rules` is None where no agent of that name is known: then answers are, and
+    the end of a turn that is closing (rows C), for which nothing of an agent is needed."""
     owed = [_owe("R", {}, (refusal.offset,)) for refusal in views.turn.refusals]
     halted = views.frozen is not None or (views.turn.terminated and not views.turn.open)
     gate = "halted" if halted or rules is None else "live"
-    common = {"gate": gate, "closing": views.turn.closing is not None}
+    closing = views.turn.closing is not None
+    common = {"gate": gate, "closing": closing}
+    ends = closing and rules is None and not halted
     rules = rules or Rules()
     for call in (*views.turn.calls, *views.turn.doubts):
         owed.append(_tool(common, views, partition, now, rules, call))
@@ -49,6 +52,9 @@ def wake(
         owed.extend(_effects(common, views, partition, now, rules))
         owed.append(_model(common, views, partition, now, rules))
         owed.append(_next(common, views, now, rules))
+    if ends and views.turn.open:
+        effects = _effects({"gate": "live", "closing": True}, views, partition, now, rules)
+        owed.extend(one for one in effects if one is not None and one.lane == "C")
     if gate == "live":
         for work in views.background.works:
             owed.append(_claimed_work(common, partition, now, rules, work))

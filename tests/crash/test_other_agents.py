@@ -13,6 +13,7 @@ from foldlog.cli.__main__ import main
 from foldlog.cli.edge import Edge
 from foldlog.consumers.show import fold_everything, status_of
 from foldlog.processors.projections.partition import worker_id
+from foldlog.schemas import events as ev
 from foldlog.tests.crash.agents import HELPER, KEEPER
 from foldlog.tests.crash.fleet import PATIENCE_S, await_that
 
@@ -83,6 +84,12 @@ def test_A6_a_worker_with_other_agents_is_refused_and_no_session_is_shown_busy(
     assert refused.process.returncode == 2, "no supervisor tries it again"
     assert f"worker {w1} (agent {HELPER} is only there, agent {KEEPER} is only here)" in said
     assert worker_id(stage.owner()) == w1, "the refused one took nothing"
+    stage.sessions.cancel("s0", turn=1, cancel_id="c1", user="ana")
+    stage.sessions.terminate("s1", user="ana")
+    stage.follow_until("an aborted turn ends without its agent", lambda: all(
+        stage.watch(name).counted(ev.TurnEnded) for name in ("s0", "s1")
+    ))
+    assert statuses(stage) == {"s0": "idle", "s1": "terminated", "s2": "unserved"}
 
 
 def test_A6_a_rolling_update_joins_and_doctor_says_who_differs(stage, some, capsys):

@@ -129,10 +129,15 @@ def test_S2_6_a_worker_that_knows_only_the_store_decides_the_same(world, number)
 
 
 @law()
-def test_an_agent_that_is_not_known_owes_only_answers(world):
-    for step in world.steps[-5:]:
-        for owed in wake(step.views, step.holders, step.at, None):
-            assert owed.owed in ("REFUSED", "HUMAN_NEEDED")
+def test_a_session_whose_agent_is_not_known_owes_answers_and_the_end_of_an_aborted_turn(world):
+    grace = rules_of(world.agent).limits.grace_ms
+    for step in world.steps:
+        closing = step.views.turn.closing
+        found = wake(step.views, step.holders, step.at, None)
+        assert all(one.owed in ("REFUSED", "HUMAN_NEEDED") or one.lane == "C" for one in found)
+        if closing is not None and step.views.frozen is None:
+            later = wake(step.views, step.holders, closing.since + grace, None)
+            assert [one.owed for one in later if one.lane == "C"] == ["TURN_ENDED"]
 
 
 @law()
