@@ -214,13 +214,13 @@ class LostEffects:
                 self._thread.start()
 
     def _run(self) -> None:
-        said = ""
+        said: type[Exception] | None = None  # not its text: that of one outage varies
         while not self._halt.is_set():
             try:
-                follows, said = self.round(POLL_S), ""
+                follows, said = self.round(POLL_S), None
             except Exception as error:  # the broker is away: what runs goes on
-                if str(error) != said:
-                    said = str(error)
+                if type(error) is not said:
+                    said = type(error)
                     self._say(
                         "the effects of lost partitions run on, and a cancel does not reach them "
                         f"until the log can be read again: {error}"
