@@ -108,8 +108,10 @@ def test_every_role_does_its_work_with_only_its_rights(installation, shell):
     with (
         installation.running(secured.scram("worker"), "worker", "--agent", "plain:agent"),
         installation.running(secured.scram("gateway"), "gateway", "--port", "0") as gateway,
+        installation.running(secured.scram("users"), "users") as users,
     ):
         url = gateway.stdout.readline().split()[-1]
+        page = users.stderr.readline().split()[-1].replace("USER", "ana")
         answered = json.loads(
             shell(user, "send", "s1", "hello", "--wait", "--json").splitlines()[-1]
         )
@@ -119,6 +121,7 @@ def test_every_role_does_its_work_with_only_its_rights(installation, shell):
             assert http.post("/v1/sessions/s1/messages", json={"text": "more"}).is_success
             assert http.get("/v1/sessions/s1").is_success
             assert http.get("/api/tabs").is_success
+            _until(lambda: http.get(page), text='"session_id": "s1"')
         for command in ("status", "doctor"):
             said = shell(user, command, "--json")
             assert "refuses" not in said and password_of("user") not in said
@@ -146,13 +149,13 @@ def test_every_role_does_its_work_with_only_its_rights(installation, shell):
     assert "may or may not" not in refused
 
 
-def _until(ask: Callable[[], httpx.Response], status: int = 200) -> httpx.Response:
-    """The answer once the server gives one with this status."""
+def _until(ask: Callable[[], httpx.Response], status: int = 200, text: str = "") -> httpx.Response:
+    """The answer once the server gives one with this status and text."""
     until = time.monotonic() + WAIT_S
     while True:
         with suppress(httpx.TransportError):
             answer = ask()
-            if answer.status_code == status:
+            if answer.status_code == status and text in answer.text:
                 return answer
         assert time.monotonic() < until
         time.sleep(0.05)
