@@ -57,3 +57,11 @@ def test_S2_7_the_service_starts_with_the_machine_and_again_whenever_it_ends(uni
     written = [value.partition("=")[2] for value in said["Environment"] if "=/" in value]
     assert written and all(path.startswith("/var/lib/foldlog") for path in written)
     assert said["ExecStart"][0].startswith(INSTALLED)
+
+
+def test_C12_a_worker_is_not_given_the_secret_of_the_gateway():
+    files = {unit.name: set(said_in(unit)["EnvironmentFile"]) for unit in UNITS}
+    gateway, worker = files["foldlog-gateway.service"], files["foldlog-worker@.service"]
+    assert gateway & worker == {"-/etc/foldlog/foldlog.env"}
+    assert gateway - worker == {"-/etc/foldlog/gateway.env"}
+    assert worker - gateway == {"-/etc/foldlog/worker.env"}
