@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +69,16 @@ def at_terminal(tmp_path, monkeypatch):
     modes = termios.tcgetattr(theirs)
     modes[3] &= ~termios.ECHO  # what is typed is not mistaken for what is shown
     termios.tcsetattr(theirs, termios.TCSANOW, modes)
-    terminal = Terminal(ours, settings)
+    terminal, left = Terminal(ours, settings), threading.Event()
+
+    def act(person: Callable[[Terminal, Played], None], played: Played) -> None:
+        try:
+            person(terminal, played)
+        except BaseException:  # the chat waits for ever for what this person will not do
+            terminal.type("/quit\n")
+            while not left.wait(1):
+                terminal.ctrl_c()
+            raise
 
     def run(person: Callable[[Terminal, Played], None]) -> tuple[int, str]:
         client = Edge(settings, log).client()
@@ -82,8 +92,12 @@ def at_terminal(tmp_path, monkeypatch):
         ):
             patch.setattr(sys, "stdin", stdin)
             patch.setattr(sys, "stdout", stdout)
-            with playing(lambda: person(terminal, played)):
-                code = main(["chat", "s1"], Edge(settings, log))
+            with playing(lambda: act(person, played)):
+                left.clear()
+                try:
+                    code = main(["chat", "s1"], Edge(settings, log))
+                finally:
+                    left.set()
         return code, terminal.screen
 
     yield run
@@ -264,6 +278,7 @@ def test_E31_a_line_that_comes_while_a_person_answers_leaves_the_question_in_sig
         terminal.see("charge (1.1.0): deny")
         terminal.ctrl_c()
         terminal.see("cancelling turn 1")
+        played.wait(lambda views: views.turn.closing is not None)
         played.end("cancelled")
         played.answer("To the second.")
         terminal.see("> ")
