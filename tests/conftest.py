@@ -6,6 +6,7 @@ package to the checkout, so that spelling works from any directory and loads a h
 """
 
 import atexit
+import logging
 import os
 import signal
 import sys
@@ -77,3 +78,13 @@ def no_settings_of_the_caller(tmp_path_factory):
                 patch.delenv(name)
         patch.setenv("FOLDLOG_HOME", str(tmp_path_factory.mktemp("foldlog-home")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_log_lines_of_other_tests():
+    """A command of ours sends log lines to the stderr of its test, which is closed behind it."""
+    before = list(logging.getLogger().handlers)
+    yield
+    for handler in list(logging.getLogger().handlers):
+        if type(handler) is logging.StreamHandler and handler not in before:
+            logging.getLogger().removeHandler(handler)

@@ -30,7 +30,7 @@ def test_S2_9_a_second_worker_on_a_state_directory_is_refused_and_the_first_goes
     person.begin()
     play.until("the tool runs", lambda: person.watched.counted(ev.ToolStarted))
     second = _start(hand)
-    assert second.returncode == 1
+    assert second.returncode == 2, "a supervisor would start it in vain"
     assert "StateDirTaken: another worker works in" in second.stderr
     assert "FOLDLOG_STATE_DIR" in second.stderr, "it says what to do"
     stage.ledger.let_go(person.session_id)

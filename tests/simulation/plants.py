@@ -260,7 +260,7 @@ PLANTS = (
         "resumed",
         lost_effects.LostEffects,
         "judge",
-        lambda right: lambda self, views: None,
+        lambda right: lambda self, views, next_offset: None,
     ),
     Plant(
         "a reconciler asked early",

@@ -291,8 +291,8 @@ def keeps_the_token(right: Any) -> Any:
 
 
 def names_nothing(right: Any) -> Any:
-    def wrong(owed: Any, views: Any, agent: Any) -> Any:
-        return changed(right(owed, views, agent), views_sha=b"")
+    def wrong(views: Any, *ends: Any) -> Any:
+        return changed(right(views, *ends), views_sha=b"")
 
     return wrong
 
