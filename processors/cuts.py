@@ -5,8 +5,9 @@ results lie in one run of fragments, and what is kept of a run that is cut has n
 Pure; it must not know tokens, summaries or how a request is written.
 """
 
-import json
 from functools import lru_cache
+
+from ..schemas.nesting import parsed
 
 KEPT_MESSAGES = 12  # S3.4: compaction leaves the newest of them as they are
 SPOKEN = ("assistant", "partial")
@@ -88,9 +89,9 @@ def must_think(request, fragments) -> bool:
 def _says_something(answer) -> bool:
     """Whether a request surely says something of an answer; if not, what stands around it meets."""
     try:
-        blocks = json.loads(answer.body.inline or b"[]")  # of what is elsewhere nothing is sure
+        blocks = parsed(answer.body.inline or b"[]")  # of what is elsewhere nothing is sure
         return any(_is_said(block, answer.stop_reason) for block in blocks)
-    except (ValueError, AttributeError, TypeError, RecursionError):
+    except (ValueError, AttributeError, TypeError):
         return True
 
 
@@ -110,7 +111,7 @@ def is_fixed(params: bytes) -> bool:
     """Whether request parameters fix how much is thought. Then the thinking before a call must be
     said again with its result, and as it is bound to its prefix nothing may move before that."""
     try:
-        thinking = json.loads(params).get("thinking")
-    except (ValueError, AttributeError, RecursionError):
+        thinking = parsed(params).get("thinking")
+    except (ValueError, AttributeError):
         return False
     return isinstance(thinking, dict) and thinking.get("type") == "enabled"

@@ -4,10 +4,9 @@ An adapter takes back the item that it saw at the end. If another came to lie th
 command is stale, as a decision that lost a race: nobody is told, the adapter looks and asks again.
 """
 
-import json
-
 from ..schemas import events as ev
 from ..schemas.ids import is_id, why_not_an_id
+from ..schemas.nesting import parsed
 from .projections.items import last_item, version
 from .ruling import ACCEPTED, DUPLICATE, STALE, Ruling, refused
 
@@ -33,8 +32,8 @@ def _holds(body: ev.Body, items: int) -> bool:
     if body.ref is not None:
         return True
     try:
-        held = json.loads(body.inline or b"")
-    except (ValueError, RecursionError):
+        held = parsed(body.inline or b"")
+    except ValueError:
         return False
     return isinstance(held, list) and len(held) == items
 

@@ -5,10 +5,9 @@ message of its turn came by; streaming viewers hold cursors and are owed nothing
 address a channel has is a setting and no fact of the log: this file must not know it.
 """
 
-import json
-
 from ...schemas import events as ev
 from ...schemas.ids import is_push
+from ...schemas.nesting import parsed
 from ...schemas.value import Value, replace
 from .turn_view import Claim, TurnView
 
@@ -137,8 +136,8 @@ def _has_text(content: ev.Body) -> bool:
 def text_of(content: bytes) -> str:
     """The text of an answer's content, as a person reads it; '' if it has none."""
     try:
-        blocks = json.loads(content)
-    except (ValueError, RecursionError):
+        blocks = parsed(content)
+    except ValueError:
         return ""
     if not isinstance(blocks, list):
         return ""

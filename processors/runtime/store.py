@@ -27,7 +27,7 @@ from ..session import Frozen, SessionViews, initial
 from . import crash, views_codec
 from .rocks import RocksBackend
 
-LAYOUT = 14  # a new value whenever the keys or the folds change what is kept
+LAYOUT = 15  # a new value whenever the keys or the folds change what is kept
 
 
 @cache

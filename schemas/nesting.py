@@ -1,0 +1,32 @@
+"""Parses JSON that a fold judges, up to a nesting depth that does not depend on the caller.
+
+`json.loads` gives up when the interpreter's stack is full, so the same bytes can be valid in a
+worker and invalid in a gateway that calls from deeper down. Every reader of the log must reach the
+same ruling (law 2), so the limit here is a number.
+"""
+
+import json
+import re
+
+NESTING_MAX = 500
+"""Arrays and objects inside each other. Python's own limit is about 990 from an empty stack."""
+
+_NO_BRACKETS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[^"\[\]{}]+', re.DOTALL)
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+
+def parsed(data: bytes) -> object:
+    """The value of a JSON text. Raises ValueError if it is invalid or nested too deeply."""
+    text = data.decode(json.detect_encoding(data), "surrogatepass")
+    if text.count("[") + text.count("{") > NESTING_MAX and depth_of(text) > NESTING_MAX:
+        raise ValueError(f"nested more than {NESTING_MAX} levels deep")
+    return json.loads(text)
+
+
+def depth_of(text: str) -> int:
+    """How deep arrays and objects are nested; exact for valid JSON."""
+    depth = deepest = 0
+    for character in _NO_BRACKETS.sub("", text):
+        depth += _STEPS[character]
+        deepest = max(deepest, depth)
+    return deepest
