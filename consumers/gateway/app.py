@@ -4,7 +4,7 @@ A request is admitted by origin, user and size and given to a route; routes are 
 protocol, and what they may use is in parts.py.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -61,6 +61,12 @@ HEADERS = {
     b"cross-origin-resource-policy": b"same-origin",
 }
 
+AMBIGUOUS = {
+    "code": "invalid",
+    "detail": "the length of this request's body is ambiguous: nothing was done, the connection is "
+    "closed. Send Content-Length or, with HTTP/1.1, Transfer-Encoding, not both",
+}
+
 WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
 """Methods whose routes read no body: some of them are open to everybody."""
 
@@ -107,6 +113,9 @@ class Admission:
         request = Request(scope)
         allowed = self._allowed(request.headers.get("origin"))
         out = _with_headers(send, {**HEADERS, **allowed})
+        if is_ambiguous(scope["http_version"], request.headers):
+            await JSONResponse(AMBIGUOUS, 400, {"connection": "close"})(scope, receive, out)
+            return
         try:
             self._access.admit(request.method, request.headers)
             sends = request.method not in WITHOUT_BODY
@@ -138,6 +147,12 @@ class Admission:
             b"access-control-allow-methods": b"GET, HEAD, POST, PUT, DELETE",
             b"vary": b"origin",
         }
+
+
+def is_ambiguous(version: str, headers: Mapping[str, str]) -> bool:
+    """Whether a proxy may see this request end elsewhere: it has two lengths, or an encoding that
+    its version of HTTP does not have. What follows in the connection could be another's request."""
+    return "transfer-encoding" in headers and ("content-length" in headers or version == "1.0")
 
 
 def _with_headers(send: Send, more: dict[bytes, bytes]) -> Send:

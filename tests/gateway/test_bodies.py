@@ -56,6 +56,27 @@ def test_nothing_of_a_strangers_body_is_read(running, path, size, token):
     assert headers["content-security-policy"]
 
 
+@pytest.mark.parametrize(("version", "lengths"), [
+    ("1.1", b"content-length: 4\r\ntransfer-encoding: chunked"),
+    ("1.1", b"Transfer-Encoding: chunked\r\nContent-Length: 39"),
+    ("1.0", b"transfer-encoding: chunked"),
+])
+@pytest.mark.parametrize("request_line", ["POST /v1/sessions", "GET /healthz", "OPTIONS /healthz"])
+def test_a_body_that_may_end_in_two_places_is_refused_and_nothing_after_it_is_read(
+    running, request_line, version, lengths
+):
+    """A proxy that believed the other length would take the second request for another user's."""
+    head = f"{request_line} HTTP/{version}\r\nhost: 127.0.0.1\r\nconnection: keep-alive\r\n"
+    smuggled = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", running.port), PATIENCE_S) as made:
+        made.sendall(head.encode() + lengths + b"\r\n\r\n0\r\n\r\n" + smuggled)
+        with made.makefile("rb") as file:
+            answers = file.read()  # until the gateway closes
+    assert answers.startswith(b"HTTP/1.1 400 ") and answers.count(b"HTTP/1.1 ") == 1, answers
+    told = json.loads(answers.partition(b"\r\n\r\n")[2])
+    assert told["code"] == "invalid" and "not both" in told["detail"]
+
+
 def test_bodies_of_one_user_are_bounded_together(running):
     """The fold of what came is not asked: all of them are still being sent."""
     token = f"authorization: Bearer {token_for('bob', SECRET)}"
