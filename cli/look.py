@@ -359,7 +359,7 @@ def wake_command(
     rows = [{**row, "of": row["subject"], "look again": _due(row)} for row in owed]
     table(rows, ("row", "owed", "of", "role", "look again", "why"))
     if not owed:
-        line(f"session {session} owes nothing: it is {status_of(views)}")
+        line(f"session {session} owes nothing: it is {status_of(views, folded.holders)}")
 
 
 def _rules_of(wanted: str, names: Sequence[str]) -> Rules:

@@ -32,6 +32,7 @@ _KEYS = (
     ("person", "a person"), ("model", "a model"), ("tool", "a tool"), ("back", "background"),
     ("warn", "in doubt or stopped"), ("bad", "failed, lost or refused"),
 )
+_KINDS = {"asks": "warn", "doubt": "warn", "unserved": "warn", "frozen": "bad"}
 
 
 def audit_page(facts: SessionFacts, contents: Contents, prices: PriceTable) -> str:
@@ -87,14 +88,14 @@ def _tiles(facts: SessionFacts, prices: PriceTable) -> str:
     doubts = sum(bool(known.doubts) for known in facts.calls.values())
     lost = sum(a.outcome in ("", "failed") for a in facts.attempts.values())
     cost = session_cost(views.ledger, prices)
-    status, unsure = status_of(views), unproven(facts)
+    status, unsure = status_of(views, facts.holders), unproven(facts)
     spent = views.ledger
     read = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
     known_cost = dollars(cost.picodollars) if cost.picodollars or not cost.unpriced else "unknown"
     partly = f"cost, but {cost.unpriced} attempts" if cost.unpriced else "cost"
     unit = partly if cost.unpriced and cost.picodollars else "cost"
     rows = (
-        (status, "status", {"doubt": "warn", "frozen": "bad", "asks": "warn"}.get(status, "")),
+        (status, "status", _KINDS.get(status, "")),
         (views.turn.number, "turns", ""),
         (said.count("message"), "messages of people", ""),
         (len(said) - said.count("message"), "answers", ""),

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...processors.grants import grant_of, granting
+from ...processors.projections import partition as partition_fold
 from ...processors.projections.context import Fragment
 from ...processors.projections.ledger import Spent
+from ...processors.projections.partition import PartitionView
 from ...processors.projections.turn_view import Call, call_of, closed
 from ...processors.ruling import Ruling
 from ...processors.session import SessionViews, initial
@@ -72,8 +74,8 @@ class Approval:
 class SessionFacts:
     """One session up to an offset. `models`, `covered`: who was asked at a step, and with how
     many fragments; `answers`, `proposed`: what came of it, and its calls; `inherited`: how many
-    lines are of a fork's parent. Steps are keyed by (turn, step), for what a fork inherits has the
-    offsets of another partition."""
+    lines are of a fork's parent; `holders`: of its partition, at the end of reading. Steps are
+    keyed by (turn, step), for what a fork inherits has the offsets of another partition."""
 
     session_id: str
     partition: int = 0
@@ -83,6 +85,7 @@ class SessionFacts:
     opened: Entry | None = None
     inherited: int = 0
     views: SessionViews = None  # type: ignore[assignment]
+    holders: PartitionView = partition_fold.INITIAL
     rulings: Counter = field(default_factory=Counter)
     said: dict[str, Entry] = field(default_factory=dict)
     answers: dict[tuple[int, int], Entry] = field(default_factory=dict)

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from ...log.door import Log
 from ...log.errors import LogCut
+from ...processors.projections import partition as partition_fold
+from ...processors.projections.partition import PartitionView
 from ...processors.ruling import ACCEPTED, Ruling
 from ...processors.session import fold, initial
 from ...schemas.codec import Entry
@@ -45,9 +47,12 @@ def read_log(
     LogCut if the beginning of the log was deleted.
     """
     sessions: dict[str, SessionFacts] = {}
+    holders: dict[int, PartitionView] = {}
     for entry in _entries(log, wanted, contents, progress, chunks):
         name = entry.session_id
         if name == PARTITION_KEY:
+            held = holders.get(entry.partition, partition_fold.INITIAL)
+            holders[entry.partition] = partition_fold.apply(held, entry)
             if see is not None and wanted is None:
                 see(entry, ACCEPTED)
             continue
@@ -64,6 +69,7 @@ def read_log(
             f"there is no session {', '.join(unknown)}: see `foldlog sessions`. Nothing was written"
         )
     for facts in sessions.values():
+        facts.holders = holders.get(facts.partition, partition_fold.INITIAL)
         inherit(facts, contents)
     ends = {facts.partition: facts.next for facts in sessions.values()}
     return Read(dict(sorted(sessions.items())), ends)
@@ -77,7 +83,7 @@ def _entries(
     chunks: bool,
 ) -> Iterator[Entry]:
     with Follow(
-        log, wanted, chunks=chunks, holders=wanted is None, folded=True, read=contents.read
+        log, wanted, chunks=chunks, holders=True, folded=True, read=contents.read
     ) as follow:
         begin, ends = follow.cursor, follow.ends()
         for partition, first in begin.items():

@@ -87,7 +87,7 @@ def session_row(facts: SessionFacts, prices: PriceTable) -> Row:
         "agent": views.turn.agent,
         "project_id": views.state.project_id,
         "phase": views.state.phase,
-        "status": status_of(views) if views.turn.known else "unknown",
+        "status": status_of(views, facts.holders) if views.turn.known else "unknown",
         "turns": views.turn.number,
         "opened_at": _at(opened),
         "updated_at": time(facts.last_at),

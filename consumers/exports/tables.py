@@ -62,7 +62,7 @@ SESSIONS = Table("sessions", "a session", _columns("""
     agent text: which agent serves it
     project_id text: the project it is locked to
     phase text: chatting, building, verifying, done
-    status text: idle, busy, asks, doubt, frozen, terminated
+    status text: idle, busy, unserved, asks, doubt, frozen, terminated
     turns int: turns so far
     opened_at time: when it was opened
     updated_at time: when its last event came

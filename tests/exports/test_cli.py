@@ -13,6 +13,8 @@ from foldlog.consumers.exports.duck import Database
 from foldlog.consumers.exports.formats import FORMATS
 from foldlog.consumers.exports.tables import BY_NAME, TABLES, TIME
 from foldlog.producers import BlobStore, Sessions
+from foldlog.schemas import events as ev
+from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
 
@@ -49,6 +51,27 @@ def shell(tmp_path, capsys):
 def held(path) -> dict[str, bytes]:
     files = path.iterdir() if path.is_dir() else [path]
     return {file.name: file.read_bytes() for file in files}
+
+
+@pytest.mark.parametrize("named", [" s1", ""])
+def test_a_session_whose_agent_no_worker_serves_is_exported_as_unserved(shell, tmp_path, named):
+    """The list said `unserved`; the audit report and the table of sessions said `busy`."""
+    Sessions(shell.log, shell.settings).say("s1", "again", message_id="m3")
+    played = Played(shell.log, "s1")
+    others = (ev.AgentDigest(name="other", digest="0" * 32),)
+    played.append(ev.PartitionTaken(role="models", owner="w2/1", agents=others), "models",
+                  PARTITION_KEY)
+    (listed,) = [row for row in shell("sessions --json").json if row["session_id"] == "s1"]
+    assert listed["status"] == "unserved"
+    path, page = tmp_path / "out", tmp_path / "page.html"
+    assert shell(f"export{named} --format jsonl -o", str(path)).code == 0
+    rows = map(json.loads, (path / "sessions.jsonl").read_text().splitlines())
+    expected = {"s1": "unserved"} if named else {"s1": "unserved", "s2": "idle"}
+    assert {row["session_id"]: row["status"] for row in rows} == expected
+    asked = shell("sql --json", "select status from sessions where session_id = 's1'")
+    assert asked.json == [{"status": "unserved"}]
+    assert shell("export s1 --format audit -o", str(page)).code == 0
+    assert "<b>unserved</b><span>status</span>" in page.read_text()
 
 
 @pytest.mark.parametrize("name", FORMATS)
