@@ -21,6 +21,7 @@ from ...producers.items import Items
 from ..protocols.durable import is_json, offset_of
 from ..protocols.durable_written import AGENT, Verdict, held
 from .durable_streams import Streams
+from .json_bodies import demand_few
 from .parts import Gateway
 from .routes_plain import opened
 
@@ -164,6 +165,7 @@ def _content(kind: str, body: bytes, *, may_be_empty: bool = False) -> dict[str,
         return {}
     if not is_json(kind):
         return held(kind, [body])
+    demand_few(body)
     try:
         value = msgspec.json.decode(body)
         several = isinstance(value, list)

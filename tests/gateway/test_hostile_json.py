@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 
 from foldlog.consumers.gateway.access import token_for
-from foldlog.consumers.gateway.json_bodies import DEPTH_MAX, read_json
+from foldlog.consumers.gateway.json_bodies import DEPTH_MAX, VALUES_MAX, read_json
 from foldlog.producers.checks import Invalid
 from foldlog.tests.gateway.served import served
 from foldlog.tests.inspector.sessions import Place, asking
@@ -127,6 +127,41 @@ def test_C_a_stream_takes_json_of_any_depth_or_says_no(ana):
     for wrong in WRONG.values():
         assert ana.post("/v1/stream/json", content=wrong, headers=kind).status_code < 500
     assert ana.get("/v1/stream/json").status_code == 200
+
+
+MANY = {
+    "arrays": "[" + "[]," * VALUES_MAX + "[]]",
+    "objects": "[" + '{"a":{}},' * (VALUES_MAX // 2) + "{}]",
+    "numbers": "[" + "1," * VALUES_MAX + "1]",
+    "texts": "[" + '"\\"",' * VALUES_MAX + '""]',
+    "names": "{" + ",".join(f'"{n}":0' for n in range(VALUES_MAX + 1)) + "}",
+}
+
+
+@pytest.mark.parametrize("many", MANY)
+def test_C_a_body_of_very_many_values_is_refused_before_they_are_made(ana, many):
+    """Eight megabytes of `[],` held the loop, and so every user, for more than a second."""
+    with pytest.raises(Invalid, match=f"more than {VALUES_MAX:,} "):
+        read_json(MANY[many].encode())
+    kind = {"content-type": "application/json"}
+    ana.put("/v1/stream/many", headers=kind).raise_for_status()
+    body = json.dumps(BODIES["/v1/sessions"]).replace('"a"', MANY[many])
+    for path in ("/v1/sessions", "/api/chat", "/agui", "/v1/stream/many"):
+        answer = ana.post(path, content=body, headers=kind)
+        assert (answer.status_code, answer.json()["code"]) == (400, "too_many_values"), path
+
+
+@pytest.mark.parametrize("text", [
+    "1.5,-2,\"three\"\r\n" * 400_000, "[{,\\" * 1_600_000, "QUJD" * 2_000_000, "\\\"" * 2_000_000,
+    "He said, \"it's [so]\". " * 330_000,
+])
+def test_what_a_text_holds_are_no_values(text):
+    assert read_json(json.dumps({"text": text, "n": [text[:9]] * 9}).encode())["text"] == text
+
+
+def test_as_many_values_as_are_allowed_are_read():
+    value = [0] * VALUES_MAX
+    assert len(read_json(json.dumps(value).encode())) == len(value)
 
 
 @pytest.mark.parametrize("turn", [2**53, 2**63 - 1, -(2**63)])
