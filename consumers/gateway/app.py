@@ -93,7 +93,7 @@ def make_app(gateway: Gateway) -> ASGIApp:
         redoc_url=None,
         max_body_size=BODY_BYTES_MAX,  # also of a body that does not say its length
     )
-    errors.install(app)
+    errors.install(app, gateway.say)
     for router in ROUTERS:
         app.include_router(router(gateway))
     return Counted(Admission(app, gateway.access), gateway.answers)

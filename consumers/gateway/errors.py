@@ -1,8 +1,11 @@
 """What an error becomes: a status, a code for machines, a sentence for people. As data.
 
 Every answer that is no success has the body {"code", "detail"}; nothing of a session is in it that
-its asker may not see. This file must not know a route.
+its asker may not see, and nothing of the brokers. This file must not know a route.
 """
+
+from collections.abc import Callable
+from time import monotonic
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -20,6 +23,7 @@ from ...log.errors import (
 )
 from ...producers.blobs import BlobError
 from ...producers.checks import Invalid
+from ...producers.sessions import Unacknowledged
 from ..branching import CanNotFork
 from ..calls import UnknownCall
 from ..outcomes import CommandRefused, UnknownMessage
@@ -64,6 +68,22 @@ ROUTED = {
 }
 """What the router alone says in two words."""
 
+OPERATORS = {
+    "log_unreachable": "the log does not answer this gateway at present: what was acknowledged is "
+    "kept. Ask again in a moment",
+    "topic": "the log is not as this gateway needs it: nothing was changed. Its operator finds why "
+    "in what it printed",
+    "try_again": "the log did not take this at present: what was acknowledged is kept. Ask again "
+    "in a moment",
+    "failed": "this gateway failed: what was acknowledged is kept. Its operator finds why in what "
+    "it printed",
+}
+"""What a client is told by its code of an error whose text is the operator's: it names brokers,
+topics and settings."""
+
+REPEATED_S = 60.0
+"""How long the same text is not printed again."""
+
 
 def answer_to(error: FoldlogError) -> tuple[int, dict[str, str]]:
     """Status and body of an error."""
@@ -72,7 +92,17 @@ def answer_to(error: FoldlogError) -> tuple[int, dict[str, str]]:
         code = error.decision.code or code
     elif isinstance(error, Invalid | CanNotFork):
         code = error.code
-    return status, {"code": code, "detail": str(error)}
+    return status, {"code": code, "detail": _detail(error, code)}
+
+
+def _detail(error: FoldlogError, code: str) -> str:
+    if isinstance(error, Unacknowledged):
+        again = f" with the id {error.id}" if error.id else ""
+        return (
+            "the log did not answer this gateway: what you asked for may or may not be in it. Do "
+            f"it again{again}: it counts once"
+        )
+    return str(error) if isinstance(error, Refused) else OPERATORS.get(code, str(error))
 
 
 def response_to(error: FoldlogError) -> JSONResponse:
@@ -81,12 +111,30 @@ def response_to(error: FoldlogError) -> JSONResponse:
     return JSONResponse(body, status, {"www-authenticate": "Bearer"} if status == 401 else None)
 
 
-def install(app: FastAPI) -> None:
-    """Have an app answer so."""
+class Printed:
+    """Prints the texts of errors that their clients are not told."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._last, self._at = say, "", 0.0
+
+    def response_to(self, error: FoldlogError) -> JSONResponse:
+        """The answer to an error; its text is printed where the answer does not have it."""
+        status, body = answer_to(error)
+        text = f"answered {status} {body['code']}: {type(error).__name__}: {error}"
+        is_news = text != self._last or monotonic() - self._at > REPEATED_S
+        if body["detail"] != str(error) and is_news:
+            self._say(text)
+            self._last, self._at = text, monotonic()
+        return response_to(error)
+
+
+def install(app: FastAPI, say: Callable[[str], None]) -> None:
+    """Have an app answer so, and print what is for its operator."""
+    printed = Printed(say)
 
     @app.exception_handler(FoldlogError)
     async def known(_request: Request, error: FoldlogError) -> JSONResponse:
-        return response_to(error)
+        return printed.response_to(error)
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
@@ -106,7 +154,7 @@ def install(app: FastAPI) -> None:
     async def plain(_request: Request, error: HTTPException) -> JSONResponse:
         status = error.status_code
         if isinstance(error.__cause__, FoldlogError):  # raised while the framework read the body
-            return response_to(error.__cause__)
+            return printed.response_to(error.__cause__)
         code, detail = ROUTED.get(status, (f"http_{status}", str(error.detail)))
         body = {"code": code, "detail": detail}
         return JSONResponse(body, error.status_code, error.headers)

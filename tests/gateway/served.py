@@ -35,8 +35,9 @@ def disk_full():
 class Served:
     """A running gateway, where it is, and the thread of its loop."""
 
-    def __init__(self, gateway: Gateway, port: int, serving, thread, log: Log) -> None:
+    def __init__(self, gateway: Gateway, port: int, serving, thread, log: Log, said) -> None:
         self.gateway, self.port, self.thread, self._log = gateway, port, thread, log
+        self.said: list[str] = said
         self.serving = serving
         self.url = f"http://127.0.0.1:{port}"
 
@@ -83,7 +84,7 @@ def served(
     serving = server(make_app(gateway), limits)
     thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    running = Served(gateway, listening.getsockname()[1], serving, thread, log)
+    running = Served(gateway, listening.getsockname()[1], serving, thread, log, said)
     try:
         with running.http() as http:
             http.get("/openapi.json").raise_for_status()
