@@ -19,7 +19,7 @@ from ..consumers import (
 from ..consumers.check_up import Finding
 from ..consumers.show import fold_everything
 from ..log.errors import TopicMissing
-from ..log.made import partitions_of
+from ..log.made import facts_of, partitions_of
 from ..processors.runtime.clocks import Reading, in_words
 from ..processors.runtime.same_agents import GROUP
 from ..schemas.memory_paths import USER, scope_of
@@ -63,6 +63,8 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from check_framing.framing(settings)
     try:
         yield from check_up.topics_as_wanted(log, settings)
+        if facts_of(log).moved_to is not None:
+            return  # said above; no worker may serve it, and nobody can decide anything in it
         everything = fold_everything(log, edge.client().read_blob)
     except TopicMissing:
         return  # said above; without the topic there is nothing to look at
@@ -84,7 +86,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield from check_channels.channels(everything, settings.channels, settings.channels_wrong)
     now = max(time.time_ns() // 1_000_000, everything.newest_ms)
     yield from check_up.owed_and_idle(everything, now)
-    yield from check_up.dead_letters(log)
+    yield from check_up.dead_letters(log, everything)
     yield from check_budget.instruction_files(settings, Path.cwd())
     yield from check_memory.vectors(settings.state_dir, settings.embedder)
     yield from check_memory.core_in_prompts(log, scope_of(USER, settings.user))

@@ -4,7 +4,7 @@ Each check is a function that yields findings; a finding says what was found and
 file asks the log and the store, and must not know how a worker is reached or anything is printed.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from ..processors.session import SessionViews
 from ..processors.wake import Rules, wake
 from ..schemas.topics import DEAD_LETTERS, SESSION_EVENTS, UNCLEAN, topics
 from ..schemas.words import EndReason
+from .follow import read_before
 from .replay import store_directory
 from .show import Everything
 from .waiting import asking, doubtful
@@ -51,6 +52,9 @@ NO_ROOM = (
 )
 LETTERS_MAX = 5
 """Dead letters that are shown; the others are counted."""
+
+LETTER_HEADERS = "__dlq.errors."
+"""The prefix of a dead letter's headers that say where the record lies, and why it is one."""
 
 
 class Finding(NamedTuple):
@@ -328,30 +332,40 @@ def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
             )
 
 
-def dead_letters(log: Log) -> Iterator[Finding]:
-    """Records that could not be decoded."""
-    first, ends = log.first_offsets(DEAD_LETTERS), log.end_offsets(DEAD_LETTERS)
-    count = sum(ends.values()) - sum(first.values())
-    if not count:
-        yield Finding("ok", "dead letters", "none")
+def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
+    """Records that could not be decoded; what `foldlog skip` passed over is no problem any more."""
+    passed_over = {
+        (str(everything.places[name]), str(offset))
+        for name, views in everything.sessions.items()
+        for offset in views.skipped
+    }
+    last: deque[dict[str, str]] = deque(maxlen=LETTERS_MAX)
+    left = skipped = 0
+    for partition, end in log.end_offsets(DEAD_LETTERS).items():
+        for record in read_before(log, DEAD_LETTERS, partition, end):
+            told = {
+                name.removeprefix(LETTER_HEADERS): value.decode("utf-8", "replace")
+                for name, value in record.headers
+                if name.startswith(LETTER_HEADERS)
+            }
+            if (told.get("partition"), told.get("offset")) in passed_over:
+                skipped += 1
+            else:
+                left += 1
+                last.append(told)
+    if not left:
+        text = f"{skipped} records could not be decoded; `foldlog skip` passed over all of them"
+        yield Finding("ok", "dead letters", text if skipped else "none")
         return
+    more = f", and {skipped} more that `foldlog skip` passed over" if skipped else ""
     yield Finding(
-        "problem", "dead letters", f"{count} records could not be decoded; the last of them:",
+        "problem", "dead letters",
+        f"{left} records could not be decoded{more}; the last of them:",
         "see who writes to the topic; a newer version may read them",
     )
-    start = {p: max(first[p], end - LETTERS_MAX) for p, end in ends.items()}
-    reader = log.reader(DEAD_LETTERS, start)
-    try:
-        for record in reader.poll(5.0)[-LETTERS_MAX:]:
-            told = {
-                name.removeprefix("__dlq.errors."): value.decode("utf-8", "replace")
-                for name, value in record.headers
-                if name.startswith("__dlq.errors.")
-            }
-            text = ", ".join(f"{name} {value}" for name, value in sorted(told.items()))
-            yield Finding("note", "dead letters", text)
-    finally:
-        reader.close()
+    for told in last:
+        text = ", ".join(f"{name} {value}" for name, value in sorted(told.items()))
+        yield Finding("note", "dead letters", text)
 
 
 def sessions_counted(everything: Everything) -> Finding:

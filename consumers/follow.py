@@ -15,6 +15,7 @@ from ..processors.runtime.owned import is_foldable
 from ..processors.runtime.seeds import ReadBlob, seeded
 from ..schemas.codec import Entry, entry_of
 from ..schemas.ids import PARTITION_KEY
+from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS
 
 STALL_S = 10.0
@@ -109,3 +110,22 @@ class Follow:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def read_before(log: Log, topic: str, partition: int, end: int) -> Iterator[Record]:
+    """Every record of a partition before an offset. Raises LogUnreachable on a stall."""
+    first = log.first_offsets(topic)[partition]
+    reader, moved = log.reader(topic, {partition: first}), time.monotonic()
+    try:
+        while reader.positions().get(partition, first) < end:
+            records = reader.poll(POLL_S)
+            if records:
+                moved = time.monotonic()
+            elif time.monotonic() - moved > STALL_S:
+                raise LogUnreachable(
+                    f"the log stopped answering while {topic} was read. What was done before is "
+                    "kept. Look at the broker (`foldlog status`), then run the command again."
+                )
+            yield from (record for record in records if record.offset < end)
+    finally:
+        reader.close()

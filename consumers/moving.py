@@ -7,7 +7,7 @@ stays in the old log: open turns (they are closed in the new one), doubts, the m
 terminated sessions. Memory is copied. The old log is marked at the end and can still be read.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..log.door import Log, Offsets
@@ -26,12 +26,12 @@ from ..schemas.record import Record
 from ..schemas.topics import LOG_FACTS, MEMORY_EVENTS, SESSION_EVENTS, topics
 from .branching import streaming_attempts
 from .contents import ReadBlob
+from .follow import read_before
 from .protocols.durable_written import AGENT as STREAM
 from .show import Everything, fold_everything
 from .waiting import doubtful
 
-POLL_S = 0.2
-STALLS_MAX = 50  # polls in a row that bring nothing: 10 s
+FLUSH_S = 10.0
 SHOWN_MAX = 5
 
 
@@ -140,36 +140,19 @@ def _why_left(views: SessionViews) -> str:
     return "a durable stream, whose readers hold offsets" if views.turn.agent == STREAM else ""
 
 
-def _read_all(log: Log, topic: str, partition: int, end: int) -> Iterator[Record]:
-    first = log.first_offsets(topic)[partition]
-    reader, stalls = log.reader(topic, {partition: first}), 0
-    try:
-        while reader.positions().get(partition, first) < end:
-            records = reader.poll(POLL_S)
-            stalls = 0 if records else stalls + 1
-            if stalls > STALLS_MAX:
-                raise LogUnreachable(
-                    f"the log stopped answering while {topic} was read. Look at the broker "
-                    "(`foldlog status`), then move again: it goes on where it was."
-                )
-            yield from (record for record in records if record.offset < end)
-    finally:
-        reader.close()
-
-
 def _copy_memory(old: Log, new: Log) -> int:
     """Copy memory-events in their order; writing one twice is harmless."""
     producer, failed, count = new.producer(), list[object](), 0
     try:
         for partition, end in old.end_offsets(MEMORY_EVENTS).items():
-            for record in _read_all(old, MEMORY_EVENTS, partition, end):
+            for record in read_before(old, MEMORY_EVENTS, partition, end):
                 producer.append(MEMORY_EVENTS, record.key, record.value, record.headers,
                                 on_delivery=lambda answer: failed.append(answer)
                                 if isinstance(answer, Exception) else None)
                 count += 1
                 if count % 1000 == 0:
-                    producer.flush(STALLS_MAX * POLL_S)
-        if producer.flush(STALLS_MAX * POLL_S) or failed:
+                    producer.flush(FLUSH_S)
+        if producer.flush(FLUSH_S) or failed:
             raise LogUnreachable("the new log did not take all records of memory: move again")
     finally:
         producer.close()
@@ -179,7 +162,7 @@ def _copy_memory(old: Log, new: Log) -> int:
 def _by_session(old: Log, number: int, wanted: set[str]) -> dict[str, list[Record]]:
     """The records of the sessions of one partition, held in memory."""
     found: dict[str, list[Record]] = {}
-    for record in _read_all(old, SESSION_EVENTS, number, old.end_offsets(SESSION_EVENTS)[number]):
+    for record in read_before(old, SESSION_EVENTS, number, old.end_offsets(SESSION_EVENTS)[number]):
         name = (record.key or b"").decode("utf-8", "replace")
         if name in wanted:
             found.setdefault(name, []).append(record)

@@ -10,7 +10,7 @@ from foldlog.consumers.replay import Replay
 from foldlog.log.partition import partition_for
 from foldlog.processors.runtime.views_codec import view_hashes
 from foldlog.schemas import codec
-from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from foldlog.tests.branching.branched import answers_of, lines_of, talk
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import settings_in
@@ -201,3 +201,49 @@ def test_doctor_names_the_record_and_the_command_that_passes_over_it(tmp_path, c
     assert done.code == 0 and f"continues without the record at offset {offset}" in done.out
     assert [f for f in shell("doctor --json").json if f["check"] == "frozen"] == []
     assert "is not frozen" in shell("skip s1 --json").err
+
+
+def dead_letter(log, session_id: str, offset: int) -> None:
+    """A dead letter as the worker of the session's partition writes it."""
+    partition = partition_for(session_id, len(log.end_offsets(SESSION_EVENTS)))
+    place = {"topic": SESSION_EVENTS, "partition": str(partition), "offset": str(offset)}
+    headers = [(f"__dlq.errors.{name}", value.encode()) for name, value in place.items()]
+    log.producer().append(DEAD_LETTERS, session_id, POISON, headers)
+
+
+def test_doctor_has_no_problem_with_a_dead_letter_that_was_skipped(tmp_path, capsys):
+    """After `foldlog skip` the dead letter was a PROBLEM until its retention ended."""
+    shell = make_shell(tmp_path, capsys)
+
+    def letters() -> list[tuple[str, str]]:
+        found = [f for f in shell("doctor --json").json if f["check"] == "dead letters"]
+        return [(f["level"], f["text"]) for f in found]
+
+    with Client(shell.settings, shell.log) as client:
+        for name in ("s1", "s2"):
+            talk(client, name, "one")
+            dead_letter(shell.log, name, poison(client, name))
+        first, second = (client.views(name).frozen.offset for name in ("s1", "s2"))
+        dead_letter(shell.log, "s4", first)  # the same offset of another partition
+    assert letters()[0] == ("problem", "3 records could not be decoded; the last of them:")
+    assert shell("skip s1").code == 0
+    left, *shown = letters()
+    more = "and 1 more that `foldlog skip` passed over"
+    text = f"2 records could not be decoded, {more}; the last of them:"
+    assert left == ("problem", text)
+    assert sorted(text for _, text in shown) == sorted([
+        f"offset {first}, partition {partition_for('s4', 4)}, topic {SESSION_EVENTS}",
+        f"offset {second}, partition {partition_for('s2', 4)}, topic {SESSION_EVENTS}",
+    ])
+
+
+def test_doctor_says_that_all_dead_letters_were_skipped(tmp_path, capsys):
+    shell = make_shell(tmp_path, capsys)
+    with Client(shell.settings, shell.log) as client:
+        talk(client, "s1", "one")
+        for _ in range(7):  # more than are shown of those that were not skipped
+            dead_letter(shell.log, "s1", poison(client))
+            assert shell("skip s1").code == 0
+    (found,) = [f for f in shell("doctor --json").json if f["check"] == "dead letters"]
+    assert found["level"] == "ok" and found["do"] == ""
+    assert found["text"] == "7 records could not be decoded; `foldlog skip` passed over all of them"

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from foldlog.log.made import note
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.consumers.test_replay import stored
@@ -239,6 +240,16 @@ def test_doctor_says_what_to_do(shell, talk):
     assert "-> foldlog worker (or foldlog dev)" in found.out
     checks = {row["check"] for row in shell("doctor --json").json}
     assert checks >= {"broker", "topics", "worker", "partitions", "store", "sessions"}
+
+
+def test_doctor_says_where_a_moved_log_was_moved_to_and_asks_for_no_worker(shell, talk):
+    note(shell.log, "moved_to", "v2-")
+    shell("send s1 more")  # refused: nothing writes here any more
+    found = shell("doctor")
+    assert found.code == 1 and "1 problem" in found.out
+    where = "PROBLEM topics: the sessions of this log were moved to the topics beginning with 'v2-'"
+    assert where in found.out and "-> Set FOLDLOG_TOPIC_PREFIX=v2-" in found.out
+    assert "foldlog worker" not in found.out and "foldlog wake" not in found.out
 
 
 def test_doctor_without_topics_says_so_and_ends(shell):

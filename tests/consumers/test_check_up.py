@@ -185,11 +185,11 @@ def test_I17_sessions_that_owe_work_and_get_none(log, talk):
 
 
 def test_dead_letters_are_counted_and_the_last_are_shown(log):
-    assert [f.level for f in check_up.dead_letters(log)] == ["ok"]
+    assert [f.level for f in check_up.dead_letters(log, fold_everything(log))] == ["ok"]
     for offset in range(7):
         head = [("__dlq.errors.offset", str(offset).encode()), ("__dlq.errors.why", b"junk")]
         log.producer().append(DEAD_LETTERS, None, b"x", head)
-    first, *shown = check_up.dead_letters(log)
+    first, *shown = check_up.dead_letters(log, fold_everything(log))
     assert first.level == "problem" and "7 records" in first.text
     assert [finding.text for finding in shown] == [f"offset {n}, why junk" for n in range(2, 7)]
 
