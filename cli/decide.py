@@ -161,6 +161,9 @@ def resolve_command(
     """
     if (happened is None) != did_not_happen:
         raise click.UsageError("say one of --happened TEXT and --did-not-happen.")
+    if happened is not None and not happened.strip():
+        raise click.UsageError("the text of --happened is what the model is told: say what "
+                               "happened. Nothing was written.")
     outcome = Resolution.HAPPENED if happened is not None else Resolution.DID_NOT_HAPPEN
     decision = edge.client(user).resolve(session, call, outcome, report=happened or "")
     word = "happened" if happened is not None else "did not happen"

@@ -11,14 +11,27 @@ from ..processors.projections.turn_view import Call
 from ..processors.session import SessionViews
 from ..schemas.grant import pattern_text
 from ..schemas.ids import call_key, parse_call_key
+from ..schemas.words import Resolution
 from .contents import ReadBlob, whole
 
 _SETTLES = ("approval", "resolved", "result")
 """Lines of the transcript that say what became of a call."""
 
 
+_WORDS: dict[str, str] = {
+    Resolution.HAPPENED: "it happened",
+    Resolution.DID_NOT_HAPPEN: "it did not happen",
+}
+_REPORT_CHARS_MAX = 200
+"""Of what a person reported, in an error."""
+
+
 class UnknownCall(Refused):
     """No call, or more than one, is meant by this name."""
+
+
+class AlreadyResolved(Refused):
+    """A person has said before what happened to the call, and said something else."""
 
 
 def call_named(views: SessionViews, name: str) -> Call:
@@ -38,6 +51,29 @@ def call_named(views: SessionViews, name: str) -> Call:
     there = ", ".join(f"{call.key} ({call.name}, {call.status})" for call in still) or "none"
     raise UnknownCall(
         f"no call {name} is open in session {views.session_id}; open or in doubt are: {there}"
+    )
+
+
+def demand_unresolved(
+    views: SessionViews, name: str, outcome: str, report: str, read: ReadBlob
+) -> None:
+    """A doubt is resolved once; the same again, or its outcome alone, is harmless.
+
+    Raises AlreadyResolved, which says how it was.
+    """
+    key = key_of(views, name)
+    lines = [row for row in views.transcript.lines if row.call == key and row.kind == "resolved"]
+    calls = [call for call in (*views.turn.calls, *views.turn.doubts) if call.key == key]
+    if not lines or any(call.status in ("doubt", "contradicted") for call in calls):
+        return
+    said = whole(lines[-1].body, read).decode("utf-8", "replace")
+    if calls and lines[-1].text == outcome and report in ("", said):
+        return
+    what = said if len(said) <= _REPORT_CHARS_MAX else said[:_REPORT_CHARS_MAX] + "..."
+    how = _WORDS.get(lines[-1].text, lines[-1].text) + (f" ({what})" if what else "")
+    raise AlreadyResolved(
+        f"call {key} was already resolved, at offset {lines[-1].offset}: {how}. Nothing was "
+        "changed. To tell the model something else, send a message to the session."
     )
 
 

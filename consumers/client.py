@@ -20,7 +20,7 @@ from ..schemas.parts import BlobRef
 from ..schemas.words import CancelMode, Resolution, WhenBusy
 from ..schemas.words import Decision as Decided
 from .branching import Branching, Forked, Skipped
-from .calls import call_named
+from .calls import call_named, demand_unresolved
 from .follow import Follow
 from .outcomes import ANSWER_S, Answer, Decision, answer_of, decision_on, demand
 from .session_fold import SessionFold
@@ -245,13 +245,20 @@ class Client:
     def resolve(
         self, session_id: str, call: str, outcome: Resolution | str, *, report: str = ""
     ) -> Decision:
-        """Say what happened to a call in doubt; it is never run again by this."""
+        """Say what happened to a call in doubt; it is never run again by this.
+
+        Raises AlreadyResolved where a person has said something else of it before.
+        """
 
         def produce(views: SessionViews) -> Receipt:
+            demand_unresolved(views, call, outcome, report, self.read_blob)
             key = call_named(views, call).key
             return self.sessions.resolve(session_id, key, outcome, report=report, user=self.user)
 
-        return self._decided(session_id, produce)
+        decision = self._decided(session_id, produce)
+        if decision.verdict == "duplicate":  # the fold compares outcomes, not reports
+            demand_unresolved(decision.views, call, outcome, report, self.read_blob)
+        return decision
 
     def terminate(self, session_id: str, *, reason: str = "") -> Decision:
         """End the session for good."""

@@ -25,7 +25,7 @@ from ...producers.blobs import BlobError
 from ...producers.checks import Invalid
 from ...producers.sessions import Unacknowledged
 from ..branching import CanNotFork
-from ..calls import UnknownCall
+from ..calls import AlreadyResolved, UnknownCall
 from ..outcomes import CommandRefused, UnknownMessage
 from ..show import UnknownSession, UnknownStep
 from ..unanswered import NobodyAnswers
@@ -40,6 +40,7 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (Foreign, 403, "foreign"),
     (UnknownSession, 404, "unknown_session"),
     (UnknownCall, 409, "unknown_call"),
+    (AlreadyResolved, 409, "already_resolved"),
     (UnknownStep, 404, "unknown_step"),
     (UnknownMessage, 404, "unknown_message"),
     (BadCursor, 400, "bad_cursor"),

@@ -19,7 +19,7 @@ from ...processors.projections.turn_view import Call, is_open
 from ...processors.session import initial
 from ...producers.checks import an_id, content_json
 from ...producers.sessions import Receipt, new_session_id
-from ..calls import call_named, demand_match
+from ..calls import call_named, demand_match, demand_unresolved
 from ..client import DEFAULT_AGENT
 from ..contents import plain
 from ..history import Frame, Place, history
@@ -243,6 +243,7 @@ def _deciding(routes: APIRouter, gateway: Gateway) -> None:
     async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
         """Say what happened to a call in doubt."""
         views = gateway.owned(request, session_id)
+        demand_unresolved(views, call, body.outcome, body.report, gateway.read_blob)
         key = call_named(views, call).key
         return await _told(
             gateway, request, "resolve", views.session_id, key, body.outcome, report=body.report

@@ -91,7 +91,39 @@ def test_beyond_3_resolve_settles_a_doubt(shell, played):
     assert "call 1.1.0 happened" in shell("resolve s1 1.1.0 --happened", "invoice 17").out
     assert "did not happen" in shell("resolve s1 1.1.1 --did-not-happen").out
     assert [call.human for call in played.views.turn.calls] == ["happened", "did_not_happen"]
-    assert "not in doubt" in shell("resolve s1 1.1.1 --happened x").err
+    assert "done before, nothing changed" in shell("resolve s1 1.1.0 --happened", "invoice 17").out
+
+
+def test_beyond_3_a_doubt_that_was_resolved_otherwise_is_refused_with_how(shell, played):
+    """`foldlog resolve` with another text said "nothing changed", with exit code 0."""
+    for index in (0, 1):
+        shell(f"approve s1 1.1.{index}")
+        played.tool_start(index)
+        played.uncertain(index)
+    shell("resolve s1 1.1.0 --happened", "invoice 17")
+    shell("resolve s1 1.1.1 --did-not-happen")
+    other = shell("resolve s1 1.1.0 --happened", "invoice 18")
+    assert (other.code, other.out) == (1, "")
+    assert "call 1.1.0 was already resolved, at offset " in other.err
+    assert "it happened (invoice 17). Nothing was changed" in other.err
+    for more in ("resolve s1 toolu_111 --happened x", "resolve s1 1.1.1 --happened x"):
+        refused = shell(more)
+        assert refused.code == 1 and "1.1.1 was already resolved" in refused.err
+        assert "it did not happen." in refused.err
+    assert shell("resolve s1 1.1.1 --did-not-happen").code == 0, "the same again is harmless"
+    played.answer("well")
+    late = shell("resolve s1 1.1.0 --happened", "invoice 19")
+    assert late.code == 1 and "it happened (invoice 17)" in late.err, "its turn has ended"
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_beyond_3_what_happened_needs_words(shell, played, text):
+    shell("approve s1 1.1.0")
+    played.tool_start(0)
+    played.uncertain(0)
+    refused = shell("resolve s1 1.1.0 --happened", text)
+    assert refused.code == 2 and "is what the model is told: say what happened" in refused.err
+    assert played.views.turn.calls[0].status == "doubt"
 
 
 def test_C17_a_command_records_the_os_user_whatever_user_it_acts_for(shell, played):

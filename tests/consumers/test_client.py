@@ -4,12 +4,13 @@ import threading
 
 import pytest
 
-from foldlog.consumers.calls import UnknownCall, call_named
+from foldlog.consumers.calls import AlreadyResolved, UnknownCall, call_named
 from foldlog.consumers.client import Client
 from foldlog.consumers.outcomes import CommandRefused, NoAnswerYet
 from foldlog.consumers.show import UnknownSession
 from foldlog.consumers.transcript_stream import Settled, Token, Told
 from foldlog.schemas import events as ev
+from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
 
 
@@ -157,8 +158,42 @@ def test_beyond_3_a_doubt_is_resolved_by_a_person_once(client, log):
     done = client.resolve("s1", "1.1.0", "happened", report="invoice 17")
     assert done.views.turn.calls[0].human == "happened"
     assert client.resolve("s1", "1.1.0", "happened").verdict == "duplicate"
-    with pytest.raises(CommandRefused, match="not in doubt"):
+    end = log.end_offsets(SESSION_EVENTS)
+    for outcome, report in (("did_not_happen", ""), ("happened", "invoice 18")):
+        with pytest.raises(AlreadyResolved, match=r"at offset \d+: it happened \(invoice 17\)"):
+            client.resolve("s1", "1.1.0", outcome, report=report)
+    assert log.end_offsets(SESSION_EVENTS) == end, "nothing is written"
+
+
+def test_beyond_3_a_doubt_that_outlived_its_turn_is_resolved_once(client, log):
+    played = asks(client, log)
+    client.decide("s1", "1.1.0", "allow")
+    played.tool_start()
+    played.uncertain()
+    client.cancel("s1")
+    played.end("cancelled")
+    assert [call.key for call in played.views.turn.doubts] == ["1.1.0"]
+    assert client.resolve("s1", "1.1.0", "happened", report="it was").verdict == "accepted"
+    with pytest.raises(AlreadyResolved, match=r"it happened \(it was\)"):
         client.resolve("s1", "1.1.0", "did_not_happen")
+
+
+def test_beyond_3_of_two_people_who_resolve_at_once_the_second_is_told(client, log, monkeypatch):
+    """Both saw the doubt; the fold has one word for the same outcome, whatever the report says."""
+    played = asks(client, log)
+    client.decide("s1", "1.1.0", "allow")
+    played.tool_start()
+    played.uncertain()
+    produce = client.sessions.resolve
+
+    def after_another(*args, **named):
+        monkeypatch.undo()
+        client.sessions.resolve("s1", "1.1.0", "happened", report="first", user="ana")
+        return produce(*args, **named)
+
+    monkeypatch.setattr(client.sessions, "resolve", after_another)
+    with pytest.raises(AlreadyResolved, match=r"it happened \(first\)"):
+        client.resolve("s1", "1.1.0", "happened", report="second")
 
 
 def test_terminate_ends_for_good(client):

@@ -125,6 +125,23 @@ def test_a_call_that_asks_is_answered_by_its_arguments(ana, log):
     assert post(ana, path, decision="deny").json()["code"] == "not_asking"
 
 
+def test_beyond_3_a_doubt_that_was_resolved_otherwise_is_refused_with_how(ana, log):
+    post(ana, "/doubt/messages", text="charge me")
+    played = Played(log, own_id("ana", "doubt"))
+    played.call()
+    played.start()
+    played.complete(calls=[("charge", {"cents": 5})])
+    played.invoke()
+    played.tool_start()
+    played.uncertain()
+    path = "/doubt/calls/1.1.0/resolve"
+    said = {"outcome": "happened", "report": "invoice 17"}
+    assert [post(ana, path, **said).json()["verdict"] for _ in "ab"] == ["accepted", "duplicate"]
+    other = post(ana, path, outcome="happened", report="invoice 18")
+    assert (other.status_code, other.json()["code"]) == (409, "already_resolved")
+    assert "it happened (invoice 17)" in other.json()["detail"]
+
+
 def test_a_stream_shows_what_was_and_what_comes_and_goes_on_from_its_cursor(ana, log):
     post(ana, "/stream/messages", text="hi")
     played = Played(log, own_id("ana", "stream"))
