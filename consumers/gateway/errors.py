@@ -26,12 +26,14 @@ from ...producers.checks import Invalid
 from ...producers.sessions import Unacknowledged
 from ..branching import CanNotFork
 from ..calls import AlreadyResolved, UnknownCall
+from ..inspector.timeline import TooManyTimelines
 from ..outcomes import CommandRefused, UnknownMessage
 from ..show import UnknownSession, UnknownStep
 from ..unanswered import NobodyAnswers
 from .access import Foreign, Unauthenticated
 from .bodies import TooManyBodies
 from .cursors import BadCursor
+from .durable_streams import TooManyStreams
 from .hub import NotDecidedYet, TooManyViewers
 from .tail import NotReady
 
@@ -50,6 +52,8 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (TooManyViewers, 429, "too_many_viewers"),
     (TooManyBodies, 429, "too_many_bodies"),
     (NobodyAnswers, 409, "nobody_answers"),
+    (TooManyStreams, 429, "too_many_streams"),
+    (TooManyTimelines, 429, "too_many_timelines"),
     (NotReady, 503, "not_ready"),
     (NotDecidedYet, 504, "not_decided_yet"),
     (LogUnreachable, 503, "log_unreachable"),

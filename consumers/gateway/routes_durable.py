@@ -22,7 +22,7 @@ from ..protocols.durable import BadOffset, Page, Stream
 from ..protocols.durable_session import SessionStream
 from ..protocols.durable_written import AGENT
 from ..show import UnknownSession
-from .durable_streams import Streams
+from .durable_streams import Streams, TooManyStreams
 from .event_stream import EventStream
 from .parts import Gateway
 from .routes_durable_write import writing
@@ -258,6 +258,6 @@ async def _pieces(
             try:
                 wait_s = min(left, HEARTBEAT_S)
                 found = await _more(bell, gateway, streams, request, name, place, wait_s)
-            except UnknownSession:
+            except (UnknownSession, TooManyStreams):
                 return
             said = False

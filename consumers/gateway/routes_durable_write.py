@@ -51,19 +51,21 @@ def writing(routes: APIRouter, gateway: Gateway, streams: Streams) -> None:
         views = gateway.seen_by(who, name)
         if views is not None and views.turn.agent != AGENT:
             return JSONResponse(READ_ONLY, 405, {"allow": "GET, HEAD"})
+        if op["op"] != "delete":
+            streams.demand_room(who.user)
         if views is None and op["op"] == "create":
             await opened(gateway, who.user, session_id, AGENT)
         elif views is None:
             return _answer(Verdict(404, "there is no such stream"), 0, op, request)
         partition, _ = gateway.tail.cursor(session_id)
-        written = streams.fold(gateway.owned(request, name))
+        written = streams.refold(gateway.owned(request, name))
         expected = written.judge(op, time.time_ns() // 1_000_000)
         if expected.status >= 300 or expected.why == "known":
             return _answer(expected, partition, op, request)
         named = {"item_id": uuid4().hex, "user": who.user}
         receipt = await gateway.blocking(items.add, session_id, [op], **named)
         decision = await gateway.decided(receipt)
-        written = streams.fold(decision.views)
+        written = streams.refold(decision.views)
         return _answer(written.verdicts[receipt.offset], partition, op, request)
 
     @routes.put("/{name}")

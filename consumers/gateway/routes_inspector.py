@@ -113,7 +113,7 @@ def _asked(routes: APIRouter, gateway: Gateway) -> None:
 
     def timeline_of(request: Request, session_id: str) -> Timeline:
         views = gateway.owned(request, session_id)
-        found = timelines.of(views.session_id)
+        found = timelines.of(views.session_id, gateway.user(request))
         if not found.known:
             raise UnknownSession(f"there is no session {session_id}")
         return found

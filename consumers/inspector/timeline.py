@@ -8,10 +8,11 @@ This file must not know what is asked of a moment, nor HTTP.
 
 import threading
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import NamedTuple
 
 from ...log.door import Log
+from ...log.errors import Retry
 from ...log.partition import partition_for
 from ...processors.projections import partition as partition_fold
 from ...processors.projections.partition import PartitionView
@@ -32,6 +33,14 @@ SESSIONS_MAX = 6
 
 EVENTS_MAX = 200_000
 """Events kept in all of them, about 1 KB each; the one that is asked for is always kept."""
+
+
+FOLDS_PER_USER_MAX = 2
+"""Sessions that are folded anew for one user at a time: each fold reads a whole partition."""
+
+
+class TooManyTimelines(Retry):
+    """As many sessions are being folded for this user as may be at a time."""
 
 
 class UnknownOffset(UnknownSession):
@@ -152,14 +161,23 @@ class Timelines:
         self._log, self._read = log, read
         self._sessions_max, self._events_max = sessions_max, events_max
         self._kept: OrderedDict[str, Timeline] = OrderedDict()
+        self._folding: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def of(self, session_id: str) -> Timeline:
-        """The session's timeline, folded to the end of the log as of now."""
+    def of(self, session_id: str, user: str = "") -> Timeline:
+        """The session's timeline, folded to the end of the log as of now. Raises
+        TooManyTimelines where it must be folded anew and others are, for the same user."""
         with self._lock:
             timeline = self._kept.get(session_id)
+            is_new = timeline is None
             if timeline is None:
+                if self._folding[user] >= FOLDS_PER_USER_MAX:
+                    raise TooManyTimelines(
+                        f"{FOLDS_PER_USER_MAX} sessions are being read for you at this moment: "
+                        "look at this one when they are there"
+                    )
                 timeline = self._kept[session_id] = Timeline(self._log, session_id, self._read)
+                self._folding[user] += 1
             self._kept.move_to_end(session_id)
         try:
             timeline.extend()
@@ -167,6 +185,11 @@ class Timelines:
             with self._lock:
                 self._kept.pop(session_id, None)
             raise
+        finally:
+            if is_new:
+                with self._lock:
+                    self._folding[user] -= 1
+                    self._folding = +self._folding  # forgets who has none
         with self._lock:
             self._forget(session_id)
         return timeline

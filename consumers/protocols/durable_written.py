@@ -20,6 +20,11 @@ AGENT = "durable-stream"
 VERDICTS_MAX = 4_096
 """Verdicts kept for who asks a moment late."""
 
+MESSAGE_BYTES = 48
+"""What a message takes in memory beside its bytes."""
+APPEND_BYTES = 256
+"""And an append, with its verdict."""
+
 Op = dict[str, Any]
 
 
@@ -50,6 +55,8 @@ class Life:
         self.producers: dict[str, tuple[int, int]] = {}
         self._appends: list[tuple[int, list[bytes]]] = []
         self._used_ms = at
+        self.weight = 0
+        """Bytes that it takes in memory, about."""
 
     def is_over(self, at: int) -> bool:
         """Whether it has expired. Only what is written extends it: a read leaves no event."""
@@ -64,13 +71,16 @@ class Life:
     def add(self, op: Op, offset: int, at: int) -> None:
         """Take an append that counts."""
         self._used_ms = at
-        if messages := messages_of(op):
+        messages = messages_of(op)
+        self.weight += APPEND_BYTES + sum(MESSAGE_BYTES + len(message) for message in messages)
+        if messages:
             self._appends.append((offset + 1, messages))
             self.tail = offset + 1
         if op.get("seq") is not None:
             self.seq = op["seq"]
         if op.get("producer"):
             name, epoch, seq = op["producer"]
+            self.weight += 0 if name in self.producers else MESSAGE_BYTES + len(name)
             self.producers[name] = (epoch, seq)
         if op.get("close"):
             self.closed, self.closed_by = True, op.get("producer")
@@ -83,6 +93,12 @@ class Written:
         self.life: Life | None = None
         self.batches = 0
         self.verdicts: OrderedDict[int, Verdict] = OrderedDict()
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it takes in memory, about."""
+        life = 0 if self.life is None else self.life.weight
+        return life + APPEND_BYTES * (1 + len(self.verdicts))
 
     def alive(self, at: int) -> Life | None:
         """The stream that is there at a time (Unix ms)."""

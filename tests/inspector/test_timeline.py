@@ -1,12 +1,19 @@
 """The timeline: the views at every offset, as any fold has them, and the answers made of them."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Semaphore
 
 import pytest
 
 from foldlog.consumers.inspector import api
 from foldlog.consumers.inspector.compare import differences
-from foldlog.consumers.inspector.timeline import Timeline, Timelines, UnknownOffset
+from foldlog.consumers.inspector.timeline import (
+    Timeline,
+    Timelines,
+    TooManyTimelines,
+    UnknownOffset,
+)
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.show import known, now_ms, owed_json, request_of
 from foldlog.consumers.transcript_stream import INITIAL, Token, see
@@ -135,6 +142,35 @@ def test_only_the_timelines_that_were_used_last_are_kept(place):
     assert small.of("a") is a
     small.of("b")
     assert small.of("a") is not a
+
+
+def test_few_sessions_are_folded_at_once_for_one_user(place, monkeypatch):
+    """Each fold reads a whole partition: one user's could hold every thread of the gateway."""
+    for name in ("a", "b", "c"):
+        place.talk(name, 1)
+    timelines, go_on, begun = Timelines(place.log, no_blob), Event(), Semaphore(0)
+    extend = Timeline.extend
+
+    def held(timeline):
+        begun.release()
+        assert go_on.wait(20)
+        return extend(timeline)
+
+    monkeypatch.setattr(Timeline, "extend", held)
+    with ThreadPoolExecutor(8) as threads:
+        folding = [threads.submit(timelines.of, name, "ana") for name in ("a", "b")]
+        for _ in folding:
+            assert begun.acquire(timeout=20)
+        with pytest.raises(TooManyTimelines):
+            timelines.of("c", "ana")
+        others = [threads.submit(timelines.of, *who) for who in (("a", "ana"), ("c", "ben"))]
+        for _ in others:
+            assert begun.acquire(timeout=20)
+        go_on.set()
+        assert all(future.result().known for future in folding + others)
+    assert timelines.of("c", "ana").known
+    place.talk("d", 1)
+    assert timelines.of("d", "ana").known, "what was folded no longer counts"
 
 
 def test_the_list_of_events_has_every_event_and_no_text_of_a_chunk(place):

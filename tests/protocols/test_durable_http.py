@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from foldlog.consumers.gateway import routes_durable
 from foldlog.consumers.gateway.access import token_for
+from foldlog.consumers.gateway.durable_streams import StreamLimits, Streams
 from foldlog.consumers.gateway.names import own_id
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.gateway.served import served
@@ -157,6 +159,69 @@ def test_S2_nobody_reads_or_writes_what_is_anothers(log, gateway, ana):
         assert nobody.put("/v1/stream/hers", headers=kind).status_code == 401
         assert ben.get("/v1/stream/hers").content == b"his"
     assert ana.get("/v1/stream/hers").content == b"secret"
+
+
+@pytest.fixture
+def bounded(log, settings, tmp_path, monkeypatch):
+    """Another gateway, that keeps 100 KB in 3 streams for one user; its streams, to look at."""
+    made = []
+
+    def streams(gateway):
+        made.append(Streams(gateway, StreamLimits(user_bytes=100_000, user_streams=3)))
+        return made[0]
+
+    monkeypatch.setattr(routes_durable, "Streams", streams)
+    with served(log, settings, tmp_path / "bounded", secret=SECRET) as running:
+        yield running, made[0]
+
+
+def test_S2_the_streams_of_one_user_are_bounded_in_bytes_and_another_user_has_room(bounded):
+    running, streams = bounded
+    kind = {"content-type": "application/octet-stream"}
+    tokens = (token_for(user, SECRET) for user in ("eve", "joe"))
+    with running.http(next(tokens)) as eve, running.http(next(tokens)) as joe:
+        eve.put("/v1/stream/big", headers=kind).raise_for_status()
+        for _ in range(9):
+            last = eve.post("/v1/stream/big", content=b"x" * 20_000, headers=kind)
+            if last.status_code == 429:
+                break
+        assert (last.status_code, last.json()["code"]) == (429, "too_many_streams")
+        assert "100,000" in last.json()["detail"] and "Delete a stream" in last.json()["detail"]
+        held = len(eve.get("/v1/stream/big").content)
+        assert 80_000 <= held <= 100_000, "what is there is still read, and bounded"
+        refused = eve.put("/v1/stream/more", headers=kind, content=b"x")
+        assert refused.status_code == 429
+        assert eve.get("/v1/sessions/more").status_code == 404, "no session was opened for it"
+        joe.put("/v1/stream/his", headers=kind, content=b"x" * 50_000).raise_for_status()
+        assert eve.delete("/v1/stream/big").status_code == 204
+        assert streams.bytes["eve"] < 20_000
+        eve.put("/v1/stream/more", headers=kind, content=b"x").raise_for_status()
+
+
+def test_S2_the_streams_of_one_user_are_bounded_in_number_while_they_are_in_use(bounded):
+    running, streams = bounded
+    kind = {"content-type": "text/plain"}
+    with running.http(token_for("max", SECRET)) as user:
+        statuses = [user.put(f"/v1/stream/n{n}", headers=kind).status_code for n in range(5)]
+        assert statuses == [201, 201, 201, 429, 429]
+        assert user.get("/v1/stream/n0").status_code == 200
+        streams.limits = streams.limits._replace(idle_s=0.0)  # all of them are idle now
+        assert user.put("/v1/stream/n4", headers=kind, content=b"new").status_code == 201
+        assert streams.streams["max"] <= 3
+        assert user.get("/v1/stream/n0").status_code == 200, "it is folded anew"
+        assert user.get("/v1/stream/n4").content == b"new"
+
+
+def test_S2_a_gateway_keeps_so_many_bytes_of_all_users(bounded):
+    running, streams = bounded
+    streams.limits = streams.limits._replace(all_bytes=150_000)
+    kind = {"content-type": "text/plain"}
+    for user in ("u1", "u2", "u3"):
+        with running.http(token_for(user, SECRET)) as http:
+            http.put("/v1/stream/s", headers=kind, content=b"x" * 60_000).raise_for_status()
+    assert streams.bytes.total() <= 150_000 and set(streams.bytes) == {"u2", "u3"}
+    with running.http(token_for("u1", SECRET)) as http:
+        assert http.get("/v1/stream/s").content == b"x" * 60_000
 
 
 @pytest.mark.parametrize("offset", ["", "x", "00000_1", "99999_0000000000000000001"])
