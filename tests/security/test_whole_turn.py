@@ -78,7 +78,9 @@ def installation(secured: Secured, tmp_path: Path) -> Installation:
 
 
 class Shell:
-    """Runs commands in this process as one principal."""
+    """Runs commands in this process as one principal. `out`: what the last printed on stdout."""
+
+    out = ""
 
     def __init__(self, installation: Installation, patch, capsys) -> None:
         self.installation, self._patch, self._capsys = installation, patch, capsys
@@ -92,6 +94,7 @@ class Shell:
         out, err = self._capsys.readouterr()
         assert code in (found, None), (args, found, out, err)
         assert "Traceback" not in err
+        self.out = out
         return out + err
 
 
@@ -112,9 +115,8 @@ def test_every_role_does_its_work_with_only_its_rights(installation, shell):
     ):
         url = gateway.stdout.readline().split()[-1]
         page = users.stderr.readline().split()[-1].replace("USER", "ana")
-        answered = json.loads(
-            shell(user, "send", "s1", "hello", "--wait", "--json").splitlines()[-1]
-        )
+        shell(user, "send", "s1", "hello", "--wait", "--json")
+        answered = json.loads(shell.out.splitlines()[-1])
         assert answered["reason"] == "end_turn" and answered["text"]
         with httpx.Client(base_url=url, timeout=WAIT_S) as http:
             _until(lambda: http.get("/readyz"))

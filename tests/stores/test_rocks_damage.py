@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import count, filterfalse, islice
 from pathlib import Path
 
 import pytest
@@ -163,13 +164,19 @@ def kept_views(directory: Path) -> dict[str, str]:
         store.close()
 
 
+def limit_with_free(descriptors: int) -> int:
+    """The limit below which so many descriptors are free: it bounds their numbers, and a process
+    that closed some has gaps between them."""
+    used = {int(name) for name in os.listdir("/proc/self/fd")}
+    return next(islice(filterfalse(used.__contains__, count()), descriptors, None))
+
+
 def test_too_few_descriptors_are_no_damage(at_rest, tmp_path):
     directory = copied(at_rest[1], tmp_path / "store")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     outcomes = []
     for more in range(0, 16, 2):
-        used = len(os.listdir("/proc/self/fd")) - 1
-        resource.setrlimit(resource.RLIMIT_NOFILE, (used + more, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit_with_free(more), hard))
         try:
             open_store(directory, BELONGS, 10**6, pytest.fail).close()
             outcomes.append(0)
