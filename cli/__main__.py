@@ -8,9 +8,11 @@ answers at once.
 import contextlib
 import difflib
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -144,7 +146,7 @@ def foldlog(edge: "Edge", config: Path | None, **flags: str | None) -> None:
 
 def exit_code(error: Exception) -> int:
     """What the shell is told of an error."""
-    if isinstance(error, SettingsError):
+    if isinstance(error, SettingsError) or getattr(error, "usage", False):
         return USAGE
     if isinstance(error, LogUnreachable | TopicMismatch | LogFatal):
         return UNREACHABLE
@@ -159,6 +161,8 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
     if edge is None:
         environment.begin()
     edge = edge or Edge()
+    words = sys.argv[1:] if args is None else args
+    as_json = "--json" in takewhile(lambda word: word != "--", words)
     # A client that tries again says so at a lower level; its errors reach the user as errors.
     to_stderr(logging.ERROR, "foldlog: %(message)s")
     try:
@@ -166,30 +170,50 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
         return result if isinstance(result, int) else DONE
     except click.ClickException as error:
         error.show()
+        if as_json:
+            _emit_refusal("refused", "usage", error.format_message())
         return USAGE
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except UnicodeEncodeError as error:  # bytes of the command line that are no text
-        _tell(SettingsError(f"{error.object!r} is not valid UTF-8 text. Nothing was sent."), edge)
+        wrong = SettingsError(f"{error.object!r} is not valid UTF-8 text. Nothing was sent.")
+        _tell(wrong, as_json)
         return USAGE
     except (FoldlogError, OSError) as error:
-        _tell(error, edge)
+        _tell(error, as_json)
         return exit_code(error)
     finally:
         with contextlib.suppress(KeyboardInterrupt):  # what was asked for is done, or was told
             edge.close()
 
 
-def _tell(error: Exception, edge: "Edge") -> None:
-    """The reason on stderr; with --json the fold's refusal on stdout as well."""
-    from .printing import emit, note
+def _tell(error: Exception, as_json: bool) -> None:
+    """The reason on stderr; with --json as one object on stdout as well."""
+    from .printing import note
 
+    verdict = "refused" if isinstance(error, Refused) else "failed"
     decision = getattr(error, "decision", None)
-    if decision is not None and edge.json:
+    if as_json and decision is not None:
+        from .printing import emit
         from .talk import decision_json
 
         emit(decision_json(decision))
-    note(f"{'refused' if isinstance(error, Refused) else 'foldlog'}: {error}")
+    elif as_json:
+        _emit_refusal(verdict, code_of(error), str(error))
+    note(f"{'refused' if verdict == 'refused' else 'foldlog'}: {error}")
+
+
+def code_of(error: Exception) -> str:
+    """The code of an error for machines: its own, or the name of its class as unknown_session."""
+    code = getattr(error, "code", "")
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
+    return code if isinstance(code, str) and code else name
+
+
+def _emit_refusal(verdict: str, code: str, detail: str) -> None:
+    from .printing import emit
+
+    emit({"verdict": verdict, "code": code, "detail": detail})
 
 
 if __name__ == "__main__":

@@ -32,13 +32,11 @@ SETTINGS_FILE = "foldlog.toml"
 class Edge:
     """The settings of this process, and what is opened from them on first use.
 
-    `json`: the command was asked for JSON, which a refusal is then told in as well. `flags`: what
-    the command line said before the command, for a process that shall mean the same.
+    `flags`: what the command line said before the command, for a process that shall mean the same.
     """
 
     def __init__(self, settings: Settings | None = None, log: Log | None = None) -> None:
         self._settings = settings
-        self.json = False
         self.flags: list[str] = []
         self._log, self._owns_log = log, log is None
         self._opened: list[Any] = []
@@ -163,17 +161,9 @@ pass_edge = click.make_pass_decorator(Edge)
 
 
 def json_option(command: F) -> F:
-    """`--json`: print data as JSON, one value a line."""
-
-    def asked(context: click.Context, _parameter: click.Parameter, value: bool) -> bool:
-        edge = context.find_object(Edge)
-        if edge is not None:
-            edge.json = value
-        return value
-
-    return click.option(
-        "--json", "as_json", is_flag=True, callback=asked, help="Print JSON, one value a line."
-    )(command)
+    """`--json`: print data as JSON, one value a line; `__main__` prints a refusal so."""
+    told = "Print JSON, one value a line; a refusal too."
+    return click.option("--json", "as_json", is_flag=True, help=told)(command)
 
 
 def somebody(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:

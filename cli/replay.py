@@ -13,6 +13,8 @@ import click
 from ..consumers.contents import event_json
 from ..consumers.replay import Folded, Replay, Step, Verified, read_blobs, verify
 from ..consumers.replay_many import HASH, INTO, VERIFY, Hashed, jobs_of, run_jobs
+from ..consumers.show import UnknownSession
+from ..log.errors import Refused
 from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..schemas.codec import ChunkSeen
@@ -102,9 +104,11 @@ def replay_command(
             _print_step(step, as_json)
     for name in sorted(replay.sessions):
         _print_folded(replay.sessions[name], as_json)
+    if not replay.sessions and session is not None:
+        raise UnknownSession(f"no events of session {session} there: see `foldlog sessions`")
     if not replay.sessions:
-        note("no events there" if session is None else f"no events of session {session} there")
-    return 1 if session is not None and not replay.sessions else None
+        note("no events there")
+    return None
 
 
 def _replay_all(
@@ -171,9 +175,10 @@ def _verify(
         for row in _rows(verified):
             emit(row) if as_json else line(_line(row))
     if not found:
-        note(f"no store below {edge.settings.state_dir}: nothing to compare. Run a worker first, "
-             "or name its directory with FOLDLOG_STATE_DIR.")
-        return 1
+        raise Refused(
+            f"no store below {edge.settings.state_dir}: nothing to compare. Run a worker first, or "
+            "name its directory with FOLDLOG_STATE_DIR."
+        )
     wrong = [v for v in found if v.problem or v.differences]
     sessions = sum(v.sessions for v in found)
     if not wrong and not as_json:

@@ -52,7 +52,7 @@ def sql_command(
     list_tables: bool,
     rows: int,
     as_json: bool,
-) -> int | None:
+) -> None:
     """Ask the log in SQL.
 
     The dialect is DuckDB's. The tables are made anew from the log as it is now; only those that the
@@ -62,7 +62,7 @@ def sql_command(
         raise click.UsageError("give a QUERY, or --tables to see what there is.")
     if list_tables or query is None:
         _list(as_json)
-        return None
+        return
     contents = Contents(edge.client().read_blob)
     wanted = named_tables(query)
     with Database() as database:
@@ -77,11 +77,9 @@ def sql_command(
         try:
             _print(database.query(query), as_json, rows)
         except BadQuery as error:
-            note(f"foldlog: {error}")
-            note(f"loaded: {', '.join(wanted)}; `foldlog sql --tables` lists all with columns")
-            return 2 if error.usage else 1
+            loaded = f"loaded: {', '.join(wanted)}; `foldlog sql --tables` lists all with columns"
+            raise BadQuery(f"{error}\n{loaded}", usage=error.usage) from None
     say_missing(contents)
-    return None
 
 
 def named_tables(query: str) -> tuple[str, ...]:

@@ -214,7 +214,9 @@ def test_S2_11_replay_prints_a_hash_per_view_and_the_word_on_each_event(shell, t
 def test_replay_takes_a_date_and_time(shell, talk):
     # The clock of the log in memory stands in November 2023.
     nothing = shell("replay --session s1 --to 2001-01-01 --json")
-    assert (nothing.code, nothing.json) == (1, []) and "no events of session s1" in nothing.err
+    (told,) = nothing.json
+    assert nothing.code == 1 and "no events of session s1" in nothing.err
+    assert told["code"] == "unknown_session"
     assert len(shell("replay --session s1 --to 2099-01-01T10:00 --json").json) == 1
     everything = shell("replay --session s1 --from 2001-01-01 --json").json
     assert len(everything) > 5
