@@ -211,7 +211,7 @@ def serve(
         if secret is None:
             note(f"development mode: loopback only, whoever asks is {settings.user}, and sees "
                  "every session")
-        serving = server(make_app(gateway), limits)
+        serving = server(make_app(gateway), limits, gateway.hub.close)
         gateway.tail.ended = lambda: setattr(serving, "should_exit", True)
         serving.run(sockets=[listening])
         return 1 if gateway.tail.over else 0

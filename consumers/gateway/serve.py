@@ -13,6 +13,7 @@ import os
 import resource
 import socket
 from collections import Counter
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -47,7 +48,8 @@ reads is let go of sooner, but what it left would wait for it as long as it live
 SITE_BITS = 64
 """Of an IPv6 address: what a provider gives to one customer at least."""
 DRAIN_S = 3
-"""How long open streams may take to end when the gateway does: their clients come back."""
+"""How long requests may take to be answered when the gateway ends. Streams are ended at once: their
+clients come back."""
 
 
 _INERT = "".join(f"{name.decode()}: {value.decode()}\r\n" for name, value in INERT.items())
@@ -157,6 +159,13 @@ class Guarded(H11Protocol):
         super().data_received(data)
         self._watch()
 
+    def shutdown(self) -> None:
+        """Close the connection, if it waits or streams; else let its answer come first."""
+        cycle = self.cycle
+        if cycle is not None and cycle.response_started and not cycle.response_complete:
+            self.transport.close()  # the stream sees that its client is gone
+        super().shutdown()
+
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request."""
         self._refuse(400, "invalid", "this is no HTTP request that can be read: nothing was done")
@@ -205,14 +214,28 @@ class Guarded(H11Protocol):
 
 
 def worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether a line of uvicorn says anything: that streams are cut when the gateway ends does not,
-    and each of them came with a traceback."""
+    """Whether a line of uvicorn says anything: that requests are cut when the gateway ends does
+    not, and each of them came with a traceback."""
     cut = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
     return not cut and "timeout graceful shutdown exceeded" not in record.getMessage()
 
 
-def server(app: ASGIApp, limits: Limits | None = None) -> uvicorn.Server:
-    """A server of an app; `run(sockets=[...])` serves until SIGTERM or SIGINT."""
+class Server(uvicorn.Server):
+    """Calls `at_end` before it waits for the requests that are being answered."""
+
+    at_end: Callable[[], None]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End."""
+        self.at_end()
+        await super().shutdown(sockets)
+
+
+def server(
+    app: ASGIApp, limits: Limits | None = None, at_end: Callable[[], None] = lambda: None
+) -> Server:
+    """A server of an app; `run(sockets=[...])` serves until SIGTERM or SIGINT. `at_end` answers
+    who waits for something to happen."""
     protocol = partial(Guarded, limits or Limits(), Counter())
     config = uvicorn.Config(
         app,
@@ -227,4 +250,6 @@ def server(app: ASGIApp, limits: Limits | None = None) -> uvicorn.Server:
         timeout_graceful_shutdown=DRAIN_S,
     )
     logging.getLogger("uvicorn.error").addFilter(worth_a_line)  # once, however often it is added
-    return uvicorn.Server(config)
+    serving = Server(config)
+    serving.at_end = at_end
+    return serving

@@ -81,7 +81,7 @@ def served(
     said: list[str] = []
     gateway = Gateway(client, Access(settings.user, secret, origins), directory, said.append)
     listening = bound("127.0.0.1", port)
-    serving = server(make_app(gateway), limits)
+    serving = server(make_app(gateway), limits, gateway.hub.close)
     thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     running = Served(gateway, listening.getsockname()[1], serving, thread, log, said)

@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from select import select
 
@@ -15,7 +16,7 @@ import httpx2 as httpx
 import pytest
 
 from foldlog.consumers.gateway import hub as hub_module
-from foldlog.consumers.gateway import serve
+from foldlog.consumers.gateway import routes_durable, serve
 from foldlog.consumers.gateway.access import token_for
 from foldlog.consumers.gateway.event_stream import EventStream
 from foldlog.consumers.gateway.inert import INERT
@@ -283,15 +284,37 @@ def test_an_answer_of_the_connection_can_not_act_either(gateway_with, sent):
         assert b"\r\n" + name + b": " + value in head
 
 
-def test_a_gateway_that_ends_cuts_its_streams_without_a_traceback(tmp_path, capsys, monkeypatch):
-    """uvicorn wrote forty lines for each stream that was open."""
-    monkeypatch.setattr(serve, "DRAIN_S", 0.1)
-    log = memory_log(threaded=True)
-    with ExitStack() as streams:
+def test_a_gateway_that_ends_ends_its_streams_at_once_and_without_a_traceback(
+    tmp_path, capsys, monkeypatch
+):
+    """They held it until it gave them up, and uvicorn wrote forty lines for each of them."""
+    monkeypatch.setattr(serve, "DRAIN_S", NEVER_S)
+    monkeypatch.setattr(routes_durable, "LONG_POLL_S", NEVER_S)
+    log, stream = memory_log(threaded=True), "/v1/stream/s1?offset=now"
+    with ExitStack() as streams, ThreadPoolExecutor(1) as waiting:
         with served(log, settings_in(tmp_path), tmp_path / "gateway") as gateway:
+            assert gateway.gateway.tabs.caught_up.wait(PATIENCE_S)
             http = streams.enter_context(gateway.http())
             http.post("/v1/sessions/s1/messages", json={"text": "hi"}).raise_for_status()
-            for path in ("/v1/sessions/s1/stream", "/v1/sessions/events"):
-                stream = streams.enter_context(http.stream("GET", path))
-                assert stream.status_code == 200, path
+            paths = ("/v1/sessions/s1/stream", "/v1/sessions/events", "/api/tabs/events",
+                     f"{stream}&live=sse")
+            for path in paths:
+                opened = streams.enter_context(http.stream("GET", path))
+                assert opened.status_code == 200, path
+            polled = waiting.submit(httpx.get, f"{gateway.url}{stream}&live=long-poll", timeout=60)
+            watching = gateway.gateway.hub._watchings["s1"].result()
+            while len(watching.seats) < 3:  # two streams and the poll
+                assert http.get("/healthz").status_code == 200
+        assert polled.result().status_code == 204, "it is told that nothing came"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_gateway_that_ends_gives_up_a_request_without_a_traceback(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(serve, "DRAIN_S", 0.1)
+    log = memory_log(threaded=True)
+    with served(log, settings_in(tmp_path), tmp_path / "gateway") as gateway:
+        half = connected(gateway, BODY)
+        while not gateway.serving.server_state.tasks:
+            assert httpx.get(f"{gateway.url}/healthz").status_code == 200
+    half.close()
     assert capsys.readouterr().err == ""
