@@ -28,6 +28,7 @@ from ..log.made import demand_topics
 from .edge import Edge, example, pass_edge, somebody
 from .log_lines import to_stderr
 from .printing import line, note
+from .terminal import ending_with_0
 
 PORT = 8377
 LIFE_S = 900
@@ -88,14 +89,16 @@ def gateway_command(
 
     It holds no truth: kill it, start another, and viewers go on where they were. With
     FOLDLOG_GATEWAY_SECRET set, everybody needs a token (`foldlog token`) and sees their own
-    sessions; without it, it is in development mode: on loopback only, and for one person.
+    sessions; without it, it is in development mode: on loopback only, and for one person. It ends
+    with exit code 0 at SIGTERM or Ctrl-C.
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True, as_json=log_json)
-    demand_topics(edge.log, edge.settings.partitions)
-    if until_eof:
-        threading.Thread(target=_end_at_eof, daemon=True).start()
-    directory = state_dir or edge.settings.home / "gateway"
-    return serve(edge.connected(), host, port, origins, directory, per_address)
+    with ending_with_0():
+        demand_topics(edge.log, edge.settings.partitions)
+        if until_eof:
+            threading.Thread(target=_end_at_eof, daemon=True).start()
+        directory = state_dir or edge.settings.home / "gateway"
+        return serve(edge.connected(), host, port, origins, directory, per_address)
 
 
 def _end_at_eof() -> None:

@@ -7,7 +7,6 @@ owns how a worker's command line becomes its settings and agents.
 import importlib
 import logging
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from .edge import Edge, example, pass_edge
 from .log_lines import to_stderr
 from .machine import start_broker
 from .printing import line, note
+from .terminal import ending_with_0
 
 if TYPE_CHECKING:
     from ..processors.agent import Agent
@@ -192,27 +192,12 @@ def worker_command(
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True, as_json=log_json)
     if "delivery" in wanted:
         edge.settings.demand_channels()
-    with ending_at_sigterm():
+    with ending_with_0():
         if supervise:
             more = ["--web", web, *(["--log-json"] if log_json else [])]
             more += ["--rolling-update"] if rolling_update else []
             return run_supervised(edge, wanted, agents, worker_id, watch=watch, more=more)
         return _work(edge, wanted, agents, worker_id, watch, rolling_update, web, control_fd)
-
-
-@contextmanager
-def ending_at_sigterm(*more: signal.Signals) -> Iterator[None]:
-    """In the block SIGTERM ends the process with code 0, until what runs in it listens itself.
-
-    For the time of a start, when nothing is held that does not end with the process. So do `more`.
-    """
-    numbers = (signal.SIGTERM, *more)
-    before = [signal.signal(number, lambda *_: os._exit(0)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _work(
@@ -301,7 +286,7 @@ def users_command(edge: Edge, web: str) -> int:
     """
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True)
     address = parse_address(web)
-    with ending_at_sigterm(signal.SIGINT):
+    with ending_with_0():
         from ..processors.runtime import rendezvous
 
         demand_topics(edge.log, edge.settings.partitions)

@@ -1,4 +1,4 @@
-"""The two ends of a terminal: lines that a person types, and Ctrl-C.
+"""The two ends of a terminal: lines that a person types, and Ctrl-C; and the end of a service.
 
 This file owns when Ctrl-C raises (at a prompt) and when it is only noted (while an answer streams,
 so that no event is lost half-folded). It must not know a session.
@@ -99,3 +99,16 @@ class Lines:
             if not more or typed.endswith(b"\n"):
                 return typed.decode(errors="replace").strip() if typed else None
         return None
+
+
+@contextlib.contextmanager
+def ending_with_0() -> Iterator[None]:
+    """In the block SIGTERM and Ctrl-C end a service with code 0, until what runs in it listens
+    itself: for the time of a start, when nothing is held that does not end with the process."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: os._exit(0)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

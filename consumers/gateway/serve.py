@@ -13,7 +13,8 @@ import os
 import resource
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -221,9 +222,20 @@ def worth_a_line(record: logging.LogRecord) -> bool:
 
 
 class Server(uvicorn.Server):
-    """Calls `at_end` before it waits for the requests that are being answered."""
+    """Calls `at_end` before it waits for the requests that are being answered.
+
+    The signal that tells it to end has done its work then: raised once more, as uvicorn does, it
+    would make an orderly end look like a failure.
+    """
 
     at_end: Callable[[], None]
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take SIGTERM and SIGINT for the block."""
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End."""

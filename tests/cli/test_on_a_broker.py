@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -142,3 +143,25 @@ def _await(found) -> None:
     while not found():
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_every_service_ends_with_0_at_ctrl_c_and_at_sigterm(machine, number):
+    """The gateway ended with 130, or by the signal; a supervisor took that for a failure."""
+    services = {
+        "gateway": machine.start("gateway", "--port", "0"),
+        "users": machine.start("users"),
+        "worker": machine.start("worker", "--supervise"),
+    }
+    try:
+        assert "the gateway serves http://" in services["gateway"].stdout.readline()
+        assert "open sessions by user: http" in services["users"].stderr.readline()
+        _await((machine.home / "worker" / "worker.json").exists)
+    finally:
+        for service in services.values():
+            service.send_signal(number)
+        ended = {name: service.communicate(timeout=WAIT_S) for name, service in services.items()}
+    assert {name: service.returncode for name, service in services.items()} == dict.fromkeys(
+        services, 0
+    )
+    assert not [err for _, err in ended.values() if "Traceback" in err]
