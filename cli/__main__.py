@@ -150,6 +150,8 @@ def exit_code(error: Exception) -> int:
         return USAGE
     if isinstance(error, LogUnreachable | TopicMismatch | LogFatal):
         return UNREACHABLE
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        return INTERRUPTED
     return REFUSED
 
 

@@ -3,9 +3,15 @@
 import click
 
 from ..log import open_log
-from ..log.made import partitions_of
+from ..log.door import Log
+from ..log.errors import FoldlogError
+from ..log.made import facts_of, partitions_of
 from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, line, note
+
+
+class MoveInterrupted(FoldlogError):
+    """Ctrl-C ended a move. What was written is kept, and the same command continues."""
 
 
 @click.command("move", epilog=example("foldlog move --to-prefix v2- --partitions 24"))
@@ -25,9 +31,16 @@ def move_command(
     own on the same cluster and shares the blobs. End workers and gateways first. Each session keeps
     its name, user, agent, transcript, context, phase and project; its offsets begin anew, and what
     it has cost so far stays in the old log, as do terminated sessions and doubts. Memory is copied.
-    At the end the old log is marked: it can be read, and nothing writes to it any more.
+    At the end the old log is marked: it can be read, and nothing writes to it any more. After
+    Ctrl-C the same command continues.
     """
     from ..consumers.moving import move
+
+    done: list[str] = []
+
+    def say(text: str) -> None:
+        done.append(text)
+        note(text)
 
     if to_prefix == edge.settings.topic_prefix:
         raise click.UsageError(f"--to-prefix {to_prefix!r}: this log has that prefix itself.")
@@ -37,7 +50,9 @@ def move_command(
     new = open_log(settings)
     try:
         read = edge.client().read_blob
-        moved = move(edge.log, new, settings, read, close_turns=close_turns, say=note)
+        moved = move(edge.log, new, settings, read, close_turns=close_turns, say=say)
+    except KeyboardInterrupt as pressed:
+        raise MoveInterrupted(_what_is_there(edge.log, to_prefix, done)) from pressed
     finally:
         new.close()
     if as_json:
@@ -48,3 +63,20 @@ def move_command(
         line(f"session {name} stays: {why}")
     line(f"Next: set FOLDLOG_TOPIC_PREFIX={to_prefix} and FOLDLOG_PARTITIONS={wanted} wherever "
          "foldlog runs, then start the workers")
+
+
+def _what_is_there(old: Log, to_prefix: str, done: list[str]) -> str:
+    """What an interrupted move came to, and what to do."""
+    if facts_of(old).moved_to is not None:
+        return (
+            "interrupted when all was moved, and the old log is marked. Next: set "
+            f"FOLDLOG_TOPIC_PREFIX={to_prefix} wherever foldlog runs; the same command again says "
+            "what stayed in the old log"
+        )
+    if not done:
+        return "interrupted before a session or memory was written: run the same command again"
+    return (
+        f"interrupted. Done: {'; '.join(done)}. The old log is whole and is not marked as moved; "
+        "what was written to the new one is kept. Start nothing on either, and run the same "
+        f"command again: it continues. To give up, delete the topics beginning with {to_prefix!r}"
+    )

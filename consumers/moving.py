@@ -78,6 +78,7 @@ def move(
             "again, and a call in doubt stays in the old log."
         )
     apply_topics(new, settings.partitions).demand()
+    say("the topics of the new log are there")
     memory = _copy_memory(old, new)
     say(f"{memory} records of memory copied")
     sessions = Sessions(new, settings)

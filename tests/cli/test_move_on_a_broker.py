@@ -1,13 +1,18 @@
 """A log whose topic was given more partitions: who refuses, what doctor says, and the way out."""
 
+import signal
+
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from foldlog.cli import move
 from foldlog.cli.__main__ import main
 from foldlog.cli.edge import Edge
+from foldlog.cli.printing import note
+from foldlog.consumers import moving
 from foldlog.consumers.client import Client
 from foldlog.consumers.session_fold import SessionFold
-from foldlog.log import Settings, open_log, partition_for
+from foldlog.log import Settings, made, open_log, partition_for
 from foldlog.log.made import Facts, LogGrown, demand_as_made, facts_of, partitions_of
 from foldlog.producers.memory import MemoryWriter
 from foldlog.schemas.topics import MEMORY_EVENTS, SESSION_EVENTS
@@ -150,3 +155,46 @@ def test_A5_a_setting_that_is_not_the_logs_number_names_it(installation):
     refused = installation("worker", settings=other)
     assert refused.code == 3
     assert "made with 2 partitions" in refused.err and "set it to 2" in refused.err
+
+
+@pytest.mark.parametrize("stage", ["the topics of the new log are there", "partition 0 of 2 moved"])
+def test_ctrl_c_says_what_was_moved_and_the_same_again_continues(installation, monkeypatch, stage):
+    """It ended without a word, with 130."""
+    foldlog, settings = installation, installation.settings
+    with Client(settings) as client:
+        for number in range(4):
+            client.open(f"s{number}")
+    arguments = ("move", "--to-prefix", installation.moved.topic_prefix, "--json")
+
+    def pressed(text: str) -> None:
+        note(text)
+        if text == stage:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(move, "note", pressed)
+        stopped = foldlog(*arguments)
+    assert stopped.code == 130
+    (told,) = stopped.json
+    assert told["code"] == "move_interrupted" and stage in told["detail"]
+    assert "is not marked as moved" in told["detail"] and "run the same command" in stopped.err
+    with Client(settings) as client:
+        assert facts_of(client.log).moved_to is None
+    again = foldlog(*arguments)
+    assert again.code == 0 and again.json[0]["sessions"] == 4
+
+
+def test_ctrl_c_after_the_log_was_marked_says_so(installation, monkeypatch):
+    """The mark is the last thing that is written: what comes after it takes nothing back."""
+    foldlog = installation
+    arguments = ("move", "--to-prefix", installation.moved.topic_prefix)
+
+    def marked(log, name, value) -> None:
+        made.note(log, name, value)
+        if name == "moved_to":
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "note", marked)
+        stopped = foldlog(*arguments)
+    assert stopped.code == 130 and "all was moved, and the old log is marked" in stopped.err
