@@ -100,18 +100,18 @@ soak: setup ## kill -9 at every named crash point, over and over, on a real brok
 
 # What the tests of others need, beside the product's packages and never in their place.
 SDK := $(VENV)/.sdk
-$(SDK): tests/adapters/sdk.lock | setup
+$(SDK): tests/consumers/adapters/sdk.lock | setup
 	@rm -rf $@
 	@$(PIP_INSTALL) --require-hashes --target $@ -r $<
 	@touch $@
 
 .PHONY: adapter
 adapter: setup $(SDK) ## the OpenAI Agents SDK's own tests, with our session in place of theirs
-	PYTHONPATH=$(CURDIR)/$(SDK) $(PY) -m foldlog.tests.adapters $(ARGS)
+	PYTHONPATH=$(CURDIR)/$(SDK) $(PY) -m foldlog.tests.consumers.adapters $(ARGS)
 
 .PHONY: durable
 durable: setup ## the conformance suite of Durable Streams, whole, against the gateway
-	$(PY) -m foldlog.tests.protocols.durable_suite
+	$(PY) -m foldlog.tests.consumers.protocols.durable_suite
 
 .PHONY: docs
 docs: setup ## write the generated tables into README.md and docs/
@@ -136,11 +136,11 @@ lock-peers: setup ## resolve bench/peers.in anew into bench/peers.lock
 	  --generate-hashes --python-version 3.11 $(ARGS) --output-file bench/peers.lock bench/peers.in
 
 .PHONY: lock-adapter
-lock-adapter: setup ## resolve tests/adapters/sdk.in anew into tests/adapters/sdk.lock
+lock-adapter: setup ## resolve tests/consumers/adapters/sdk.in anew into tests/consumers/adapters/sdk.lock
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP_INSTALL) uv
 	UV_CUSTOM_COMPILE_COMMAND="make lock-adapter" $(PY) -m uv pip compile --quiet --universal \
 	  --generate-hashes --python-version 3.11 --constraints requirements.lock $(ARGS) \
-	  --output-file tests/adapters/sdk.lock tests/adapters/sdk.in
+	  --output-file tests/consumers/adapters/sdk.lock tests/consumers/adapters/sdk.in
 
 .PHONY: clean
 clean: ## remove caches and build output (keeps .venv and every session)

@@ -8,10 +8,11 @@ If you are here to read the code, read the rooms in this order:
 1. `schemas/`      what is in the log: one .avsc per event, the dataclasses, the codec, the topics
 2. `log/`          the only door to Kafka, and its in-memory twin
 3. `producers/`    the write side: open, say, cancel, decide
-4. `processors/`   the interpreter; in it `transitions.py`, `writers.py`, `projections/` (the
-                   folds), `wake.py` (what the log owes), then `assembly/` and `context/` (what a
-                   model is shown), `effects/`, `runtime/`; beside them `memory/`, `search/`,
-                   `outside/`
+4. `processors/`   the interpreter. The pure core is three folders: `fold/` (events to views),
+                   `wake/` (what is pending next, and the decisions made from it), `request/` (what
+                   a model is shown). Around it `tools/`, `effects/` (model calls, background work,
+                   delivery), `store/` (RocksDB), `worker/`, `memory/`, `search/`, `outside/` (MCP
+                   servers, fetching), `advice/`
 5. `consumers/`    the read side: transcripts, search, replay
 6. `cli/`          the `foldlog` command
 7. `local/`        stand-ins on a laptop: a real Kafka from pinned jars, a scripted Messages API
@@ -27,18 +28,18 @@ _EXPORTS: dict[str, str] = {
     "Agent": ".processors.agent",
     "Client": ".consumers.client",
     "Compaction": ".processors.agent",
-    "DidNotHappen": ".processors.tool",
+    "DidNotHappen": ".processors.tools.tool",
     "FoldlogError": ".log.errors",
-    "Happened": ".processors.tool",
+    "Happened": ".processors.tools.tool",
     "Limits": ".processors.limits",
     "McpServer": ".processors.outside.server",
     "Rule": ".processors.agent",
     "Settings": ".log.settings",
-    "ToolContext": ".processors.tool_context",
-    "ToolFailed": ".processors.tool",
-    "read_result": ".processors.builtin_tools",
-    "build_and_deploy": ".processors.project_tool",
-    "tool": ".processors.tool",
+    "ToolContext": ".processors.tools.context",
+    "ToolFailed": ".processors.tools.tool",
+    "read_result": ".processors.tools.builtin",
+    "build_and_deploy": ".processors.tools.project",
+    "tool": ".processors.tools.tool",
 }
 
 __all__ = sorted(_EXPORTS)

@@ -21,8 +21,8 @@ from foldlog.bench.job import Turn, agent, turn
 from foldlog.bench.measure import Installation, Ratio
 from foldlog.bench.peers import peer
 from foldlog.bench.played import Played, Took, canned
-from foldlog.processors.runtime.loop import rest_gc
-from foldlog.processors.runtime.store import RocksBackend
+from foldlog.processors.store.store import RocksBackend
+from foldlog.processors.worker.loop import rest_gc
 from foldlog.schemas.record import Record
 from foldlog.schemas.topics import SESSION_EVENTS
 

@@ -19,16 +19,16 @@ from foldlog.bench.job import Turn, agent, summary, turn
 from foldlog.bench.measure import Ratio
 from foldlog.bench.played import SESSION, Models, Outcome, Played
 from foldlog.local.messages_api import Reply, Request, Script, ScriptedServer, text, tool_use
+from foldlog.log.blobs import BlobStore
+from foldlog.processors.advice.prices import PICO_PER_USD, input_cost, list_prices, total
 from foldlog.processors.effects import background
-from foldlog.processors.effects.models import GenClaim, generate, make_client
-from foldlog.processors.effects.sink import Stop
+from foldlog.processors.effects.models.call import GenClaim, generate, make_client
+from foldlog.processors.fold.projections.ledger import ANSWER, Spent
 from foldlog.processors.limits import DEFAULT_LIMITS
-from foldlog.processors.prices import PICO_PER_USD, input_cost, list_prices, total
-from foldlog.processors.projections.ledger import ANSWER, Spent
-from foldlog.processors.runtime.actions import BeginGeneration
-from foldlog.processors.runtime.begin import BeginWork
-from foldlog.processors.runtime.store import DictBackend
-from foldlog.producers.blobs import BlobStore
+from foldlog.processors.store.store import DictBackend
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.processors.worker.actions import BeginGeneration
+from foldlog.processors.worker.ports import BeginWork
 from foldlog.schemas import events as ev
 
 TURNS = 200

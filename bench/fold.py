@@ -16,12 +16,12 @@ from foldlog.consumers.replay import Replay
 from foldlog.log import partition_for
 from foldlog.log.door import Reader
 from foldlog.processors.effects.slots import Slots
-from foldlog.processors.runtime.actions import Actions
-from foldlog.processors.runtime.assemble import SystemClock
-from foldlog.processors.runtime.loop import rest_gc
-from foldlog.processors.runtime.store import Belongs, DictBackend, RocksBackend, Store
-from foldlog.processors.runtime.worker import Identity, Worker
-from foldlog.processors.session import fold
+from foldlog.processors.fold.session import fold
+from foldlog.processors.store.store import Belongs, DictBackend, RocksBackend, Store
+from foldlog.processors.worker.actions import Actions
+from foldlog.processors.worker.assemble import SystemClock
+from foldlog.processors.worker.loop import rest_gc
+from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas.codec import Entry, encode, entry_of, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS
 

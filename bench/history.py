@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from foldlog.processors.decide import END_REASONS
-from foldlog.processors.session import SessionViews, fold, initial
+from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.wake.decide import END_REASONS
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, digest
 

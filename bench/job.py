@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.limits import Limits
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.tool import tool
 
 # Seldom and often used words, so that the text compresses about as prose does.
 WORDS = (

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from foldlog.bench.job import MODEL, Turn, summary
 from foldlog.processors.agent import Agent
-from foldlog.processors.context.rendered import Built
 from foldlog.processors.effects.slots import Slots
-from foldlog.processors.projections.background import SUMMARIES
-from foldlog.processors.runtime.actions import Actions, BeginGeneration, BeginTool
-from foldlog.processors.runtime.assemble import ROLES
-from foldlog.processors.runtime.begin import BeginWork
-from foldlog.processors.runtime.store import Backend, Belongs, Store
-from foldlog.processors.runtime.worker import Identity, Worker
-from foldlog.processors.session import SessionViews
+from foldlog.processors.fold.projections.background import SUMMARIES
+from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.request.rendered import Built
+from foldlog.processors.store.store import Backend, Belongs, Store
+from foldlog.processors.worker.actions import Actions, BeginGeneration, BeginTool
+from foldlog.processors.worker.assemble import ROLES
+from foldlog.processors.worker.ports import BeginWork
+from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.record import Record

@@ -12,7 +12,7 @@ from foldlog.bench.job import Turn, agent, turn
 from foldlog.bench.measure import Installation, Ratio
 from foldlog.bench.peers import peer
 from foldlog.bench.played import Played, canned
-from foldlog.processors.runtime.store import DictBackend
+from foldlog.processors.store.store import DictBackend
 from foldlog.schemas.record import Record
 from foldlog.schemas.topics import SESSION_EVENTS
 

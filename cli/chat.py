@@ -19,11 +19,10 @@ from ..consumers.transcript_stream import INITIAL, see, snapshot
 from ..consumers.unanswered import demand_agent
 from ..consumers.waiting import asking, doubtful
 from ..log.errors import FoldlogError, LogFatal, Refused
-from ..processors.projections.turn_view import Call
-from ..processors.session import SessionViews
+from ..processors.fold.projections.turn_view import Call
+from ..processors.fold.session import SessionViews
 from ..producers.sessions import Receipt, new_session_id
-from ..schemas.words import Decision as Decided
-from ..schemas.words import Resolution
+from ..schemas.enums import Decision as Decided, Resolution
 from .decide import arguments
 from .edge import Edge, example, pass_edge, user_option
 from .look import transcript_lines

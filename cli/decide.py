@@ -11,17 +11,16 @@ import click
 from ..consumers.calls import call_named, demand_match
 from ..consumers.contents import shown, whole
 from ..consumers.outcomes import Decision, decision_on, demand
-from ..processors.grants import told
+from ..processors.fold.grants import told
+from ..schemas.enums import Decision as Decided, Resolution
 from ..schemas.grant import pattern_text
-from ..schemas.words import Decision as Decided
-from ..schemas.words import Resolution
 from .edge import Edge, example, json_option, pass_edge, user_option
 from .printing import line
 from .talk import report
 
 if TYPE_CHECKING:
     from ..consumers.client import Client
-    from ..processors.projections.turn_view import Call
+    from ..processors.fold.projections.turn_view import Call
 
 
 def arguments(call: "Call", client: "Client") -> Any:

@@ -22,10 +22,10 @@ from ..consumers.transcript_stream import INITIAL, Dropped, Settled, Token, View
 from ..local.kafka import Broker
 from ..local.messages_api import spawn
 from ..log import Settings, environment
-from ..processors.effects.models_client import host_of
-from ..processors.projections.turn_view import find_call
-from ..processors.wake import Rules, wake
-from ..processors.wake_table import BY_ID
+from ..processors.effects.models.client import host_of
+from ..processors.fold.projections.turn_view import find_call
+from ..processors.wake.facts import Rules, wake
+from ..processors.wake.table import BY_ID
 from ..schemas import events as ev
 from ..schemas.topics import topics
 

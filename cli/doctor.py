@@ -1,4 +1,4 @@
-"""doctor: check everything, say what to do. The checks are `consumers/check_up.py`."""
+"""doctor: check everything, say what to do. The checks are `consumers/doctor/checks.py`."""
 
 import time
 from collections.abc import Iterator
@@ -7,21 +7,21 @@ from pathlib import Path
 
 import click
 
-from ..consumers import (
-    check_agents,
-    check_budget,
-    check_channels,
-    check_framing,
-    check_memory,
-    check_up,
-    check_usage,
+from ..consumers.doctor import (
+    agents as check_agents,
+    budget as check_budget,
+    channels as check_channels,
+    checks,
+    framing as check_framing,
+    memory as check_memory,
+    usage as check_usage,
 )
-from ..consumers.check_up import Finding
+from ..consumers.doctor.checks import Finding
 from ..consumers.show import fold_everything
 from ..log.errors import TopicMissing
 from ..log.made import facts_of, partitions_of
-from ..processors.runtime.clocks import Reading, in_words
-from ..processors.runtime.same_agents import GROUP
+from ..processors.store.clocks import Reading, in_words
+from ..processors.worker.same_agents import GROUP
 from ..schemas.memory_paths import USER, scope_of
 from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, line
@@ -62,7 +62,7 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
     yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
     yield from check_framing.framing(settings)
     try:
-        yield from check_up.topics_as_wanted(log, settings)
+        yield from checks.topics_as_wanted(log, settings)
         if facts_of(log).moved_to is not None:
             return  # said above; no worker may serve it, and nobody can decide anything in it
         everything = fold_everything(log, edge.client().read_blob)
@@ -70,23 +70,23 @@ def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
         return  # said above; without the topic there is nothing to look at
     worker = worker_info(settings.state_dir)
     yield from _worker(worker)
-    yield from check_up.partitions_held(everything, partitions_of(log))
-    yield from check_up.stores(log, settings)
-    yield check_up.sessions_counted(everything)
-    yield from check_up.frozen_sessions(everything)
+    yield from checks.partitions_held(everything, partitions_of(log))
+    yield from checks.stores(log, settings)
+    yield checks.sessions_counted(everything)
+    yield from checks.frozen_sessions(everything)
     agents = None if worker.status is None else frozenset(worker.status.get("agents", ()))
     yield from check_agents.agents_missing(everything, agents)
     yield from check_agents.workers_agree(everything, (m.instance_id for m in log.members(GROUP)))
     if worker.status is not None:
-        yield from check_up.mcp_servers(worker.status.get("mcp", {}))
-    yield from check_up.people_wanted(everything)
-    yield from check_up.refused_to_tools(everything)
-    yield from check_up.out_of_room(everything)
-    yield from check_up.background_in_vain(everything, None if whole else check_up.SHOWN_MAX)
+        yield from checks.mcp_servers(worker.status.get("mcp", {}))
+    yield from checks.people_wanted(everything)
+    yield from checks.refused_to_tools(everything)
+    yield from checks.out_of_room(everything)
+    yield from checks.background_in_vain(everything, None if whole else checks.SHOWN_MAX)
     yield from check_channels.channels(everything, settings.channels, settings.channels_wrong)
     now = max(time.time_ns() // 1_000_000, everything.newest_ms)
-    yield from check_up.owed_and_idle(everything, now)
-    yield from check_up.dead_letters(log, everything)
+    yield from checks.owed_and_idle(everything, now)
+    yield from checks.dead_letters(log, everything)
     yield from check_budget.instruction_files(settings, Path.cwd())
     yield from check_memory.vectors(settings.state_dir, settings.embedder)
     yield from check_memory.core_in_prompts(log, scope_of(USER, settings.user))

@@ -23,7 +23,7 @@ from ..schemas.origin import Origin, Proof, Recorder
 if TYPE_CHECKING:
     from ..consumers.client import Client
     from ..local.kafka import Broker
-    from ..processors.prices import PriceTable
+    from ..processors.advice.prices import PriceTable
 
 F = TypeVar("F", bound=Callable[..., Any])
 SETTINGS_FILE = "foldlog.toml"
@@ -107,7 +107,7 @@ class Edge:
     @property
     def prices(self) -> "PriceTable":
         """What tokens cost: the user's table, or the list prices. Raises SettingsError."""
-        from ..processors.prices import load_prices
+        from ..processors.advice.prices import load_prices
 
         return load_prices(self.settings.prices)
 

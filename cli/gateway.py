@@ -223,7 +223,7 @@ def serve(
 @contextmanager
 def _sole(directory: Path) -> Iterator[None]:
     """No other gateway keeps its cache there. Raises SettingsError."""
-    from ..processors.runtime.state_dir import StateDir, StateDirTaken
+    from ..processors.store.state_dir import StateDir, StateDirTaken
 
     try:
         held = StateDir(directory)

@@ -32,10 +32,10 @@ from ..consumers.spending import (
     session_cost,
 )
 from ..consumers.waiting import asking, doubtful, what_it_waits_for
+from ..log.blobs import BlobError
 from ..log.partition import partition_for
-from ..processors.decide import rules_of
-from ..processors.wake import Rules
-from ..producers.blobs import BlobError
+from ..processors.wake.decide import rules_of
+from ..processors.wake.facts import Rules
 from ..schemas.codec import ChunkSeen, Entry
 from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
@@ -47,9 +47,9 @@ from .run import agent_option, load_agents, run_wake
 
 if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
-    from ..processors.prices import PriceTable
-    from ..processors.projections.ledger import LedgerView
-    from ..processors.session import SessionViews
+    from ..processors.advice.prices import PriceTable
+    from ..processors.fold.projections.ledger import LedgerView
+    from ..processors.fold.session import SessionViews
 
 
 SAID_CHARS_MAX = 4_000

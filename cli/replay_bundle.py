@@ -15,9 +15,9 @@ import click
 from ..consumers.exports.bundle import verify
 from ..consumers.exports.bundle_file import Bundle, read_bundle
 from ..consumers.exports.bundle_log import BundleLog
-from ..processors.context.build import BUILDER
-from ..processors.runtime.store import fold_version
-from ..producers.blobs import BlobStore
+from ..log.blobs import BlobStore
+from ..processors.request.build import BUILDER
+from ..processors.store.store import fold_version
 from .edge import Edge
 from .printing import emit, line, note
 

@@ -1,6 +1,6 @@
 """worker, dev, demo: what runs until it is told to end.
 
-Thin: the worker is `processors/runtime`, the broker and the scripted model are `local`. This file
+Thin: the worker is `processors/worker`, the broker and the scripted model are `local`. This file
 owns how a worker's command line becomes its settings and agents.
 """
 
@@ -52,7 +52,7 @@ def load_agents(names: Sequence[str]) -> list["Agent"]:
     from ..processors.agent import Agent
 
     if not names:
-        from ..processors.builtin_tools import default_agent
+        from ..processors.tools.builtin import default_agent
 
         return [default_agent(Path.cwd())]
     if os.getcwd() not in sys.path:
@@ -145,7 +145,7 @@ def forget_secrets(settings: Settings) -> None:
 
 def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
     """Discharge what one session owes, in this process. Raises StateDirTaken if a worker runs."""
-    from ..processors.runtime.once import wake_session
+    from ..processors.worker.wake_once import wake_session
 
     loaded = load_agents(names)
     forget_secrets(edge.settings)
@@ -211,11 +211,11 @@ def _work(
     control_fd: int | None,
 ) -> int:
     if control_fd is not None:
-        from ..processors.runtime.supervise import await_go
+        from ..processors.worker.supervise import await_go
 
         await_go(control_fd, lambda: load_agents(agents))
     logging.getLogger("foldlog.worker").setLevel(logging.INFO)
-    from ..processors.runtime import host
+    from ..processors.worker import host
 
     address, loaded = parse_address(web), load_agents(agents)
     forget_secrets(edge.settings)
@@ -239,7 +239,7 @@ def sole(
 
     Raises StateDirTaken.
     """
-    from ..processors.runtime.sole import sole
+    from ..processors.worker.start_lock import sole
 
     return sole(edge.settings.state_dir, worker_id, note, supervises=supervises)
 
@@ -254,7 +254,7 @@ def run_supervised(
     more: Sequence[str] = (),
 ) -> int:
     """A worker that is replaced at once when it dies, until SIGTERM or Ctrl-C."""
-    from ..processors.runtime import supervise
+    from ..processors.worker import supervise
 
     # What is wrong now is said once, and not by every worker that is tried.
     demand_topics(edge.log, edge.settings.partitions)
@@ -287,7 +287,7 @@ def users_command(edge: Edge, web: str) -> int:
     to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True)
     address = parse_address(web)
     with ending_with_0():
-        from ..processors.runtime import rendezvous
+        from ..processors.worker import rendezvous
 
         demand_topics(edge.log, edge.settings.partitions)
         first = edge.log.first_offsets(USER_SESSIONS)
@@ -323,7 +323,7 @@ def dev_command(edge: Edge, agents: tuple[str, ...], origins: tuple[str, ...]) -
     made = f", topics made: {len(report.created)}" if report.created else ""
     line(f"Kafka answers on {servers}{made}")
     if edge.settings.api_key or edge.settings.base_url:
-        from ..processors.effects.models_client import host_of
+        from ..processors.effects.models.client import host_of
 
         line(f"the model answers at {host_of(edge.settings.base_url)}")
     which = "" if DEFAULT_AGENT in named else f" --agent {named[0]}"

@@ -11,9 +11,9 @@ import click
 
 from ..consumers.contents import ReadBlob, text_of_body, whole
 from ..consumers.transcript_stream import Dropped, Settled, Shown, Token, Told
-from ..processors.projections.transcript import Line
-from ..producers.blobs import BlobError
-from ..schemas.parts import Body
+from ..log.blobs import BlobError
+from ..processors.fold.projections.transcript import Line
+from ..schemas.events.parts import Body
 from .printing import brief, clean, note, write
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"

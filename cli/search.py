@@ -1,6 +1,6 @@
 """search: find what was said, in the transcripts of all sessions.
 
-This file owns how hits look. It must not know how they are found: `consumers/search_index.py` does.
+Prints the hits that `consumers/search/search_index.py` finds.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ..consumers.search_index import (
+from ..consumers.search.search_index import (
     BEHIND_MIN,
     BEST,
     BEST_MAX,

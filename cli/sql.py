@@ -8,8 +8,7 @@ import math
 import re
 import tempfile
 from collections.abc import Iterable
-from datetime import date, datetime, timedelta
-from datetime import time as clock
+from datetime import date, datetime, time as clock, timedelta
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path

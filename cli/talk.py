@@ -18,8 +18,8 @@ from ..consumers.outcomes import (
     demand,
 )
 from ..consumers.sent import note_sent
-from ..processors.transitions import TRANSITIONS
-from ..schemas.words import CancelMode, WhenBusy
+from ..processors.fold.transitions import TRANSITIONS
+from ..schemas.enums import CancelMode, WhenBusy
 from .edge import Edge, example, json_option, pass_edge, user_option
 from .printing import emit, line, note
 from .worker_info import unserved

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..consumers.waiting import who_lacks
-from ..processors.projections.partition import ANSWERS, PartitionView, worker_id
-from ..processors.runtime.state_dir import worker_id_of
+from ..processors.fold.projections.partition import ANSWERS, PartitionView, worker_id
+from ..processors.store.state_dir import worker_id_of
 
 ASK_S = 2.0
 """A worker answers in milliseconds; one that is stopped or swamped does not at all."""

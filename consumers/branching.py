@@ -7,14 +7,14 @@ log, as client.py does; this file must not know how anything is shown.
 
 from typing import NamedTuple
 
+from ..log.blobs import BlobStore
 from ..log.door import Log
 from ..log.errors import Refused
 from ..log.made import partitions_of
 from ..log.partition import partition_for
-from ..processors.projections.messages import Received
-from ..processors.runtime.seeds import seeded
-from ..processors.session import SessionViews, fold, initial
-from ..producers.blobs import BlobStore
+from ..processors.fold.projections.messages import Received
+from ..processors.fold.session import SessionViews, fold, initial
+from ..processors.store.fork_seeds import seeded
 from ..producers.fork import (
     open_fork,
     read_records,
@@ -27,7 +27,7 @@ from ..producers.fork import (
 from ..producers.sessions import Sessions, new_session_id
 from ..schemas.codec import entry_of
 from ..schemas.events import SessionOpened
-from ..schemas.parts import BlobRef
+from ..schemas.events.parts import BlobRef
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS
 from .contents import ReadBlob

@@ -6,12 +6,12 @@ Providers repeat their ids, so a call_id is only a label. This file must not kno
 from collections.abc import Mapping
 
 from ..log.errors import Refused
-from ..processors.grants import SHELL_SPECIAL, granting
-from ..processors.projections.turn_view import Call
-from ..processors.session import SessionViews
+from ..processors.fold.grants import SHELL_SPECIAL, granting
+from ..processors.fold.projections.turn_view import Call
+from ..processors.fold.session import SessionViews
+from ..schemas.enums import Resolution
 from ..schemas.grant import pattern_text
 from ..schemas.ids import call_key, parse_call_key
-from ..schemas.words import Resolution
 from .contents import ReadBlob, whole
 
 _SETTLES = ("approval", "resolved", "result")

@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..log import open_log
+from ..log.blobs import BlobStore
 from ..log.door import Log
 from ..log.settings import Settings
-from ..processors.session import SessionViews
-from ..producers.blobs import BlobStore
+from ..processors.fold.session import SessionViews
 from ..producers.checks import Blocks
 from ..producers.sessions import Receipt, Sessions
+from ..schemas.enums import CancelMode, Decision as Decided, Resolution, WhenBusy
+from ..schemas.events.parts import BlobRef
 from ..schemas.origin import Origin
-from ..schemas.parts import BlobRef
-from ..schemas.words import CancelMode, Resolution, WhenBusy
-from ..schemas.words import Decision as Decided
 from .branching import Branching, Forked, Skipped
 from .calls import call_named, demand_unresolved
 from .follow import Follow

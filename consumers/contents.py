@@ -9,11 +9,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ..processors.rows import Rows
+from ..processors.fold.rows import Rows
 from ..schemas.attachments import label
 from ..schemas.codec import ChunkSeen, Entry, Unreadable
 from ..schemas.events import BY_CLASS
-from ..schemas.parts import BlobRef, Body
+from ..schemas.events.parts import BlobRef, Body
 from ..schemas.value import field_names
 
 ReadBlob = Callable[[BlobRef], bytes]

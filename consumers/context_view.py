@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..processors.budget import is_cold
-from ..processors.context.strategies import build_context
+from ..processors.fold.projections.compaction import in_force
+from ..processors.fold.projections.context import Fragment, estimated_tokens, fragment_tokens
+from ..processors.fold.projections.turn_view import thinking_refused, too_long
+from ..processors.fold.session import SessionViews
 from ..processors.limits import DEFAULT_LIMITS
-from ..processors.projections.compaction import in_force
-from ..processors.projections.context import Fragment, estimated_tokens, fragment_tokens
-from ..processors.projections.turn_view import thinking_refused, too_long
-from ..processors.session import SessionViews
+from ..processors.request.strategies import build_context
+from ..processors.wake.budget import is_cold
 from ..schemas import events as ev
 from ..schemas.ids import call_key
 from ..schemas.tokens import estimate

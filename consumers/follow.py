@@ -11,8 +11,8 @@ from ..log.door import Log, Offsets
 from ..log.errors import LogUnreachable
 from ..log.made import partitions_of
 from ..log.partition import partition_for
-from ..processors.runtime.owned import is_foldable
-from ..processors.runtime.seeds import ReadBlob, seeded
+from ..processors.store.fork_seeds import ReadBlob, seeded
+from ..processors.store.partition_cache import is_foldable
 from ..schemas.codec import Entry, entry_of
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.record import Record

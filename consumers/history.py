@@ -12,10 +12,10 @@ from operator import attrgetter
 from typing import NamedTuple, TypeVar
 from zlib import crc32
 
-from ..processors.projections.transcript import CONTINUED, Line
-from ..processors.rows import Rows
-from ..processors.session import SessionViews
-from ..schemas.words import ChunkKind
+from ..processors.fold.projections.transcript import CONTINUED, Line
+from ..processors.fold.rows import Rows
+from ..processors.fold.session import SessionViews
+from ..schemas.enums import ChunkKind
 from .contents import ReadBlob, blocks_of, whole
 from .transcript_stream import (
     SPOKEN,

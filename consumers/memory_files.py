@@ -28,8 +28,8 @@ from ..log.errors import Refused
 from ..processors.memory.files import FILE_BYTES_MAX, FileRefused, edits_of, lines_in
 from ..processors.memory.fold import MemoryView, paths_of, text_of
 from ..processors.memory.framing import core_left_out
-from ..processors.tool import ToolFailed
-from ..processors.workdir import Workdir
+from ..processors.tools.tool import ToolFailed
+from ..processors.tools.workdir import Workdir
 from ..producers.memory import MemoryWriter
 from ..schemas.memory_paths import tier_of
 from ..schemas.topics import MEMORY_EVENTS

@@ -10,24 +10,24 @@ terminated sessions. Memory is copied. The old log is marked at the end and can 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..log.blobs import BlobStore
 from ..log.door import Log, Offsets
 from ..log.errors import LogUnreachable, Refused
 from ..log.made import LogMoved, apply_topics, facts_of, note, partitions_of
 from ..log.settings import Settings
-from ..processors.projections.partition import ROLES
-from ..processors.session import SessionViews
-from ..producers.blobs import BlobStore
+from ..processors.fold.projections.partition import ROLES
+from ..processors.fold.session import SessionViews
 from ..producers.fork import open_fork, store_seed, without_chunks, without_skipped
 from ..producers.sessions import Sessions
 from ..schemas.codec import entry_of
 from ..schemas.events import SessionOpened
-from ..schemas.parts import BlobRef
+from ..schemas.events.parts import BlobRef
 from ..schemas.record import Record
 from ..schemas.topics import LOG_FACTS, MEMORY_EVENTS, SESSION_EVENTS, topics
 from .branching import streaming_attempts
 from .contents import ReadBlob
 from .follow import read_before
-from .protocols.durable_written import AGENT as STREAM
+from .protocols.durable.writing import AGENT as STREAM
 from .show import Everything, fold_everything
 from .waiting import doubtful
 

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..log.blobs import BlobStore
 from ..log.door import Log
 from ..log.errors import Corrupt
 from ..log.made import partitions_of
 from ..log.settings import Settings
-from ..processors.projections import partition as partition_fold
-from ..processors.projections.partition import PartitionView
-from ..processors.ruling import Ruling
-from ..processors.runtime import views_codec
-from ..processors.runtime.store import Belongs, Store, fold_version, open_readonly
-from ..processors.session import SessionViews, fold, initial
-from ..producers.blobs import BlobStore
+from ..processors.fold.projections import partition as partition_fold
+from ..processors.fold.projections.partition import PartitionView
+from ..processors.fold.ruling import Ruling
+from ..processors.fold.session import SessionViews, fold, initial
+from ..processors.store import views_codec
+from ..processors.store.store import Belongs, Store, fold_version, open_readonly
 from ..schemas.codec import Entry
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.topics import SESSION_EVENTS

@@ -18,9 +18,9 @@ from ..log import open_log
 from ..log.door import Log
 from ..log.errors import LogCut, Refused
 from ..log.settings import Settings
-from ..processors.projections import partition as partition_fold
-from ..processors.runtime.owned import checksum_of
-from ..processors.runtime.store import Belongs, Cursor, fold_version, new_store
+from ..processors.fold.projections import partition as partition_fold
+from ..processors.store.partition_cache import checksum_of
+from ..processors.store.store import Belongs, Cursor, fold_version, new_store
 from ..schemas.topics import SESSION_EVENTS
 from .replay import Replay, Verified, read_blobs, store_directory, verify_partition
 

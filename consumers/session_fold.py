@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..log.door import Log
-from ..processors.projections import partition as partition_fold
-from ..processors.projections.partition import PartitionView
-from ..processors.ruling import Ruling
-from ..processors.runtime.seeds import ReadBlob
-from ..processors.session import SessionViews, fold, initial
+from ..processors.fold.projections import partition as partition_fold
+from ..processors.fold.projections.partition import PartitionView
+from ..processors.fold.ruling import Ruling
+from ..processors.fold.session import SessionViews, fold, initial
+from ..processors.store.fork_seeds import ReadBlob
 from ..schemas.codec import Entry
 from .follow import POLL_S, Follow
 

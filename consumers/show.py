@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 from ..log.door import Log
 from ..log.errors import Refused
-from ..processors.context.build import BUILDER, request_bytes, request_sha256
-from ..processors.projections import partition as partition_fold
-from ..processors.projections.partition import PartitionView
-from ..processors.resuming import resumed_request
-from ..processors.session import SessionViews, fold, initial
-from ..processors.wake import Obligation, Rules, wake
-from ..processors.wake_table import BY_ID
+from ..processors.fold.projections import partition as partition_fold
+from ..processors.fold.projections.partition import PartitionView
+from ..processors.fold.session import SessionViews, fold, initial
+from ..processors.request.build import BUILDER, request_bytes, request_sha256
+from ..processors.request.continuation import resumed_request
+from ..processors.wake.facts import Obligation, Rules, wake
+from ..processors.wake.table import BY_ID
 from ..schemas import events as ev
+from ..schemas.enums import Recovery
 from ..schemas.ids import PARTITION_KEY, is_id, why_not_an_id
-from ..schemas.words import Recovery
 from .contents import ReadBlob, plain
 from .follow import Follow
 from .session_fold import SessionFold

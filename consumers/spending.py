@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from ..processors.prices import Cost, InputCost, PriceTable, dollars, input_cost, total, usd
-from ..processors.projections.ledger import BACKGROUND, LedgerView, Spent
+from ..processors.advice.prices import Cost, InputCost, PriceTable, dollars, input_cost, total, usd
+from ..processors.fold.projections.ledger import BACKGROUND, LedgerView, Spent
 from .contents import plain
 
 TOKENS = tuple(

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ..log.door import Log
 from ..log.errors import OffsetGone
-from ..processors.tabs import Tab, names_in, tab_in
 from ..schemas.record import Record
+from ..schemas.tabs import Tab, names_in, tab_in
 from ..schemas.topics import USER_SESSIONS
 
 POLL_S = 0.2

@@ -15,11 +15,11 @@ as if it had never been away (beyond-the-seeds 1). This file must not know how t
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..processors.projections.messages import MessagesView, Progress
-from ..processors.projections.transcript import Line
-from ..processors.rows import Rows
+from ..processors.fold.projections.messages import MessagesView, Progress
+from ..processors.fold.projections.transcript import Line
+from ..processors.fold.rows import Rows
 from ..schemas import events as ev
-from ..schemas.words import ChunkKind
+from ..schemas.enums import ChunkKind
 from .contents import ReadBlob, blocks_of, whole
 from .session_fold import Seen
 

@@ -5,8 +5,8 @@ say it is told before it is written. This file must not know who asks.
 """
 
 from ..log.errors import Refused
-from ..processors.session import SessionViews
-from .protocols.durable_written import AGENT as STREAM
+from ..processors.fold.session import SessionViews
+from .protocols.durable.writing import AGENT as STREAM
 
 ELSEWHERE = "Nothing was written. To talk to an agent, say it in another session."
 

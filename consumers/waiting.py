@@ -5,10 +5,10 @@ The facts are the turn view's; the words are ours. This file must not know how t
 
 from typing import NamedTuple
 
-from ..processors.projections.partition import INITIAL, PartitionView, without, worker_id
-from ..processors.projections.turn_view import Call, TurnView
-from ..processors.rulings_work import step_is_due
-from ..processors.session import SessionViews
+from ..processors.fold.projections.partition import INITIAL, PartitionView, without, worker_id
+from ..processors.fold.projections.turn_view import Call, TurnView
+from ..processors.fold.rulings.workers import step_is_due
+from ..processors.fold.session import SessionViews
 
 
 class Waits(NamedTuple):

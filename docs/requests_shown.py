@@ -5,12 +5,12 @@ The request comes out of the real fold, prefix and builder, so it can't differ f
 
 import json
 
+from foldlog.processors.advice.mistakes import KINDS
 from foldlog.processors.agent import Agent
-from foldlog.processors.assembly.layers import WHERE, Layer, Layers
-from foldlog.processors.decide import Desk, decide
-from foldlog.processors.matrix import ITEMS, POINTS
-from foldlog.processors.mistakes import KINDS
-from foldlog.processors.tool import tool
+from foldlog.processors.request.layers import WHERE, Layer, Layers
+from foldlog.processors.tools.tool import tool
+from foldlog.processors.wake.decide import Desk, decide
+from foldlog.processors.wake.matrix import ITEMS, POINTS
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from foldlog.docs import requests_shown
 from foldlog.log import access
+from foldlog.processors.fold.field_writers import MEANING, WRITERS
+from foldlog.processors.fold.projections.partition import ROLES
+from foldlog.processors.fold.transitions import TRANSITIONS
 from foldlog.processors.limits import DEFAULT_LIMITS, Limits
-from foldlog.processors.projections.partition import ROLES
-from foldlog.processors.transitions import TRANSITIONS
-from foldlog.processors.wake_table import SEED_ROWS, WAKE
-from foldlog.processors.writers import MEANING, WRITERS
+from foldlog.processors.wake.table import SEED_ROWS, WAKE
 from foldlog.schemas.codec import schema_of
 from foldlog.schemas.events import EVENT_TYPES, EventType
 from foldlog.schemas.memory import MEMORY_TYPES
@@ -149,7 +149,7 @@ def picture() -> str:
 
 
 def _views() -> tuple[str, ...]:
-    from foldlog.processors.runtime.views_codec import VIEW_NAMES
+    from foldlog.processors.store.views_codec import VIEW_NAMES
 
     return VIEW_NAMES
 

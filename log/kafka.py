@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
-from confluent_kafka import KafkaError, KafkaException, Message
-from confluent_kafka import Producer as Client
+from confluent_kafka import KafkaError, KafkaException, Message, Producer as Client
 
 from ..schemas.topics import TopicSpec
 from .admin import Cluster

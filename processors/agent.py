@@ -11,14 +11,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..schemas.enums import Approval, Recovery
 from ..schemas.ids import is_id, why_not_an_id
 from ..schemas.tokens import estimate, family_of
-from ..schemas.words import Approval, Recovery
-from .cuts import window_size
+from .fold.cut_points import window_size
 from .limits import DEFAULT_LIMITS, Limits
 from .outside.server import McpServer
-from .tool import SEARCH, Tool
-from .tool_tiers import SCHEMA_TOKENS, USE, arranged, tools_json
+from .tools.tiers import SCHEMA_TOKENS, USE, arranged, tools_json
+from .tools.tool import SEARCH, Tool
 
 # What a rule says, and the approval it gives a call.
 DECISIONS = {"allow": Approval.NONE, "ask": Approval.ASK, "deny": Approval.DENY}

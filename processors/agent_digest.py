@@ -12,10 +12,10 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
-from ..schemas.parts import AgentDigest
+from ..schemas.events.parts import AgentDigest
 from .agent import Agent
 from .outside.server import McpServer
-from .tool import Tool
+from .tools.tool import Tool
 
 PART_CHARS = 8  # hex characters of each part
 SHOWN_MAX = 5  # agents of a difference that are named

@@ -5,7 +5,7 @@ anything is produced) and `blobs.py` (where large content goes first). Nothing h
 an event counted is the fold's word, and waiting for it is the business of `consumers/`.
 """
 
-from .blobs import BlobCorrupt, BlobError, BlobMissing, BlobStore
+from ..log.blobs import BlobCorrupt, BlobError, BlobMissing, BlobStore
 from .checks import Invalid
 from .sessions import Receipt, Sessions, Unacknowledged, new_session_id
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ..log.blobs import BlobStore
 from ..schemas.attachments import (
     FILES_MAX,
     MESSAGE_BYTES_MAX,
@@ -20,8 +21,7 @@ from ..schemas.attachments import (
     inspect,
     reference,
 )
-from ..schemas.whole import is_whole
-from .blobs import BlobStore
+from ..schemas.file_endings import is_whole
 from .checks import Invalid
 
 # In every PDF that has pages, as they are or packed; /Pages is in one that has none, too.

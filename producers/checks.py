@@ -14,7 +14,7 @@ from ..log.errors import Refused
 from ..schemas.attachments import reference_of
 from ..schemas.grant import pattern_text, why_wrong
 from ..schemas.ids import is_id, parse_call_key, why_not_an_id
-from ..schemas.said import texts_of
+from ..schemas.message_content import texts_of
 
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 """Of one message: about three million tokens, more than any model's window. A file belongs into a

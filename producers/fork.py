@@ -6,16 +6,16 @@ caller's question, and the fold's; this file must not know a view.
 
 from collections.abc import Collection, Iterable
 
+from ..log.blobs import BlobStore
 from ..log.door import Log
 from ..log.errors import LogUnreachable
+from ..schemas.enums import WhenBusy
 from ..schemas.events import MessageReceived, RecordSkipped, SessionOpened
-from ..schemas.parts import BlobRef, Body
+from ..schemas.events.parts import BlobRef, Body
 from ..schemas.record import Record
 from ..schemas.seed import MEDIA_TYPE, seal
 from ..schemas.topics import SESSION_EVENTS
-from ..schemas.words import WhenBusy
 from . import checks
-from .blobs import BlobStore
 from .sessions import RULES, Receipt, Sessions
 
 POLL_S = 0.2

@@ -14,6 +14,7 @@ from ..log.door import Delivered, Producer
 from ..log.errors import AppendError, LogUnreachable
 from ..schemas import memory as ev
 from ..schemas.codec import BY_CLASS, encode, headers_for
+from ..schemas.enums import TodoStatus
 from ..schemas.memory_paths import (
     LEGAL_PATHS,
     PREFERENCE_CHARS_MAX,
@@ -26,7 +27,6 @@ from ..schemas.memory_paths import (
     why_not_text,
 )
 from ..schemas.topics import MEMORY_EVENTS
-from ..schemas.words import TodoStatus
 from . import checks
 from .checks import Invalid
 

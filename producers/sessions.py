@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+from ..log.blobs import BlobStore
 from ..log.door import Delivered, Log, Producer
 from ..log.errors import AccessDenied, AppendError, LogUnreachable
 from ..log.made import demand_as_made
@@ -21,14 +22,13 @@ from ..schemas import events as ev
 from ..schemas.attachments import tokens_of
 from ..schemas.bounds import COUNT_MAX
 from ..schemas.codec import encode, headers_for
+from ..schemas.enums import CancelMode, Decision, Resolution, WhenBusy
+from ..schemas.events.parts import Body
 from ..schemas.grant import GRANT_SAME
 from ..schemas.origin import Origin
-from ..schemas.parts import Body
 from ..schemas.tokens import estimate
 from ..schemas.topics import SESSION_EVENTS
-from ..schemas.words import CancelMode, Decision, Resolution, WhenBusy
 from . import attachments, checks
-from .blobs import BlobStore
 from .checks import Blocks
 from .recorded import origin_headers
 from .tracing import trace_headers

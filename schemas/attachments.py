@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .parts import BlobRef
+from .events.parts import BlobRef
 
 SOURCE = "foldlog_blob"  # the type of a source that is a reference
 IMAGE_BYTES_MAX = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MiB of base64 per image

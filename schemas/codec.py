@@ -60,7 +60,7 @@ class Entry(Value):
     """One event in its place in the log. `at`: the broker's clock in Unix ms, never used to order.
 
     `writer` is the role in header `w`. `session_id` is the record's key: of memory-events, a scope.
-    `seed`: of a fork's SESSION_OPENED, once it is resolved (processors/runtime/seeds.py). `by`: who
+    `seed`: of a fork's SESSION_OPENED, once it is resolved (store/fork_seeds.py). `by`: who
     recorded what a person asked for (origin.py), as the header says.
     """
 

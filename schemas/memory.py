@@ -8,7 +8,7 @@ twice is harmless. The rows below stand beside EVENT_TYPES, not in it: no sessio
 
 from .bounds import Count
 from .events import EventType
-from .parts import event
+from .events.parts import event
 
 
 @event

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from .bounds import Count, TimeMs
-from .parts import BlobRef
+from .events.parts import BlobRef
 from .record import Record
 from .topics import SESSION_EVENTS
 from .value import Value

@@ -3,7 +3,7 @@
 One estimate for every room. It lies here, in the room that all others import, because producers
 stamp it on a message, folds add it up and effects cut by it, and three answers for one text would
 be three budgets. Pure: standard library only. It must not know what a limit is, nor any exact
-counter (processors/token_count.py).
+counter (processors/advice/token_count.py).
 
 How it counts: a text costs so much per letter, digit or mark, and so much more where a run of them
 begins, because a tokenizer starts a token there. Weights are thousandths of a token, fitted with

@@ -11,12 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 from ...log import open_log
+from ...log.blobs import BlobStore
 from ...log.door import Log
 from ...log.errors import Refused
 from ...log.settings import Settings
-from ...processors.projections.items import ItemsView, last_item, newest_first, version
-from ...processors.session import SessionViews
-from ...producers.blobs import BlobStore
+from ...processors.fold.projections.items import ItemsView, last_item, newest_first, version
+from ...processors.fold.session import SessionViews
 from ...producers.items import Items
 from ...producers.sessions import Receipt, Sessions, Unacknowledged
 from ...schemas import events as ev

@@ -8,8 +8,8 @@ tables say is in audit_parts.py.
 
 from importlib import resources
 
-from ...processors.prices import PriceTable, dollars
-from ...processors.runtime import views_codec
+from ...processors.advice.prices import PriceTable, dollars
+from ...processors.store import views_codec
 from ..show import status_of
 from ..spending import session_cost
 from .audit_parts import (

@@ -10,17 +10,15 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from ...processors.grants import grant_of
-from ...processors.grants import told as grant_told
-from ...processors.prices import PriceTable, dollars, total
-from ...processors.projections.ledger import Spent
-from ...processors.projections.transcript import Line
-from ...processors.ruling import Ruling
+from ...processors.advice.prices import PriceTable, dollars, total
+from ...processors.fold.grants import grant_of, told as grant_told
+from ...processors.fold.projections.ledger import Spent
+from ...processors.fold.projections.transcript import Line
+from ...processors.fold.ruling import Ruling
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ..contents import text_of, type_of
-from .blocks import Contents, blocks, clean, time
-from .blocks import text_of as decoded
+from .blocks import Contents, blocks, clean, text_of as decoded, time
 from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
 from .proof import proof_of
 from .timeline import lasting

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ...producers.blobs import BlobError
+from ...log.blobs import BlobError
 from ...schemas.attachments import reference_of
-from ...schemas.parts import BlobRef, Body
+from ...schemas.events.parts import BlobRef, Body
 from ..contents import ReadBlob
 
 _PARSER = json.JSONDecoder()

@@ -15,24 +15,24 @@ from typing import IO, Any, NamedTuple
 
 from msgspec.structs import replace
 
+from ...log.blobs import BlobError
 from ...log.door import Log
 from ...log.errors import LogCut, LogUnreachable
 from ...log.made import partitions_of
 from ...log.partition import partition_for
-from ...processors.context.build import BUILDER, request_bytes, request_sha256
-from ...processors.resuming import resumed_request
-from ...processors.runtime import views_codec
-from ...processors.runtime.store import fold_version
-from ...processors.session import SessionViews
-from ...producers.blobs import BlobError
+from ...processors.fold.session import SessionViews
+from ...processors.request.build import BUILDER, request_bytes, request_sha256
+from ...processors.request.continuation import resumed_request
+from ...processors.store import views_codec
+from ...processors.store.store import fold_version
 from ...schemas import events as ev
 from ...schemas.codec import entry_of
+from ...schemas.enums import Recovery
+from ...schemas.events.parts import BlobRef, Body
 from ...schemas.ids import PARTITION_KEY
-from ...schemas.parts import BlobRef, Body
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ...schemas.value import field_names
-from ...schemas.words import Recovery
 from ..contents import ReadBlob
 from ..follow import POLL_S, STALL_S
 from ..session_fold import Seen, SessionFold

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...processors.grants import grant_of, granting
-from ...processors.projections import partition as partition_fold
-from ...processors.projections.context import Fragment
-from ...processors.projections.ledger import Spent
-from ...processors.projections.partition import PartitionView
-from ...processors.projections.turn_view import Call, call_of, closed
-from ...processors.ruling import Ruling
-from ...processors.session import SessionViews, initial
+from ...processors.fold.grants import grant_of, granting
+from ...processors.fold.projections import partition as partition_fold
+from ...processors.fold.projections.context import Fragment
+from ...processors.fold.projections.ledger import Spent
+from ...processors.fold.projections.partition import PartitionView
+from ...processors.fold.projections.turn_view import Call, call_of, closed
+from ...processors.fold.ruling import Ruling
+from ...processors.fold.session import SessionViews, initial
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.ids import call_key

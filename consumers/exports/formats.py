@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...log.door import Log
-from ...processors.prices import PriceTable
+from ...processors.advice.prices import PriceTable
 from . import rubyllm, vercel
 from .audit import audit_page
 from .blocks import Contents

@@ -7,11 +7,11 @@ nothing else. This file must not know any format.
 
 from hashlib import sha256
 
-from ...processors.projections.context import Fragment
-from ...processors.projections.turn_view import Call
+from ...processors.fold.projections.context import Fragment
+from ...processors.fold.projections.turn_view import Call
 from ...schemas.codec import Entry
+from ...schemas.events.parts import Body
 from ...schemas.ids import call_key
-from ...schemas.parts import Body
 from .blocks import Contents, blocks
 from .facts import CallFacts, SessionFacts
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ...log.door import Log
 from ...log.errors import LogCut
-from ...processors.projections import partition as partition_fold
-from ...processors.projections.partition import PartitionView
-from ...processors.ruling import ACCEPTED, Ruling
-from ...processors.session import fold, initial
+from ...processors.fold.projections import partition as partition_fold
+from ...processors.fold.projections.partition import PartitionView
+from ...processors.fold.ruling import ACCEPTED, Ruling
+from ...processors.fold.session import fold, initial
 from ...schemas.codec import Entry
 from ...schemas.ids import PARTITION_KEY
 from ..follow import Follow

@@ -7,10 +7,10 @@ where rows go.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...processors.prices import PriceTable, usd
-from ...processors.projections.ledger import Spent
-from ...processors.projections.transcript import Line
-from ...processors.session import SessionViews
+from ...processors.advice.prices import PriceTable, usd
+from ...processors.fold.projections.ledger import Spent
+from ...processors.fold.projections.transcript import Line
+from ...processors.fold.session import SessionViews
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.ids import call_key
@@ -18,8 +18,7 @@ from ...schemas.value import field_names
 from ..contents import event_json, text_of, type_of
 from ..show import status_of
 from ..spending import session_cost
-from .blocks import Contents, blocks, strict_json, time
-from .blocks import text_of as text_of_bytes
+from .blocks import Contents, blocks, strict_json, text_of as text_of_bytes, time
 from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
 from .tables import USAGE
 

@@ -10,15 +10,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...processors.prices import PICO_PER_USD, PriceTable
-from ...processors.projections.context import Fragment
-from ...processors.projections.transcript import Line
+from ...processors.advice.prices import PICO_PER_USD, PriceTable
+from ...processors.fold.projections.context import Fragment
+from ...processors.fold.projections.transcript import Line
 from ...schemas.codec import Entry
+from ...schemas.events.parts import Body
 from ...schemas.ids import call_key
-from ...schemas.parts import Body
 from ..contents import plain, text_of
-from .blocks import Contents, blocks, strict_json, time
-from .blocks import text_of as decoded
+from .blocks import Contents, blocks, strict_json, text_of as decoded, time
 from .facts import CallFacts, SessionFacts
 from .reading import Read
 from .rows import said_lines

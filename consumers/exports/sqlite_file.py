@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ...log.door import Log
-from ...processors.ruling import Ruling
+from ...processors.fold.ruling import Ruling
 from ...schemas.codec import Entry
 from .blocks import Contents, clean
 from .reading import Progress, Read, read_log

@@ -11,8 +11,8 @@ from typing import IO, Any
 import msgspec
 
 from ...log.door import Log
-from ...processors.prices import PriceTable
-from ...processors.ruling import Ruling
+from ...processors.advice.prices import PriceTable
+from ...processors.fold.ruling import Ruling
 from ...schemas.codec import ChunkSeen, Entry
 from .blocks import Contents, clean
 from .reading import Progress, Read, read_log

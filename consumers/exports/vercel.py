@@ -11,12 +11,11 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...processors.projections.ledger import Spent
-from ...processors.projections.transcript import Line
+from ...processors.fold.projections.ledger import Spent
+from ...processors.fold.projections.transcript import Line
 from ...schemas.ids import call_key
 from ..contents import plain
-from .blocks import Block, Contents, blocks, clean, strict_json, time
-from .blocks import text_of as decoded
+from .blocks import Block, Contents, blocks, clean, strict_json, text_of as decoded, time
 from .facts import CallFacts, SessionFacts
 from .reading import Read
 from .rows import ROLES

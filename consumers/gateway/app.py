@@ -13,34 +13,34 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..telemetry.metrics import Counted
-from . import (
-    errors,
-    routes_ag_ui,
-    routes_ai_sdk,
-    routes_branching,
-    routes_durable,
-    routes_inspector,
-    routes_metrics,
-    routes_plain,
-    routes_tabs,
-)
+from . import errors
 from .access import Access, Foreign, Unauthenticated
 from .bodies import Bodies
 from .inert import INERT
 from .parts import Gateway
+from .routes import (
+    ag_ui,
+    ai_sdk,
+    branching,
+    durable,
+    inspector,
+    metrics,
+    plain,
+    tabs,
+)
 
 BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
 """Of a request: the largest message, and what is around it."""
 
 ROUTERS = (
-    routes_plain.router,
-    routes_tabs.router,
-    routes_branching.router,
-    routes_inspector.router,
-    routes_metrics.router,
-    routes_ag_ui.router,
-    routes_ai_sdk.router,
-    routes_durable.router,
+    plain.router,
+    tabs.router,
+    branching.router,
+    inspector.router,
+    metrics.router,
+    ag_ui.router,
+    ai_sdk.router,
+    durable.router,
 )
 """What is served; each makes its routes for a gateway."""
 

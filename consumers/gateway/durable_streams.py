@@ -10,9 +10,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from ...log.errors import Retry
-from ...processors.session import SessionViews
+from ...processors.fold.session import SessionViews
 from ..contents import whole
-from ..protocols.durable_written import Written
+from ..protocols.durable.writing import Written
 
 
 class StreamLimits(NamedTuple):

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
+from ...log.blobs import BlobError
 from ...log.errors import (
     FoldlogError,
     LogUnreachable,
@@ -21,7 +22,6 @@ from ...log.errors import (
     Retry,
     TopicMismatch,
 )
-from ...producers.blobs import BlobError
 from ...producers.checks import Invalid
 from ...producers.sessions import Unacknowledged
 from ..branching import CanNotFork

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ...log.errors import Refused, Retry
-from ...processors.runtime.chunks_reader import ChunksReader
+from ...processors.store.chunks_reader import ChunksReader
 from ..contents import ReadBlob
 from ..history import Place
 from ..outcomes import Decision

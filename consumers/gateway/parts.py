@@ -15,18 +15,18 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from ...log.blobs import BlobError, BlobStore
 from ...log.errors import Retry
-from ...processors.runtime.chunks_reader import chunks_reader
-from ...processors.session import SessionViews
+from ...processors.fold.session import SessionViews
+from ...processors.store.chunks_reader import chunks_reader
 from ...producers.attachments import admitted
-from ...producers.blobs import BlobError, BlobStore
 from ...producers.checks import an_id
 from ...producers.recorded import ORIGIN
 from ...producers.sessions import Receipt
 from ...schemas.attachments import reference
+from ...schemas.events.parts import BlobRef
 from ...schemas.ids import ID_CHARS_MAX, is_id
 from ...schemas.origin import Origin, Proof, Recorder
-from ...schemas.parts import BlobRef
 from ..client import Client
 from ..outcomes import Decision, demand
 from ..sent import note_sent

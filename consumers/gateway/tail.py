@@ -27,18 +27,12 @@ from ...log.errors import (
     TopicMismatch,
 )
 from ...log.partition import partition_for
-from ...processors.projections import partition as partition_fold
-from ...processors.projections.partition import PartitionView
-from ...processors.runtime.owned import Owned, is_foldable
-from ...processors.runtime.seeds import ReadBlob, seeded
-from ...processors.runtime.store import (
-    Belongs,
-    Store,
-    fold_version,
-    new_store,
-    open_store,
-)
-from ...processors.session import SessionViews, fold, initial
+from ...processors.fold.projections import partition as partition_fold
+from ...processors.fold.projections.partition import PartitionView
+from ...processors.fold.session import SessionViews, fold, initial
+from ...processors.store.fork_seeds import ReadBlob, seeded
+from ...processors.store.partition_cache import Owned, is_foldable
+from ...processors.store.store import Belongs, Store, fold_version, new_store, open_store
 from ...schemas.codec import ChunkSeen, Entry, entry_of
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.record import Record

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ...processors.resuming import Chain, chunks_of
-from ...processors.session import SessionViews
+from ...processors.fold.partial_answer import Chain, chunks_of
+from ...processors.fold.session import SessionViews
 from ...schemas import events as ev
 from ..contents import ReadBlob
 from ..history import Frame, Place, count, missed

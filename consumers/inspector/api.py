@@ -7,16 +7,16 @@ This file must not know HTTP, nor whose the session is: the gateway asks before 
 from collections.abc import Callable
 from typing import Any
 
-from ...processors.budget import Rules, plan
-from ...processors.context.build import BUILDER, request_bytes, request_sha256
-from ...processors.prices import PriceTable
-from ...processors.projections.context import estimated_tokens
-from ...processors.projections.prefixes import standing
-from ...processors.projections.turn_view import Call
-from ...processors.ruling import Ruling
-from ...producers.blobs import BlobError
+from ...log.blobs import BlobError
+from ...processors.advice.prices import PriceTable
+from ...processors.fold.projections.context import estimated_tokens
+from ...processors.fold.projections.prefixes import standing
+from ...processors.fold.projections.turn_view import Call
+from ...processors.fold.ruling import Ruling
+from ...processors.request.build import BUILDER, request_bytes, request_sha256
+from ...processors.wake.budget import Rules, plan
 from ...schemas import events as ev
-from ...schemas.words import Recovery
+from ...schemas.enums import Recovery
 from ..contents import ReadBlob, event_json, plain, type_of
 from ..context_view import short_forms
 from ..show import owed_json, status_of

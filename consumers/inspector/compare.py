@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ...processors.rows import Rows
-from ...processors.session import SessionViews
+from ...processors.fold.rows import Rows
+from ...processors.fold.session import SessionViews
 from ...schemas.value import field_names
 from ..contents import DIGESTS, plain
 

@@ -6,8 +6,8 @@ This file must not know HTTP, nor how a line is drawn.
 
 from typing import Any
 
-from ...processors.projections.transcript import Line
-from ...producers.blobs import BlobError
+from ...log.blobs import BlobError
+from ...processors.fold.projections.transcript import Line
 from ...schemas.value import replace
 from ..contents import ReadBlob
 from ..protocols import plain

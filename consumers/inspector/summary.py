@@ -7,7 +7,7 @@ from typing import Any
 
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable
-from ...schemas.parts import Body
+from ...schemas.events.parts import Body
 from ...schemas.value import field_names
 from ..contents import DIGESTS, text_of, whole
 

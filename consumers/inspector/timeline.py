@@ -11,14 +11,14 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from typing import NamedTuple
 
+from ...log.blobs import BlobError
 from ...log.door import Log
 from ...log.errors import Retry
 from ...log.partition import partition_for
-from ...processors.projections import partition as partition_fold
-from ...processors.projections.partition import PartitionView
-from ...processors.ruling import Ruling
-from ...processors.session import SessionViews, fold, initial
-from ...producers.blobs import BlobError
+from ...processors.fold.projections import partition as partition_fold
+from ...processors.fold.projections.partition import PartitionView
+from ...processors.fold.ruling import Ruling
+from ...processors.fold.session import SessionViews, fold, initial
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.topics import SESSION_EVENTS

@@ -9,7 +9,7 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from ...processors.effects.models_json import depth
+from ...processors.effects.models.json_bytes import depth
 from .. import contents
 
 INT_MAX = 2**53 - 1

@@ -11,7 +11,7 @@ This file must not know how frames travel.
 import json
 from typing import Any
 
-from ...processors.projections.transcript import Line
+from ...processors.fold.projections.transcript import Line
 from ..contents import ReadBlob, shown, whole
 from ..history import Frame
 from ..transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...processors.runtime.meter import Family
-from ...processors.runtime.metrics import CONTENT_TYPE, FOLDED, exposition, lag
+from ...processors.worker.meter import Family
+from ...processors.worker.metrics import CONTENT_TYPE, FOLDED, exposition, lag
 from ...producers.tracing import TRACEPARENT
 
 if TYPE_CHECKING:

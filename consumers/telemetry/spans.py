@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from ...processors.projections.ledger import Spent
-from ...processors.projections.turn_view import call_of
+from ...processors.fold.projections.ledger import Spent
+from ...processors.fold.projections.turn_view import call_of
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen
 from ...schemas.topics import SESSION_EVENTS

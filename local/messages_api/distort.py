@@ -12,8 +12,7 @@ from typing import Any
 from .answer import Answer, Event
 from .faults import Fault, Stage
 from .request import Request
-from .script import Block, Reply, server_tool_use
-from .script import text as text_block
+from .script import Block, Reply, server_tool_use, text as text_block
 from .seal import make_id, seal
 
 

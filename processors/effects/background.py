@@ -11,18 +11,18 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from ...log.blobs import BlobStore
 from ...log.errors import FoldlogError
-from ...producers.blobs import BlobStore
 from ...schemas import events as ev
+from ..advice.token_count import count
 from ..agent import Agent
-from ..context.tasks import Task
+from ..fold.projections.background import ABORTED, NOT_SUMMARIZED, STOPPED
 from ..limits import Limits
 from ..memory.extraction import Judged, judged
-from ..projections.background import ABORTED, NOT_SUMMARIZED, STOPPED
-from ..token_count import count
-from . import models
-from .sink import Sink, Stop
-from .tool_run import READER, in_thread
+from ..tools.output_sink import Sink, Stop
+from ..tools.run import READER, in_thread
+from ..wake.background_tasks import Task
+from .models import call as models
 
 TRIES = 3  # of the model for one work: it is not urgent, and a later one covers what this misses
 WAIT_S_MAX = 20.0  # between two tries

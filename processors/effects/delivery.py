@@ -23,10 +23,10 @@ from urllib.parse import urlsplit
 from ...log.channels import Channel
 from ...schemas import events as ev
 from ...schemas.ids import PUSH
+from ..fold.projections.delivery import text_of
 from ..limits import Limits
 from ..outside.addresses import is_allowed, networks
-from ..projections.delivery import text_of
-from .sink import Sink
+from ..tools.output_sink import Sink
 
 HEAD_BYTES_MAX = 16 * 1024  # of an answer: more is no answer
 PAUSES_S = (2, 8, 32, 128, 512, 2_048, 3_600)  # before the next attempt; the last for all others

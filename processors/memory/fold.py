@@ -10,6 +10,7 @@ from itertools import islice
 
 from ...schemas import memory as ev
 from ...schemas.codec import Entry
+from ...schemas.enums import TodoStatus
 from ...schemas.ids import is_id
 from ...schemas.memory_paths import (
     PREFERENCE_CHARS_MAX,
@@ -22,7 +23,6 @@ from ...schemas.memory_paths import (
     why_not_text,
 )
 from ...schemas.value import Value, replace
-from ...schemas.words import TodoStatus
 
 # What one scope may hold. What comes beyond is refused aloud and stays in the log; retiring makes
 # room. 20,000 entries are two years of a busy assistant; 16 MiB fit into memory and a search.

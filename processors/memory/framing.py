@@ -2,7 +2,7 @@
 
 Whatever an entry says, also that it is a system instruction, it stands behind a quote mark on every
 one of its lines, so that it can neither close the frame around it nor pass for the prompt. What
-frames the static prefix, and says there that memory is data, is processors/assembly/. Pure, and the
+frames the static prefix, and says there that memory is data, is processors/request/. Pure, and the
 same bytes for the same memory: no clock, no session's id, no counter of requests.
 """
 

@@ -17,7 +17,7 @@ from ...producers.memory import MemoryWriter, Written
 from ...schemas.memory import MemoryWritten
 from ...schemas.topics import MEMORY_EVENTS
 from ..search.embed import Embedder
-from ..sqlite_errors import is_damage
+from ..store.sqlite_errors import is_damage
 from .extraction import unknown
 from .reader import MemoryReader
 from .store import MemoryBelongs, MemoryStore, memory_version

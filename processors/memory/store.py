@@ -29,7 +29,7 @@ from ...schemas.record import Record
 from ...schemas.value import Value, replace
 from ..search.embed import Embedder
 from ..search.index import Hit, SearchIndex
-from ..sqlite_errors import is_damage
+from ..store.sqlite_errors import is_damage
 from .fold import Kept, MemoryView, apply, initial
 
 LAYOUT = 2  # a new value whenever the tables or the fold change what is kept

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from ...producers.checks import Invalid
 from ...producers.memory import PEOPLE, MemoryWriter, Written, id_from
+from ...schemas.enums import TodoStatus
 from ...schemas.memory_paths import CORE, DECISIONS, PROJECT, TODAY, USER, Tier, scope_of, tier_of
-from ...schemas.words import TodoStatus
-from ..tool import Tool, ToolContext, ToolFailed, tool
+from ..tools.tool import Tool, ToolContext, ToolFailed, tool
 from .fold import Kept, MemoryView, entries_of, open_todos, todo_of
 from .framing import SEARCH, lines_of, loadable_paths
 from .service import MemoryService

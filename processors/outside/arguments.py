@@ -8,7 +8,7 @@ and matches no pattern; its time is that of one walk through the arguments. Pure
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..arguments import object_of
+from ..tools.arguments import object_of
 
 ERRORS_SHOWN_MAX = 5  # a model corrects a call from the first few
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from ...schemas.words import Approval, Effect
+from ...schemas.enums import Approval, Effect
 from .fitting import fitted
 from .server import McpServer
 

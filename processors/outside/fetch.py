@@ -21,7 +21,7 @@ from hashlib import sha256
 from typing import Annotated, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
-from ..tool import Tool, ToolContext, ToolFailed, tool
+from ..tools.tool import Tool, ToolContext, ToolFailed, tool
 from .addresses import Network, is_allowed, networks
 from .definitions import printable
 from .html_text import text_of_html

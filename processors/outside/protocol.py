@@ -23,7 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from ...log.environment import for_children
-from ..effects.children import handed_env, keeper_command
+from ..tools.children import handed_env, keeper_command
 from .definitions import HINTS, Listed, printable
 from .nothing_ran import Rejected, Unreachable
 from .server import McpServer

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..tool import Shortened
+from ..tools.tool import Shortened
 from .definitions import printable
 
 LABEL_CHARS_MAX = 300  # of a URI, a name or a media type inside a note

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ...schemas.words import Approval, Effect
+from ...schemas.enums import Approval, Effect
 
 # `SERVER__TOOL` is split at its first double underscore: a server's name must not hold one.
 _NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")

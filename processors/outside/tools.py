@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..agent import Agent
-from ..tool import ALWAYS, RARE, Tool, ToolContext, ToolFailed
+from ..tools.tool import ALWAYS, RARE, Tool, ToolContext, ToolFailed
 from .arguments import OutsideArguments
 from .connection import CLOSE_S, Connection, MissingExtra
 from .definitions import Definition, Definitions, Listed, definitions_of

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from foldlog.bench import __main__ as bench
-from foldlog.bench import append, caching, fold, peers, storage, tokens
+from foldlog.bench import __main__ as bench, append, caching, fold, peers, storage, tokens
 from foldlog.bench.job import agent, turn
 from foldlog.bench.measure import Missing, Ratio
 from foldlog.bench.played import Played, canned
-from foldlog.processors.runtime.store import DictBackend
+from foldlog.processors.store.store import DictBackend
 from foldlog.schemas.codec import entry_of
 
 

@@ -16,7 +16,7 @@ import pytest
 from foldlog.cli import demo, run
 from foldlog.cli.gateway import arguments_beside, gateway_command, kept_running
 from foldlog.cli.worker_info import worker_info
-from foldlog.processors.effects.models_client import host_of
+from foldlog.processors.effects.models.client import host_of
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import settings_in
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foldlog.consumers.search_index import index_path
+from foldlog.consumers.search.search_index import index_path
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from foldlog.processors.runtime.state_dir import StateDir
+from foldlog.processors.store.state_dir import StateDir
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played

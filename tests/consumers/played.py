@@ -12,8 +12,8 @@ from pathlib import Path
 
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.log import Log, MemoryLog, Settings
-from foldlog.processors.context.build import BUILDER, request_bytes, request_sha256
-from foldlog.processors.session import SessionViews
+from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.request.build import BUILDER, request_bytes, request_sha256
 from foldlog.producers import Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for

@@ -5,7 +5,7 @@ import pytest
 from foldlog.consumers.history import Place, count, missed
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, see
-from foldlog.processors.rows import Rows
+from foldlog.processors.fold.rows import Rows
 from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
 from foldlog.tests.consumers.played import memory_log, opened, settings_in

@@ -4,8 +4,8 @@ import pytest
 
 from foldlog.consumers.replay import Replay, first_difference, store_directory, verify
 from foldlog.log.partition import partition_for
-from foldlog.processors.runtime.owned import may_owe
-from foldlog.processors.runtime.store import (
+from foldlog.processors.store.partition_cache import may_owe
+from foldlog.processors.store.store import (
     Belongs,
     Cursor,
     RocksBackend,
@@ -13,7 +13,7 @@ from foldlog.processors.runtime.store import (
     fold_version,
     new_store,
 )
-from foldlog.processors.runtime.views_codec import VIEW_NAMES
+from foldlog.processors.store.views_codec import VIEW_NAMES
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.played import PARTITIONS, Played, opened
 

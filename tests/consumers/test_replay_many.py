@@ -8,10 +8,10 @@ from foldlog.cli import progress
 from foldlog.consumers.client import Client
 from foldlog.consumers.replay import Replay, verify
 from foldlog.consumers.replay_many import HASH, INTO, VERIFY, NotEmpty, jobs_of, run_jobs
-from foldlog.processors.runtime.store import open_readonly
+from foldlog.processors.store.store import open_readonly
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.branching.branched import talk
 from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.branching.branched import talk
 from foldlog.tests.consumers.played import settings_in
 
 NAMES = ("s1", "s2", "s3", "s4")

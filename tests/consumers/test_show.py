@@ -17,7 +17,7 @@ from foldlog.consumers.show import (
     summaries,
     view_json,
 )
-from foldlog.processors.context.build import request_bytes
+from foldlog.processors.request.build import request_bytes
 from foldlog.producers import BlobMissing, BlobStore, Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable

@@ -3,8 +3,8 @@
 import pytest
 
 from foldlog.consumers.spending import ledger_json, ledger_lines, saving_of
-from foldlog.processors.prices import list_prices, usd
-from foldlog.processors.projections.ledger import BACKGROUND, LedgerView, Spent, initial
+from foldlog.processors.advice.prices import list_prices, usd
+from foldlog.processors.fold.projections.ledger import BACKGROUND, LedgerView, Spent, initial
 from foldlog.schemas.value import replace
 
 

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.transcript_stream import (

@@ -17,8 +17,8 @@ from typing import Any
 
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.limits import Limits
-from foldlog.processors.tool import DidNotHappen, Happened, tool
-from foldlog.processors.tool_context import ToolContext
+from foldlog.processors.tools.context import ToolContext
+from foldlog.processors.tools.tool import DidNotHappen, Happened, tool
 
 MODEL = "claude-strictest"  # the scripted server gives an unknown name its strictest rules
 CHEAP = "claude-cheapest"  # another of those; it makes what grew too long shorter

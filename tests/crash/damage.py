@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from foldlog.processors.runtime import views_codec
-from foldlog.processors.runtime.store import Belongs, Cursor, RocksBackend
+from foldlog.processors.store import views_codec
+from foldlog.processors.store.store import Belongs, Cursor, RocksBackend
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.crash.stage import Stage
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from foldlog.processors.runtime import crash
+from foldlog.processors import crash_points
 from foldlog.schemas import events as ev
 from foldlog.tests.crash import damage, witnesses
 from foldlog.tests.crash.fleet import PATIENCE_S, Ended, Hand
@@ -35,7 +35,7 @@ BESIDE: dict[str, str] = {
     "outside aside": "from outside: while the cheap model makes a summary",
     "outside instant": "from outside, at any instant",
 }
-ALL_POINTS = crash.POINTS | BESIDE
+ALL_POINTS = crash_points.POINTS | BESIDE
 AT_START = ("start.", "partition.", "store.removed", "refold.")
 
 

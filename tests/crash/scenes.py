@@ -7,7 +7,7 @@ thing is done once, when the log shows that its moment has come. It must not kno
 from collections.abc import Callable
 from typing import NamedTuple
 
-from foldlog.processors.projections.turn_view import Call
+from foldlog.processors.fold.projections.turn_view import Call
 from foldlog.schemas import events as ev
 from foldlog.tests.crash.agents import BRIM, HASTY, HELPER, KEEPER, SIGNED, filled
 from foldlog.tests.crash.script import gate_of

@@ -14,14 +14,14 @@ from foldlog.consumers import transcript_stream as viewing
 from foldlog.consumers.session_fold import Seen
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log import Settings, open_log
-from foldlog.processors.decide import rules_of
-from foldlog.processors.projections import partition as partition_fold
-from foldlog.processors.projections.partition import PartitionView
-from foldlog.processors.runtime.assemble import ROLES
-from foldlog.processors.runtime.owned import is_foldable
-from foldlog.processors.session import SessionViews, fold, initial
-from foldlog.processors.wake import Obligation, wake
-from foldlog.producers.blobs import BlobStore
+from foldlog.log.blobs import BlobStore
+from foldlog.processors.fold.projections import partition as partition_fold
+from foldlog.processors.fold.projections.partition import PartitionView
+from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.store.partition_cache import is_foldable
+from foldlog.processors.wake.decide import rules_of
+from foldlog.processors.wake.facts import Obligation, wake
+from foldlog.processors.worker.assemble import ROLES
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas.codec import Entry, entry_of
 from foldlog.schemas.ids import PARTITION_KEY

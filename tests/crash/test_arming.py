@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.processors.runtime import crash
-from foldlog.processors.runtime.loop import WROTE
+from foldlog.processors import crash_points
+from foldlog.processors.worker.loop import WROTE
 from foldlog.tests.conftest import ROOT
 
 ROLES_OF_OUTCOMES = ("models", "tools", "background", "delivery")
@@ -17,34 +17,34 @@ def killed():
     """What would have been killed; nothing is armed afterwards."""
     kills: list[str] = []
     yield kills
-    crash.disarm()
+    crash_points.disarm()
 
 
 def test_an_unarmed_point_does_nothing():
-    for name in crash.POINTS:
-        crash.reach(name)
+    for name in crash_points.POINTS:
+        crash_points.reach(name)
 
 
 def test_a_point_strikes_at_the_nth_time_and_once(killed):
-    crash.arm("models.chunk:3", lambda: killed.append("now"))
+    crash_points.arm("models.chunk:3", lambda: killed.append("now"))
     for times in range(1, 6):
-        crash.reach("models.chunk")
-        crash.reach("tools.kept")
+        crash_points.reach("models.chunk")
+        crash_points.reach("tools.kept")
         assert killed == (["now"] if times >= 3 else [])
 
 
 def test_arming_again_replaces_what_was_armed(killed):
-    crash.arm("fold.done:1", lambda: killed.append("first"))
-    crash.arm("store.written", lambda: killed.append("second"))
-    crash.reach("fold.done")
-    crash.reach("store.written")
+    crash_points.arm("fold.done:1", lambda: killed.append("first"))
+    crash_points.arm("store.written", lambda: killed.append("second"))
+    crash_points.reach("fold.done")
+    crash_points.reach("store.written")
     assert killed == ["second"]
 
 
 @pytest.mark.parametrize("at", ["nowhere:1", "fold.done:0", "fold.done:x", "fold.done:-1", ""])
 def test_what_can_not_be_armed_is_refused(at, killed):
     with pytest.raises(ValueError):
-        crash.arm(at)
+        crash_points.arm(at)
 
 
 def _reached(path: Path) -> set[str]:
@@ -66,4 +66,4 @@ def test_the_code_reaches_exactly_the_points_that_are_named():
     found = set(WROTE.values())
     for path in (ROOT / "processors").rglob("*.py"):
         found |= _reached(path)
-    assert found == set(crash.POINTS)
+    assert found == set(crash_points.POINTS)

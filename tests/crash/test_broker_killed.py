@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.processors.runtime.outbox import Outbox
+from foldlog.processors.worker.outbox import Outbox
 from foldlog.schemas import events as ev
 from foldlog.tests.crash import witnesses
 from foldlog.tests.crash.fleet import await_that

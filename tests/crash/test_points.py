@@ -8,7 +8,7 @@ plays the same rounds by chance.
 
 import pytest
 
-from foldlog.processors.runtime import crash
+from foldlog.processors import crash_points
 from foldlog.schemas import events as ev
 from foldlog.tests.crash.rig import replay_differs
 from foldlog.tests.crash.rounds import ALL_POINTS, CAST, KEEPERS, PUSHED, Play
@@ -76,4 +76,4 @@ def test_S2_11_after_all_these_kills_a_refold_from_offset_0_equals_the_store(rig
 
 
 def test_every_point_of_the_code_is_played():
-    assert set(crash.POINTS) <= set(ALL_POINTS)
+    assert set(crash_points.POINTS) <= set(ALL_POINTS)

@@ -14,7 +14,7 @@ import pytest
 
 from foldlog.consumers.tabs import Tabs
 from foldlog.log.partition import partition_for
-from foldlog.processors.tabs import key_of
+from foldlog.schemas.tabs import key_of
 from foldlog.schemas.topics import USER_SESSIONS, USER_TABS
 from foldlog.tests.crash.fleet import PATIENCE_S, await_that
 

@@ -19,7 +19,7 @@ from foldlog.tests.crash.rounds import Play
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 SUPERVISE = (
-    "import sys; from foldlog.processors.runtime import supervise; "
+    "import sys; from foldlog.processors.worker import supervise; "
     "sys.exit(supervise.run(sys.argv[1:], lambda text: print(text, flush=True)))"
 )
 

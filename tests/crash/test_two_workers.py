@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from foldlog.processors.runtime.views_codec import view_parts
+from foldlog.processors.store.views_codec import view_parts
 from foldlog.schemas import events as ev
 from foldlog.tests.crash import witnesses
 from foldlog.tests.crash.fleet import await_that

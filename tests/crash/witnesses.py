@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from foldlog.local.messages_api import ATTEMPT_HEADER
-from foldlog.processors.projections.turn_view import Call
-from foldlog.processors.runtime.store import open_readonly
-from foldlog.processors.runtime.views_codec import view_parts
+from foldlog.processors.fold.projections.turn_view import Call
+from foldlog.processors.store.store import open_readonly
+from foldlog.processors.store.views_codec import view_parts
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key
 from foldlog.schemas.topics import SESSION_EVENTS
-from foldlog.tests.crash import witnesses_background as aside
-from foldlog.tests.crash import witnesses_delivery as pushed
+from foldlog.tests.crash import witnesses_background as aside, witnesses_delivery as pushed
 from foldlog.tests.crash.scenes import Person
 from foldlog.tests.crash.script import NAMED
 from foldlog.tests.crash.stage import Stage, Watched

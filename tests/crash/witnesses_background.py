@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from foldlog.processors.context.summary import FRAME
+from foldlog.processors.request.summary import FRAME
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
 from foldlog.tests.crash.script import NAMED

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog.processors.effects.delivery import signature
-from foldlog.processors.projections.delivery import text_of
+from foldlog.processors.fold.projections.delivery import text_of
 from foldlog.schemas import events as ev
 
 CHANNEL, SECRET_ENV, SECRET = "push:desk", "DESK_SECRET", "of the crash tests"

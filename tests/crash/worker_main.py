@@ -19,7 +19,8 @@ import threading
 from pathlib import Path
 
 from foldlog.log import environment
-from foldlog.processors.runtime import crash, supervise
+from foldlog.processors import crash_points
+from foldlog.processors.worker import supervise
 
 
 def main(arguments: list[str]) -> int:
@@ -35,7 +36,7 @@ def main(arguments: list[str]) -> int:
     if options.control_fd is not None:
         supervise.await_go(options.control_fd)
     if options.crash_at is not None:
-        crash.arm(options.crash_at)
+        crash_points.arm(options.crash_at)
     _arm_from(order)
     return _work(options)
 
@@ -56,9 +57,9 @@ def _parser() -> argparse.ArgumentParser:
 def _arm_from(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         at, _, how = path.read_text().partition(" ")
-        crash.disarm()
+        crash_points.disarm()
         if at:
-            crash.arm(at, _stop if how == "stop" else None)
+            crash_points.arm(at, _stop if how == "stop" else None)
         path.unlink()
 
 
@@ -73,7 +74,7 @@ def _work(options: argparse.Namespace) -> int:
     from foldlog.cli.__main__ import exit_code
     from foldlog.log import Settings
     from foldlog.log.errors import FoldlogError
-    from foldlog.processors.runtime import host
+    from foldlog.processors.worker import host
     from foldlog.tests.crash.agents import agents
     from foldlog.tests.crash.witnesses_delivery import SECRET, SECRET_ENV
 

@@ -18,12 +18,12 @@ import signal
 import sys
 import threading
 
-from foldlog.processors.runtime.supervise import HEAVY
+from foldlog.processors.worker.supervise import HEAVY
 
 LIGHT = (  # what a worker imports of foldlog itself
     "foldlog.cli.__main__",
-    "foldlog.processors.runtime.host",
-    "foldlog.processors.effects.models",
+    "foldlog.processors.worker.host",
+    "foldlog.processors.effects.models.call",
     "foldlog.tests.crash.agents",
     "foldlog.tests.crash.worker_main",
 )

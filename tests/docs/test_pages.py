@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from foldlog.processors.agent import Agent, Compaction
-from foldlog.processors.effects.models import _streaming
+from foldlog.processors.effects.models.call import _streaming
 from foldlog.processors.limits import Limits
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.tool import tool
 from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.docs.pages import ROOT, Reader, blocks, missing
 

@@ -11,23 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from foldlog.local.messages_api import ScriptedServer
+from foldlog.log.blobs import BlobStore
 from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
-from foldlog.processors.context.rules import violations
-from foldlog.processors.effects import background, models, tools
-from foldlog.processors.effects.side_log import SideLogStore
-from foldlog.processors.effects.sink import Stop
+from foldlog.processors.effects import background
+from foldlog.processors.effects.models import call as models
 from foldlog.processors.effects.slots import Slots
-from foldlog.processors.rulings_asked import RULES
-from foldlog.processors.runtime.actions import Actions, BeginTool, BeginWork
-from foldlog.processors.runtime.assemble import ROLES
-from foldlog.processors.runtime.loop import Mailbox, appender
-from foldlog.processors.runtime.reports import ROLE_OF
-from foldlog.processors.runtime.status import status_of
-from foldlog.processors.runtime.store import DictBackend, Store
-from foldlog.processors.runtime.worker import Identity, Worker
-from foldlog.processors.session import SessionViews
-from foldlog.producers.blobs import BlobStore
+from foldlog.processors.fold.rulings.producers import RULES
+from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.request.rules import violations
+from foldlog.processors.store.store import DictBackend, Store
+from foldlog.processors.tools import call as tools
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.processors.tools.side_log import SideLogStore
+from foldlog.processors.worker.actions import Actions, BeginTool, BeginWork
+from foldlog.processors.worker.assemble import ROLES
+from foldlog.processors.worker.loop import Mailbox, appender
+from foldlog.processors.worker.reports import ROLE_OF
+from foldlog.processors.worker.status import status_of
+from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, entry_of, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS, topics

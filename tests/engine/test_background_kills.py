@@ -7,7 +7,7 @@ import pytest
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, thinking, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.limits import Limits
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
 

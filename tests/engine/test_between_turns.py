@@ -2,7 +2,7 @@
 
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
 from foldlog.processors.agent import Agent
-from foldlog.processors.context import rendered
+from foldlog.processors.request import rendered
 from foldlog.tests.engine.driven import Driven
 
 

@@ -18,11 +18,11 @@ from foldlog.local.messages_api import (
     tool_use,
 )
 from foldlog.processors.agent import Agent, Compaction
-from foldlog.processors.builtin_tools import read_result
-from foldlog.processors.context.build import request_bytes
-from foldlog.processors.context.summary import FRAME
 from foldlog.processors.limits import Limits
-from foldlog.processors.tool import tool
+from foldlog.processors.request.build import request_bytes
+from foldlog.processors.request.summary import FRAME
+from foldlog.processors.tools.builtin import read_result
+from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import SESSION, Driven
 

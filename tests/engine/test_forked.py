@@ -9,9 +9,9 @@ from foldlog.consumers.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
 from foldlog.log import Settings
 from foldlog.processors.agent import Agent
-from foldlog.processors.effects import models
-from foldlog.processors.effects.sink import Stop
-from foldlog.processors.tool import tool
+from foldlog.processors.effects.models import call as models
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.processors.tools.tool import tool
 from foldlog.producers.sessions import Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, entry_of, headers_for

@@ -7,7 +7,7 @@ from foldlog.log import MemoryLog
 from foldlog.log.framing import FramedLog
 from foldlog.log.registry import Registry
 from foldlog.processors.agent import Agent
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.tool import tool
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.engine import driven
 from foldlog.tests.log.mock_registry import MockRegistry

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
-from foldlog.processors.context.build import request_bytes
+from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import SESSION, USER, Driven
-from foldlog.tests.outside.conftest import World
+from foldlog.tests.processors.outside.conftest import World
 
 MODEL = "claude-opus-5-5"
 

@@ -6,11 +6,11 @@ import pytest
 
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
 from foldlog.processors.agent import Agent
-from foldlog.processors.decide import Desk, decide, no_layers, rules_of
+from foldlog.processors.fold.session import fold
 from foldlog.processors.limits import Limits
-from foldlog.processors.session import fold
-from foldlog.processors.tool import tool
-from foldlog.processors.wake import wake
+from foldlog.processors.tools.tool import tool
+from foldlog.processors.wake.decide import Desk, decide, no_layers, rules_of
+from foldlog.processors.wake.facts import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, entry_of
 from foldlog.schemas.topics import SESSION_EVENTS

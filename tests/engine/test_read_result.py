@@ -4,9 +4,9 @@ import pytest
 
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
 from foldlog.processors.agent import Agent
-from foldlog.processors.builtin_tools import read_result
-from foldlog.processors.runtime.begin import refs_in
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.builtin import read_result
+from foldlog.processors.tools.tool import tool
+from foldlog.processors.worker.ports import refs_in
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
 from foldlog.tests.laws.answers import Use

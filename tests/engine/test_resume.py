@@ -18,15 +18,15 @@ from foldlog.local.messages_api import (
     tool_use,
 )
 from foldlog.processors.agent import Agent
-from foldlog.processors.context.build import BUILDER
-from foldlog.processors.resuming import CONTINUE, joined
-from foldlog.processors.runtime.effects_host import said_of
-from foldlog.processors.tool import tool
+from foldlog.processors.request.build import BUILDER
+from foldlog.processors.request.continuation import CONTINUE, joined
+from foldlog.processors.tools.tool import tool
+from foldlog.processors.worker.effects_host import said_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.consumers.gateway.test_viewers import Audience, Screen
 from foldlog.tests.engine.driven import Driven
-from foldlog.tests.gateway.test_viewers import Audience, Screen
 
 OLD, NEW = "claude-haiku-4-5", "claude-opus-5-5"
 
@@ -52,8 +52,8 @@ class Resuming(Driven):
         return [event for event in events if isinstance(event, ev.GenChunk)]
 
     async def _generate(self, begin):
-        from foldlog.processors.effects import models
-        from foldlog.processors.effects.sink import Stop
+        from foldlog.processors.effects.models import call as models
+        from foldlog.processors.tools.output_sink import Stop
 
         claim = models.GenClaim(
             session_id="s", turn=begin.turn, step=begin.step, attempt=begin.attempt,
@@ -140,7 +140,7 @@ def test_the_request_is_the_steps_and_what_was_kept_behind_it(driven, model, rol
     assert [message["role"] for message in messages] == roles
     if model == NEW:
         assert messages[-1]["content"][0]["text"] == CONTINUE
-    from foldlog.processors.context.build import request_sha256
+    from foldlog.processors.request.build import request_sha256
     assert session.events(ev.GenResumed)[0].request_sha256 == request_sha256(again)
 
 

@@ -9,9 +9,9 @@ import pytest
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, compaction, text, tool_use
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.effects import background
+from foldlog.processors.fold.projections.background import MEMORY_WAIT_MS
 from foldlog.processors.limits import Limits
-from foldlog.processors.projections.background import MEMORY_WAIT_MS
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
 

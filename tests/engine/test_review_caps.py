@@ -7,12 +7,12 @@ import pytest
 
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, tool_use
 from foldlog.processors.agent import Agent, Compaction
-from foldlog.processors.budget import plan
-from foldlog.processors.decide import rules_of
+from foldlog.processors.fold.projections.context import estimated_tokens
+from foldlog.processors.fold.session import fold
 from foldlog.processors.limits import Limits
-from foldlog.processors.projections.context import estimated_tokens
-from foldlog.processors.session import fold
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.tool import tool
+from foldlog.processors.wake.budget import plan
+from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
 from foldlog.schemas.value import replace as replaced

@@ -8,7 +8,7 @@ from foldlog.consumers.context_view import changes
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text, thinking, tool_use
 from foldlog.processors.agent import Agent, Compaction
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.engine.driven import SESSION, Driven

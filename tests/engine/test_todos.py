@@ -6,7 +6,7 @@ import pytest
 
 from foldlog.local.messages_api import Reply, ScriptedServer, text
 from foldlog.processors.agent import Agent
-from foldlog.processors.context.build import request_bytes
+from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
 from foldlog.tests.engine.driven import Driven
 

@@ -9,13 +9,13 @@ from foldlog.consumers.context_view import changes
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
 from foldlog.processors.agent import Agent, Compaction
-from foldlog.processors.assembly.layers import Layer, Layers
-from foldlog.processors.decide import Desk, decide, no_layers, no_todos
+from foldlog.processors.fold.projections.context import all_input, estimated_tokens
+from foldlog.processors.fold.session import fold, initial
 from foldlog.processors.limits import Limits
-from foldlog.processors.projections.context import all_input, estimated_tokens
-from foldlog.processors.session import fold, initial
-from foldlog.processors.tool import tool
-from foldlog.processors.wake import Obligation
+from foldlog.processors.request.layers import Layer, Layers
+from foldlog.processors.tools.tool import tool
+from foldlog.processors.wake.decide import Desk, decide, no_layers, no_todos
+from foldlog.processors.wake.facts import Obligation
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.tokens import NEW, OLD, estimate

@@ -11,10 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from foldlog.processors.context.build import BUILDER, request_bytes, request_sha256
-from foldlog.processors.projections.session_state import as_json
-from foldlog.processors.runtime.views_codec import view_hashes
-from foldlog.processors.session import SessionViews, fold, initial
+from foldlog.processors.fold.projections.session_state import as_json
+from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.request.build import BUILDER, request_bytes, request_sha256
+from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.ids import PARTITION_KEY

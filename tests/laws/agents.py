@@ -6,8 +6,8 @@ from typing import Any
 
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.limits import Limits
-from foldlog.processors.project_tool import build_and_deploy
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.project import build_and_deploy
+from foldlog.processors.tools.tool import tool
 
 MINUTE = 60_000
 

@@ -8,10 +8,10 @@ import json
 from typing import Any
 
 from foldlog.processors.agent import Agent
-from foldlog.processors.context.summary import FRAME
-from foldlog.processors.context.tasks import Task, task_of
 from foldlog.processors.effects import background
-from foldlog.processors.projections.background import Work, find_work
+from foldlog.processors.fold.projections.background import Work, find_work
+from foldlog.processors.request.summary import FRAME
+from foldlog.processors.wake.background_tasks import Task, task_of
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.desk import Blobs

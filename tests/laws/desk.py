@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from foldlog.log.blobs import BlobMissing
 from foldlog.processors.agent import Agent
-from foldlog.processors.assembly.layers import NO_LAYERS, Layers
-from foldlog.processors.context.rendered import Renderings
 from foldlog.processors.effects.slots import Slots
-from foldlog.processors.projections.partition import PartitionView
-from foldlog.processors.runtime.actions import Actions, BeginGeneration, BeginTool, BeginWork
-from foldlog.processors.runtime.begin import BeginDelivery
-from foldlog.processors.runtime.claims import claim_of
-from foldlog.processors.runtime.owned import Owned
-from foldlog.processors.runtime.store import DictBackend, Store
-from foldlog.processors.session import SessionViews
-from foldlog.processors.wake import Obligation
-from foldlog.producers.blobs import BlobMissing
+from foldlog.processors.fold.projections.partition import PartitionView
+from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.request.layers import NO_LAYERS, Layers
+from foldlog.processors.request.rendered import Renderings
+from foldlog.processors.store.partition_cache import Owned
+from foldlog.processors.store.store import DictBackend, Store
+from foldlog.processors.wake.facts import Obligation
+from foldlog.processors.worker.actions import Actions, BeginGeneration, BeginTool, BeginWork
+from foldlog.processors.worker.claims import claim_of
+from foldlog.processors.worker.ports import BeginDelivery
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode, entry_of
 from foldlog.schemas.record import Record

@@ -9,17 +9,17 @@ import json
 from typing import Any, NamedTuple
 
 from foldlog.processors.agent import Agent
-from foldlog.processors.assembly.layers import NO_LAYERS
-from foldlog.processors.context.build import request_bytes
-from foldlog.processors.context.rendered import Renderings
-from foldlog.processors.decide import rules_of
-from foldlog.processors.projections import partition as partition_fold
-from foldlog.processors.projections.partition import ROLES, PartitionView
-from foldlog.processors.projections.turn_view import Call, find_call
-from foldlog.processors.ruling import Ruling
-from foldlog.processors.rulings_asked import RULES
-from foldlog.processors.session import SessionViews, fold, initial
-from foldlog.processors.wake import Obligation, wake
+from foldlog.processors.fold.projections import partition as partition_fold
+from foldlog.processors.fold.projections.partition import ROLES, PartitionView
+from foldlog.processors.fold.projections.turn_view import Call, find_call
+from foldlog.processors.fold.ruling import Ruling
+from foldlog.processors.fold.rulings.producers import RULES
+from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.request.build import request_bytes
+from foldlog.processors.request.layers import NO_LAYERS
+from foldlog.processors.request.rendered import Renderings
+from foldlog.processors.wake.decide import rules_of
+from foldlog.processors.wake.facts import Obligation, wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, encode, entry_of, headers_for
 from foldlog.schemas.ids import PARTITION_KEY, parse_call_key

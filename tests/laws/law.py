@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from foldlog.tests.laws.resumed import recovering
 from foldlog.tests.laws.worlds import ACTS, Rolled, World

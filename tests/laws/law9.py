@@ -8,14 +8,14 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from foldlog.processors.decide import rules_of
-from foldlog.processors.projections.turn_view import FILE_REFUSED, THINKING_REFUSED, TOO_LONG
-from foldlog.processors.runtime.actions import BeginGeneration, BeginWork
-from foldlog.processors.runtime.begin import BeginDelivery
-from foldlog.processors.runtime.effects_host import CANDIDATES
-from foldlog.processors.runtime.owned import may_owe
-from foldlog.processors.session import SessionViews, fold
-from foldlog.processors.wake import Obligation, wake
+from foldlog.processors.fold.projections.turn_view import FILE_REFUSED, THINKING_REFUSED, TOO_LONG
+from foldlog.processors.fold.session import SessionViews, fold
+from foldlog.processors.store.partition_cache import may_owe
+from foldlog.processors.wake.decide import rules_of
+from foldlog.processors.wake.facts import Obligation, wake
+from foldlog.processors.worker.actions import BeginGeneration, BeginWork
+from foldlog.processors.worker.effects_host import CANDIDATES
+from foldlog.processors.worker.ports import BeginDelivery
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, decode, encode
 from foldlog.tests.laws import answers

@@ -10,7 +10,7 @@ from typing import Any
 
 from foldlog.local.messages_api.binding import Prefix
 from foldlog.local.messages_api.seal import make_id
-from foldlog.processors.projections.turn_view import FILE_REFUSED, THINKING_REFUSED, TOO_LONG
+from foldlog.processors.fold.projections.turn_view import FILE_REFUSED, THINKING_REFUSED, TOO_LONG
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use

@@ -7,8 +7,7 @@ values of every type see tests/schemas/arbitrary.py; here the point is to come c
 from dataclasses import fields
 from typing import Any, Protocol
 
-from foldlog.schemas import events as ev
-from foldlog.schemas import words
+from foldlog.schemas import enums as words, events as ev
 from foldlog.schemas.events import EVENT_TYPES
 
 # Without its seed RECORD_SKIPPED freezes the session, and a history would end there.

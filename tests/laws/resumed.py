@@ -10,9 +10,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from foldlog.processors.effects.models_resumed import ResumedAnswer
-from foldlog.processors.resuming import Kept, chunks_of, resumed_request
-from foldlog.processors.session import SessionViews
+from foldlog.processors.effects.models.resumed import ResumedAnswer
+from foldlog.processors.fold.partial_answer import chunks_of
+from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.request.continuation import Kept, resumed_request
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.answers import Use, dumps

@@ -5,13 +5,13 @@ import re
 from collections import Counter
 from typing import Any
 
-from foldlog.processors.budget import needs_room
-from foldlog.processors.context.build import context_of
-from foldlog.processors.context.summary import FRAME
-from foldlog.processors.cuts import is_fixed
-from foldlog.processors.decide import rules_of
-from foldlog.processors.projections.background import RESULTS_MAX, SUMMARIES
-from foldlog.processors.projections.turn_view import REMINDERS_MAX
+from foldlog.processors.fold.cut_points import is_fixed
+from foldlog.processors.fold.projections.background import RESULTS_MAX, SUMMARIES
+from foldlog.processors.fold.projections.turn_view import REMINDERS_MAX
+from foldlog.processors.request.build import context_of
+from foldlog.processors.request.summary import FRAME
+from foldlog.processors.wake.budget import needs_room
+from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import call_key
 from foldlog.schemas.value import replace
@@ -381,7 +381,7 @@ def test_S1_H_what_runs_beside_changes_nothing_that_is_said(world):
 @law()
 def test_a_resumed_session_needs_no_model_call_before_its_first_step(world):
     """A step is never put off by background work but where its request would not fit (N2w)."""
-    from foldlog.processors.wake import wake
+    from foldlog.processors.wake.facts import wake
 
     for step in world.steps[-20:]:
         rules = rules_of(world.agent)

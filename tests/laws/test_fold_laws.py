@@ -7,12 +7,12 @@ is printed whole, with its seed.
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from foldlog.processors.projections.partition import PartitionView
-from foldlog.processors.projections.session_state import SessionState, as_json
-from foldlog.processors.projections.turn_view import (
+from foldlog.processors.fold.field_writers import WRITERS
+from foldlog.processors.fold.projections.partition import PartitionView
+from foldlog.processors.fold.projections.session_state import SessionState, as_json
+from foldlog.processors.fold.projections.turn_view import (
     QUEUE_MAX,
     REFUSALS_MAX,
     SEEN_MAX,
@@ -20,13 +20,12 @@ from foldlog.processors.projections.turn_view import (
     call_of,
     find_call,
 )
-from foldlog.processors.runtime import views_codec
-from foldlog.processors.runtime.owned import may_owe
-from foldlog.processors.runtime.store import Cursor, DictBackend, Store
-from foldlog.processors.runtime.views_codec import series_of
-from foldlog.processors.session import SessionViews, fold, initial, is_input, judge
-from foldlog.processors.transitions import TRANSITIONS
-from foldlog.processors.writers import WRITERS
+from foldlog.processors.fold.session import SessionViews, fold, initial, is_input, judge
+from foldlog.processors.fold.transitions import TRANSITIONS
+from foldlog.processors.store import views_codec
+from foldlog.processors.store.partition_cache import may_owe
+from foldlog.processors.store.store import Cursor, DictBackend, Store
+from foldlog.processors.store.views_codec import series_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, digest, entry_of
 from foldlog.schemas.events import BY_CLASS

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from foldlog.processors.budget import best_cut
-from foldlog.processors.context.build import compaction_request
-from foldlog.processors.context.tasks import task_of
-from foldlog.processors.decide import rules_of
-from foldlog.processors.projections.compaction import Summary
+from foldlog.processors.fold.projections.compaction import Summary
+from foldlog.processors.request.build import compaction_request
+from foldlog.processors.wake.background_tasks import task_of
+from foldlog.processors.wake.budget import best_cut
+from foldlog.processors.wake.decide import rules_of
 from foldlog.schemas.codec import entry_of
-from foldlog.schemas.parts import Body
+from foldlog.schemas.events.parts import Body
 from foldlog.schemas.value import replace as replaced
 from foldlog.tests.laws.agents import AGENT, variant
 from foldlog.tests.laws.answers import Use, dumps, thinking

@@ -2,17 +2,17 @@
 
 from dataclasses import replace
 
+from foldlog.log.blobs import BlobMissing
 from foldlog.processors.agent import Agent
-from foldlog.processors.effects.tool_run import ASK_SHARE, END_SHARE
+from foldlog.processors.fold.projections import partition as partition_fold
+from foldlog.processors.fold.session import fold, initial
 from foldlog.processors.limits import Limits
-from foldlog.processors.projections import partition as partition_fold
-from foldlog.processors.runtime.owned import Owned, may_owe
-from foldlog.processors.runtime.reports import ROLE_OF
-from foldlog.processors.runtime.store import Cursor, DictBackend, Store
-from foldlog.processors.runtime.views_codec import view_parts
-from foldlog.processors.session import fold, initial
-from foldlog.processors.tool import tool
-from foldlog.producers.blobs import BlobMissing
+from foldlog.processors.store.partition_cache import Owned, may_owe
+from foldlog.processors.store.store import Cursor, DictBackend, Store
+from foldlog.processors.store.views_codec import view_parts
+from foldlog.processors.tools.run import ASK_SHARE, END_SHARE
+from foldlog.processors.tools.tool import tool
+from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS

@@ -1,7 +1,7 @@
 """The law of renderings: continued from step to step or built at once, a request is the same."""
 
-from foldlog.processors.context.build import request_sha256
-from foldlog.processors.context.rendered import Rendering, Renderings
+from foldlog.processors.request.build import request_sha256
+from foldlog.processors.request.rendered import Rendering, Renderings
 from foldlog.tests.laws.law import law
 from foldlog.tests.laws.test_request_laws import says_something_new
 

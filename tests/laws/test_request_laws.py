@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from foldlog.processors.context.build import request_bytes, request_sha256
-from foldlog.processors.projections.context import Request
-from foldlog.processors.session import fold, initial
+from foldlog.processors.fold.projections.context import Request
+from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.request.build import request_bytes, request_sha256
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import family_of
 from foldlog.schemas.value import replace

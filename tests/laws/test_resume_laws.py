@@ -5,7 +5,7 @@ from typing import Any
 
 from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, see
-from foldlog.processors.resuming import kept_of, may_resume
+from foldlog.processors.request.continuation import kept_of, may_resume
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, entry_of
 from foldlog.tests.laws.history import Step

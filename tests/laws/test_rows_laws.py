@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from foldlog.processors.rows import Rows
+from foldlog.processors.fold.rows import Rows
 
 KEYS = st.sampled_from("abc")
 ROW = st.tuples(KEYS, st.integers(0, 9))

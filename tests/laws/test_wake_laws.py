@@ -5,12 +5,11 @@ from functools import partial
 from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from foldlog.processors.decide import rules_of
-from foldlog.processors.wake import wake
-from foldlog.processors.wake_table import BY_ID, BY_LANE, DOMAINS, WAKE, match
+from foldlog.processors.wake.decide import rules_of
+from foldlog.processors.wake.facts import wake
+from foldlog.processors.wake.table import BY_ID, BY_LANE, DOMAINS, WAKE, match
 from foldlog.schemas import events as ev
 from foldlog.schemas.events import BY_NAME
 from foldlog.tests.laws.desk import Desk

@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Any
 
 from foldlog.local.messages_api.binding import Prefix
-from foldlog.processors.assembly.layers import Layer, Layers
-from foldlog.processors.budget import Rules
-from foldlog.processors.context.build import request_bytes
-from foldlog.processors.decide import rules_of
-from foldlog.processors.wake import wake
+from foldlog.processors.request.build import request_bytes
+from foldlog.processors.request.layers import Layer, Layers
+from foldlog.processors.wake.budget import Rules
+from foldlog.processors.wake.decide import rules_of
+from foldlog.processors.wake.facts import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.attachments import reference
 from foldlog.schemas.codec import encode

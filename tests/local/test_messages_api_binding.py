@@ -12,8 +12,15 @@ from foldlog.local.messages_api import (
     thinking,
     tool_use,
 )
-from foldlog.tests.local.scripted_client import MODEL, TOOLS, ask, assistant, client, request
-from foldlog.tests.local.scripted_client import results as answers
+from foldlog.tests.local.scripted_client import (
+    MODEL,
+    TOOLS,
+    ask,
+    assistant,
+    client,
+    request,
+    results as answers,
+)
 
 BINDING = "thinking-binding-controls-2026-08-01"
 COMPACT = "compact-2026-09-04"

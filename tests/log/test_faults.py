@@ -5,8 +5,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog.log import (
     DUPLICATE,

@@ -3,8 +3,7 @@
 import pytest
 
 from foldlog.log import RegistryAway, Settings, open_log
-from foldlog.schemas.codec import encode as encoded
-from foldlog.schemas.codec import entry_of, headers_for
+from foldlog.schemas.codec import encode as encoded, entry_of, headers_for
 from foldlog.schemas.events import EVENT_TYPES
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.broker_fixture import unique_name

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from foldlog.consumers.check_framing import framing
+from foldlog.consumers.doctor.framing import framing
 from foldlog.log import RegistryAway, Settings, SettingsError, open_log
 from foldlog.log.registry import Registry, registry_of
 from foldlog.schemas import codec

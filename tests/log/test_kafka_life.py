@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
-from confluent_kafka import Producer as Client
+from confluent_kafka import KafkaError, Producer as Client, TopicPartition
 
 from foldlog.log import Delivered, Fenced, LogFatal, kafka_reader
 from foldlog.log.kafka import KafkaLog

@@ -16,7 +16,7 @@ from foldlog.log.made import (
     partitions_of,
 )
 from foldlog.log.memory import Partition
-from foldlog.processors.runtime.loop import Loop, Mailbox
+from foldlog.processors.worker.loop import Loop, Mailbox
 from foldlog.schemas.topics import LOG_FACTS, SESSION_EVENTS, topics
 
 

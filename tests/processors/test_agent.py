@@ -8,8 +8,8 @@ import pytest
 
 from foldlog.processors.agent import Agent, Compaction, Rule
 from foldlog.processors.limits import Limits
-from foldlog.processors.tool import tool
-from foldlog.schemas.words import Approval
+from foldlog.processors.tools.tool import tool
+from foldlog.schemas.enums import Approval
 
 
 @tool(effect="pure")

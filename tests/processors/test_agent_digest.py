@@ -21,8 +21,8 @@ from foldlog.processors.agent_digest import (
 )
 from foldlog.processors.limits import Limits
 from foldlog.processors.outside.server import McpServer
-from foldlog.processors.tool import Tool, tool
-from foldlog.schemas.parts import AgentDigest
+from foldlog.processors.tools.tool import Tool, tool
+from foldlog.schemas.events.parts import AgentDigest
 
 
 @tool(effect="pure")

@@ -7,11 +7,11 @@ import zlib
 
 import pytest
 
+from foldlog.log.blobs import BlobStore
 from foldlog.producers.attachments import attach
-from foldlog.producers.blobs import BlobStore
 from foldlog.producers.checks import Invalid
 from foldlog.schemas.attachments import expand, inspect, reference
-from foldlog.schemas.parts import BlobRef
+from foldlog.schemas.events.parts import BlobRef
 from foldlog.tests.cli.harness import make_shell
 from foldlog.tests.consumers.played import Played
 from foldlog.tests.schemas.test_attachments import pdf, png

@@ -3,18 +3,24 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog.log import LOST_ACK, Faults, MemoryLog, RecordTooLarge, TopicMissing
-from foldlog.processors.rulings_asked import RULES, content_error
-from foldlog.producers import BlobStore, Invalid, Receipt, Sessions, Unacknowledged, checks
-from foldlog.producers import sessions as module
+from foldlog.processors.fold.rulings.producers import RULES, content_error
+from foldlog.producers import (
+    BlobStore,
+    Invalid,
+    Receipt,
+    Sessions,
+    Unacknowledged,
+    checks,
+    sessions as module,
+)
 from foldlog.schemas import events as ev
 from foldlog.schemas.attachments import reference
 from foldlog.schemas.codec import decode
+from foldlog.schemas.events.parts import BlobRef
 from foldlog.schemas.ids import is_id
-from foldlog.schemas.parts import BlobRef
 from foldlog.schemas.tokens import estimate
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 from foldlog.tests.consumers.played import PARTITIONS, settings_in

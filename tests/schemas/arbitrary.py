@@ -8,8 +8,9 @@ from typing import Any, get_args, get_type_hints
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from foldlog.schemas import codec, parts
+from foldlog.schemas import codec
 from foldlog.schemas.codec import BY_CLASS, BY_NAME, ROWS
+from foldlog.schemas.events import parts
 
 LONG_MAX = 2**63 - 1
 # Avro text is UTF-8, which has no bytes for half of a surrogate pair.

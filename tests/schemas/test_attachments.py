@@ -9,8 +9,8 @@ import pytest
 
 from foldlog.schemas import attachments
 from foldlog.schemas.attachments import PDF, expand, inspect, label, reference, tokens_of
-from foldlog.schemas.parts import BlobRef
-from foldlog.schemas.said import texts_of
+from foldlog.schemas.events.parts import BlobRef
+from foldlog.schemas.message_content import texts_of
 
 
 def png(width=30, height=20, size=0):

@@ -8,11 +8,9 @@ from typing import Any
 import avro.io
 import avro.schema
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from foldlog.schemas import codec
-from foldlog.schemas import events as ev
+from foldlog.schemas import codec, events as ev
 from foldlog.schemas.codec import (
     BY_NAME,
     HEAD_BYTES,

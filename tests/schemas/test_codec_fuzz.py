@@ -4,12 +4,10 @@ import io
 
 import pytest
 from fastavro import parse_schema, schemaless_writer
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
-from foldlog.processors.session import fold, initial
-from foldlog.schemas import codec
-from foldlog.schemas import events as ev
+from foldlog.processors.fold.session import fold, initial
+from foldlog.schemas import codec, events as ev
 from foldlog.schemas.codec import BY_NAME, HEAD_BYTES, ROWS, Undecodable, decode, encode, entry_of
 from foldlog.schemas.record import Record
 from foldlog.schemas.topics import SESSION_EVENTS

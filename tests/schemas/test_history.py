@@ -8,8 +8,7 @@ from itertools import combinations
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from foldlog.schemas import codec
-from foldlog.schemas import events as ev
+from foldlog.schemas import codec, events as ev
 from foldlog.schemas.codec import (
     BY_NAME,
     HEAD_BYTES,

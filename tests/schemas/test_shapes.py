@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from foldlog.schemas import codec, parts, words
+from foldlog.schemas import codec, enums as words
 from foldlog.schemas.codec import BY_NAME, ROWS
-from foldlog.schemas.events import EVENT_TYPES
+from foldlog.schemas.events import EVENT_TYPES, parts
 from foldlog.schemas.memory import MEMORY_TYPES
 from foldlog.tests.structure.tree import ROOT
 

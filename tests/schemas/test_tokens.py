@@ -1,10 +1,9 @@
 """The one estimate of tokens: what budgets and cuts rely on, for any text."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from foldlog.processors import token_count
+from foldlog.processors.advice import token_count
 from foldlog.schemas.tokens import (
     FAMILIES,
     NEW,

@@ -19,7 +19,7 @@ from foldlog.log.errors import (
     SettingsError,
 )
 from foldlog.log.kafka import KafkaLog
-from foldlog.processors.runtime.faust_credentials import faust_credentials
+from foldlog.processors.worker.faust_credentials import faust_credentials
 from foldlog.schemas.topics import SESSION_EVENTS, USER_SESSIONS, topics
 from foldlog.tests.broker_fixture import unique_name
 from foldlog.tests.consumers.played import settings_in

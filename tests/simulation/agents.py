@@ -9,7 +9,7 @@ from random import Random
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.limits import Limits
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.tool import tool
 
 
 @tool(effect="pure")

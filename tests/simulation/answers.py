@@ -8,7 +8,7 @@ from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple
 
-from foldlog.processors.context.build import compact
+from foldlog.processors.request.build import compact
 from foldlog.schemas import events as ev
 
 USAGE = ev.Usage(

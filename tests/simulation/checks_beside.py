@@ -3,10 +3,10 @@
 from collections import Counter
 from typing import Any
 
-from foldlog.processors.budget import plan
-from foldlog.processors.decide import rules_of
-from foldlog.processors.projections.background import SUMMARIES
-from foldlog.processors.wake import wake
+from foldlog.processors.fold.projections.background import SUMMARIES
+from foldlog.processors.wake.budget import plan
+from foldlog.processors.wake.decide import rules_of
+from foldlog.processors.wake.facts import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
 from foldlog.schemas.value import replace

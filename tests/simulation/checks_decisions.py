@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from foldlog.processors.projections.ledger import OUTCOMES
+from foldlog.processors.fold.projections.ledger import OUTCOMES
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode
 from foldlog.schemas.ids import parse_call_key

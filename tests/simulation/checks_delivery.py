@@ -4,9 +4,9 @@
 from collections import Counter
 from typing import Any
 
-from foldlog.processors.decide import rules_of
-from foldlog.processors.projections import delivery
-from foldlog.processors.wake import wake
+from foldlog.processors.fold.projections import delivery
+from foldlog.processors.wake.decide import rules_of
+from foldlog.processors.wake.facts import wake
 from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
 from foldlog.tests.simulation.invariant import Invariant

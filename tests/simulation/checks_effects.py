@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import Any
 
-from foldlog.processors.projections.background import find_work
-from foldlog.processors.projections.delivery import find_owed
-from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS
+from foldlog.processors.fold.projections.background import find_work
+from foldlog.processors.fold.projections.delivery import find_owed
+from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import decode
 from foldlog.schemas.ids import PARTITION_KEY

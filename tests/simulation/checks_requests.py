@@ -5,7 +5,7 @@ from collections import Counter
 from hashlib import sha256
 from typing import Any
 
-from foldlog.processors.context.build import request_bytes
+from foldlog.processors.request.build import request_bytes
 from foldlog.schemas import events as ev
 from foldlog.tests.simulation.checks_resumed import Heard, continued, resumes
 from foldlog.tests.simulation.invariant import Invariant

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, Viewer, see
-from foldlog.processors.context.build import compact
-from foldlog.processors.resuming import CONTINUE
+from foldlog.processors.request.build import compact
+from foldlog.processors.request.continuation import CONTINUE
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, entry_of
 from foldlog.tests.simulation.invariant import Invariant

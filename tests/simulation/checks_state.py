@@ -3,10 +3,10 @@
 from collections import Counter, defaultdict
 from typing import Any
 
-from foldlog.processors.projections import turn_view
-from foldlog.processors.projections.session_state import as_json, triggered
-from foldlog.processors.transitions import TRANSITIONS
-from foldlog.processors.writers import WRITERS
+from foldlog.processors.fold.field_writers import WRITERS
+from foldlog.processors.fold.projections import turn_view
+from foldlog.processors.fold.projections.session_state import as_json, triggered
+from foldlog.processors.fold.transitions import TRANSITIONS
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Unreadable
 from foldlog.schemas.topics import SESSION_EVENTS

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from foldlog.processors.projections.partition import INITIAL
-from foldlog.processors.runtime.owned import is_foldable
-from foldlog.processors.runtime.store import DictBackend, Store
-from foldlog.processors.runtime.views_codec import view_parts
-from foldlog.processors.session import fold, initial
+from foldlog.processors.fold.projections.partition import INITIAL
+from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.store.partition_cache import is_foldable
+from foldlog.processors.store.store import DictBackend, Store
+from foldlog.processors.store.views_codec import view_parts
 from foldlog.schemas.codec import Unreadable, entry_of
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from foldlog.processors.decide import rules_of
-from foldlog.processors.runtime.actions import BACKGROUND_SLOTS, DELIVERY_SLOTS
-from foldlog.processors.session import fold
-from foldlog.processors.wake import wake
+from foldlog.processors.fold.session import fold
+from foldlog.processors.wake.decide import rules_of
+from foldlog.processors.wake.facts import wake
+from foldlog.processors.worker.actions import BACKGROUND_SLOTS, DELIVERY_SLOTS
 from foldlog.schemas.codec import Entry
 from foldlog.tests.simulation.invariant import Invariant
 from foldlog.tests.simulation.probe import discharge, taken_by

@@ -8,8 +8,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from foldlog.processors.rulings_asked import RULES
-from foldlog.processors.transitions import TRANSITIONS
+from foldlog.processors.fold.rulings.producers import RULES
+from foldlog.processors.fold.transitions import TRANSITIONS
 from foldlog.schemas import events as ev
 from foldlog.schemas.ids import PARTITION_KEY
 

@@ -1,4 +1,4 @@
-"""Simulated effects: what runtime/effects_host.py, effects/models.py and effects/tools.py do.
+"""Simulated effects: what worker/effects_host.py, effects/models/call.py and tools/call.py do.
 
 Each begun effect is a generator that yields how long it waits (ms of virtual time), or None until
 somebody pokes it; between two yields it is one indivisible action of the schedule. It ends in one
@@ -10,17 +10,17 @@ from dataclasses import replace
 from typing import Any
 
 from foldlog.log.door import Delivered
-from foldlog.processors.effects.sink import Stop
-from foldlog.processors.projections.turn_view import THINKING_REFUSED
-from foldlog.processors.runtime.actions import BeginGeneration, BeginTool, BeginWork
-from foldlog.processors.runtime.begin import BeginDelivery
-from foldlog.processors.runtime.chunks_reader import chunks_reader
-from foldlog.processors.runtime.effects_host import said_of
-from foldlog.processors.runtime.going_on import Aside
-from foldlog.processors.runtime.lost_effects import Running
-from foldlog.processors.runtime.reports import AGAIN_S, ROLE_OF
-from foldlog.processors.runtime.unbegun import failed, no_tool
-from foldlog.processors.said import said_so_far
+from foldlog.processors.fold.partial_answer import said_so_far
+from foldlog.processors.fold.projections.turn_view import THINKING_REFUSED
+from foldlog.processors.store.chunks_reader import chunks_reader
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.processors.worker.actions import BeginGeneration, BeginTool, BeginWork
+from foldlog.processors.worker.effects_host import said_of
+from foldlog.processors.worker.lost_effects import Running
+from foldlog.processors.worker.ports import BeginDelivery
+from foldlog.processors.worker.reports import AGAIN_S, ROLE_OF
+from foldlog.processors.worker.resumption import Aside
+from foldlog.processors.worker.unbegun import failed, no_tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS

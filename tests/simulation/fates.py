@@ -5,8 +5,7 @@ Every fate is one that Kafka produces. This file must not know what is expected 
 
 from typing import Any
 
-from foldlog.log.faults import NORMAL, Fate
-from foldlog.log.faults import Faults as Fates
+from foldlog.log.faults import NORMAL, Fate, Faults as Fates
 from foldlog.schemas.topics import SESSION_EVENTS
 
 SESSION_TIMEOUT_MS = 6_000  # of the group: a silent member loses its partitions

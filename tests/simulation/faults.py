@@ -7,9 +7,9 @@ expected of the workers.
 from contextlib import suppress
 from typing import Any
 
-from foldlog.processors.projections.partition import ROLES
-from foldlog.processors.runtime.store import Cursor, DictBackend, Store
-from foldlog.processors.runtime.views_codec import encode_row
+from foldlog.processors.fold.projections.partition import ROLES
+from foldlog.processors.store.store import Cursor, DictBackend, Store
+from foldlog.processors.store.views_codec import encode_row
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.simulation.effects import MID_STREAM

@@ -9,11 +9,11 @@ from typing import Any
 
 from foldlog.log.door import Delivered
 from foldlog.processors.effects.slots import Slots
-from foldlog.processors.runtime.actions import Actions
-from foldlog.processors.runtime.loop import Mailbox, appender
-from foldlog.processors.runtime.lost_effects import LostEffects
-from foldlog.processors.runtime.store import Belongs, DictBackend, Store, _mismatch, fold_version
-from foldlog.processors.runtime.worker import SESSION_TIMEOUT_MS, Identity, Worker
+from foldlog.processors.store.store import Belongs, DictBackend, Store, _mismatch, fold_version
+from foldlog.processors.worker.actions import Actions
+from foldlog.processors.worker.loop import Mailbox, appender
+from foldlog.processors.worker.lost_effects import LostEffects
+from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS, Identity, Worker
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS

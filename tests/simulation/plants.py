@@ -7,14 +7,16 @@ Nothing here is imported by the simulator.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from foldlog.processors import decide, rulings_asked, rulings_work, session, wake
-from foldlog.processors.context.rendered import Renderings
-from foldlog.processors.projections import context, session_state, transcript, turn
-from foldlog.processors.runtime import actions, lost_effects, owned, start_window, worker
-from foldlog.processors.runtime.store import Store
+from foldlog.processors.fold import session
+from foldlog.processors.fold.projections import context, session_state, transcript, turn
+from foldlog.processors.fold.rulings import producers as producer_rulings, workers as worker_rulings
+from foldlog.processors.request.rendered import Renderings
+from foldlog.processors.store import partition_cache as owned
+from foldlog.processors.store.store import Store
+from foldlog.processors.wake import decide, facts as wake
+from foldlog.processors.worker import actions, lost_effects, start_window, worker
 from foldlog.schemas import events as ev
-from foldlog.tests.simulation import node
-from foldlog.tests.simulation import wrong_rules as wrong
+from foldlog.tests.simulation import node, wrong_rules as wrong
 
 
 class Plant(NamedTuple):
@@ -30,7 +32,7 @@ class Plant(NamedTuple):
     also: tuple[tuple[Any, Any, Callable[[Any], Any]], ...] = ()
 
 
-JUDGES, ASKED, FOLDS = rulings_work.JUDGES, rulings_asked.JUDGES, turn.FOLDS
+JUDGES, ASKED, FOLDS = worker_rulings.JUDGES, producer_rulings.JUDGES, turn.FOLDS
 PLANTS = (
     Plant(
         "TURN_ENDED without its basis",

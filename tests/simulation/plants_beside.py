@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from foldlog.processors import budget, rulings_background, wake
-from foldlog.processors.context import blocks
-from foldlog.processors.projections import background, compaction
-from foldlog.processors.runtime import actions
+from foldlog.processors.fold.projections import background, compaction
+from foldlog.processors.fold.rulings import background as background_rulings
+from foldlog.processors.request import blocks
+from foldlog.processors.wake import budget, facts as wake
+from foldlog.processors.worker import actions
 from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
 from foldlog.tests.simulation.plants import Plant
@@ -156,7 +157,7 @@ BESIDE = (
         budget,
         "cut_keeping",
         cuts_one_later,
-        ((rulings_background, "is_cut", always(True)),),
+        ((background_rulings, "is_cut", always(True)),),
     ),
     Plant(
         "a short form that nobody adopted",

@@ -7,9 +7,9 @@ begins is caught and nothing leaves it.
 from typing import Any, NamedTuple
 
 from foldlog.processors.effects.slots import Slots
-from foldlog.processors.projections.partition import Holder, PartitionView
-from foldlog.processors.runtime.actions import Actions
-from foldlog.processors.runtime.reports import ROLE_OF
+from foldlog.processors.fold.projections.partition import Holder, PartitionView
+from foldlog.processors.worker.actions import Actions
+from foldlog.processors.worker.reports import ROLE_OF
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers
 

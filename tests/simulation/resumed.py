@@ -9,9 +9,9 @@ from dataclasses import replace
 from random import Random
 
 from foldlog.processors.agent import Agent
-from foldlog.processors.context.build import compact
-from foldlog.processors.effects.models_resumed import ResumedAnswer
-from foldlog.processors.resuming import Kept
+from foldlog.processors.effects.models.resumed import ResumedAnswer
+from foldlog.processors.request.build import compact
+from foldlog.processors.request.continuation import Kept
 from foldlog.schemas import events as ev
 from foldlog.tests.simulation.answers import Answer
 

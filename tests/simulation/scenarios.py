@@ -6,7 +6,7 @@ that races the end of a turn.
 
 from typing import NamedTuple
 
-from foldlog.processors.projections.partition import ROLES
+from foldlog.processors.fold.projections.partition import ROLES
 
 DELAYS = {"cut_off", "claim_overtaken", "late", "lost"}
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from foldlog.processors.wake_table import WAKE
+from foldlog.processors.wake.table import WAKE
 from foldlog.tests.simulation import scenarios
 from foldlog.tests.simulation.__main__ import main
 from foldlog.tests.simulation.runner import history_sha, run, tail

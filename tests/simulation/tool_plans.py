@@ -1,21 +1,21 @@
 """One simulated run of a tool: when it acts on the world, how it ends, and what is known of it.
 
 The ledger of the world is the witness: a line per physical execution, written at the moment of the
-act. The rules of effects/tools.py are kept: an outcome says no more than is known. It must not
+act. The rules of tools/call.py are kept: an outcome says no more than is known. It must not
 know a log.
 """
 
 from collections.abc import Generator
 from typing import Any
 
-from foldlog.processors.effects.sink import Stop
-from foldlog.processors.effects.tool_outcomes import ToolClaim, not_run, result, short, uncertain
-from foldlog.processors.effects.tool_run import ASK_SHARE, END_SHARE
-from foldlog.processors.runtime.actions import BeginTool
-from foldlog.processors.tool import Tool
+from foldlog.processors.tools.outcomes import ToolClaim, not_run, result, short, uncertain
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.processors.tools.run import ASK_SHARE, END_SHARE
+from foldlog.processors.tools.tool import Tool
+from foldlog.processors.worker.actions import BeginTool
 from foldlog.schemas import events as ev
+from foldlog.schemas.enums import Outcome, Via
 from foldlog.schemas.tokens import estimate
-from foldlog.schemas.words import Outcome, Via
 
 ENDING = ASK_SHARE + END_SHARE  # of the grace: between being told to end and being ended
 ENDS = ("ok", "failed", "raises", "hangs")

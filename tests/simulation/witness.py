@@ -7,11 +7,11 @@ what is expected.
 
 from typing import Any, NamedTuple
 
-from foldlog.processors.projections import partition as partition_fold
-from foldlog.processors.projections.partition import PartitionView
-from foldlog.processors.ruling import Ruling
-from foldlog.processors.runtime.owned import is_foldable
-from foldlog.processors.session import SessionViews, fold, initial
+from foldlog.processors.fold.projections import partition as partition_fold
+from foldlog.processors.fold.projections.partition import PartitionView
+from foldlog.processors.fold.ruling import Ruling
+from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.store.partition_cache import is_foldable
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, Unreadable, entry_of
 from foldlog.schemas.ids import PARTITION_KEY

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from foldlog.log.memory import MemoryLog
-from foldlog.processors.runtime.actions import BeginTool
+from foldlog.processors.worker.actions import BeginTool
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import topics
 from foldlog.tests.simulation.agents import TOOLS, a_compacting_agent, an_agent, newer

@@ -6,9 +6,9 @@ plants.py says where they are planted. Nothing here is imported by the simulator
 from dataclasses import replace as changed
 from typing import Any
 
-from foldlog.processors.context.build import request_sha256
-from foldlog.processors.projections import context
-from foldlog.processors.ruling import ACCEPTED, DUPLICATE
+from foldlog.processors.fold.projections import context
+from foldlog.processors.fold.ruling import ACCEPTED, DUPLICATE
+from foldlog.processors.request.build import request_sha256
 from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace
 

@@ -1,7 +1,6 @@
 """The architecture as rules over imports and calls. Pure: sources in, findings out."""
 
 import ast
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -54,13 +53,13 @@ PLACES = {
     "mcp": Place("processors/outside/", 1),
     "mcp_types": Place("processors/outside/", 1),
     "anyio": Place("processors/outside/", 1),  # what mcp's transports are made of
-    "faust": Place("processors/runtime/", 2),
-    "aiokafka": Place("processors/runtime/", 1),  # Faust's client, for its type of a token
-    "mode": Place("processors/runtime/", 1),
+    "faust": Place("processors/worker/", 2),
+    "aiokafka": Place("processors/worker/", 1),  # Faust's client, for its type of a token
+    "mode": Place("processors/worker/", 1),
     "pydantic": Place("", None),  # arguments of tools, bodies of requests
     "pydantic_core": Place("processors/", 1),
     "agents": Place("consumers/adapters/", 1),  # the SDK of OpenAI, for its types alone
-    "prometheus_client": Place("processors/runtime/", 1),  # the gateway renders by it too
+    "prometheus_client": Place("processors/worker/", 1),  # the gateway renders by it too
     "opentelemetry": Place("consumers/telemetry/", 1),  # an extra: OTLP as protobuf
     "google": Place("consumers/telemetry/", 1),
     "ctok": Place("processors/", 1),  # an extra, and only where a count need not be replayed
@@ -104,9 +103,16 @@ def place_findings(sources: Iterable[Source]) -> Iterator[str]:
 
 # ---- the pure core ------------------------------------------------------------------------
 
-# Whatever these import of processors/ belongs to the core as well, and is judged as such.
-CORE_ROOT = re.compile(r"processors/(projections/.+|transitions|writers|wake[^/]*|session)\.py$")
-NEVER_CORE = ("processors/effects/", "processors/runtime/")
+CORE = ("processors/fold/", "processors/wake/", "processors/request/")
+# What an operator declares (an agent, its tools and limits) and the request that extracts memory:
+# values that decisions take. Nothing else of processors/ may be imported by the core.
+DECLARED = (
+    "processors/agent.py",
+    "processors/limits.py",
+    "processors/memory/extraction.py",
+    "processors/tools/tiers.py",
+    "processors/tools/tool.py",
+)
 # Clock, chance, machine, other threads: what would make two folds of one log differ.
 IMPURE_MODULES = frozenset(
     "asyncio atexit concurrent ctypes datetime fcntl getpass glob http io locale logging mmap"
@@ -119,23 +125,8 @@ IMPURE_CALLS = frozenset({"open", "print", "input", "hash", "eval", "exec", "glo
 
 
 def core_sources(sources: Iterable[Source]) -> list[Source]:
-    """The core's files: the roots, and all of processors/ that they reach by import."""
-    by_module = {".".join([FRONT_DOOR, *s.parts]): s for s in sources}
-    core: dict[str, Source] = {}
-    todo = [s for s in by_module.values() if CORE_ROOT.match(s.path)]
-    while todo:
-        source = todo.pop()
-        if source.path in core:
-            continue
-        core[source.path] = source
-        for found in imports(source):
-            reached = [by_module[m] for m in found.candidates() if m in by_module]
-            todo += [
-                s
-                for s in reached
-                if s.room == "processors" and not s.path.startswith(NEVER_CORE)
-            ]
-    return [core[path] for path in sorted(core)]
+    """The files of the core."""
+    return [source for source in sources if source.path.startswith(CORE)]
 
 
 def core_findings(source: Source) -> Iterator[str]:
@@ -143,7 +134,7 @@ def core_findings(source: Source) -> Iterator[str]:
     for found in imports(source):
         at = f"{source.path}:{found.line}"
         if found.top == FRONT_DOOR:
-            if found.room not in ("schemas", "processors") or _never_core(found):
+            if not _within_core(found):
                 yield f"{at}: the core imports no {found.module}"
         elif found.top not in sys.stdlib_module_names:
             yield f"{at}: the core imports no package, {found.top} is one"
@@ -164,9 +155,11 @@ def core_findings(source: Source) -> Iterator[str]:
                 yield f"{source.path}:{node.lineno}: the core keeps nothing in globals"
 
 
-def _never_core(found: Import) -> bool:
-    paths = [m.removeprefix(FRONT_DOOR + ".").replace(".", "/") + "/" for m in found.candidates()]
-    return any(path.startswith(NEVER_CORE) for path in paths)
+def _within_core(found: Import) -> bool:
+    if found.room == "schemas":
+        return True
+    paths = [m.removeprefix(FRONT_DOOR + ".").replace(".", "/") for m in found.candidates()]
+    return any(f"{path}/".startswith(CORE) or f"{path}.py" in DECLARED for path in paths)
 
 
 # ---- chance and clock in the contract -----------------------------------------------------
@@ -187,7 +180,7 @@ ENVIRONMENT_READERS = (
     "log/settings.py",
     "log/environment.py",  # what children get of it
     "cli/",
-    "processors/effects/keeper.py",  # hands on what it was given
+    "processors/tools/reaper.py",  # hands on what it was given
 )
 _ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 

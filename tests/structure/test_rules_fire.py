@@ -26,7 +26,7 @@ def _count(rule, path, text):
         ("log/x.py", "from ..producers import say", 1),
         ("producers/x.py", "from .. import processors", 1),
         ("processors/x.py", "from ..consumers.replay import f", 1),
-        ("processors/runtime/x.py", "from ...producers import say", 0),
+        ("processors/worker/x.py", "from ...producers import say", 0),
         ("consumers/x.py", "def f():\n    from ..cli import main", 1),
         ("consumers/x.py", "from ..local import server", 1),
         ("cli/x.py", "from ..local import server", 0),
@@ -52,13 +52,13 @@ def test_arrows(path, text, expected):
     [
         ({"log/kafka.py": "import confluent_kafka", "log/admin.py": "import confluent_kafka"}, 0),
         ({"producers/x.py": "from confluent_kafka import Producer"}, 1),
-        ({"processors/runtime/store.py": "from rocksdict import Rdict"}, 0),
+        ({"processors/store/store.py": "from rocksdict import Rdict"}, 0),
         ({"processors/a.py": "import rocksdict", "processors/b.py": "import rocksdict"}, 1),
-        ({"processors/effects/models.py": "def f():\n    import anthropic"}, 0),
+        ({"processors/effects/models/call.py": "def f():\n    import anthropic"}, 0),
         ({"cli/x.py": "from anthropic import AsyncAnthropic"}, 1),
         ({"processors/effects/a.py": "import importlib as i; i.import_module('anthropic')",
           "processors/effects/b.py": "import anthropic"}, 1),
-        ({"processors/runtime/app.py": "import faust.app"}, 0),
+        ({"processors/worker/app.py": "import faust.app"}, 0),
         ({"processors/x.py": "import faust"}, 1),
         ({"cli/x.py": "import click"}, 0),
         ({"consumers/x.py": "import click"}, 1),
@@ -74,16 +74,17 @@ def test_places(files, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("from ...schemas import events\nfrom ..transitions import TRANSITIONS\nimport json", 0),
+        ("from ....schemas import events\nfrom ..transitions import TRANSITIONS\nimport json", 0),
         *[(f"import {module}", 1) for module in ("time", "random", "uuid", "os", "logging")],
         ("from datetime import datetime", 1),
         ("import os.path", 1),
         ("import msgspec", 1),
+        ("from ...agent import Agent\nfrom ...wake.table import ROWS", 0),
         ("def f():\n    from time import time", 1),
-        ("from ...log import door", 1),
-        ("from ..effects import sink", 1),
-        ("from .. import effects", 1),
-        ("from ..runtime.store import Store", 1),
+        ("from ....log import door", 1),
+        ("from ...effects import delivery", 1),
+        ("from ... import effects", 1),
+        ("from ...store.store import Store", 1),
         ("x = hash('a')", 1),
         ("x = table.hash('a')", 0),
         ("class A:\n    def __hash__(self): return hash(self.x)", 0),
@@ -92,29 +93,13 @@ def test_places(files, expected):
     ],
 )
 def test_core(text, expected):
-    assert _count(core_findings, "processors/projections/x.py", text) == expected
+    assert _count(core_findings, "processors/fold/projections/x.py", text) == expected
 
 
-def test_what_the_core_reaches_is_core():
-    files = {
-        "processors/__init__.py": "",
-        "processors/wake_tools.py": "from . import rows",
-        "processors/rows.py": "from .deep.down import x",
-        "processors/deep/down.py": "import time",
-        "processors/effects/tools.py": "import time",
-        "processors/agent.py": "import time",
-        "schemas/ids.py": "",
-    }
-    core = core_sources(Source(path, text) for path, text in files.items())
-    assert [s.path for s in core] == [
-        "processors/__init__.py",
-        "processors/deep/down.py",
-        "processors/rows.py",
-        "processors/wake_tools.py",
-    ]
-    assert [f for s in core for f in core_findings(s)] == [
-        "processors/deep/down.py:1: the core is pure, time is not"
-    ]
+def test_the_core_is_three_folders():
+    paths = ["processors/fold/rulings/items.py", "processors/wake/table.py", "processors/agent.py"]
+    core = core_sources(Source(path, "") for path in [*paths, "processors/folding.py"])
+    assert [source.path for source in core] == paths[:2]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.cli.__main__ import USAGE
-from foldlog.processors.runtime import supervise
+from foldlog.processors.worker import supervise
 from foldlog.tests.structure.tree import ROOT
 
 UNITS = sorted((ROOT / "deploy").glob("*.service"))

@@ -12,7 +12,7 @@ import pytest
 from foldlog.tests.structure.tree import ROOMS, ROOT, all_paths
 
 PROGRAM = """
-import foldlog, foldlog.schemas, foldlog.processors.projections, importlib.resources as r
+import foldlog, foldlog.schemas, foldlog.processors.fold.projections, importlib.resources as r
 print(foldlog.__file__)
 print(sum(1 for f in r.files("foldlog.schemas").joinpath("avro").iterdir()))
 """

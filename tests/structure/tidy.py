@@ -1,4 +1,4 @@
-"""Sizes and hygiene of single files. Pure: a `Source` or a text in, findings out."""
+"""Rules for single files. Pure: a `Source` or a text in, findings out."""
 
 import ast
 import re
@@ -6,9 +6,6 @@ from collections.abc import Iterator
 
 from foldlog.tests.structure.tree import Source
 
-# The sizes that keep a file readable in one go (the models' median file has 200 lines).
-FILE_LINES_MAX = 400
-FUNCTION_LINES_MAX = 70
 LINE_CHARACTERS_MAX = 100
 
 # Directories below which a machine's own paths live, and hosts that packages come from. Spelled
@@ -40,27 +37,12 @@ _REGISTRY_HOST = re.compile(
 
 
 def file_findings(source: Source) -> Iterator[str]:
-    """A file that is too long, has a line that is too long, or no module docstring."""
-    lines = source.text.splitlines()
-    if len(lines) > FILE_LINES_MAX:
-        yield f"{source.path}: {len(lines)} lines, at most {FILE_LINES_MAX}"
-    for number, line in enumerate(lines, 1):
+    """A line that is too long, or a missing module docstring."""
+    for number, line in enumerate(source.text.splitlines(), 1):
         if len(line) > LINE_CHARACTERS_MAX:
             yield f"{source.path}:{number}: {len(line)} characters, at most {LINE_CHARACTERS_MAX}"
     if not ast.get_docstring(source.tree):
-        yield f"{source.path}: no module docstring (what the file owns, what it must not know)"
-
-
-def function_findings(source: Source) -> Iterator[str]:
-    """Functions that are too long, from `def` to the last line."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            if lines > FUNCTION_LINES_MAX:
-                yield (
-                    f"{source.path}:{node.lineno}: {node.name} has {lines} lines,"
-                    f" at most {FUNCTION_LINES_MAX}"
-                )
+        yield f"{source.path}: no module docstring (what the file does, and the rule it enforces)"
 
 
 def place_findings(path: str, text: str, own_places: tuple[str, ...] = ()) -> Iterator[str]:

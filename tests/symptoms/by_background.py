@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 from foldlog.local.messages_api import Reply, Request, ScriptedServer
+from foldlog.log.blobs import BlobStore
 from foldlog.processors.agent import Agent
-from foldlog.processors.context.tasks import task_of
 from foldlog.processors.effects.background import WorkClaim, work
-from foldlog.processors.effects.models import make_client
-from foldlog.processors.effects.sink import Stop
+from foldlog.processors.effects.models.call import make_client
 from foldlog.processors.limits import Limits
-from foldlog.producers.blobs import BlobStore
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.processors.wake.background_tasks import task_of
 from foldlog.tests.laws.agents import TOOLS
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import ROLES, History

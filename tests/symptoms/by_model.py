@@ -7,10 +7,10 @@ import asyncio
 
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.processors.agent import Agent
-from foldlog.processors.effects.models import GenClaim, generate, make_client
-from foldlog.processors.effects.sink import Stop
+from foldlog.processors.effects.models.call import GenClaim, generate, make_client
 from foldlog.processors.limits import DEFAULT_LIMITS
-from foldlog.processors.tool import tool
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.processors.tools.tool import tool
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.history import History
 

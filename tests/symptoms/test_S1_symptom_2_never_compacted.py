@@ -7,7 +7,7 @@ GEN_COMPLETE, and what WAKE decides by; a session that grows gets its summary in
 import pytest
 
 from foldlog.local.messages_api import ScriptedServer
-from foldlog.processors.projections.context import all_input
+from foldlog.processors.fold.projections.context import all_input
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.legal import findings
 from foldlog.tests.symptoms.by_background import (

@@ -10,15 +10,14 @@ import asyncio
 import pytest
 
 from foldlog.local.messages_api import Reply, ScriptedServer, text
-from foldlog.processors.effects.models import generate, make_client
-from foldlog.processors.effects.sink import Stop
-from foldlog.processors.effects.tools import run
+from foldlog.processors.effects.models.call import generate, make_client
+from foldlog.processors.tools.call import run
+from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History, asked
-from foldlog.tests.processors.tool_bench import Told, claim_of, make, make_host
-from foldlog.tests.symptoms.by_model import Sink, opened
-from foldlog.tests.symptoms.by_model import claim_of as gen_claim_of
+from foldlog.tests.processors.tools.tool_bench import Told, claim_of, make, make_host
+from foldlog.tests.symptoms.by_model import Sink, claim_of as gen_claim_of, opened
 
 BEGINS = {"LLM_CALLED", "GEN_START", "GEN_RESUMED", "TOOL_INVOKED", "TOOL_STARTED"}
 

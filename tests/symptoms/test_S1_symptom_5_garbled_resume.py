@@ -7,9 +7,9 @@ failed. Here one LLM_CALLED changes both, and both are folds of one log: at ever
 import pytest
 
 from foldlog.local.messages_api import ScriptedServer
-from foldlog.processors.context.build import request_bytes
-from foldlog.processors.cuts import is_cut
-from foldlog.processors.session import fold, initial
+from foldlog.processors.fold.cut_points import is_cut
+from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.request.build import request_bytes
 from foldlog.schemas.codec import entry_of
 from foldlog.tests.laws.legal import findings
 from foldlog.tests.symptoms.by_background import (

@@ -7,7 +7,7 @@ import pytest
 
 from foldlog.processors.memory.service import FILE
 from foldlog.processors.memory.store import MemoryBelongs, MemoryStore, memory_version
-from foldlog.processors.sqlite_errors import is_damage
+from foldlog.processors.store.sqlite_errors import is_damage
 from foldlog.tests.processors.memory.desk import (
     ANA,
     new_log,

@@ -1,8 +1,7 @@
 """Edited files: what comes back as events is what the file says, and nothing written is lost."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog.processors.memory.files import FileRefused, edits_of, lines_in, paragraphs
 from foldlog.processors.memory.fold import MemoryView, apply, text_of

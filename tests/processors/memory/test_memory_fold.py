@@ -1,7 +1,6 @@
 """The view of a scope: order, repetition, bounds, and what is refused aloud."""
 
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from foldlog.processors.memory import fold
 from foldlog.processors.memory.fold import MemoryView, apply, initial, open_todos, text_of

@@ -3,12 +3,9 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from foldlog.processors.agent import Agent
-from foldlog.processors.assembly.layers import read_layers
-from foldlog.processors.assembly.prefix import assemble
 from foldlog.processors.memory import framing
 from foldlog.processors.memory.framing import (
     core_left_out,
@@ -18,6 +15,8 @@ from foldlog.processors.memory.framing import (
     shared,
 )
 from foldlog.processors.memory.reader import MemoryReader
+from foldlog.processors.request.prefix import assemble
+from foldlog.processors.worker.instruction_files import read_layers
 from foldlog.tests.processors.memory.desk import ANA, SHOP, folded, preferred, wrote
 
 ATTACKS = [

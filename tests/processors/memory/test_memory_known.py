@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
+from foldlog.log.blobs import BlobStore
 from foldlog.processors.agent import Agent
-from foldlog.processors.context.tasks import Task
 from foldlog.processors.effects import background as effect
-from foldlog.processors.effects.sink import Stop
 from foldlog.processors.memory.extraction import extracted, judged, unknown
 from foldlog.processors.memory.fold import text_of
-from foldlog.producers.blobs import BlobStore
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.processors.wake.background_tasks import Task
 from foldlog.tests.laws import answers
 from foldlog.tests.laws.desk import Blobs
 from foldlog.tests.processors.memory.desk import (

@@ -8,10 +8,10 @@ import pytest
 from foldlog.processors.agent import Agent
 from foldlog.processors.memory.fold import text_of
 from foldlog.processors.memory.tools import MEMORY_TOOLS, load_memory, with_memory_tools
-from foldlog.processors.tool import check_args, tool
-from foldlog.schemas.parts import Trigger
+from foldlog.processors.tools.tool import check_args, tool
+from foldlog.schemas.events.parts import Trigger
 from foldlog.tests.processors.memory.desk import ANA, SHOP, new_log, serving, writer_of
-from foldlog.tests.processors.tool_bench import make_host, run_once
+from foldlog.tests.processors.tools.tool_bench import make_host, run_once
 
 NAMES = {each.name: each for each in MEMORY_TOOLS}
 

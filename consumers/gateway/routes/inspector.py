@@ -1,0 +1,163 @@
+"""The inspector: its page at `/`, the files it is made of, and what it asks for.
+
+The page holds nothing of a session and may be had by anybody who reaches the gateway; every answer
+about a session asks whose it is. The files are those of the package, read once: no path of a
+request is ever a path of the disk.
+"""
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Query
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ....processors.advice.prices import load_prices
+from ...inspector import api
+from ...inspector.timeline import Moment, Timeline, Timelines
+from ...show import UnknownSession
+from ..json_bodies import INT_MAX, JsonRoute
+from ..parts import Gateway
+
+STATIC = Path(__file__).parents[2] / "inspector" / "static"
+INDEX = "index.html"
+
+# Nothing is run or drawn that is not a file of this package, nobody is asked but this gateway, and
+# a text that reaches the page can't become markup even by a mistake of ours (trusted types).
+POLICY = "; ".join((
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+))
+
+MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+FORK = "/v1/sessions/{session_id}/fork"
+
+Offset = Annotated[int | None, Query(ge=0, le=INT_MAX)]
+AtLeast0 = Annotated[int, Query(ge=0, le=INT_MAX)]
+Limit = Annotated[int, Query(ge=1, le=api.PAGE_EVENTS)]
+
+
+
+class File(NamedTuple):
+    """A file of the page. etag: of its bytes, so that an upgrade is seen and nothing is sent twice.
+    """
+
+    data: bytes
+    media_type: str
+    etag: str
+
+
+def files() -> dict[str, File]:
+    """The files of the page by their name below static/."""
+    found = {}
+    for path in sorted(STATIC.rglob("*")):
+        if path.is_file():
+            data = path.read_bytes()
+            media_type = MEDIA_TYPES.get(path.suffix, MEDIA_TYPES[".txt"])
+            name = path.relative_to(STATIC).as_posix()
+            found[name] = File(data, media_type, f'"{sha256(data).hexdigest()[:32]}"')
+    return found
+
+
+def router(gateway: Gateway) -> APIRouter:
+    """The routes, for a gateway."""
+    routes = APIRouter(include_in_schema=False, route_class=JsonRoute)
+    _page(routes, files())
+    _asked(routes, gateway)
+    return routes
+
+
+def _page(routes: APIRouter, held: dict[str, File]) -> None:
+    def answer(request: Request, name: str) -> Response:
+        file = held.get(name)
+        if file is None:
+            raise HTTPException(404, "the inspector has no such file")
+        headers = {
+            "etag": file.etag,
+            "cache-control": "no-cache",
+            "content-security-policy": POLICY,
+        }
+        if request.headers.get("if-none-match") == file.etag:
+            return Response(None, 304, headers)
+        return Response(file.data, 200, headers, file.media_type)
+
+    @routes.get("/")
+    def index(request: Request) -> Response:
+        return answer(request, INDEX)
+
+    @routes.get("/inspector/static/{name:path}")
+    def static(request: Request, name: str) -> Response:
+        return answer(request, name)
+
+
+def _asked(routes: APIRouter, gateway: Gateway) -> None:
+    timelines = Timelines(gateway.client.log, gateway.read_blob)
+    prices = load_prices(gateway.settings.prices)
+    read = gateway.read_blob
+
+    def timeline_of(request: Request, session_id: str) -> Timeline:
+        views = gateway.owned(request, session_id)
+        found = timelines.of(views.session_id, gateway.user(request))
+        if not found.known:
+            raise UnknownSession(f"there is no session {session_id}")
+        return found
+
+    def moment_of(request: Request, session_id: str, at: int | None) -> tuple[Timeline, Moment]:
+        found = timeline_of(request, session_id)
+        return found, found.at(at)
+
+    @routes.get("/inspector/api/about")
+    def about(request: Request) -> Any:
+        """Who looks, and what this gateway can do."""
+        can = request.app.openapi()["paths"]
+        return {"user": gateway.user(request), "can": {"fork": FORK in can}}
+
+    look = "/inspector/api/sessions/{session_id}"
+
+    @routes.get(f"{look}/events")
+    def events(
+        request: Request, session_id: str, since: AtLeast0 = 0, limit: Limit = api.PAGE_EVENTS
+    ) -> Any:
+        return api.events_json(timeline_of(request, session_id), since, limit)
+
+    @routes.get(f"{look}/lines")
+    def lines(request: Request, session_id: str, since: AtLeast0 = 0) -> Any:
+        return api.lines_json(timeline_of(request, session_id), gateway.shown_blob, since)
+
+    @routes.get(f"{look}/moment")
+    def moment(request: Request, session_id: str, at: Offset = None) -> Any:
+        found, at_it = moment_of(request, session_id, at)
+        return api.moment_json(found, at_it, read, prices)
+
+    @routes.get(f"{look}/request")
+    def model_request(request: Request, session_id: str, at: Offset = None) -> Any:
+        return api.request_json(*moment_of(request, session_id, at), read)
+
+    @routes.get(f"{look}/cost")
+    def cost(request: Request, session_id: str, at: Offset = None) -> Any:
+        return api.cost_of(moment_of(request, session_id, at)[1], prices)
+
+    @routes.get(f"{look}/series")
+    def series(request: Request, session_id: str) -> Any:
+        return api.series_json(timeline_of(request, session_id), prices)
+
+    @routes.get(f"{look}/compare")
+    def compare(request: Request, session_id: str, before: AtLeast0, after: AtLeast0) -> Any:
+        found = timeline_of(request, session_id)
+        return api.compare_json(found, found.at(before), found.at(after), read)

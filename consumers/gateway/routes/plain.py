@@ -1,0 +1,384 @@
+"""The gateway's own API: plain JSON, and server-sent events for what goes on.
+
+Read docs/gateway.md for how it is used; the shapes are in /openapi.json. Every POST is answered
+when the fold has decided, with the decision; a refusal is 409 with its code and detail.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query
+from pydantic import BaseModel, ConfigDict
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ....processors.fold.projections.turn_view import Call, is_open
+from ....processors.fold.session import initial
+from ....producers.checks import an_id, content_json
+from ....producers.sessions import Receipt, new_session_id
+from ...calls import call_named, demand_match, demand_unresolved
+from ...client import DEFAULT_AGENT
+from ...contents import plain
+from ...history import Frame, Place, history
+from ...outcomes import Decision
+from ...protocols.plain import frame_json, thing_json
+from ...show import summary
+from ...transcript_stream import Told
+from ...unanswered import demand_agent
+from ..access import Who
+from ..cursors import cursor_of
+from ..event_stream import EventStream, event
+from ..json_bodies import JsonRoute
+from ..parts import Gateway
+from ..watching import HEARTBEAT_S, Seat
+
+CHANNEL = "gateway"
+"""What messages that come by here are said to come by, and what has their answers."""
+
+PAGE_MAX = 1_000
+"""Sessions in one list."""
+
+LastEventId = Annotated[str | None, Header(alias="last-event-id")]
+
+
+class Asked(BaseModel):
+    """What a body may hold; a word that is none of these is a mistake, and said."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Opening(Asked):
+    """A session to open. Without an id one is made."""
+
+    session_id: str | None = None
+    agent: str = DEFAULT_AGENT
+
+
+class Message(Asked):
+    """Something to say. The same message_id again is answered as before, and said once."""
+
+    text: str
+    message_id: str | None = None
+    when_busy: Literal["queue", "interrupt", "steer"] = "queue"
+    agent: str | None = None
+
+
+class Cancel(Asked):
+    """Stop what runs: name the turn and the phase you saw, or what is seen now is meant."""
+
+    turn: int | None = None
+    seen_phase: str | None = None
+    mode: Literal["now", "after_step"] = "now"
+    reason: str = ""
+    cancel_id: str | None = None
+
+
+class Approval(Asked):
+    """Allow or deny a call; bound to the arguments that were shown, by their sha256."""
+
+    decision: Literal["allow", "deny"]
+    args_sha256: str | None = None
+    remember: bool = False
+    remember_like: dict[str, str] | None = None
+
+
+class Report(Asked):
+    """What happened to a call in doubt."""
+
+    outcome: Literal["happened", "did_not_happen"]
+    report: str = ""
+
+
+class Phase(Asked):
+    """A transition to trigger."""
+
+    trigger: str
+    command_id: str | None = None
+
+
+class Project(Asked):
+    """The project to lock a session to, once in its life."""
+
+    project_id: str
+    command_id: str | None = None
+
+
+class Ending(Asked):
+    """Why a session is ended."""
+
+    reason: str = ""
+
+
+def decision_json(decision: Decision, **more: Any) -> dict[str, Any]:
+    """The answer to a command that counted: accepted, or done before."""
+    return {
+        "session_id": decision.session_id,
+        "offset": decision.offset,
+        "verdict": decision.verdict,
+        "turn": decision.views.turn.number,
+        "phase": decision.views.state.phase,
+        **more,
+    }
+
+
+def router(gateway: Gateway) -> APIRouter:
+    """The routes, for a gateway."""
+    routes = APIRouter(prefix="/v1", route_class=JsonRoute)
+    _looking(routes, gateway)
+    _saying(routes, gateway)
+    _deciding(routes, gateway)
+    return routes
+
+
+def _looking(routes: APIRouter, gateway: Gateway) -> None:
+    @routes.get("/sessions")
+    def sessions(request: Request, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100) -> Any:
+        """The asker's sessions, last changed first."""
+        found = gateway.tail.summaries(_listed(gateway.who(request)))
+        return {"sessions": found[:limit], "more": max(0, len(found) - limit)}
+
+    @routes.get("/sessions/events", response_class=EventStream)
+    async def changes(request: Request) -> Response:
+        """The asker's sessions as they change: events `session`, each a line of the list."""
+        who = gateway.who(request)
+        return EventStream(_changes(gateway, who), at_end=gateway.hub.place(who.user))
+
+    @routes.get("/sessions/{session_id}")
+    def session(request: Request, session_id: str) -> Any:
+        """One session: its state, what is in flight, and a cursor to go on from."""
+        views = gateway.owned(request, session_id)
+        return session_json(gateway, views)
+
+    @routes.get("/sessions/{session_id}/transcript")
+    def transcript(request: Request, session_id: str) -> Any:
+        """What was said and done until now."""
+        views = gateway.owned(request, session_id)
+        told = [thing_json(thing, gateway.shown_blob)
+                for _, thing in history(views, gateway.shown_blob)]
+        return {"session_id": views.session_id, "lines": [t["line"] for t in told if "line" in t]}
+
+    @routes.get("/sessions/{session_id}/stream", response_class=EventStream)
+    async def stream(
+        request: Request,
+        session_id: str,
+        cursor: str | None = None,
+        since: Literal["start", "turn", "now"] = "start",
+        last_event_id: LastEventId = None,
+    ) -> Response:
+        """What a viewer sees, as it happens: events token, dropped, settled, told.
+
+        The id of an event is the cursor to come back with, as Last-Event-ID or ?cursor=.
+        """
+        session_id = gateway.owned(request, session_id).session_id
+        who = gateway.who(request)
+        # What is wrong is said before the stream begins.
+        seat = await gateway.hub.sit(session_id, last_event_id or cursor, since, who.user)
+        return EventStream(
+            _frames(gateway, seat, who.until), at_end=lambda: gateway.hub.leave(seat)
+        )
+
+
+def _saying(routes: APIRouter, gateway: Gateway) -> None:
+    @routes.post("/sessions", status_code=201)
+    async def open_session(request: Request, body: Opening) -> Any:
+        """Open a session of the asker's; again with the same agent is harmless. The answer has its
+        id, which is not what it was named where users are told apart; either may be used."""
+        who = gateway.who(request)
+        given = body.session_id
+        session_id = new_session_id() if given is None else gateway.named(who, given)
+        return decision_json(await opened(gateway, who.user, session_id, body.agent))
+
+    @routes.post("/sessions/{session_id}/messages")
+    async def say(request: Request, session_id: str, body: Message) -> Any:
+        """Say something. Opens a session that is not known."""
+        decision, receipt = await said(
+            gateway,
+            gateway.who(request),
+            session_id,
+            body.text,
+            message_id=body.message_id,
+            when_busy=body.when_busy,
+            agent=body.agent,
+            channel=CHANNEL,
+        )
+        return decision_json(decision, message_id=receipt.id)
+
+    @routes.post("/sessions/{session_id}/terminate")
+    async def terminate(request: Request, session_id: str, body: Ending) -> Any:
+        """End a session for good."""
+        views = gateway.owned(request, session_id)
+        return await _told(gateway, request, "terminate", views.session_id, reason=body.reason)
+
+
+def _deciding(routes: APIRouter, gateway: Gateway) -> None:
+    @routes.post("/sessions/{session_id}/cancel")
+    async def cancel(request: Request, session_id: str, body: Cancel) -> Any:
+        """Stop what runs, if it is what was seen."""
+        return decision_json(await cancelled(gateway, request, session_id, **body.model_dump()))
+
+    @routes.post("/sessions/{session_id}/calls/{call}/decide")
+    async def decide(request: Request, session_id: str, call: str, body: Approval) -> Any:
+        """Allow or deny a call that asks."""
+        views = gateway.owned(request, session_id)
+        asks = call_named(views, call)
+        if body.remember_like:
+            demand_match(asks, body.remember_like, gateway.read_blob)
+        later = {"remember": body.remember, "like": body.remember_like}
+        sha = body.args_sha256 or asks.args_sha256
+        return await _told(
+            gateway,
+            request,
+            "decide",
+            views.session_id,
+            asks.key,
+            body.decision,
+            args_sha256=sha,
+            **later,
+        )
+
+    @routes.post("/sessions/{session_id}/calls/{call}/resolve")
+    async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
+        """Say what happened to a call in doubt."""
+        views = gateway.owned(request, session_id)
+        demand_unresolved(views, call, body.outcome, body.report, gateway.read_blob)
+        key = call_named(views, call).key
+        return await _told(
+            gateway, request, "resolve", views.session_id, key, body.outcome, report=body.report
+        )
+
+    @routes.post("/sessions/{session_id}/phase")
+    async def phase(request: Request, session_id: str, body: Phase) -> Any:
+        """Trigger a transition of the phase."""
+        views = gateway.owned(request, session_id)
+        return await _told(
+            gateway, request, "trigger", views.session_id, body.trigger, command_id=body.command_id
+        )
+
+    @routes.post("/sessions/{session_id}/project")
+    async def project(request: Request, session_id: str, body: Project) -> Any:
+        """Lock a session to a project."""
+        views = gateway.owned(request, session_id)
+        return await _told(
+            gateway, request, "lock", views.session_id, body.project_id, command_id=body.command_id
+        )
+
+
+# -- shared with the routes of the protocols -------------------------------------------------------
+
+
+async def opened(gateway: Gateway, user: str, session_id: str, agent: str) -> Decision:
+    """Open a session for a user, and wait for the decision. Raises CommandRefused, Invalid."""
+    receipt = await gateway.blocking(
+        gateway.client.sessions.open, session_id, agent=agent, user=user
+    )
+    return await gateway.decided(receipt)
+
+
+async def said(
+    gateway, who: Who, name: str, content: Any, *, agent: str | None = None, **named: Any
+) -> tuple[Decision, Receipt]:
+    """Say something for a user, in a session that may be new. Raises NobodyAnswers,
+    CommandRefused."""
+    session_id = gateway.named(who, name)
+    views, agent = gateway.seen_by(who, name), agent or DEFAULT_AGENT
+    demand_agent(views or initial(session_id), agent)
+    if views is None:
+        # A message that is wrong opens nothing.
+        await gateway.blocking(content_json, content)
+        an_id("message_id", named.get("message_id") or "none")
+        await opened(gateway, who.user, session_id, agent)
+    receipt = await gateway.blocking(
+        gateway.client.sessions.say, session_id, content, user=who.user, **named
+    )
+    return await gateway.decided(receipt), receipt
+
+
+async def cancelled(gateway: Gateway, request: Request, name: str, **named: Any) -> Decision:
+    """Stop what runs: the turn and the phase that are named, or those of now."""
+    views = gateway.owned(request, name)
+    if named.get("turn") is None:
+        named["turn"] = views.turn.number if views.turn.open else None
+    if named.get("seen_phase") is None:
+        named["seen_phase"] = views.state.phase
+    receipt = await gateway.blocking(
+        gateway.client.sessions.cancel, views.session_id, user=gateway.user(request), **named
+    )
+    return await gateway.decided(receipt)
+
+
+async def _told(gateway: Gateway, request: Request, command: str, *args: Any, **named: Any) -> Any:
+    do = getattr(gateway.client.sessions, command)
+    receipt = await gateway.blocking(do, *args, user=gateway.user(request), **named)
+    return decision_json(await gateway.decided(receipt))
+
+
+def session_json(gateway: Gateway, views) -> dict[str, Any]:
+    """What there is to know of one session, beside its transcript. `cursor` goes on from here."""
+    partition, offset = gateway.tail.cursor(views.session_id)
+    turn = views.turn
+    return {
+        **summary(views, partition, gateway.tail.holders(views.session_id)),
+        "state": plain(views.state),
+        "open": turn.open,
+        "step": turn.step,
+        "waits": [call_json(call) for call in (*turn.calls, *turn.doubts) if is_open(call)],
+        "queued": [waiting.message_id for waiting in turn.queue],
+        "offset": offset,
+        "cursor": cursor_of(views.session_id, Place(offset)),
+    }
+
+
+def call_json(call: Call) -> dict[str, Any]:
+    """A call that is open or in doubt."""
+    named = ("key", "call_id", "name", "status", "attempt", "args_sha256", "expires_at")
+    return {name: getattr(call, name) for name in named} | {"args": plain(call.args)}
+
+
+def _listed(who: Who) -> str | None:
+    return None if who.everything else who.user
+
+
+async def _changes(gateway: Gateway, who: Who) -> AsyncIterator[bytes | None]:
+    async with gateway.hub.changes() as queue:
+        while time.time() < who.until:
+            try:
+                async with asyncio.timeout(HEARTBEAT_S):
+                    line = await queue.get()
+            except TimeoutError:
+                yield None
+                continue
+            if line is None:
+                return
+            if _listed(who) in (None, line["user_id"]):
+                yield event(compact(line), name="session")
+
+
+async def _frames(gateway: Gateway, seat: Seat, until: float) -> AsyncIterator[bytes | None]:
+    """The frames of a seat as events; that the end of a turn was written is noted (S2.4)."""
+    async for frame in seat:
+        if time.time() >= until:
+            return  # its token has expired: whoever comes back brings a new one
+        if frame is None:
+            yield None
+            continue
+        data = frame_json(frame, gateway.shown_blob)
+        yield event(compact(data), id=frame.cursor, name=data["type"])
+        if (turn := ended_now(frame, seat)) is not None:
+            await gateway.noted(seat, turn, CHANNEL)
+
+
+def ended_now(frame: Frame, seat: Seat) -> int | None:
+    """The turn that a frame ends, live or as the newest: to look at old ones writes nothing."""
+    shown = frame.shown
+    if not isinstance(shown, Told) or shown.line.kind != "ended":
+        return None
+    is_news = frame.live or shown.line.turn == seat.views.turn.number
+    return shown.line.turn if is_news else None
+
+
+def compact(value: Any) -> str:
+    """Compact JSON, which has no line breaks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

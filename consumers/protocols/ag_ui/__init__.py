@@ -1,0 +1,1 @@
+"""AG-UI: sessions as its events and messages."""

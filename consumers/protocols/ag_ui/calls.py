@@ -1,0 +1,106 @@
+"""The calls of a turn, as far as AG-UI must know: which run, which wait for a person, which answer.
+
+A run is interrupted when nothing goes on but the waiting. An interrupt's id is the call's key. This
+file must not know how a call is shown.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from ....processors.fold.projections.transcript import Line
+from ....processors.fold.projections.turn_view import Call
+
+APPROVAL, DOUBT = "tool_approval", "tool_in_doubt"
+"""Reasons of an interrupt."""
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    APPROVAL: {
+        "type": "object",
+        "properties": {
+            "approved": {"type": "boolean"},
+            "remember": {
+                "type": "boolean",
+                "description": "Allow later calls of the tool with exactly these arguments, too.",
+            },
+        },
+        "required": ["approved"],
+    },
+    DOUBT: {
+        "type": "object",
+        "properties": {"happened": {"type": "boolean"}, "report": {"type": "string"}},
+        "required": ["happened"],
+    },
+}
+"""What the payload of a resume entry must be, by the interrupt's reason."""
+
+_WAITS = {"asks": APPROVAL, "doubt": DOUBT}
+_GOES_ON = ("proposed", "running", "uncertain")
+
+
+class Calls:
+    """The calls of one turn by key. `ended`: the turn is over."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._status: dict[str, str] = {}
+        self._waiting: dict[str, Line] = {}
+
+    def proposed(self, keys: Iterable[str]) -> None:
+        """The model asks for these calls."""
+        for key in keys:
+            self._status.setdefault(key, "proposed")
+
+    def take(self, line: Line) -> None:
+        """What a line says of its call."""
+        match line.kind:
+            case "call":
+                status = "running"
+            case "asks":
+                status = "asks"
+            case "approval":
+                status = "running" if line.text == "allow" else "done"
+            case "result" | "resolved":
+                status = "done"
+            case "doubt":
+                # First that nobody knows, then that a person is needed: the second one waits.
+                known = self._status.get(line.call) == "running"
+                status = "uncertain" if known else "doubt"
+            case _:
+                return
+        self._status[line.call] = status
+        self._waiting[line.call] = line
+
+    def unanswered(self) -> list[str]:
+        """Calls that have no result and about which nobody will be asked."""
+        return [key for key, s in self._status.items() if s in ("proposed", "running", "asks")]
+
+    def interrupts(self, calls: Iterable[Call]) -> list[dict[str, Any]]:
+        """What people must answer before anything goes on; [] while something does. `calls`: those
+        of the open turn, which know until when they may be answered."""
+        expire = {call.key: call.expires_at for call in calls}
+        waiting = [key for key, status in self._status.items() if status in _WAITS]
+        if any(status in _GOES_ON for status in self._status.values()):
+            return []
+        return [
+            _interrupt(self._waiting[key], _WAITS[self._status[key]], expire.get(key, 0))
+            for key in waiting
+        ]
+
+
+def _interrupt(line: Line, reason: str, expires_at: int) -> dict[str, Any]:
+    asked = "may it run?" if reason == APPROVAL else f"what happened? {line.text}".rstrip()
+    return {
+        "id": line.call,
+        "reason": reason,
+        "message": f"{line.name}: {asked}",
+        "toolCallId": line.call,
+        "responseSchema": SCHEMAS[reason],
+        # A doubt stays until somebody answers, however long ago its call was allowed.
+        **({"expiresAt": _iso(expires_at)} if expires_at and reason == APPROVAL else {}),
+    }
+
+
+def _iso(unix_ms: int) -> str:
+    at = datetime.fromtimestamp(unix_ms / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

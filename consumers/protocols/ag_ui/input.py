@@ -1,0 +1,148 @@
+"""AG-UI's RunAgentInput: what a client asks for with it, checked. Pure.
+
+The log is the truth: of the messages a client sends, only the user's newest ones count, and only
+those that the session does not know yet. This file must not know how anything is written.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ....producers.checks import Invalid, a_word, an_id
+from ....schemas.enums import Decision, Resolution, WhenBusy
+from .calls import APPROVAL, SCHEMAS
+from .events import VERSION
+from .messages import Message
+
+SHOWN = ("user", "assistant", "tool", "reasoning")
+"""Roles of messages that a session has; others are the client's own."""
+
+Attach = Callable[[bytes], dict[str, Any]]
+"""Keeps an attachment; the content block that refers to it. Raises ValueError saying why not."""
+
+
+class Asked(NamedTuple):
+    """What a client asks for. messages: all it has; resume: answers by the key of their call.
+
+    agent, when_busy: from forwardedProps, for a session that is new, and for one that is busy.
+    """
+
+    thread: str
+    messages: list[Message]
+    resume: list[tuple[str, dict[str, Any] | None]]
+    agent: str | None
+    when_busy: str
+
+
+class Answer(NamedTuple):
+    """An answer to an interrupt, as the log has it."""
+
+    call: str
+    decision: str | None = None
+    remember: bool = False
+    outcome: str | None = None
+    report: str = ""
+
+
+def asked(body: Any) -> Asked:
+    """What a RunAgentInput asks for. Raises Invalid."""
+    if not isinstance(body, Mapping):
+        raise Invalid("invalid", "the body must be a RunAgentInput: a JSON object")
+    version = body.get("protocolVersion", VERSION)
+    if version != VERSION:
+        raise Invalid(
+            "unknown_protocol_version",
+            f"protocolVersion {str(version)[:40]!r} is not spoken here, {VERSION} is: nothing was "
+            "done. Send that version, or leave the field out.",
+        )
+    messages = _list(body, "messages")
+    for message in messages:
+        if not isinstance(message.get("id"), str) or not isinstance(message.get("role"), str):
+            raise Invalid("invalid", "each of `messages` must have an id and a role")
+    more = body.get("forwardedProps")
+    more = more if isinstance(more, Mapping) else {}
+    agent = more.get("agent")
+    return Asked(
+        an_id("threadId", body.get("threadId", "")),
+        [{k: v for k, v in m.items() if v is not None} for m in messages],
+        [_resumed(entry) for entry in _list(body, "resume")],
+        None if agent is None else an_id("agent", agent),
+        a_word("when_busy", more.get("when_busy", WhenBusy.QUEUE), WhenBusy),
+    )
+
+
+def newest(messages: list[Message]) -> list[Message]:
+    """The user's messages behind everything that anybody else said."""
+    out: list[Message] = []
+    for message in reversed(messages):
+        if message["role"] not in SHOWN:
+            continue
+        if message["role"] != "user":
+            break
+        out.append(message)
+    return out[::-1]
+
+
+def answer_to(call: str, payload: dict[str, Any] | None, waits_for: str) -> Answer | None:
+    """What a payload says to an interrupt; None of it (cancelled) denies an approval, and leaves a
+    doubt as it is. Raises Invalid."""
+    wanted = SCHEMAS[waits_for]["properties"]
+    if payload is None:
+        return Answer(call, Decision.DENY) if waits_for == APPROVAL else None
+    known = [name for name in wanted if isinstance(payload.get(name), bool)]
+    first = next(iter(wanted))
+    if first not in known:
+        raise Invalid("invalid", f"the payload for {call} must be an object with {first!r}: true "
+                      "or false; nothing was decided")
+    if waits_for == APPROVAL:
+        decision = Decision.ALLOW if payload["approved"] else Decision.DENY
+        return Answer(call, decision, remember=payload.get("remember") is True)
+    outcome = Resolution.HAPPENED if payload["happened"] else Resolution.DID_NOT_HAPPEN
+    return Answer(call, outcome=outcome, report=str(payload.get("report", "")))
+
+
+def content_of(message: Message, attach: Attach) -> str | list[dict[str, Any]]:
+    """A user's message as blocks. Raises Invalid."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise Invalid("invalid_content", "a user's content must be a text or a list of parts")
+    return [_block(part, attach) for part in content]
+
+
+def _block(part: Any, attach: Attach) -> dict[str, Any]:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    source = part.get("source") if isinstance(part, Mapping) else None
+    if kind == "text":
+        return {"type": "text", "text": part.get("text")}
+    if kind not in ("image", "document") or not isinstance(source, Mapping):
+        raise Invalid(
+            "invalid_content",
+            f"a part of type {str(kind)[:40]!r} can't be sent: text, image and document can",
+        )
+    if source.get("type") == "url":
+        return {"type": kind, "source": {"type": "url", "url": str(source.get("value"))}}
+    try:
+        data = base64.b64decode(str(source.get("value")), validate=True)
+        return attach(data)
+    except (binascii.Error, ValueError) as error:
+        raise Invalid("not_attachable", f"the {kind} can't be attached: {error}") from None
+
+
+def _resumed(entry: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    status, payload = entry.get("status"), entry.get("payload")
+    if status not in ("resolved", "cancelled") or not isinstance(entry.get("interruptId"), str):
+        raise Invalid("invalid", "each of `resume` must have an interruptId, and a status: "
+                      "resolved or cancelled")
+    if status == "cancelled":
+        return entry["interruptId"], None
+    return entry["interruptId"], dict(payload) if isinstance(payload, Mapping) else {}
+
+
+def _list(body: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+    found = body.get(field, [])
+    if not isinstance(found, list) or not all(isinstance(item, Mapping) for item in found):
+        raise Invalid("invalid", f"`{field}` must be a list of objects")
+    return found

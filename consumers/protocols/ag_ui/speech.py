@@ -1,0 +1,125 @@
+"""What streams of one attempt, as AG-UI events: what a token opens, says and closes.
+
+A text and the calls of a step go into one message, each thought into one of its own. This file must
+not know runs, nor what becomes of an attempt.
+"""
+
+from typing import Any
+
+from ....schemas.ids import call_key
+from ...transcript_stream import Attempt, Token
+from .messages import Event, Message, Messages, answer_id, event, thought_id
+
+
+class Speech:
+    """What one attempt has said, and what of it is open on the wire."""
+
+    def __init__(self, thread: str, of: Attempt) -> None:
+        self.of = of
+        self._place = (thread, of.turn, of.step)
+        self._text = False
+        self._thought: str | None = None
+        self._call: dict[str, str] | None = None
+        self._block: int | None = None
+        self._thoughts: list[int] = []  # block numbers, in the order they came
+        self._uses = 0
+
+    def message_ids(self) -> list[str]:
+        """Every message that may have been begun."""
+        thoughts = [thought_id(*self._place, n) for n in range(len(self._thoughts))]
+        return [*thoughts, answer_id(*self._place)]
+
+    def take(self, token: Token) -> list[Event]:
+        """The events of a token."""
+        out = [] if token.block == self._block else self._block_ends()
+        self._block = token.block
+        match token.kind:
+            case "text":
+                if not self._text:
+                    self._text = True
+                    out.append(self._text_event("START", role="assistant"))
+                out.append(self._text_event("CONTENT", delta=token.text))
+            case "thinking":
+                if self._thought is None:
+                    self._thought = self._numbered(token.block)
+                    out += _thought_starts(self._thought)
+                named = {"messageId": self._thought, "delta": token.text}
+                out.append(event("REASONING_MESSAGE_CONTENT", **named))
+            case "tool_name":
+                key = call_key(self.of.turn, self.of.step, self._uses)
+                self._call = {"toolCallId": key, "toolCallName": token.text}
+                self._uses += 1
+                out.append(self._call_start(self._call))
+            case "tool_input" if self._call is not None:
+                out.append(_arguments(self._call["toolCallId"], token.text))
+        return out
+
+    def rest_of_calls(self, want: list[Message], have: Messages) -> list[Event]:
+        """The calls of a final answer that did not stream, and what the open one still lacks."""
+        out: list[Event] = []
+        for call in (call for message in want for call in message.get("toolCalls", ())):
+            key, function = call["id"], call["function"]
+            held = have.call(key)
+            if held is None:
+                started = {"toolCallId": key, "toolCallName": function["name"]}
+                said = [_arguments(key, function["arguments"])]
+                out += [self._call_start(started), *said, _call_end(key)]
+            elif self._call is not None and self._call["toolCallId"] == key:
+                said, whole = held["function"]["arguments"], function["arguments"]
+                if whole != said and whole.startswith(said):
+                    out.append(_arguments(key, whole.removeprefix(said)))
+        return out
+
+    def ends(self) -> list[Event]:
+        """What closes all that is open."""
+        return [*self._closing(), *([self._text_event("END")] if self._text else ())]
+
+    def reopened(self) -> list[Event]:
+        """What opens all that is open, for a client that comes late and has its words."""
+        out = [self._text_event("START", role="assistant")] if self._text else []
+        if self._thought is not None:
+            out += _thought_starts(self._thought)
+        if self._call is not None:
+            out.append(self._call_start(self._call))
+        return out
+
+    def _block_ends(self) -> list[Event]:
+        closing = self._closing()
+        self._thought = self._call = None
+        return closing
+
+    def _closing(self) -> list[Event]:
+        """What closes the open block; a text goes on in the next block of text."""
+        out: list[Event] = []
+        if self._thought is not None:
+            out.append(event("REASONING_MESSAGE_END", messageId=self._thought))
+            out.append(event("REASONING_END", messageId=f"{self._thought}/span"))
+        if self._call is not None:
+            out.append(_call_end(self._call["toolCallId"]))
+        return out
+
+    def _numbered(self, block: int) -> str:
+        if block not in self._thoughts:
+            self._thoughts.append(block)
+        return thought_id(*self._place, self._thoughts.index(block))
+
+    def _text_event(self, what: str, **fields: Any) -> Event:
+        return event(f"TEXT_MESSAGE_{what}", messageId=answer_id(*self._place), **fields)
+
+    def _call_start(self, named: dict[str, str]) -> Event:
+        return event("TOOL_CALL_START", **named, parentMessageId=answer_id(*self._place))
+
+
+def _thought_starts(message_id: str) -> list[Event]:
+    return [
+        event("REASONING_START", messageId=f"{message_id}/span"),
+        event("REASONING_MESSAGE_START", messageId=message_id, role="reasoning"),
+    ]
+
+
+def _arguments(key: str, delta: str) -> Event:
+    return event("TOOL_CALL_ARGS", toolCallId=key, delta=delta)
+
+
+def _call_end(key: str) -> Event:
+    return event("TOOL_CALL_END", toolCallId=key)

@@ -1,0 +1,1 @@
+"""Vercel AI SDK: sessions as UI message streams."""

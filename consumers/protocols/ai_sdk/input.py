@@ -1,0 +1,115 @@
+"""What a client of the Vercel AI SDK 7 posts, read with suspicion: what is new in it, and no more.
+
+The list of messages is the client's memory, not ours: only its newest message and its answers to
+requests for approval are asked for, everything before is in the log. This file must not know HTTP.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ....producers.checks import Invalid
+from ....schemas.enums import Decision, WhenBusy
+from ....schemas.ids import parse_call_key
+
+Attach = Callable[[bytes], dict[str, Any]]
+"""Stores an attachment; its content block. Raises ValueError saying why it can't be."""
+
+TRIGGERS = ("submit-message", "regenerate-message")
+
+
+class Answer(NamedTuple):
+    """An answer to a request for approval, bound to the arguments it was about."""
+
+    call: str
+    args_sha256: str
+    decision: Decision
+    remember: bool = False
+
+
+class Posted(NamedTuple):
+    """What is asked for. message: the user's newest, None where only approvals are answered."""
+
+    session_id: str
+    trigger: str
+    message: Mapping[str, Any] | None
+    answers: tuple[Answer, ...]
+    about: str
+    when_busy: str
+    agent: str | None
+
+
+def posted(body: Any) -> Posted:
+    """A body of POST /api/chat. Raises Invalid."""
+    if not isinstance(body, Mapping) or not isinstance(body.get("id"), str):
+        raise Invalid("invalid", "the body must be an object with the chat's `id`")
+    trigger = body.get("trigger", TRIGGERS[0])
+    if trigger not in TRIGGERS:
+        raise Invalid("invalid", f"`trigger` must be one of {', '.join(TRIGGERS)}")
+    messages = body.get("messages", [body["message"]] if "message" in body else [])
+    if not isinstance(messages, list) or not all(_is_message(message) for message in messages):
+        raise Invalid("invalid", "`messages` must be a list of messages, each with its parts")
+    last = messages[-1] if messages else None
+    is_said = last is not None and last["role"] == "user"
+    if is_said and not isinstance(last.get("id"), str):
+        raise Invalid("invalid", "the newest message must have an `id`: it is said once by it")
+    answered = [message for message in messages if message["role"] == "assistant"][-1:]
+    return Posted(
+        body["id"],
+        trigger,
+        last if is_said else None,
+        tuple(answer for message in answered for answer in _answers(message)),
+        str(body.get("messageId") or ""),
+        str(body.get("when_busy") or WhenBusy.QUEUE),
+        body["agent"] if isinstance(body.get("agent"), str) else None,
+    )
+
+
+def _is_message(message: Any) -> bool:
+    return (
+        isinstance(message, Mapping)
+        and isinstance(message.get("role"), str)
+        and isinstance(message.get("parts"), list)
+        and all(isinstance(part, Mapping) for part in message["parts"])
+    )
+
+
+def _answers(message: Mapping[str, Any]) -> Iterator[Answer]:
+    for part in message["parts"]:
+        approval = part.get("approval")
+        if part.get("state") == "approval-responded" and isinstance(approval, Mapping):
+            yield answer_of(approval)
+
+
+def answer_of(approval: Mapping[str, Any]) -> Answer:
+    """An approval that was answered: {id, approved, remember}. Raises Invalid."""
+    call, _, sha256 = str(approval.get("id")).rpartition(":")
+    approved = approval.get("approved")
+    if parse_call_key(call) is None or not sha256 or not isinstance(approved, bool):
+        raise Invalid("invalid", "an approval must have the `id` of its request, and `approved`: "
+                      "true or false")
+    decision = Decision.ALLOW if approved else Decision.DENY
+    return Answer(call, sha256, decision, approval.get("remember") is True)
+
+
+def content_of(message: Mapping[str, Any], attach: Attach) -> list[dict[str, Any]]:
+    """A user's message as content blocks. Raises Invalid."""
+    return [_block(part, attach) for part in message["parts"]]
+
+
+def _block(part: Mapping[str, Any], attach: Attach) -> dict[str, Any]:
+    if part.get("type") == "text":
+        return {"type": "text", "text": part.get("text")}
+    if part.get("type") != "file":
+        kind = str(part.get("type"))[:40]
+        raise Invalid("invalid_content", f"a part of type {kind!r} can't be sent: text and file "
+                      "can")
+    head, _, data = str(part.get("url")).partition(",")
+    if not head.startswith("data:") or not head.endswith(";base64"):
+        raise Invalid("not_attachable", "a file must come as a data URL in base64: what lies "
+                      "elsewhere is not fetched")
+    try:
+        return attach(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise Invalid("not_attachable", f"the file can't be attached: {error}") from None

@@ -1,0 +1,121 @@
+"""A session's history as the Vercel AI SDK 7 stores it: a list of UIMessages.
+
+Each turn's message is what its stream comes to, so that a page that loads it and one that streamed
+it show the same. A message of a person comes before the answer of the turn that it began; one that
+steered a turn is a part of that answer; one that still waits comes last.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ....processors.fold.session import SessionViews
+from ...contents import ReadBlob
+from ...history import history
+from ...transcript_stream import Settled, Told
+from .parts import user_parts
+from .stream import Chunk, State, begin, encode, steered_in
+
+UIMessage = dict[str, Any]
+LATER = 2**63
+"""The turn of a message that waits for one."""
+
+
+def messages(views: SessionViews, read: ReadBlob) -> list[UIMessage]:
+    """Everything that was said until now, but for what the open attempt streams."""
+    steered = steered_in(views)
+    owners = {row.message_id: row.turn for row in views.messages.progress if not row.reason}
+    answers: dict[int, tuple[State, list[Chunk]]] = {}
+    asked: dict[int, list[UIMessage]] = {}
+    for _, thing in history(views, read):
+        if not isinstance(thing, Told | Settled):
+            continue  # what settles says it all
+        turn = thing.line.turn
+        state, chunks = answers.get(turn) or begin(views.session_id, turn)
+        state, more = encode(state, thing, read, steered)
+        answers[turn] = state, [*chunks, *more]
+        if isinstance(thing, Told) and thing.line.kind == "message":
+            line = thing.line
+            if not (line.step and steered(line.name, turn)):
+                parts = user_parts(views.session_id, line.body, read)
+                message = {"id": line.name, "role": "user", "parts": parts}
+                asked.setdefault(owners.get(line.name, LATER), []).append(message)
+    out: list[UIMessage] = []
+    for turn in sorted({*answers, *asked}):
+        out += asked.get(turn, [])
+        _, chunks = answers.get(turn, (None, []))
+        if turn and len(chunks) > 1:
+            out.append(assembled(chunks))
+    return out
+
+
+def assembled(chunks: Iterable[Chunk]) -> UIMessage:
+    """The message that a turn's chunks come to, as the client of the protocol makes it.
+
+    For chunks of a history, in which nothing streams that is taken back.
+    """
+    message: UIMessage = {"id": "", "role": "assistant", "parts": []}
+    parts: list[dict[str, Any]] = message["parts"]
+    streaming: dict[str, dict[str, Any]] = {}
+    for chunk in chunks:
+        if "messageMetadata" in chunk:
+            message["metadata"] = message.get("metadata", {}) | chunk["messageMetadata"]
+        match chunk["type"]:
+            case "start":
+                message["id"] = chunk["messageId"]
+            case "start-step":
+                parts.append({"type": "step-start"})
+            case "text-start":
+                streaming[chunk["id"]] = {"type": "text"}
+                parts.append(streaming[chunk["id"]])
+            case "reasoning-start":
+                streaming[chunk["id"]] = {"type": "reasoning", "id": chunk["id"]}
+                parts.append(streaming[chunk["id"]])
+            case "text-delta" | "reasoning-delta":
+                part = streaming[chunk["id"]]
+                part["text"] = part.get("text", "") + chunk["delta"]
+            case "text-end" | "reasoning-end":
+                more = {k: v for k, v in chunk.items() if k == "providerMetadata"}
+                streaming[chunk["id"]] |= {"state": "done", **more}
+            case "tool-input-available":
+                named = {name: chunk[name] for name in ("toolName", "toolCallId", "input")}
+                parts.append({"type": "dynamic-tool", **named, "state": "input-available"})
+            case "steering-message":
+                parts.append(chunk)
+            case kind if kind.startswith("data-"):
+                _data(parts, chunk)
+            case kind if kind.startswith("tool-"):
+                _of_call(parts, chunk)
+    return message
+
+
+def _data(parts: list[dict[str, Any]], chunk: Chunk) -> None:
+    if chunk.get("transient"):
+        return
+    for part in parts:
+        if (part["type"], part.get("id")) == (chunk["type"], chunk["id"]):
+            part["data"] = chunk["data"]
+            return
+    parts.append(dict(chunk))
+
+
+def _of_call(parts: list[dict[str, Any]], chunk: Chunk) -> None:
+    def mine(part: dict[str, Any]) -> bool:
+        if "toolCallId" in chunk:
+            return part.get("toolCallId") == chunk["toolCallId"]
+        return part.get("approval", {}).get("id") == chunk["approvalId"]
+
+    part = next(part for part in parts if mine(part))
+    match chunk["type"]:
+        case "tool-approval-request":
+            part |= {"state": "approval-requested", "approval": {"id": chunk["approvalId"]}}
+        case "tool-approval-response":
+            part["state"] = "approval-responded"
+            part["approval"] |= {k: chunk[k] for k in ("approved", "reason") if k in chunk}
+        case "tool-output-denied":
+            part["state"] = "output-denied"
+        case "tool-output-available":
+            part.pop("errorText", None)
+            part |= {"state": "output-available", "output": chunk["output"]}
+        case "tool-output-error":
+            part.pop("output", None)
+            part |= {"state": "output-error", "errorText": chunk["errorText"]}

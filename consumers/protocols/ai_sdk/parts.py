@@ -1,0 +1,106 @@
+"""Content of the log as the Vercel AI SDK 7 has it: parts of messages, inputs, outputs, approvals.
+
+This file owns how bytes become values that its client accepts. It must not know what streams.
+"""
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from ....processors.fold.projections.transcript import Line
+from ....schemas import events as ev
+from ....schemas.attachments import label, reference_of
+from ....schemas.enums import ChunkKind
+from ...contents import ReadBlob, whole
+from .. import exact
+from ..exact import blocks_of
+
+FORBIDDEN = ("__proto__", "constructor")
+"""Keys with which the client refuses a whole stream: JSON that has them is shown as text."""
+
+CALLS_ARE_MADE = "tool_use"
+"""The stop_reason of an answer whose calls are calls; of any other they were cut off."""
+
+FILES = "/api/chat/{session}/files/{sha256}"
+"""Where the gateway has an attachment."""
+
+
+class Part(NamedTuple):
+    """A part of a final answer. kind: text, thinking or tool; more: what its end carries."""
+
+    number: int
+    kind: str
+    text: str = ""
+    name: str = ""
+    input: Any = None
+    more: dict[str, Any] = {}
+
+
+def final_parts(line: Line, read: ReadBlob) -> Iterator[Part]:
+    """The parts of settled words, in their order. Blocks without words are none: a thought that
+    was withheld, or what a provider's own tools did."""
+    for number, block in enumerate(blocks_of(whole(line.body, read))):
+        match block:
+            case {"type": "text", "text": str(text)} if text:
+                yield Part(number, str(ChunkKind.TEXT), text)
+            case {"type": "thinking", "thinking": str(text)} if text:
+                signed = {"anthropic": {"signature": block.get("signature", "")}}
+                yield Part(
+                    number, str(ChunkKind.THINKING), text, more={"providerMetadata": signed}
+                )
+            case {"type": "tool_use", "name": str(name)} if line.name == CALLS_ARE_MADE:
+                yield Part(number, "tool", name=name, input=_safe(block.get("input")))
+
+
+def approval_id(call: str, args: ev.Body | None) -> str:
+    """The id of a request for approval: the call, and the sha256 of the arguments it is about."""
+    if args is not None and args.ref is not None:
+        return f"{call}:{args.ref.sha256}"
+    return f"{call}:{sha256(whole(args, None)).hexdigest()}"
+
+
+def value_of(data: bytes) -> Any:
+    """An output: its JSON, or its text where it is none or the client would refuse it."""
+    try:
+        return _safe(exact.value_of(data))
+    except ValueError:
+        return text_of(data)
+
+
+def text_of(data: bytes) -> str:
+    """Bytes as a text, whatever they are."""
+    return data.decode(errors="replace")
+
+
+def _safe(value: Any) -> Any:
+    """The value, or its JSON as a text where the client would refuse it."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(value)
+    return text if any(f'"{key}"' in text for key in FORBIDDEN) else value
+
+
+def user_parts(session_id: str, body: ev.Body | None, read: ReadBlob) -> list[dict[str, Any]]:
+    """The parts of what a person said: texts, and attachments by the place where they are."""
+    return [_user_part(session_id, block) for block in blocks_of(whole(body, read))]
+
+
+def _user_part(session_id: str, block: dict[str, Any]) -> dict[str, Any]:
+    if block.get("type") == "text" and isinstance(block.get("text"), str):
+        return {"type": "text", "text": block["text"]}
+    try:
+        ref = reference_of(block)
+    except ValueError:
+        ref = None
+    if ref is not None:
+        url = FILES.format(session=quote(session_id, safe=""), sha256=ref.sha256)
+        title = block.get("title")
+        named = {"filename": title} if isinstance(title, str) else {}
+        return {"type": "file", "mediaType": ref.media_type, "url": url, **named}
+    match block.get("source"):
+        case {"type": "base64", "media_type": str(media), "data": str(data)}:
+            return {"type": "file", "mediaType": media, "url": f"data:{media};base64,{data}"}
+    return {"type": "text", "text": label(block) or f"[{block.get('type')}]"}

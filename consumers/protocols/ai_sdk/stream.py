@@ -1,0 +1,384 @@
+"""One turn as the UI message stream of the Vercel AI SDK 7: an assistant message, chunk by chunk.
+
+A pure fold of things shown: `begin(session, turn)`, then `encode(state, thing, read, steered)` for
+each. The message's parts depend on the log alone, however it was cut and whoever came late: what is
+told while a step is in the making stands behind that step, and words that stream are put right
+(`reset-step`) where they were not the final ones. Nothing of another turn and no user's message is
+in it, but for one that steers the turn: that is a `steering-message`. This file must not know HTTP.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ....processors.fold.projections.transcript import Line
+from ....processors.fold.session import SessionViews
+from ....schemas import events as ev
+from ....schemas.enums import ChunkKind, Decision, EndReason, Outcome, Resolution
+from ....schemas.ids import call_key, parse_call_key
+from ...contents import ReadBlob, whole
+from ...transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
+from .parts import Part, approval_id, final_parts, text_of, user_parts, value_of
+
+Chunk = dict[str, Any]
+Steered = Callable[[str, int], bool]
+"""Whether a message joined a turn that ran: see `steered_in`."""
+
+FINISH = {
+    EndReason.END_TURN: "stop",
+    EndReason.STOP_TOOL: "stop",
+    EndReason.SHOULD_STOP: "stop",
+    EndReason.MAX_TOKENS: "length",
+    EndReason.REFUSAL: "content-filter",
+    EndReason.INTERRUPTED: "interrupted",
+}
+"""Why a turn ended -> the protocol's word; any other is `other`, and the metadata has ours."""
+ABORTED = (EndReason.CANCELLED, EndReason.TERMINATED)
+
+TYPES = {"text": "text", "thinking": "reasoning"}
+"""Kind of a block -> the protocol's word for it."""
+
+ENDED = "The turn ended before this call had a result."
+
+
+class Block(NamedTuple):
+    """A part that streams. kind: text, thinking or tool. `said`: characters that were sent."""
+
+    number: int
+    kind: str
+    said: int = 0
+    call: str = ""
+    name: str = ""
+    open: bool = True
+
+
+class CallShown(NamedTuple):
+    """A call of this turn. status: proposed, running, asks, denied, doubt, done."""
+
+    key: str
+    name: str
+    status: str = "proposed"
+    approval: str = ""
+    why: str = ""
+
+
+class State(NamedTuple):
+    """What was sent of a turn's message.
+
+    step: the last one that was begun; settled: the last one whose words are final. blocks: of the
+    attempt that streams. held: lines that wait for the end of their step; said: messages that may
+    steer the turn. reason: why it ended, '' before.
+    """
+
+    session_id: str
+    turn: int
+    step: int = 0
+    settled: int = 0
+    blocks: tuple[Block, ...] = ()
+    calls: tuple[CallShown, ...] = ()
+    held: tuple[Line, ...] = ()
+    said: tuple[Line, ...] = ()
+    failure: str = ""
+    reason: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing goes on before a person has answered what a call asks."""
+        statuses = {call.status for call in self.calls}
+        return "asks" in statuses and statuses <= {"asks", "denied", "doubt", "done"}
+
+
+def message_id(session_id: str, turn: int) -> str:
+    """The id of a turn's message, the same for everybody and for ever."""
+    return f"{session_id}:{turn}"
+
+
+def begin(session_id: str, turn: int) -> tuple[State, list[Chunk]]:
+    """The state before anything of a turn, and the chunks that come before all others."""
+    start = {"type": "start", "messageId": message_id(session_id, turn)}
+    metadata = {"session": session_id, "turn": turn}
+    return State(session_id, turn), [{**start, "messageMetadata": metadata}]
+
+
+def encode(
+    state: State, thing: Shown, read: ReadBlob, steered: Steered
+) -> tuple[State, list[Chunk]]:
+    """The state after one thing shown, and the chunks that show it; none for other turns."""
+    pen = _Pen(state, read, steered)
+    match thing:
+        case Token() | Dropped() | Settled() if thing.of.turn != state.turn or state.reason:
+            pass
+        case Token():
+            pen.token(thing)
+        case Dropped():
+            pen.dropped(thing.of)
+        case Settled():
+            pen.settled(thing.of, thing.line)
+        case Told() if thing.line.turn == state.turn:
+            pen.told(thing.line)
+    return pen.state, pen.out
+
+
+def paused(state: State) -> list[Chunk]:
+    """The end of a response while the turn waits for approvals: their answers continue it."""
+    assert state.waits
+    return [{"type": "finish-step"}, {"type": "finish", "finishReason": "tool-calls"}]
+
+
+def steered_in(views: SessionViews) -> Steered:
+    """Whether a message joined a turn after its first request, by what the log says until now."""
+
+    def steered(message: str, turn: int) -> bool:
+        row = views.messages.progress.last(message)
+        if row is None or row.turn != turn:
+            return False
+        # A message that waited when the session was terminated has that row and no other.
+        return row.reason != EndReason.TERMINATED or any(
+            row.message_id == message and not row.reason for row in views.messages.progress
+        )
+
+    return steered
+
+
+class _Pen:
+    """Writes the chunks of one thing, and keeps the state."""
+
+    def __init__(self, state: State, read: ReadBlob, steered: Steered) -> None:
+        self.state, self.out = state, list[Chunk]()
+        self._read, self._steered = read, steered
+
+    def _put(self, type: str, **fields: Any) -> None:
+        self.out.append({"type": type, **fields})
+
+    def _set(self, **changes: Any) -> None:
+        self.state = self.state._replace(**changes)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _begin_step(self, step: int) -> None:
+        """Begin every step up to this one that was not begun."""
+        while self.state.step < step:
+            if self.state.step:
+                self._flush(self.state.step)
+                self._steer(self.state.step)
+                self._put("finish-step")
+            self._put("start-step")
+            self._set(step=self.state.step + 1)
+
+    def _flush(self, step: int) -> None:
+        """Show what waited for the end of a step."""
+        ready = [line for line in self.state.held if line.step <= step]
+        self._set(held=tuple(line for line in self.state.held if line.step > step))
+        for line in ready:
+            self._note(line)
+
+    def _steer(self, step: int) -> None:
+        """Show the messages that the next step was told of."""
+        ready = [line for line in self.state.said if line.step <= step]
+        joined = [line for line in ready if self._steered(line.name, self.state.turn)]
+        self._set(said=tuple(line for line in self.state.said if line not in joined))
+        for line in joined:
+            parts = user_parts(self.state.session_id, line.body, self._read)
+            self._put("steering-message", id=line.name, parts=parts)
+
+    # -- words ---------------------------------------------------------------------------------
+
+    def token(self, token: Token) -> None:
+        """A piece of a block; the first one begins its part."""
+        self._begin_step(token.of.step)
+        tool = token.kind in (ChunkKind.TOOL_NAME, ChunkKind.TOOL_INPUT)
+        kind = "tool" if tool else str(token.kind)
+        block = self._block(token.block, kind)
+        if block is None:
+            if token.kind == ChunkKind.TOOL_INPUT or not token.text:
+                return
+            block = self._begin_block(token.of.step, token.block, kind, token.text)
+        if token.kind != ChunkKind.TOOL_NAME:
+            self._extend(block, token.text)
+
+    def _block(self, number: int, kind: str) -> Block | None:
+        for block in self.state.blocks:
+            if (block.number, block.kind) == (number, kind):
+                return block
+        return None
+
+    def _begin_block(self, step: int, number: int, kind: str, name: str = "") -> Block:
+        for before in self.state.blocks:
+            if before.kind == "text" and before.open:
+                self._end(before)
+        block = Block(number, kind)
+        if kind == "tool":
+            index = sum(before.kind == "tool" for before in self.state.blocks)
+            block = block._replace(call=call_key(self.state.turn, step, index), name=name)
+            self._put("tool-input-start", toolCallId=block.call, toolName=name, dynamic=True)
+        else:
+            self._put(f"{TYPES[kind]}-start", id=self._id(number))
+        self._set(blocks=(*self.state.blocks, block))
+        return block
+
+    def _extend(self, block: Block, text: str) -> None:
+        if not text:
+            return
+        if not block.open:
+            return  # what was ended can't go on: it is put right when the step settles
+        if block.kind == "tool":
+            self._put("tool-input-delta", toolCallId=block.call, inputTextDelta=text)
+        else:
+            self._put(f"{TYPES[block.kind]}-delta", id=self._id(block.number), delta=text)
+            self._change(block, said=block.said + len(text))
+
+    def _end(self, block: Block, **more: Any) -> None:
+        self._put(f"{TYPES[block.kind]}-end", id=self._id(block.number), **more)
+        self._change(block, open=False)
+
+    def _change(self, block: Block, **changes: Any) -> None:
+        place = self.state.blocks.index(block)
+        after = block._replace(**changes)
+        blocks = self.state.blocks
+        self._set(blocks=(*blocks[:place], after, *blocks[place + 1 :]))
+
+    def _id(self, number: int) -> str:
+        return f"{self.state.turn}.{self.state.step}.{number}"
+
+    def dropped(self, of: Attempt) -> None:
+        """Take back what an attempt had said."""
+        if self.state.blocks and self.state.step == of.step:
+            self._put("reset-step")
+        self._set(blocks=())
+
+    def settled(self, of: Attempt, line: Line) -> None:
+        """The final words: what is missing of them, or all of them where others were shown."""
+        self._begin_step(of.step)
+        final = list(final_parts(line, self._read))
+        if not self._agrees(final):
+            self.dropped(of)
+        for part in final:
+            if part.kind == "tool":
+                self._propose(of.step, part)
+                continue
+            block = self._block(part.number, part.kind)
+            block = block or self._begin_block(of.step, part.number, part.kind)
+            self._extend(block, part.text[block.said :])
+            block = self._block(part.number, part.kind)
+            if block is not None and block.open:
+                self._end(block, **part.more)
+        self._set(blocks=(), settled=of.step)
+        self._flush(of.step)
+
+    def _agrees(self, final: list[Part]) -> bool:
+        """Whether the final parts can be reached from what was shown by going on."""
+        shown = self.state.blocks
+        pairs = zip(shown, final, strict=False)
+        return len(shown) <= len(final) and all(
+            (block.number, block.kind, block.name) == (part.number, part.kind, part.name)
+            and (block.said <= len(part.text) if block.open else block.said == len(part.text))
+            for block, part in pairs
+        )
+
+    def _propose(self, step: int, part: Part) -> None:
+        made = [call for call in self.state.calls if parse_call_key(call.key)[1] == step]
+        key = call_key(self.state.turn, step, len(made))
+        named = {"toolCallId": key, "toolName": part.name, "dynamic": True}
+        self._put("tool-input-available", **named, input=part.input)
+        self._set(calls=(*self.state.calls, CallShown(key, part.name)))
+
+    # -- lines ---------------------------------------------------------------------------------
+
+    def told(self, line: Line) -> None:
+        """A line of the transcript, of this turn."""
+        call = next((call for call in self.state.calls if call.key == line.call), None)
+        match line.kind:
+            case "message" if line.step and not self.state.reason:
+                self._set(said=(*self.state.said, line))
+            case "phase" | "project" if not self.state.reason:
+                if line.step > self.state.settled:
+                    self._set(held=(*self.state.held, line))
+                else:
+                    self._note(line)
+            case "attempt":
+                self._set(failure=line.text)
+                data = {"what": line.name, "why": line.text}
+                self._put("data-attempt", data=data, transient=True)
+            case "ended":
+                self._ended(line)
+            case "call" if call:
+                self._became(call, status="running")
+            case "asks" if call:
+                asked = approval_id(call.key, line.body)
+                self._put("tool-approval-request", approvalId=asked, toolCallId=call.key)
+                self._became(call, status="asks", approval=asked)
+            case "approval" if call and call.status == "asks":
+                self._decided(call, line.text)
+            case "result" if call:
+                outcome = line.text.partition(";")[0]
+                if call.status == "doubt":
+                    self._doubt(call, why=call.why, resolved=outcome)
+                self._result(call, outcome, line.body)
+            case "doubt" if call:
+                self._doubt(call, why=line.text)
+            case "resolved" if call:
+                if call.why:
+                    self._doubt(call, why=call.why, resolved=line.text)
+                self._result(call, line.text, line.body)
+
+    def _note(self, line: Line) -> None:
+        named = {"phase": "trigger", "project": "project_id"}[line.kind]
+        self._put(f"data-{line.kind}", id=str(line.offset), data={named: line.name})
+
+    def _became(self, call: CallShown, **changes: Any) -> None:
+        after = call._replace(**changes)
+        calls = tuple(after if c.key == call.key else c for c in self.state.calls)
+        self._set(calls=calls)
+
+    def _decided(self, call: CallShown, decision: str) -> None:
+        allowed = decision == Decision.ALLOW
+        more = {} if decision in tuple(Decision) else {"reason": decision}
+        approval = {"approvalId": call.approval, "approved": allowed}
+        self._put("tool-approval-response", **approval, **more)
+        if not allowed:
+            self._put("tool-output-denied", toolCallId=call.key)
+        self._became(call, status="running" if allowed else "denied")
+
+    def _doubt(self, call: CallShown, **said: str) -> None:
+        """A call of which nobody knows whether it happened: a part of its own, and kept up."""
+        data = {"call": call.key, "tool": call.name, **said}
+        self._put("data-doubt", id=call.key, data=data)
+        self._became(call, status="done" if "resolved" in said else "doubt", why=said["why"])
+
+    def _result(self, call: CallShown, outcome: str, body: ev.Body | None) -> None:
+        call = next(c for c in self.state.calls if c.key == call.key)
+        if call.status == "asks":
+            self._decided(call, outcome)  # nobody answered, and it is over
+            return
+        if call.status == "denied":
+            return
+        data = whole(body, self._read)
+        if outcome in (Outcome.OK, Resolution.HAPPENED):
+            self._put("tool-output-available", toolCallId=call.key, output=value_of(data))
+        else:
+            text = text_of(data) or f"{call.name}: {outcome}"
+            self._put("tool-output-error", toolCallId=call.key, errorText=text)
+        self._became(call, status="done")
+
+    def _ended(self, line: Line) -> None:
+        """The end of the turn closes everything."""
+        self._begin_step(line.step)
+        self._flush(line.step)
+        self._steer(line.step)
+        for call in self.state.calls:
+            if call.status == "asks":
+                self._decided(call, "the turn ended")
+            elif call.status in ("proposed", "running", "doubt"):
+                self._put("tool-output-error", toolCallId=call.key, errorText=ENDED)
+        if self.state.step:
+            self._put("finish-step")
+        metadata = {"reason": line.name}
+        self._set(reason=line.name, held=(), said=())
+        if line.name in ABORTED:
+            self._put("message-metadata", messageMetadata=metadata)
+            self._put("abort", reason=line.name)
+        elif line.name == EndReason.FAILED:
+            self._put("message-metadata", messageMetadata=metadata)
+            self._put("error", errorText=self.state.failure or "the turn failed")
+        else:
+            reason = FINISH.get(EndReason(line.name), "other")
+            self._put("finish", finishReason=reason, messageMetadata=metadata)

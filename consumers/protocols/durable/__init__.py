@@ -1,0 +1,1 @@
+"""Durable Streams: reading a session and writing free streams."""

@@ -1,0 +1,40 @@
+"""A session as a durable stream: the lines of its transcript, each a frame of plain JSON.
+
+What streams is not in it, for it may be superseded and a stream is never changed: an answer is a
+frame once it is settled. This file must not know HTTP.
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
+
+from ....processors.fold.projections.transcript import Line
+from ....processors.fold.session import SessionViews
+from ...contents import ReadBlob
+from ..plain import line_json
+from .reading import JSON
+
+
+class SessionStream:
+    """A session as of its views. Closed: it is terminated, and nothing of it is in doubt."""
+
+    content_type = JSON
+
+    def __init__(self, views: SessionViews, read: ReadBlob) -> None:
+        self._lines, self._read = views.transcript.lines, read
+        turn = views.turn
+        self.tail = self._lines[-1].offset + 1 if len(self._lines) else 0
+        self.closed = turn.terminated and not turn.open and not turn.doubts
+
+    def since(self, place: int) -> Iterator[tuple[int, list[bytes]]]:
+        """The lines of each event from a place on; of a fork's first one, all that was before."""
+        first = bisect_left(self._lines, place, key=attrgetter("offset"))
+        for offset, lines in groupby(self._lines.since(first), attrgetter("offset")):
+            yield offset + 1, [_frame(line, self._read) for line in lines]
+
+
+def _frame(line: Line, read: ReadBlob) -> bytes:
+    held = line_json(line, read)
+    return json.dumps(held, ensure_ascii=False, separators=(",", ":")).encode()

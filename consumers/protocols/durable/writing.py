@@ -1,0 +1,206 @@
+"""A durable stream that clients write: every request that changes one is an item of a session.
+
+The items of the session, in log order, are folded here: what an append came to, also whether it was
+a repetition, a gap or too late, is the fold's word, the same at every gateway. An item that was
+refused stays in the log and changes nothing. Pure; this file must not know HTTP.
+"""
+
+import base64
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from .reading import is_json
+
+AGENT = "durable-stream"
+"""The agent of such a session. No worker has it: nobody answers."""
+
+VERDICTS_MAX = 4_096
+"""Verdicts kept for who asks a moment late."""
+
+MESSAGE_BYTES = 48
+"""What a message takes in memory beside its bytes."""
+APPEND_BYTES = 256
+"""And an append, with its verdict."""
+
+Op = dict[str, Any]
+
+
+class Verdict(NamedTuple):
+    """What became of a request: its status, why, and what the answer says."""
+
+    status: int
+    why: str = ""
+    seq: int | None = None  # the producer's highest one
+    epoch: int | None = None
+    gap: tuple[int, int] | None = None  # expected, received
+    tail: int | None = None
+    closed: bool = False
+
+
+class Life:
+    """A stream from its creation to its deletion or expiry."""
+
+    def __init__(self, op: Op, offset: int, at: int) -> None:
+        self.content_type: str = op["type"]
+        self.ttl: str | None = op["ttl"]
+        self.expires: str | None = op["expires"]
+        self.expires_ms: int | None = op["expires_ms"]
+        self.closed = False
+        self.tail = offset
+        self.seq: str | None = None
+        self.closed_by: list[Any] | None = None
+        self.producers: dict[str, tuple[int, int]] = {}
+        self._appends: list[tuple[int, list[bytes]]] = []
+        self._used_ms = at
+        self.weight = 0
+        """Bytes that it takes in memory, about."""
+
+    def is_over(self, at: int) -> bool:
+        """Whether it has expired. Only what is written extends it: a read leaves no event."""
+        if self.expires_ms is not None:
+            return at >= self.expires_ms
+        return self.ttl is not None and at >= self._used_ms + int(self.ttl) * 1000
+
+    def since(self, place: int) -> Iterator[tuple[int, list[bytes]]]:
+        """Each append from a place on."""
+        return iter(self._appends[bisect_right(self._appends, place, key=itemgetter(0)) :])
+
+    def add(self, op: Op, offset: int, at: int) -> None:
+        """Take an append that counts."""
+        self._used_ms = at
+        messages = messages_of(op)
+        self.weight += APPEND_BYTES + sum(MESSAGE_BYTES + len(message) for message in messages)
+        if messages:
+            self._appends.append((offset + 1, messages))
+            self.tail = offset + 1
+        if op.get("seq") is not None:
+            self.seq = op["seq"]
+        if op.get("producer"):
+            name, epoch, seq = op["producer"]
+            self.weight += 0 if name in self.producers else MESSAGE_BYTES + len(name)
+            self.producers[name] = (epoch, seq)
+        if op.get("close"):
+            self.closed, self.closed_by = True, op.get("producer")
+
+
+class Written:
+    """The fold of one session's items. `life` is None where no stream is there."""
+
+    def __init__(self) -> None:
+        self.life: Life | None = None
+        self.batches = 0
+        self.verdicts: OrderedDict[int, Verdict] = OrderedDict()
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it takes in memory, about."""
+        life = 0 if self.life is None else self.life.weight
+        return life + APPEND_BYTES * (1 + len(self.verdicts))
+
+    def alive(self, at: int) -> Life | None:
+        """The stream that is there at a time (Unix ms)."""
+        return None if self.life is None or self.life.is_over(at) else self.life
+
+    def take(self, op: Op, offset: int, at: int) -> Verdict:
+        """Fold one request; what it came to."""
+        self.batches += 1
+        verdict = self.judge(op, at)
+        if verdict.status < 300 and verdict.why != "known":
+            if op["op"] == "delete":
+                self.life = None
+            else:
+                if op["op"] == "create":
+                    self.life = Life(op, offset, at)
+                assert self.life is not None
+                self.life.add(op, offset, at)
+                closed = self.life.closed
+                verdict = verdict._replace(tail=self.life.tail, closed=closed)
+        self.verdicts[offset] = verdict
+        if len(self.verdicts) > VERDICTS_MAX:
+            self.verdicts.popitem(last=False)
+        return verdict
+
+    def judge(self, op: Op, at: int) -> Verdict:
+        """What a request would come to at a time. Changes nothing. `known`: done before."""
+        life = self.alive(at)
+        if op["op"] == "create":
+            return _created(life, op)
+        if life is None:
+            return Verdict(404, "there is no such stream")
+        return Verdict(204) if op["op"] == "delete" else _appended(life, op)
+
+
+def _created(life: Life | None, op: Op) -> Verdict:
+    if life is None:
+        return Verdict(201)
+    same = (kind_of(life.content_type), life.ttl, life.expires, life.closed)
+    if same != (kind_of(op["type"]), op["ttl"], op["expires"], bool(op.get("close"))):
+        return Verdict(409, "the stream is there, and is another: type, expiry or closure differ")
+    return Verdict(200, "known", tail=life.tail, closed=life.closed)
+
+
+def _appended(life: Life, op: Op) -> Verdict:
+    producer, here = op.get("producer"), {"tail": life.tail, "closed": life.closed}
+    if producer and life.closed and life.closed_by == producer:
+        return Verdict(204, "known", epoch=producer[1], seq=producer[2], **here)
+    stale = _produced(life, producer)
+    if stale is not None and (stale.status == 403 or not life.closed):
+        return stale._replace(**here) if stale.why == "known" else stale
+    if life.closed:
+        if op.get("close") and not producer and not messages_of(op):
+            return Verdict(204, "known", **here)
+        return Verdict(409, "the stream is closed", **here)
+    if messages_of(op) and kind_of(op["type"]) != kind_of(life.content_type):
+        return Verdict(409, f"the stream is {life.content_type}, not {op['type']}")
+    seq = op.get("seq")
+    if seq is not None and life.seq is not None and seq.encode() <= life.seq.encode():
+        return Verdict(409, f"Stream-Seq {seq!r} does not come behind {life.seq!r}")
+    if producer:
+        return Verdict(200 if messages_of(op) else 204, epoch=producer[1], seq=producer[2])
+    return Verdict(204)
+
+
+def _produced(life: Life, producer: list[Any] | None) -> Verdict | None:
+    """Why a producer's request does not count; None if it does."""
+    if not producer:
+        return None
+    name, epoch, seq = producer
+    known = life.producers.get(name)
+    if known is None:
+        if seq:
+            return Verdict(409, "a producer begins with sequence 0", gap=(0, seq))
+        return None
+    if epoch < known[0]:
+        return Verdict(403, "a newer epoch of this producer writes", epoch=known[0])
+    if epoch > known[0]:
+        return Verdict(400, "a new epoch begins with sequence 0") if seq else None
+    if seq <= known[1]:
+        return Verdict(204, "known", epoch=epoch, seq=known[1])
+    if seq > known[1] + 1:
+        return Verdict(409, "sequences are missing", gap=(known[1] + 1, seq))
+    return None
+
+
+def kind_of(content_type: str) -> str:
+    """A content type as it is compared: without parameters and case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def held(content_type: str, messages: list[bytes]) -> Op:
+    """Messages as an item holds them."""
+    if is_json(content_type):
+        return {"json": [message.decode() for message in messages]}
+    try:
+        return {"text": [message.decode() for message in messages]}
+    except UnicodeDecodeError:
+        return {"base64": [base64.b64encode(message).decode() for message in messages]}
+
+
+def messages_of(op: Op) -> list[bytes]:
+    """The messages of an item."""
+    if "base64" in op:
+        return [base64.b64decode(message) for message in op["base64"]]
+    return [message.encode() for message in op.get("json", op.get("text", ()))]

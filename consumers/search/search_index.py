@@ -1,0 +1,258 @@
+"""Full-text search over the transcripts of all sessions (mission row S0.8: messages, own store).
+
+The index is a fold of the log like any other: every event goes through the sessions' own fold, and
+what that adds to a transcript becomes a document. So a refused, repeated or superseded message is
+never found, for the reason for which nobody sees it. The index is brought up to date in batches,
+each one transaction with the cursor: a run that is killed is gone on with by the next. This file
+must not know how anything is printed.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...log.blobs import BlobError
+from ...log.door import Log, Offsets
+from ...log.settings import Settings
+from ...processors.fold.projections.partition import INITIAL
+from ...processors.fold.projections.transcript import Line
+from ...processors.fold.session import SessionViews, fold, initial
+from ...processors.search.snippet import Snippet, Snippets
+from ...processors.search.words import query_of
+from ...processors.store.store import Cursor, Store, fold_version
+from ...schemas.codec import Entry
+from ...schemas.ids import PARTITION_KEY
+from ...schemas.topics import SESSION_EVENTS
+from ..contents import ReadBlob, text_of, whole
+from ..follow import Follow
+from .search_file import Document, IndexFile
+
+LAYOUT = 1  # a new value whenever other documents or other words are made of the same log
+BATCH_EVENTS = 2_000  # of one transaction: some 50 ms of folding
+HOT_SESSIONS_MAX = 500  # kept as objects between batches, about 10 KB each
+TEXT_CHARS_MAX = 100_000  # of a document that is searched: a pasted book is found by its beginning
+RESULT_CHARS_MAX = 20_000  # of a tool's result: what a model was shown of it, and not much more
+BEHIND_MIN = 20_000  # events; catching up with fewer takes less than a second: nothing to report
+BEST, BEST_MAX = 10, 1_000
+
+KINDS = {"message": "said", "answer": "answered", "partial": "stopped", "result": "result"}
+"""Lines of a transcript that become documents, and what people call them."""
+
+
+class Found(NamedTuple):
+    """A document that matches. `score`: the full-text rank, above 0 and below 1."""
+
+    document: Document
+    score: float
+    snippet: Snippet
+
+
+class Progress(NamedTuple):
+    """How far catching up has come, in events of the log."""
+
+    read: int
+    behind: int
+
+
+def index_path(settings: Settings) -> Path:
+    """Where the index of this installation lies."""
+    return settings.home / "search" / f"{settings.topic_prefix}transcripts.sqlite"
+
+
+class TranscriptIndex:
+    """The index of one installation's transcripts, up to date after `catch_up`.
+
+    `read`: resolves content that is in the blob store. `say`: told what people should know.
+    Raises IndexUnusable, LogUnreachable, TopicMissing.
+    """
+
+    def __init__(
+        self, log: Log, path: Path, read: ReadBlob, say: Callable[[str], None]
+    ) -> None:
+        self._log, self._read, self._say = log, read, say
+        belongs = {
+            "cluster": log.identity(),
+            "topic": log.topic_id(SESSION_EVENTS),
+            "version": f"{LAYOUT}-{fold_version()}",
+        }
+        self._file = IndexFile(path, belongs, say)
+        self._snippets = Snippets(self._file.words.stems)
+        self._unread = 0
+
+    # -- catching up -------------------------------------------------------------------------------
+
+    def catch_up(self, progress: Callable[[Progress], None] = lambda _progress: None) -> int:
+        """Index what the log has got since the last time; how many documents came.
+
+        `progress` is called after each batch, when it is safe on disk.
+        """
+        with self._file.told(), self._file.alone():
+            stores = self._stores()
+            start = {partition: store.cursor.offset for partition, store in stores.items()}
+            catching = _CatchUp(stores, self._read)
+            with Follow(
+                self._log, start=start, chunks=False, folded=True, read=self._read
+            ) as follow:
+                ends = follow.ends()
+                behind = sum(ends[p] - start[p] for p in ends)
+                for entries, cursor in _batches(follow, ends):
+                    with self._file.transaction():
+                        self._file.claim()
+                        self._file.add(catching.folded(entries))
+                        catching.write(cursor)
+                    progress(Progress(sum(cursor[p] - start[p] for p in cursor), behind))
+        if catching.unreadable:
+            self._say(
+                f"search: {catching.unreadable} texts are not in the blob store at hand, and are "
+                "found by their beginning only; point FOLDLOG_BLOBS at the store of this log and "
+                f"delete {self._file.path} to have them whole"
+            )
+        return catching.documents
+
+    def _stores(self) -> dict[int, Store]:
+        """The views of each partition at its cursor; all anew if the log can not go on there."""
+        first, end = self._log.first_offsets(SESSION_EVENTS), self._log.end_offsets(SESSION_EVENTS)
+        stores = {partition: self._file.store(partition) for partition in first}
+        for partition, store in stores.items():
+            at, is_new = store.cursor.offset, store.cursor == Cursor()
+            if not is_new and not first[partition] <= at <= end[partition]:
+                self._say(
+                    f"search: the index has come to offset {at} of partition {partition}, the log "
+                    f"holds {first[partition]} to {end[partition]}"
+                )
+                self._file.make_anew()
+                return self._stores()
+            if is_new:
+                store.cursor = Cursor(first[partition])
+        return stores
+
+    # -- searching ---------------------------------------------------------------------------------
+
+    def search(
+        self,
+        words: str,
+        user: str | None = None,
+        session: str | None = None,
+        limit: int = BEST,
+    ) -> list[Found]:
+        """The best matches of one user's, one session's or all documents, newest of equals first.
+
+        Any text is a query; one without a letter or digit finds nothing.
+        """
+        assert 1 <= limit <= BEST_MAX
+        query = query_of(words)
+        with self._file.told():
+            ranks = self._file.words.ranks(query, self._within(user, session))
+            best = sorted(ranks, key=lambda rowid: (-ranks[rowid], -rowid))[:limit]
+            found = [(rowid, self._document(rowid)) for rowid in best]
+            return [
+                Found(document, ranks[rowid], self._snippets.cut(document.text, query))
+                for rowid, document in found
+            ]
+
+    def _within(self, user: str | None, session: str | None) -> set[int] | None:
+        wanted = {"user_id": user, "session_id": session}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        if not given:
+            return None
+        rows = self._file.connection.execute(
+            f"SELECT rowid FROM documents WHERE {' AND '.join(f'{name} = ?' for name in given)}",
+            [*given.values()],
+        )
+        return {rowid for (rowid,) in rows}
+
+    def _document(self, rowid: int) -> Document:
+        row = self._file.connection.execute(
+            f"SELECT {','.join(Document._fields)} FROM documents WHERE rowid = ?", (rowid,)
+        ).fetchone()
+        return Document(*row)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> "TranscriptIndex":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _batches(follow: Follow, ends: Offsets) -> Iterator[tuple[list[Entry], Offsets]]:
+    """Entries in bounded batches, each with the cursor behind it."""
+    for entries in follow.to(ends):
+        after = follow.cursor
+        cursor = {**after, **{e.partition: e.offset for e in reversed(entries)}}
+        while len(entries) > BATCH_EVENTS:
+            batch, entries = entries[:BATCH_EVENTS], entries[BATCH_EVENTS:]
+            cursor.update((e.partition, e.offset + 1) for e in batch)
+            yield batch, dict(cursor)
+        yield entries, after  # records that are no session's event have been read as well
+
+
+class _CatchUp:
+    """Folds events, makes documents of what they add to transcripts, and keeps the views."""
+
+    def __init__(self, stores: dict[int, Store], read: ReadBlob) -> None:
+        self._stores, self._read = stores, read
+        self._hot: OrderedDict[tuple[int, str], SessionViews] = OrderedDict()
+        self._changed: dict[tuple[int, str], SessionViews] = {}
+        self.documents = self.unreadable = 0
+
+    def folded(self, entries: list[Entry]) -> list[Document]:
+        """The documents that these events make."""
+        found: list[Document] = []
+        for entry in entries:
+            if entry.session_id == PARTITION_KEY:
+                continue
+            key = (entry.partition, entry.session_id)
+            before = self._views(key)
+            views, _ = fold(before, entry)
+            self._hot[key] = self._changed[key] = views
+            for line in views.transcript.lines.since(len(before.transcript.lines)):
+                inherited = views.origin is not None and line.offset <= views.origin.opened
+                text = "" if inherited else self._text(line)  # it is found in the parent
+                if text.strip():
+                    found.append(_document(views, entry.partition, line, text))
+        self.documents += len(found)
+        return found
+
+    def _views(self, key: tuple[int, str]) -> SessionViews:
+        if key in self._hot:
+            self._hot.move_to_end(key)
+            return self._hot[key]
+        partition, session_id = key
+        return self._stores[partition].load(session_id) or initial(session_id)
+
+    def write(self, cursor: Offsets) -> None:
+        """Keep the changed views and the cursor, in the caller's transaction."""
+        for partition, store in self._stores.items():
+            changed = {name: views for (p, name), views in self._changed.items() if p == partition}
+            if changed or cursor[partition] != store.cursor.offset:
+                store.write(changed, {}, lambda _views: False, INITIAL, Cursor(cursor[partition]))
+        self._changed.clear()
+        while len(self._hot) > HOT_SESSIONS_MAX:
+            (partition, name), _ = self._hot.popitem(last=False)
+            self._stores[partition].forget(name)
+
+    def _text(self, line: Line) -> str:
+        """What of a line is searched; '' where it is no document."""
+        if line.kind not in KINDS or line.body is None:
+            return ""
+        if line.kind == "result":
+            shown = (line.body.inline or b"").decode("utf-8", "replace")
+            return shown[:RESULT_CHARS_MAX]
+        try:
+            content = whole(line.body, self._read)
+        except BlobError:
+            self.unreadable += 1
+            return (line.body.inline or b"").decode("utf-8", "replace")[:TEXT_CHARS_MAX]
+        text = text_of(content).encode("utf-8", "replace").decode()
+        return text[:TEXT_CHARS_MAX]
+
+
+def _document(views: SessionViews, partition: int, line: Line, text: str) -> Document:
+    who = {"message": views.state.user_id, "result": line.name}.get(line.kind, views.turn.agent)
+    place = (partition, line.offset, line.at, line.turn, line.step)
+    return Document(views.session_id, views.state.user_id, *place, KINDS[line.kind], who, text)

@@ -1,0 +1,162 @@
+"""The content-addressed blob store: what is too large for an event is kept here, under its sha256.
+
+One directory, shared by all workers and producers. A blob is on disk (file and directory fsynced)
+before `put` returns, so an event that names it can always be resolved. This file knows no event
+type but the reference (BlobRef, Body); it must not know topics, folds or who asks. So its errors,
+which reach users of the gateway, name blobs and no path of this machine: paths go to the log.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import tempfile
+import time
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from ..schemas.events.parts import BlobRef, Body
+from .errors import FoldlogError
+
+INLINE_BYTES_MAX = 64 * 1024  # design section 3: larger content goes here, events stay small
+_NAME = re.compile(r"[0-9a-f]{64}")
+_LEFTOVER_AGE_S = 3600  # a temporary file this old belongs to a process that died
+_log = logging.getLogger("foldlog.blobs")
+
+
+@lru_cache(maxsize=1024)
+def _tell_once(what: str) -> None:
+    """The log of the process names the path, once: a lost blob may be asked for all the time."""
+    _log.warning("%s", what)
+
+
+class BlobError(FoldlogError):
+    """A blob can not be kept or given; the message says which, and what to do."""
+
+
+class BlobMissing(BlobError):
+    """No blob of this name. For the operator: is the blob directory the one of this log?"""
+
+
+class BlobCorrupt(BlobError):
+    """The bytes on disk are not those that were stored. For the operator: restore the file."""
+
+
+class Stored(NamedTuple):
+    """What `put` made of some bytes: their name, and how many there were."""
+
+    sha256: str
+    bytes: int
+
+
+class BlobStore:
+    """Blobs below one directory. Safe for several threads and processes at once."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._incoming = self.directory / "incoming"
+        self._incoming.mkdir(exist_ok=True)
+        self._drop_leftovers()
+
+    def put(self, data: bytes) -> Stored:
+        """Keep some bytes, durably. The same bytes twice are kept once. Raises BlobError."""
+        name = sha256(data).hexdigest()
+        path = self._path(name)
+        try:
+            if not self._holds(path, data):
+                self._write(path, data)
+        except OSError as error:
+            _tell_once(f"blob store {self.directory}: {error}")
+            raise BlobError(
+                f"{len(data)} bytes could not be kept in the blob store: {error.strerror}. Nothing "
+                "was stored under their name. Free space or fix its directory, then try again."
+            ) from error
+        return Stored(name, len(data))
+
+    def get(self, name: str) -> bytes:
+        """The bytes of this name, checked against it. Raises BlobMissing, BlobCorrupt."""
+        path = self._path(name)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with open(fd, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            _tell_once(f"there is no blob {path}")
+            raise BlobMissing(
+                f"blob {name} is not in the blob store: the log names content that this store "
+                "does not hold. Point FOLDLOG_BLOBS at the store that the writer used."
+            ) from None
+        except OSError as error:
+            _tell_once(f"blob {path} can't be read: {error}")
+            raise BlobCorrupt(f"blob {name} can't be read: {error.strerror}") from error
+        if sha256(data).hexdigest() != name:
+            _tell_once(f"blob {path} holds other bytes than were stored")
+            raise BlobCorrupt(
+                f"blob {name} holds other bytes than were stored "
+                f"({len(data)} of them). Restore the file, or delete it and store it again."
+            )
+        return data
+
+    def store(self, data: bytes, media_type: str) -> BlobRef:
+        """Keep some bytes and return the reference that an event may hold."""
+        stored = self.put(data)
+        return BlobRef(sha256=stored.sha256, bytes=stored.bytes, media_type=media_type)
+
+    def body(self, data: bytes, media_type: str) -> Body:
+        """Content as a Body: inline up to the limit, else a reference without preview."""
+        if len(data) <= INLINE_BYTES_MAX:
+            return Body(inline=data)
+        return Body(ref=self.store(data, media_type))
+
+    def resolve(self, body: Body) -> bytes:
+        """The whole content of a Body, its preview put aside."""
+        return self.get(body.ref.sha256) if body.ref is not None else body.inline or b""
+
+    def _path(self, name: str) -> Path:
+        if _NAME.fullmatch(name) is None:
+            raise BlobMissing(f"{name[:80]!r} names no blob: 64 hexadecimal digits are needed")
+        return self.directory / name[:2] / name
+
+    @staticmethod
+    def _holds(path: Path, data: bytes) -> bool:
+        """Whether the file is there with these bytes; a torn or rotten one is written anew."""
+        if path.is_symlink() or not path.is_file() or path.read_bytes() != data:
+            return False
+        _fsync_directory(path.parent)  # who wrote it may have died between the rename and this
+        return True
+
+    def _write(self, path: Path, data: bytes) -> None:
+        if not path.parent.is_dir():
+            path.parent.mkdir(exist_ok=True)
+            _fsync_directory(self.directory)
+        fd, temporary = tempfile.mkstemp(dir=self._incoming)
+        try:
+            with open(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _fsync_directory(path.parent)
+
+    def _drop_leftovers(self) -> None:
+        before = time.time() - _LEFTOVER_AGE_S
+        for entry in os.scandir(self._incoming):
+            with contextlib.suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_mtime < before:
+                    os.unlink(entry.path)
+
+
+def _fsync_directory(path: Path) -> None:
+    """Make a rename in this directory survive a power loss."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

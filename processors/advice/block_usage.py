@@ -1,0 +1,251 @@
+"""How often each tool and prompt block is used (S3.8), measured from the views, and what follows.
+
+A tool that nine turns of ten call belongs into the fixed prompt; one that fewer than one of twenty
+calls belongs behind the tool search, where it costs nothing until it is looked for. Counted are the
+turns that are over and had an answer; a turn counts for a tool only while it was in reach of it.
+Whether a model made use of an instruction it read, no log can say: of such blocks only what they
+weigh is known. Pure; the findings are advice and decide nothing.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from ...schemas.tokens import estimate
+from ..fold.projections.prefixes import Prefix as PrefixRow
+from ..fold.session import SessionViews
+from ..tools.tiers import FIND, USE, may_hide, search_tokens
+
+FIXED_SHARE = 0.9  # S3.8: what 90 % of turns use is in the fixed prompt
+RARE_SHARE = 0.05  # S3.8: what 5 % use is behind a tool
+TURNS_MIN = 60
+"""Of a sample: none of 60 turns means under 5 % with a confidence of 95 %, (1 - 0.05) ** 60 = 0.05.
+With fewer nothing is recommended."""
+BLOCK_TOKENS_MIN = 200  # a smaller block is not worth anybody's work
+
+# The tool search itself; what notices in results tell the model to call by its name; how a turn is
+# ended. None of them is judged by how often it is called.
+_NOT_JUDGED = (FIND, USE, "read_result", "complete")
+_INDEX, _INDEX_TOOLS = "memory index", ("load_memory", "search_memory")
+_CALLS = ("call", "asks")  # lines of the transcript; a call that was refused at once has none
+PREFIXES_CACHED = 1_000  # prefixes whose parts are known by name
+
+PartsOf = Callable[[PrefixRow], dict[str, str] | None]
+"""The parts of a session's prefix by name, or None where its text is unavailable."""
+
+
+class Place(StrEnum):
+    """Where a block stands. FRONT: a tool of the fixed prompt. BEHIND: a tool behind the search.
+    PROMPT: a part of the system prompt. REMINDER: said at the end of a message, once."""
+
+    FRONT = "front"
+    BEHIND = "behind"
+    PROMPT = "prompt"
+    REMINDER = "reminder"
+
+
+class Use(NamedTuple):
+    """A block of an agent. turns: those it was in reach of; used: in how many of them it was, None
+    where the log can't say; calls: of a tool; tokens: what it adds to each request, of a reminder
+    to one. `hideable`: whether a tool may lie behind the search."""
+
+    place: Place
+    name: str
+    turns: int
+    used: int | None
+    calls: int = 0
+    tokens: int = 0
+    hideable: bool = False
+
+    @property
+    def share(self) -> float | None:
+        """Of the turns, how many used it."""
+        return None if self.used is None or not self.turns else self.used / self.turns
+
+    def __str__(self) -> str:
+        name = f"tool {self.name}" if self.place in (Place.FRONT, Place.BEHIND) else self.name
+        costs = {
+            Place.FRONT: f"{self.tokens} tokens in every request",
+            Place.PROMPT: f"{self.tokens} tokens in every request",
+            Place.BEHIND: "behind the tool search",
+            Place.REMINDER: f"about {self.tokens} tokens a turn that has them",
+        }[self.place]
+        if self.used is None or self.share is None:
+            return f"{name}: {costs}, in {self.turns} turns"
+        used = f"used in {self.used} of {self.turns} turns ({self.share:.0%})"
+        calls = f", {self.calls / self.used:.1f} calls in each" if self.calls and self.used else ""
+        return f"{name}: {costs}, {used}{calls}"
+
+
+class Advice(NamedTuple):
+    """What to change about a block, and why."""
+
+    use: Use
+    do: str
+
+
+class Measured(NamedTuple):
+    """What an agent uses. turns: all of its turns; uses: of the newest prefix, and what its turns
+    called beyond it; the heaviest first."""
+
+    turns: int
+    uses: tuple[Use, ...]
+
+
+def measured(
+    newest_first: Iterable[SessionViews], parts_of: PartsOf
+) -> dict[str, Measured]:
+    """What the agents of these sessions use, by name. The first session of an agent has its newest
+    prefix, and says what there is to be judged."""
+    counts: dict[str, _Counts] = {}
+    for views in newest_first:
+        if views.turn.known:
+            counts.setdefault(views.turn.agent, _Counts()).count(views, parts_of)
+    return {agent: each.measured() for agent, each in sorted(counts.items())}
+
+
+def advice(found: Measured) -> Iterator[Advice]:
+    """Which tools to put behind the search, which to take out of it, and which index to shorten."""
+    rare = [
+        use for use in found.uses
+        if use.place is Place.FRONT and use.hideable and _judged(use, below=RARE_SHARE)
+    ]
+    searched = any(use.place is Place.FRONT and use.name == FIND for use in found.uses)
+    if searched or sum(use.tokens for use in rare) > search_tokens():
+        for use in rare:
+            yield Advice(use, 'put it behind the tool search, where it costs nothing until it is '
+                              'looked for: tier="rare", of an MCP server rare=("NAME",)')
+    for use in found.uses:
+        if use.place is Place.BEHIND and _judged(use, least=FIXED_SHARE):
+            yield Advice(use, "put it into the fixed prompt: take away its tier, or raise "
+                              "tool_schema_tokens; each turn pays for a search now")
+        heavy = use.name == _INDEX and use.tokens >= BLOCK_TOKENS_MIN
+        if heavy and _judged(use, below=RARE_SHARE):
+            yield Advice(use, "hardly anything it lists is ever loaded: retire what is of no use, "
+                              "or move it to archive/NAME, which is searched and in no prompt")
+
+
+def _judged(use: Use, *, least: float = 0.0, below: float = 2.0) -> bool:
+    """Whether a block's share lies there, by a sample that is large enough."""
+    if use.turns < TURNS_MIN or use.share is None or use.name in _NOT_JUDGED:
+        return False
+    return least <= use.share < below
+
+
+class _Turn(NamedTuple):
+    """A turn that is over: where it began to be answered, and the calls of each tool."""
+
+    offset: int
+    calls: Mapping[str, int]
+
+
+class _Counts:
+    """What is counted of one agent, session by session."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.reach: Counter[str] = Counter()  # turns by the name of a tool or part
+        self.used: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+        self.behind: Counter[str] = Counter()  # turns that called a tool through the search
+        self.behind_calls: Counter[str] = Counter()
+        self.reminded: Counter[str] = Counter()  # "turns", "tokens"
+        # By name, as advice/prefix_drift.py has them: the tools of the newest prefix, and the other
+        # parts, each as it was where it was seen last.
+        self.tools: dict[str, str] | None = None
+        self.texts: dict[str, str] = {}
+        self._names: dict[str, frozenset[str]] = {}
+
+    def count(self, views: SessionViews, parts_of: PartsOf) -> None:
+        prefixes = [*views.context.prefixes]
+        for row in prefixes[:-2:-1]:  # the newest first: what is in it now is judged
+            self._names_in(row, parts_of)
+        for turn in _turns(views):
+            self.turns += 1
+            before = [row for row in prefixes if row.offset <= turn.offset]
+            self._turn(turn, self._names_in(before[-1], parts_of) if before else frozenset())
+        reminders = [row for row in views.context.fragments if row.kind == "reminder"]
+        self.reminded["turns"] += len({row.turn for row in reminders})
+        self.reminded["tokens"] += sum(estimate(row.text or "") for row in reminders)
+
+    def _turn(self, turn: _Turn, blocks: frozenset[str]) -> None:
+        self.reach.update(blocks)
+        for name, calls in turn.calls.items():
+            part = f"tool {name}"
+            if part in blocks:
+                self.used[part] += 1
+                self.calls[part] += calls
+            elif f"tool {FIND}" in blocks:
+                self.behind[name] += 1
+                self.behind_calls[name] += calls
+        through = [calls for name, calls in turn.calls.items() if f"tool {name}" not in blocks]
+        if through and f"tool {USE}" in blocks:
+            self.used[f"tool {USE}"] += 1
+            self.calls[f"tool {USE}"] += sum(through)
+        if _INDEX in blocks and not turn.calls.keys().isdisjoint(_INDEX_TOOLS):
+            self.used[_INDEX] += 1
+
+    def _names_in(self, row: PrefixRow, parts_of: PartsOf) -> frozenset[str]:
+        """The parts of a prefix by name. Sessions share prefixes, so each is read once."""
+        if row.sha256 not in self._names:
+            known = parts_of(row)
+            found = known or {}
+            tools = {name: text for name, text in found.items() if name.startswith("tool ")}
+            if self.tools is None and known is not None:
+                self.tools = tools
+            for name in found.keys() - tools.keys():
+                self.texts.setdefault(name, found[name])
+            if len(self._names) >= PREFIXES_CACHED:
+                self._names.clear()
+            self._names[row.sha256] = frozenset(found)
+        return self._names[row.sha256]
+
+    def measured(self) -> Measured:
+        blocks = {**(self.tools or {}), **self.texts}
+        uses = [self._block(name, text) for name, text in blocks.items()]
+        searched = self.reach[f"tool {FIND}"]
+        uses += [
+            Use(Place.BEHIND, name, searched, used, self.behind_calls[name])
+            for name, used in self.behind.items()
+            if f"tool {name}" not in blocks
+        ]
+        if turns := self.reminded["turns"]:
+            each = self.reminded["tokens"] // turns
+            uses.append(Use(Place.REMINDER, "reminders", self.turns, turns, tokens=each))
+        uses.sort(key=lambda use: (-use.tokens, use.name))
+        return Measured(self.turns, tuple(uses))
+
+    def _block(self, part: str, text: str) -> Use:
+        tokens, turns = estimate(text), self.reach[part]
+        if not part.startswith("tool "):
+            used = self.used[part] if part == _INDEX else None
+            return Use(Place.PROMPT, part, turns, used, tokens=tokens)
+        name = part.removeprefix("tool ")
+        hideable = may_hide(json.loads(text).get("input_schema", {}))
+        return Use(
+            Place.FRONT, name, turns, self.used[part], self.calls[part], tokens, hideable
+        )
+
+
+def _turns(views: SessionViews) -> Iterator[_Turn]:
+    """The turns that are over and had an answer."""
+    answered: dict[int, int] = {}
+    calls: dict[int, dict[str, str]] = {}
+    ended: list[int] = []
+    for line in views.transcript.lines:
+        if line.kind == "answer":
+            answered.setdefault(line.turn, line.offset)
+        elif line.kind in _CALLS or line.call in calls.get(line.turn, {}):
+            # Proposed as use_tool, a call has the name of the tool that ran from its next line on.
+            calls.setdefault(line.turn, {})[line.call] = line.name
+        elif line.kind == "ended":
+            ended.append(line.turn)
+    for turn in dict.fromkeys(ended):
+        if turn in answered:
+            yield _Turn(answered[turn], Counter(calls.get(turn, {}).values()))
+
+
+__all__ = ["FIXED_SHARE", "RARE_SHARE", "TURNS_MIN", "Advice", "Measured", "Place", "Use",
+           "advice", "measured"]

@@ -1,0 +1,341 @@
+"""The five mistakes that blow a token budget (S3.9), each finding with its culprit and its tokens.
+
+Pure functions over views: they run in the worker during development (`Watch`) and in `doctor`.
+Findings are advice; nothing is decided by them. This file must not print nor read files.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
+from itertools import pairwise
+from typing import NamedTuple
+
+from ...schemas.events.parts import BlobRef, Body
+from ...schemas.tokens import NEW, estimate
+from ...schemas.value import replace
+from ..fold.projections.context import ContextView
+from ..fold.projections.prefixes import Prefix as PrefixRow
+from ..fold.projections.transcript import Line
+from ..fold.rows import Rows
+from ..fold.session import SessionViews
+from ..request.prefix import Prefix
+from ..tools.log_text import LOG_LINES_MAX, looks_like_log
+from ..tools.tiers import FIND, SCHEMA_TOKENS, USE
+from .prefix_drift import moved, parts, unstable
+from .prompt_growth import GROWTH_TOKENS_MAX, Group, Grown, Growth
+from .tool_echo import ECHO_LINES_BACK, ECHO_SHARE, Earlier, echo, leaves
+
+RESULT_TOKENS_MIN = 500  # smaller results are not worth a word
+OWN_LINES = 5  # of a log as it is served: a head, a notice, an exit code
+TOOL_TOKENS_MAX = 1_000  # S3.9: 40 tools of this size are 40,000 tokens before a word is said
+TOOLS_TOKENS_MAX = SCHEMA_TOKENS  # what an agent allows itself unless it says otherwise
+SEARCH_TOKENS_MAX = 4_000  # half of a result's cap: 100 rows of 40 tokens
+HIT_TOKENS_MAX = 800  # one hit: 200 tokens on each side of a match, twice over
+SEARCHES = re.compile(r"(?:^|[_-])(search|find|grep|lookup|query|retrieve)", re.IGNORECASE)
+OURS = (FIND, USE)  # nobody can make them smaller, or put them behind themselves
+CHANGES_MAX = 5  # of one session's prefix: each costs the whole cache
+
+KINDS = {
+    "log": f"a raw log of more than {LOG_LINES_MAX} lines: its last {LOG_LINES_MAX} would do",
+    "echo": f"more than {ECHO_SHARE:.0%} of a result are its own arguments, or were said before",
+    "schema": f"the schema of a tool has more than {TOOL_TOKENS_MAX:,} tokens, or all tools have "
+    f"more than {TOOLS_TOKENS_MAX:,}",
+    "search": f"a search returns more than {SEARCH_TOKENS_MAX:,} tokens, or one hit of more than "
+    f"{HIT_TOKENS_MAX}: whole files instead of what is around a match",
+    "prompt": f"a part of the static prefix grew by more than {GROWTH_TOKENS_MAX} tokens, in a "
+    f"session or from session to session, or changed more than {CHANGES_MAX} times in a session, "
+    "or holds what looks like a clock or id",
+}
+
+# What tools/results.py says where it served less than a tool had returned: a raw log that it has
+# cut to its end, or to the cap of a result, is a raw log still. Any page may say the same, of any
+# size: more digits are no bytes that anybody cut.
+_SERVED = f"[a log: its last {LOG_LINES_MAX} lines]\n"
+_LEFT_OUT = re.compile(
+    r"^\[(?P<missing>\d{1,15}) of (?P<whole>\d{1,15}) bytes\b.* left out here", re.M
+)
+
+ReadBlob = Callable[[BlobRef], bytes]
+
+
+class Mistake(NamedTuple):
+    """One finding. kind: of KINDS; culprit: tool, part of the prefix, or `all tools`;
+    call: its key, or ''; tokens: of the culprit alone, in a request; do: what to do about it."""
+
+    kind: str
+    culprit: str
+    call: str
+    tokens: int
+    text: str
+    do: str
+
+    def __str__(self) -> str:
+        place = f"{self.culprit} ({self.call})" if self.call else self.culprit
+        return f"{place}: {self.tokens} tokens, {self.text}; {self.do}"
+
+
+def mistakes(
+    views: SessionViews, read: ReadBlob | None = None, today: date | None = None
+) -> list[Mistake]:
+    """Every finding in a session. Without `read`, what lies in the blob store is not looked at;
+    without `today`, no date is. Tokens are those of the model that the session asks."""
+    counts = views.context.counts
+    return [
+        *in_results(views.transcript.lines.since(0), counts=counts),
+        *in_prefixes(prefixes_of(views.context, read), today, counts),
+    ]
+
+
+def prefixes_of(view: ContextView, read: ReadBlob | None = None) -> list[Prefix]:
+    """The static prefixes that a session has had, oldest first, as far as they can be read."""
+    found = (whole_prefix(row, read) for row in view.prefixes)
+    return [prefix for prefix in found if prefix is not None]
+
+
+def whole_prefix(row: PrefixRow, read: ReadBlob | None = None) -> Prefix | None:
+    """A static prefix with its text; None for one in the blob store, without `read`."""
+    system, tools = _whole(row.system, read), _whole(row.tools, read)
+    return None if system is None or tools is None else Prefix(system, tools)
+
+
+def _whole(body: Body, read: ReadBlob | None) -> bytes | None:
+    if body.ref is None:
+        return body.inline or b"[]"
+    return None if read is None else read(body.ref)
+
+
+# -- the static prefix -----------------------------------------------------------------------------
+
+
+def in_prefixes(
+    prefixes: Sequence[Prefix], today: date | None = None, counts: str = NEW
+) -> Iterator[Mistake]:
+    """Schemas of the newest prefix, how it came to be what it is, and whether it will stay so."""
+    if not prefixes:
+        return
+    yield from in_schemas(prefixes[-1], counts)
+    yield from in_growth(prefixes, counts)
+    texts, all_of_it = parts(prefixes[-1]), _weight(prefixes[-1], counts)
+    for found in unstable(prefixes[-1], today):
+        yield Mistake(
+            "prompt", found.part, "", estimate(texts[found.part], counts),
+            f"{found.part} holds what looks like a {found.kind}: {found.text}",
+            f"if it changes, every request pays for all {all_of_it} tokens of the prefix: say it "
+            "in a message instead",
+        )
+
+
+def _weight(prefix: Prefix, counts: str) -> int:
+    return estimate(prefix.system, counts) + estimate(prefix.tools, counts)
+
+
+def in_schemas(prefix: Prefix, counts: str = NEW) -> Iterator[Mistake]:
+    """Tools whose schema is too large, and all of them together."""
+    tools = ((name, text) for name, text in parts(prefix).items() if name.startswith("tool "))
+    sizes = {name: estimate(text, counts) for name, text in tools}
+    ours = [f"tool {name}" for name in OURS]
+    for name, tokens in sizes.items():
+        if tokens > TOOL_TOKENS_MAX and name not in ours:
+            yield Mistake(
+                "schema", name, "", tokens, f"the schema of {name} is in every request",
+                f"describe it in {TOOL_TOKENS_MAX} tokens, or put it behind a tool search",
+            )
+    total = sum(sizes.values())
+    if total > TOOLS_TOKENS_MAX:
+        most = ", ".join(sorted(sizes.keys() - ours, key=lambda name: (-sizes[name], name))[:3])
+        yield Mistake(
+            "schema", "all tools", "", total, f"{len(sizes)} tools; the largest are {most}",
+            "put rarely used ones behind a tool search",
+        )
+
+
+def in_sessions(grown: Iterable[Grown]) -> Iterator[Mistake]:
+    """Parts of an agent's prompt that have become larger from session to session."""
+    for each in grown:
+        later = "1 session" if each.sessions == 1 else f"{each.sessions} sessions"
+        yield Mistake(
+            "prompt", each.part, "", each.tokens,
+            f"{each.part} has grown by {each.tokens} tokens from session to session: {each.was} in "
+            f"session {each.since}, {each.now} now, {later} later",
+            "retire or archive what most turns do not use"
+            if each.part.startswith("memory") else "take out what most turns do not use",
+        )
+
+
+def grown_in(
+    views: SessionViews, growth: Growth, read: ReadBlob | None = None
+) -> dict[Group, list[Grown]]:
+    """What of a session's prompt is larger than in earlier ones, as `growth` knows them."""
+    rows = views.context.prefixes
+    prefix = whole_prefix(rows[-1], read) if len(rows) and views.turn.known else None
+    return {} if prefix is None else growth.look(views, prefix, views.context.counts)
+
+
+def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake]:
+    """A prefix that has become larger since the session began, or changes again and again."""
+    had = [parts(prefix) for prefix in prefixes]
+    first, last = had[0], had[-1]
+    grown = {
+        name: estimate(text, counts) - estimate(first.get(name, ""), counts)
+        for name, text in last.items()
+    }
+    for name, tokens in grown.items():
+        if tokens > GROWTH_TOKENS_MAX and not name.startswith("tool "):
+            since = "since the session began" if name in first else "and was not there at first"
+            yield Mistake(
+                "prompt", name, "", tokens, f"{name} has grown by {tokens} tokens {since}",
+                "take out what most turns do not use",
+            )
+    changes = len(prefixes) - 1
+    if changes > CHANGES_MAX:
+        names = [name for a, b in pairwise(prefixes) for name in moved(a, b)]
+        most = max(dict.fromkeys(names), key=names.count, default="prefix")
+        own = next((texts[most] for texts in reversed(had) if most in texts), "")
+        yield Mistake(
+            "prompt", most, "", estimate(own, counts),
+            f"the prefix changed {changes} times in this session, {names.count(most)} times by "
+            f"{most}; each time all {_weight(prefixes[-1], counts)} tokens were paid for anew",
+            f"keep {most} still: put what changes into a message",
+        )
+
+
+# -- results of tools ------------------------------------------------------------------------------
+
+
+def in_results(
+    lines: Sequence[Line], since: int = 0, counts: str = NEW
+) -> Iterator[Mistake]:
+    """Logs, repetitions and whole files among the results from line `since` on."""
+    args = {line.call: line.body for line in lines if line.kind in ("call", "asks")}
+    earlier = Earlier(lines)
+    for place in range(since, len(lines)):
+        line = lines[place]
+        if line.kind != "result" or line.body is None or line.name in OURS:
+            continue
+        text = (line.body.inline or b"").decode("utf-8", "replace")
+        tokens = estimate(text, counts)
+        if tokens < RESULT_TOKENS_MIN:
+            continue
+        for kind, found in (
+            ("log", _log(text)),
+            ("echo", echo(text, args.get(line.call), earlier.before(place))),
+            ("search", _search(line.name, text, tokens, counts)),
+        ):
+            if found is not None:
+                yield Mistake(kind, line.name, line.call, tokens, *found)
+
+
+_Found = tuple[str, str] | None
+
+
+def _log(text: str) -> _Found:
+    left_out = _LEFT_OUT.search(text)
+    if text.startswith(_SERVED) and left_out:
+        said = f"a raw log of {left_out['whole']} bytes, of which the end was served"
+        return said, "let the tool filter it: nobody reads the rest"
+    # JSON that was cut is none any more: a line for each that it names, and what is missing too.
+    cut = text[:1] == "{" and left_out
+    for part in (text.replace("\\n", "\n"),) if cut else leaves(text) or (text,):
+        count, about = part.count("\n") + 1, ""
+        if cut:
+            whole, missing = int(cut["whole"]), int(cut["missing"])
+            count, about = (count - 3) * whole // max(1, whole - missing), "about "  # the notice
+        if count > LOG_LINES_MAX + OWN_LINES and looks_like_log(part, numbered=True):
+            last = f"return its last {LOG_LINES_MAX} lines, or let the tool filter it"
+            return f"{about}{count} lines of a raw log", last
+    return None
+
+
+def _search(name: str, text: str, tokens: int, counts: str) -> _Found:
+    if not SEARCHES.search(name):
+        return None
+    snippets = "return 200 tokens on each side of a match, and name the place"
+    if tokens > SEARCH_TOKENS_MAX:
+        return f"a search that returned {tokens} tokens", snippets
+    largest = max((estimate(leaf, counts) for leaf in leaves(text)), default=0)
+    if largest > HIT_TOKENS_MAX:
+        return f"one hit of the search has {largest} tokens", snippets
+    return None
+
+
+# -- while a worker runs ---------------------------------------------------------------------------
+
+
+class Watch:
+    """Looks at sessions as they go on and tells each finding once: each kind and culprit of a
+    session. Only what is new since the last look is read. For one thread.
+
+    since: the offset from which on a session is looked at; a watch before this one told the rest.
+    growth: what the prompts of earlier sessions weighed.
+    """
+
+    SESSIONS_MAX = 1_000
+    """Sessions it remembers; of one that was forgotten a finding may be told again."""
+
+    def __init__(
+        self,
+        since: Callable[[str], int] = lambda _session_id: 0,
+        growth: Growth | None = None,
+    ) -> None:
+        self._since = since
+        self._growth = growth or Growth()
+        self._seen: dict[str, _Seen] = {}
+
+    def look(self, views: SessionViews, read: ReadBlob | None = None) -> list[Mistake]:
+        """What is new in a session; [] most times."""
+        seen = self._seen.pop(views.session_id, None) or self._begun(views, read)
+        self._seen[views.session_id] = seen
+        if len(self._seen) > self.SESSIONS_MAX:
+            del self._seen[next(iter(self._seen))]
+        rows = views.transcript.lines
+        found: list[Mistake] = []
+        counts = views.context.counts
+        lines, prefixes = seen.lines, seen.prefixes
+        # Before they are looked at: what can't be judged must not hide what comes after it.
+        seen.lines, seen.prefixes = len(rows), len(views.context.prefixes)
+        if seen.lines > lines:
+            start = max(0, lines - ECHO_LINES_BACK)
+            found += in_results(rows.since(start), lines - start, counts)
+        if seen.prefixes > prefixes:
+            found += in_prefixes(prefixes_of(views.context, read), counts=counts)
+            found += in_sessions(self._growth.news(grown_in(views, self._growth, read)))
+        return list(seen.new(found))
+
+    def _begun(self, views: SessionViews, read: ReadBlob | None) -> "_Seen":
+        """A session that this watch sees for the first time."""
+        since, view = self._since(views.session_id), views.context
+        seen = _Seen(_before(since, views.transcript.lines), _before(since, view.prefixes))
+        old = replace(view, prefixes=view.prefixes.upto(seen.prefixes))
+        list(seen.new(in_prefixes(prefixes_of(old, read))))  # the next prefix may repeat them
+        self._growth.news(grown_in(replace(views, context=old), self._growth, read))
+        return seen
+
+
+def _before(offset: int, rows: Rows) -> int:
+    """How many rows lie before an offset."""
+    count = len(rows)
+    while count and rows[count - 1].offset >= offset:
+        count -= 1
+    return count
+
+
+class _Seen:
+    """How far a session was looked at, and what was told of it."""
+
+    def __init__(self, lines: int, prefixes: int) -> None:
+        self.lines, self.prefixes = lines, prefixes
+        self.told: set[tuple[str, str]] = set()
+
+    def new(self, found: Iterable[Mistake]) -> Iterator[Mistake]:
+        for mistake in found:
+            key = (mistake.kind, mistake.culprit)
+            if key not in self.told:
+                self.told.add(key)
+                yield mistake
+
+
+__all__ = [
+    "KINDS", "Mistake", "Watch", "grown_in", "in_growth", "in_prefixes", "in_results",
+    "in_schemas", "in_sessions", "mistakes", "prefixes_of",
+    "whole_prefix",
+]

@@ -1,0 +1,111 @@
+"""What a prefix consists of by name, and what in it would not stay the same.
+
+A prefix that moves costs the cache on every request, so nothing in it may be a clock, an id or a
+counter. `moved` compares two prefixes and names what differs; `unstable` looks at one and names
+what is likely to. Pure; it must not know where prefixes are kept.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import date
+from itertools import chain, count
+from typing import NamedTuple
+
+from ..request.frames import unframed
+from ..request.prefix import FILES_PREFACE, MEMORY_PREFACE, Prefix
+
+SHOWN_CHARS = 60  # of what was found: enough to find it again
+_PREFACES = (FILES_PREFACE, MEMORY_PREFACE)
+
+
+class Unstable(NamedTuple):
+    """Something that looks as if it will change. part: as `parts` names it; kind: time, date, id
+    or address; text: what was found."""
+
+    part: str
+    kind: str
+    text: str
+
+
+PATTERNS = {
+    "time": r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\b\d\d:\d\d:\d\d\b|\b1[6-9]\d{8}(?:\d{3})?\b",
+    "id": r"(?i:\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b)",
+    "address": r" at 0x[0-9a-f]{6,}\b",  # Python's repr of an object, often of a default value
+}
+"""What to look for. 1[6-9]... are Unix seconds and milliseconds from 2020 to 2033."""
+
+
+def parts(prefix: Prefix) -> dict[str, str]:
+    """The texts of a prefix by name: the system prompt, each file, memory, directive and tool."""
+    found: dict[str, str] = {}
+    for block in json.loads(prefix.system):
+        text = block.get("text", "")
+        if text not in _PREFACES:
+            found[_free(_name(text, found), found)] = text
+    for tool in json.loads(prefix.tools):
+        text = json.dumps(tool, ensure_ascii=False, separators=(",", ":"))
+        found[_free(f"tool {tool.get('name', '?')}", found)] = text
+    return found
+
+
+def _name(text: str, found: dict[str, str]) -> str:
+    frame = unframed(text)
+    if frame is None:
+        return "directive" if found else "system prompt"
+    if frame.tag != "instruction_file":
+        return frame.tag.replace("_", " ")
+    return f"{frame.more.get('layer', '?')} instructions ({frame.more.get('name', '?')})"
+
+
+def _free(name: str, found: dict[str, str]) -> str:
+    """The name, or one like it that is not taken."""
+    same = (f"{name} {number}" for number in count(2))
+    return next(free for free in chain([name], same) if free not in found)
+
+
+def moved(before: Prefix, after: Prefix) -> tuple[str, ...]:
+    """The names of the parts that two prefixes do not share; () if they are the same bytes."""
+    if before == after:
+        return ()
+    old, new = parts(before), parts(after)
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return tuple(names) or ("order",)
+
+
+def unstable(prefix: Prefix, today: date | None = None) -> tuple[Unstable, ...]:
+    """What in a prefix looks like a clock, an id or an address; with `today`, that date too.
+
+    Memory is not looked at: it may well say when something was, and that stays as it is.
+    """
+    found = []
+    for name, text in parts(prefix).items():
+        if name.startswith("memory"):
+            continue
+        for kind, pattern in {**PATTERNS, **_today(today)}.items():
+            hit = re.search(pattern, text)
+            if hit is not None:
+                found.append(Unstable(name, kind, hit[0].strip()[:SHOWN_CHARS]))
+                break  # one is enough to look there
+    return tuple(found)
+
+
+def _today(today: date | None) -> dict[str, str]:
+    if today is None:
+        return {}
+    return {"date": "|".join(re.escape(text) for text in _spellings(today))}
+
+
+def _spellings(day: date) -> Iterator[str]:
+    """A date as prompts say it."""
+    month = "January February March April May June July August September October November December"
+    name = month.split()[day.month - 1]
+    yield day.isoformat()
+    for word in (name, name[:3]):
+        yield f"{day.day} {word} {day.year}"
+        yield f"{word} {day.day}, {day.year}"
+    yield f"{day.month:02}/{day.day:02}/{day.year}"
+    yield f"{day.day:02}.{day.month:02}.{day.year}"
+
+
+__all__ = ["PATTERNS", "Unstable", "moved", "parts", "unstable"]

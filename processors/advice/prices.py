@@ -1,0 +1,236 @@
+"""What tokens cost: a versioned table of list prices, and exact sums.
+
+Money is integers of picodollars (10**-12 USD): a price in USD per million tokens is a whole number
+of picodollars per token, so no sum is ever rounded and only `usd` rounds, for people. A model that
+the table lacks has no cost: unknown is None, said as such, and never counted as nothing.
+A cost is a view of the log through today's table, no fact: the log keeps tokens and the model.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...log.errors import SettingsError
+from ...schemas.value import replace
+from ..fold.projections.ledger import Spent
+
+PICO_PER_USD = 10**12
+_PER_MILLION = PICO_PER_USD // 10**6  # USD per million tokens to picodollars per token
+PARTS = ("input", "output", "cache_write_5m", "cache_write_1h", "cache_read")
+TABLE_BYTES_MAX = 1024 * 1024  # a table of prices is a page; a megabyte is some other file
+_PRICE_USD_MAX = 1_000_000  # per million tokens: a dollar a token is a slip of the pen
+
+
+class Price(NamedTuple):
+    """Prices of a model, picodollars per token, for prompts of more than `prompt_over` tokens.
+
+    model: its name without the vendor before and the date behind it, as in opus-5-5.
+    """
+
+    model: str
+    input: int
+    output: int
+    cache_write_5m: int
+    cache_write_1h: int
+    cache_read: int
+    prompt_over: int = -1
+
+
+class PriceTable:
+    """Prices of models, and below them another table for the models that this one lacks."""
+
+    def __init__(
+        self, version: str, prices: Iterable[Price], below: "PriceTable | None" = None
+    ) -> None:
+        self.version = version if below is None else f"{version} over {below.version}"
+        self.prices = tuple(prices)
+        self._below = below
+        self._known: dict[str, tuple[Price, ...]] = {}
+
+    def __repr__(self) -> str:
+        return f"PriceTable({self.version!r}, {len(self.prices)} prices)"
+
+    @cached_property
+    def _patterns(self) -> dict[str, re.Pattern[str]]:
+        return {price.model: _pattern(price.model) for price in self.prices}
+
+    def of(self, model: str, prompt_tokens: int = 0) -> Price | None:
+        """The price of a request of so many input tokens (cached ones too), or None if unknown."""
+        if model not in self._known:
+            found = [p for p in self.prices if self._patterns[p.model].search(model)]
+            tiers = [price for price in found if price.model == found[0].model]
+            self._known[model] = tuple(sorted(tiers, key=lambda price: -price.prompt_over))
+        tiers = self._known[model]
+        if not tiers and self._below is not None:
+            return self._below.of(model, prompt_tokens)
+        return next((price for price in tiers if prompt_tokens > price.prompt_over), None)
+
+    def cost(self, row: Spent) -> int | None:
+        """Picodollars of an attempt, or None if its model has no price."""
+        price = self.of(row.model, row.read_tokens)
+        if price is None:
+            return None
+        return (
+            row.input_tokens * price.input
+            + row.output_tokens * price.output
+            + row.cache_write_5m_tokens * price.cache_write_5m
+            + row.cache_write_1h_tokens * price.cache_write_1h
+            + row.cache_read_tokens * price.cache_read
+        )
+
+
+class Cost(NamedTuple):
+    """A sum of costs. picodollars: of the attempts with a price; unpriced: how many have none."""
+
+    picodollars: int
+    unpriced: int = 0
+
+    @property
+    def usd(self) -> str:
+        """The sum for machines: exact decimal USD."""
+        return usd(self.picodollars)
+
+    def __str__(self) -> str:
+        if not self.unpriced:
+            return dollars(self.picodollars)
+        attempts = f"{self.unpriced} attempt{'s' if self.unpriced > 1 else ''}"
+        known = f"{dollars(self.picodollars)} and " if self.picodollars else ""
+        return f"{known}an unknown cost of {attempts}"
+
+
+def total(rows: Iterable[Spent], table: PriceTable) -> Cost:
+    """The cost of attempts, exactly, and how many of them have no price."""
+    costs = [table.cost(row) for row in rows]
+    known = [cost for cost in costs if cost is not None]
+    return Cost(sum(known), len(costs) - len(known))
+
+
+class InputCost(NamedTuple):
+    """Picodollars of the input of attempts with a price: as paid, and had nothing been cached."""
+
+    paid: int = 0
+    uncached: int = 0
+
+    @property
+    def saved(self) -> float | None:
+        """The share of the input cost that caching saved; below 0 where writing the cache cost more
+        than reading it saved, None where no input has a price."""
+        return 1 - self.paid / self.uncached if self.uncached else None
+
+    def __str__(self) -> str:
+        if self.saved is None:
+            return "no input with a known price"
+        word = "saved" if self.saved >= 0 else "added"
+        costs = f"{dollars(self.paid)} instead of {dollars(self.uncached)}"
+        return f"prompt caching {word} {abs(self.saved):.0%} of the input cost: {costs}"
+
+
+def input_cost(rows: Iterable[Spent], table: PriceTable) -> InputCost:
+    """What the input of these attempts cost, and would have cost without any cache.
+
+    Output costs the same with and without one, and is left out; so is what has no price.
+    """
+    paid = uncached = 0
+    for row in rows:
+        bare = replace(
+            row, input_tokens=row.read_tokens, cache_read_tokens=0, cache_write_5m_tokens=0,
+            cache_write_1h_tokens=0, output_tokens=0,
+        )
+        paid += table.cost(replace(row, output_tokens=0)) or 0
+        uncached += table.cost(bare) or 0
+    return InputCost(paid, uncached)
+
+
+def usd(picodollars: int) -> str:
+    """Exact decimal USD, as in 0.01234: never rounded, no exponent."""
+    return f"{(Decimal(picodollars) / PICO_PER_USD).normalize():f}"
+
+
+def dollars(picodollars: int) -> str:
+    """USD for people, as in $1.20 or $0.0034; rounded to cents from a dollar on."""
+    if picodollars and picodollars < PICO_PER_USD // 10_000:
+        return "under $0.0001"
+    digits = 2 if picodollars >= PICO_PER_USD else 4
+    return f"${Decimal(picodollars) / PICO_PER_USD:.{digits}f}"
+
+
+@cache
+def list_prices() -> PriceTable:
+    """The table that comes with foldlog."""
+    held = files(__package__).joinpath("prices.json").read_bytes()
+    return _table(json.loads(held, parse_float=Decimal), "prices.json")
+
+
+def load_prices(path: Path | None) -> PriceTable:
+    """The list prices, or a user's table before them: what it lacks still has its list price.
+
+    Raises SettingsError naming the file and what is wrong with it.
+    """
+    if path is None:
+        return list_prices()
+    return _table(_read(path), str(path), list_prices())
+
+
+def _read(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            data = file.read(TABLE_BYTES_MAX + 1)
+        if len(data) > TABLE_BYTES_MAX:
+            raise SettingsError(f"prices: {path} is larger than {TABLE_BYTES_MAX} bytes")
+        return json.loads(data, parse_float=Decimal)
+    except OSError as error:
+        raise SettingsError(f"prices: {path} can not be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"prices: {path} is no JSON: {error}") from error
+
+
+def _table(held: Any, source: str, below: PriceTable | None = None) -> PriceTable:
+    rows = held.get("prices") if isinstance(held, Mapping) else None
+    version = held.get("version") if isinstance(held, Mapping) else None
+    if not isinstance(version, str) or not version.strip() or not isinstance(rows, list):
+        raise SettingsError(f"prices: {source} needs a `version` (a text) and a list of `prices`")
+    return PriceTable(
+        version.strip(),
+        [_price(row, f"prices: {source}, row {number}") for number, row in enumerate(rows, 1)],
+        below,
+    )
+
+
+def _price(row: Any, at: str) -> Price:
+    if not isinstance(row, Mapping):
+        raise SettingsError(f"{at} must be an object")
+    unknown = sorted(set(row) - {"model", "prompt_over", *PARTS})
+    if unknown:
+        raise SettingsError(f"{at}: there is no `{unknown[0]}`, only {', '.join(PARTS)}")
+    model, over = row.get("model"), row.get("prompt_over", -1)
+    if not isinstance(model, str) or not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", model):
+        raise SettingsError(f"{at}: `model` must be a name, as in opus-5-5")
+    if not isinstance(over, int) or isinstance(over, bool):
+        raise SettingsError(f"{at}: `prompt_over` must be a whole number of tokens")
+    return Price(model, *(_picodollars(row.get(part), f"{at}: `{part}`") for part in PARTS), over)
+
+
+def _picodollars(value: Any, at: str) -> int:
+    """Picodollars per token of a price in USD per million tokens, which must come out whole."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+            raise InvalidOperation
+        exact = Decimal(value) * _PER_MILLION
+        if not 0 <= exact <= _PRICE_USD_MAX * _PER_MILLION or exact != int(exact):
+            raise InvalidOperation
+    except InvalidOperation:
+        raise SettingsError(
+            f"{at} must be USD per million tokens, as in 2.50, with 6 decimals at most"
+        ) from None
+    return int(exact)
+
+
+def _pattern(model: str) -> re.Pattern[str]:
+    """Finds a model in its full name: opus-5 in claude-opus-5-20260724, not in opus-5-5."""
+    name = re.escape(model).replace(r"\.", "[-.]").replace(r"\-", "[-.]")
+    return re.compile(rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])(?![-.]\d(?!\d{{7}}))")

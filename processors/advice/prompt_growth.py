@@ -1,0 +1,147 @@
+"""Whether an agent's system prompt grows from session to session (S3.9), and which part of it.
+
+Each session's newest prefix is weighed by its parts and compared with those of earlier sessions.
+What is the agent's own (its prompt, its directive, the managed instructions) is compared over all
+of its sessions; memory and the instruction files of a user or a project only over sessions of the
+same user and project, for those of another may rightly be longer. The state is small and bounded;
+a process may keep it, for it can be made anew from the sessions. Pure.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from ...schemas.tokens import estimate
+from ..fold.session import SessionViews
+from ..request.prefix import Prefix
+from .prefix_drift import parts
+
+GROWTH_TOKENS_MAX = 500  # what one more feature adds to a prompt, and nobody takes away again
+SESSIONS_BACK = 50  # 10 tokens more in each are found, and an old change of mind is forgotten
+GROUPS_MAX = 200  # of sessions that are compared; the longest unused are forgotten
+_OWN = ("system prompt", "directive", "managed instructions")
+
+Group = tuple[str, ...]
+"""(agent,) or (agent, user, project): the sessions whose parts are compared."""
+
+
+class Grown(NamedTuple):
+    """A part that is larger than it was. was, now: its tokens in the session `since` and in the
+    one looked at, `sessions` later."""
+
+    group: Group
+    part: str
+    was: int
+    now: int
+    since: str
+    sessions: int
+
+    @property
+    def tokens(self) -> int:
+        """By how much it has grown."""
+        return self.now - self.was
+
+
+class _Sized(NamedTuple):
+    """What the parts of one session's prompt weigh, in tokens."""
+
+    session_id: str
+    tokens: Mapping[str, int]
+
+
+class Growth:
+    """The sizes of the prompts of the latest sessions, in the order they are looked at.
+
+    held: what `held()` of an earlier one gave; anything else is no state, and begins anew.
+    """
+
+    def __init__(self, held: Any = None) -> None:
+        self._sizes: OrderedDict[Group, list[_Sized]] = OrderedDict()
+        self._told: dict[Group, dict[str, int]] = {}
+        self.looks = 0  # how often the state may have changed
+        for row in _rows(held):
+            group = tuple(row["group"])
+            self._sizes[group] = [_Sized(id, sizes) for id, sizes in row["sessions"]]
+            self._told[group] = dict(row["told"])
+
+    def held(self) -> list[dict[str, Any]]:
+        """The state, as JSON has it."""
+        return [
+            {"group": [*group], "sessions": [[*one] for one in sizes],
+             "told": self._told.get(group, {})}
+            for group, sizes in self._sizes.items()
+        ]
+
+    def look(
+        self, views: SessionViews, prefix: Prefix, counts: str
+    ) -> dict[Group, list[Grown]]:
+        """Take a session's newest prefix in; the parts that have grown since earlier sessions, by
+        the sessions that they were compared with."""
+        self.looks += 1
+        found: dict[Group, list[Grown]] = {}
+        for group, sizes in _groups(views, prefix, counts).items():
+            known = self._sizes.setdefault(group, [])
+            self._sizes.move_to_end(group)
+            one = _Sized(views.session_id, sizes)
+            places = [n for n, had in enumerate(known) if had.session_id == one.session_id]
+            if places:
+                known[places[0]] = one
+            else:
+                known.append(one)
+            del known[:-SESSIONS_BACK]
+            found[group] = _compared(group, known, one)
+        while len(self._sizes) > GROUPS_MAX:
+            self._told.pop(self._sizes.popitem(last=False)[0], None)
+        return found
+
+    def news(self, found: Mapping[Group, Sequence[Grown]]) -> list[Grown]:
+        """Of what has grown, what was not told before, or has grown as much again since."""
+        news = []
+        for grown in chain.from_iterable(found.values()):
+            told = self._told.setdefault(grown.group, {})
+            if grown.part not in told or grown.now > told[grown.part] + GROWTH_TOKENS_MAX:
+                told[grown.part] = grown.now
+                news.append(grown)
+        return news
+
+
+def _compared(group: Group, known: Sequence[_Sized], one: _Sized) -> list[Grown]:
+    first = known[0]
+    since = [had.session_id for had in known].index(one.session_id)
+    return [
+        Grown(group, part, first.tokens.get(part, 0), tokens, first.session_id, since)
+        for part, tokens in one.tokens.items()
+        if tokens - first.tokens.get(part, 0) > GROWTH_TOKENS_MAX
+    ]
+
+
+def _groups(views: SessionViews, prefix: Prefix, counts: str) -> dict[Group, dict[str, int]]:
+    """The tokens of the parts of a prefix, by the sessions they are compared with."""
+    agent = views.turn.agent
+    whose = (agent, views.state.user_id or "", views.state.project_id or "")
+    found: dict[Group, dict[str, int]] = {}
+    for part, text in parts(prefix).items():
+        if not part.startswith("tool "):  # schemas have checks of their own
+            group = (agent,) if part.startswith(_OWN) else whose
+            found.setdefault(group, {})[part] = estimate(text, counts)
+    return found
+
+
+def _rows(held: Any) -> list[dict[str, Any]]:
+    """The rows of a state, or none where it is not one."""
+    try:
+        again = json.loads(json.dumps(held or []))
+        for row in again:
+            assert all(isinstance(name, str) for name in row["group"])
+            for id, sizes in row["sessions"]:
+                assert isinstance(id, str) and all(map(_is_size, sizes.items()))
+            assert row["sessions"] and all(map(_is_size, row["told"].items()))
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError):
+        return []
+    return again
+
+
+def _is_size(item: tuple[Any, Any]) -> bool:
+    return isinstance(item[0], str) and type(item[1]) is int

@@ -1,0 +1,136 @@
+"""Whether a tool's result says again what had been said: to it, or shortly before (S3.9).
+
+Pure text in, text out; it must not know what else a result can be blamed for.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...schemas.events.parts import Body
+from ..fold.projections.transcript import Line
+from ..tools.log_text import NUMBERED
+
+ECHO_SHARE = 0.5  # of a result's text that had been said: more is repetition, less is quotation
+ECHO_CHARS_MIN = 30  # a shorter line is repeated by chance
+PIECE_CHARS = 100  # more than what lines that were made alike share: a match is twice as long
+RULE_CHARS = 3  # that a piece has more of, or it is a rule of dashes, blanks, a row of zeros
+ECHO_LINES_BACK = 40  # transcript lines before a result that it is compared with
+
+
+class Earlier:
+    """The texts of lines, each taken apart once however many results are compared with it."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines, self._said = lines, {}
+
+    def before(self, place: int) -> Iterator[tuple[Line, frozenset[str]]]:
+        """The lines shortly before that one, with what they say."""
+        first = max(0, place - ECHO_LINES_BACK)
+        self._said = {n: said for n, said in self._said.items() if n >= first}
+        for number in range(first, place):
+            line = self._lines[number]
+            if line.body is not None:
+                if number not in self._said:
+                    self._said[number] = frozenset(_lines(_inline(line.body)))
+                yield line, self._said[number]
+
+
+def echo(
+    text: str, args: Body | None, before: Iterable[tuple[Line, frozenset[str]]]
+) -> tuple[str, str] | None:
+    """What of a result's text had been said, if that is most of it, and what to do about it."""
+    said, own = list(_lines(text)), _inline(args)
+    total = sum(map(len, said))
+    for repeated, whole in (
+        (_share(said, frozenset(_lines(own))), total),
+        (_copied(text, own), len(text)),
+    ):
+        if repeated > ECHO_SHARE * whole:
+            return f"{_percent(repeated, whole)} of the result are its own arguments", _ANEW
+    for line, earlier in before:
+        repeated = _share(said, earlier)
+        if repeated > ECHO_SHARE * total:
+            share = _percent(repeated, total)
+            return f"{share} of the result were said before, by {_name(line)}", _ANEW
+    return None
+
+
+_ANEW = "return what is new only, and name what is known"
+
+
+def _share(said: Iterable[str], earlier: frozenset[str]) -> int:
+    """How many characters of these lines had been said."""
+    return sum(len(line) for line in said if line in earlier)
+
+
+def _copied(text: str, args: str) -> int:
+    """How many characters of a text are pieces of the arguments, as they are or as JSON has them.
+
+    In the arguments each piece begins where the last one ends, in the text anywhere: what was cut,
+    or stands in one long line, is found, in time that grows as the two do.
+    """
+    known = {piece for leaf in leaves(args) for form in _forms(leaf) for piece in _pieces(form)}
+    place, found, last = 0, 0, len(text) - PIECE_CHARS if known else -1
+    while place <= last:
+        if text[place : place + PIECE_CHARS] in known:
+            found += PIECE_CHARS
+            place += PIECE_CHARS
+        else:
+            place += 1
+    return found
+
+
+def _forms(leaf: str) -> set[str]:
+    return {leaf, *(json.dumps(leaf, ensure_ascii=plain)[1:-1] for plain in (True, False))}
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for start in range(0, len(text) - PIECE_CHARS + 1, PIECE_CHARS):
+        piece = text[start : start + PIECE_CHARS]
+        if len(set(piece)) > RULE_CHARS:
+            yield piece
+
+
+def _name(line: Line) -> str:
+    return f"{line.name} {line.call}" if line.call else f"the {line.kind} of turn {line.turn}"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part // whole} %"
+
+
+def _inline(body: Body | None) -> str:
+    return "" if body is None else (body.inline or b"").decode("utf-8", "replace")
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text, or of the texts in a JSON value, that are long enough to compare."""
+    for leaf in leaves(text) or (text,):
+        for line in leaf.splitlines():
+            line = NUMBERED.sub("", line, count=1).strip()
+            if len(line) >= ECHO_CHARS_MIN:
+                yield line
+
+
+def leaves(text: str) -> list[str]:
+    """The texts in a JSON object or array; of anything else none."""
+    if text[:1] not in ("{", "["):
+        return []
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    found: list[str] = []
+    todo = [value]
+    while todo:
+        match todo.pop():
+            case str() as leaf:
+                found.append(leaf)
+            case dict() as members:
+                todo.extend(members.values())
+            case list() as items:
+                todo.extend(items)
+    return found
+
+
+__all__ = ["ECHO_LINES_BACK", "ECHO_SHARE", "Earlier", "echo", "leaves"]

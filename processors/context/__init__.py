@@ -1,1 +1,0 @@
-"""From the context view to the bytes of one model request."""

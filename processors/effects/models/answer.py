@@ -1,0 +1,220 @@
+"""The answer of one attempt as a fold over raw stream events: blocks, usage, stop reason, calls.
+
+It takes protocol noise (repeats, unknown events, events after the end) without harm, and knows
+what makes an answer whole: a stop_reason, nothing else. No clock, no SDK, no socket.
+"""
+
+import logging
+from dataclasses import fields, replace
+from hashlib import sha256
+from typing import NamedTuple
+
+from ....schemas.enums import ChunkKind
+from ....schemas.events import Usage
+from . import json_bytes as js
+from .blocks import Block
+from .errors import AttemptFailed, Trouble
+
+CALL_ID_CHARS_MAX = 128  # design section 11: labels are cut there
+COUNTS = tuple(field.name for field in fields(Usage))[:-1]
+REPORT_CHARS_MAX = 300
+_log = logging.getLogger("foldlog.models")
+# The API takes bodies of at most 32 MB: an answer above that could never be sent back.
+ANSWER_CHARS_MAX = 32 * 1024 * 1024
+
+
+class Shown(NamedTuple):
+    """A piece of a block that a viewer may see now."""
+
+    block: int
+    kind: ChunkKind
+    text: str
+
+
+class Call(NamedTuple):
+    """One tool_use block. args: its raw text; error: why that is not a JSON object, or None."""
+
+    index: int
+    call_id: str
+    name: str
+    args: bytes
+    error: str | None
+
+    @property
+    def args_sha256(self) -> str:
+        """Hex sha256 of the raw argument text: what an approval is bound to."""
+        return sha256(self.args).hexdigest()
+
+
+class Answer:
+    """What one attempt has received so far."""
+
+    def __init__(self) -> None:
+        self.response_id = ""
+        self.model = ""
+        self.stop_reason: str | None = None
+        self.ended = False
+        self._blocks: dict[int, Block] = {}
+        self._usage: dict[str, bytes] = {}
+        self._chars = 0
+
+    def feed(self, name: str, data: str) -> list[Shown]:
+        """Take one event of the stream; returns what a viewer may see now.
+
+        Raises AttemptFailed when the event is an error, Malformed when it can not be read.
+        """
+        if self.ended:
+            return []
+        self._chars += len(data)
+        if self._chars > ANSWER_CHARS_MAX:
+            raise js.Malformed(f"the answer passed {ANSWER_CHARS_MAX} characters")
+        event = js.fields(data)
+        match js.string(event.get("type")) or name:
+            case "message_start":
+                self._begin(event)
+            case "content_block_start":
+                return self._open(event)
+            case "content_block_delta":
+                return self._extend(event)
+            case "content_block_stop":
+                return self._close(event)
+            case "message_delta":
+                self._finish(event)
+            case "message_stop":
+                self.ended = True
+            case "error":
+                raise AttemptFailed(_trouble_of(event))
+        return []
+
+    def _begin(self, event: dict[str, bytes]) -> None:
+        if self.response_id:
+            return
+        message = js.fields(event.get("message", b"{}"))
+        self.response_id = js.encodable(js.string(message.get("id")))
+        self.model = js.encodable(js.string(message.get("model")))
+        self._count(message.get("usage"))
+
+    def _open(self, event: dict[str, bytes]) -> list[Shown]:
+        index = _index(event)
+        if index in self._blocks:
+            return []
+        block = Block(event.get("content_block", b"{}"))
+        self._blocks[index] = block
+        return [Shown(index, *piece) for piece in block.opening()]
+
+    def _extend(self, event: dict[str, bytes]) -> list[Shown]:
+        index = _index(event)
+        block = self._blocks.get(index)
+        if block is None or block.closed:
+            return []
+        return [Shown(index, *piece) for piece in block.extend(event.get("delta", b"{}"))]
+
+    def _close(self, event: dict[str, bytes]) -> list[Shown]:
+        index = _index(event)
+        block = self._blocks.get(index)
+        if block is None or block.closed:
+            return []
+        block.closed = True
+        return [Shown(index, *piece) for piece in block.closing()]
+
+    def _finish(self, event: dict[str, bytes]) -> None:
+        delta = js.fields(event.get("delta", b"{}"))
+        self.stop_reason = js.encodable(js.string(delta.get("stop_reason"))) or self.stop_reason
+        self._count(event.get("usage"))
+
+    def _count(self, raw: bytes | None) -> None:
+        # Totals are cumulative: they overwrite. A null says "not here", it takes nothing back.
+        for name, value in (js.fields(raw) if raw and raw != b"null" else {}).items():
+            if value != b"null" or name not in self._usage:
+                self._usage[name] = js.compact(value)
+
+    def content(self) -> bytes:
+        """All blocks, as a compact JSON array."""
+        return js.array([block.json() for _, block in sorted(self._blocks.items())])
+
+    def content_so_far(self) -> bytes:
+        """As `content`, without calls whose input may be cut: nobody may ever run those."""
+        kept = [b for _, b in sorted(self._blocks.items()) if b.closed or not b.is_call]
+        return js.array([block.json() for block in kept])
+
+    def calls(self) -> list[Call]:
+        """The tool_use blocks, if the model stopped in order to have them run."""
+        if self.stop_reason != "tool_use":
+            return []
+        asked = [b for _, b in sorted(self._blocks.items()) if b.type == "tool_use"]
+        return [_call(index, block) for index, block in enumerate(asked)]
+
+    def usage(self) -> Usage | None:
+        """Tokens of the attempt as far as known: None when nothing was said."""
+        return _possible(_normalised(self._usage)) if self._usage else None
+
+
+def _call(index: int, block: Block) -> Call:
+    label = js.encodable(block.text("id")[:CALL_ID_CHARS_MAX])
+    return Call(index, label, js.encodable(block.text("name")), *block.input())
+
+
+def _normalised(usage: dict[str, bytes]) -> Usage:
+    """The four inputs add up: `input_tokens` excludes the cache, writes are split by lifetime."""
+    raw_split = usage.get("cache_creation", b"{}")
+    split = js.fields(raw_split) if raw_split.startswith(b"{") else {}
+    written = js.count(usage.get("cache_creation_input_tokens"))
+    for_5m = js.count(split.get("ephemeral_5m_input_tokens"))
+    for_1h = js.count(split.get("ephemeral_1h_input_tokens"))
+    read, wrote = _of_compaction(usage.get("iterations", b"[]"))
+    return Usage(
+        input_tokens=js.count(usage.get("input_tokens")) + read,
+        cache_read_tokens=js.count(usage.get("cache_read_input_tokens")),
+        # What the split leaves out has the default lifetime, which is five minutes.
+        cache_write_5m_tokens=max(for_5m, written - for_1h),
+        cache_write_1h_tokens=for_1h,
+        output_tokens=js.count(usage.get("output_tokens")) + wrote,
+        raw=js.obj(usage),
+    )
+
+
+def _possible(usage: Usage) -> Usage:
+    """The usage, or no tokens where the provider reports what no attempt can use."""
+    counts = dict(zip(COUNTS, usage.counts, strict=True))
+    possible = replace(usage, **counts)
+    if possible != usage:
+        report = usage.raw.decode("utf-8", "replace")[:REPORT_CHARS_MAX]
+        _log.warning("the provider reported impossible usage, no tokens are counted: %s", report)
+    return possible
+
+
+def _of_compaction(raw: bytes) -> tuple[int, int]:
+    """Input and output of a summary that the provider made: not in the top-level totals."""
+    given = js.parsed(raw)
+    found = [i for i in given if isinstance(i, dict)] if isinstance(given, list) else []
+    read = wrote = 0
+    for entry in found:
+        if entry.get("type") == "compaction":
+            read += js.number(entry.get("input_tokens"))
+            wrote += js.number(entry.get("output_tokens"))
+    return read, wrote
+
+
+NO_USAGE = _normalised({})
+
+
+def _index(event: dict[str, bytes]) -> int:
+    index = js.parsed(event.get("index", b"null"))
+    if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < 2**31:
+        raise js.Malformed(f"a content block without a usable index: {index!r}")
+    return index
+
+
+def _trouble_of(event: dict[str, bytes]) -> Trouble:
+    raw = event.get("error", b"{}")
+    error = js.fields(raw) if raw.startswith(b"{") else {}
+    raw_details = error.get("details", b"{}")
+    details = js.fields(raw_details) if raw_details.startswith(b"{") else {}
+    return Trouble(
+        source="event",
+        message=js.string(error.get("message")) or "an error event without a message",
+        status=200,
+        type=js.string(error.get("type")) or None,
+        code=js.string(details.get("error_code")) or None,
+        request_id=js.string(event.get("request_id")) or None,
+    )

@@ -1,0 +1,282 @@
+"""The models effect: one physical attempt of a model call, from a claim to exactly one outcome.
+
+It owns the life of an attempt: send, stream, watch for a stall, stop at once, and say how it
+ended. It is handed its request as bytes and knows no log, no fold and no agent. Read on in
+models/client.py (the socket), models/answer.py and models/blocks.py (what was said),
+models/chunks.py (what viewers see), models/errors.py (what a failure means), slots.py.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ....schemas.enums import ChunkKind
+from ....schemas.events import Body, GenChunk, GenComplete, GenFailed, GenStopped, ProposedCall
+from ...limits import Limits
+from ...request.continuation import Kept
+from ...tools.output_sink import Sink, Stop
+from ..slots import Slots
+from .answer import NO_USAGE, Answer
+from .chunks import Chunks
+from .client import DETAIL_CHARS_MAX, make_client, open_stream
+from .errors import POLICY, AttemptFailed, Trouble, advice_of, class_of, wait_ms
+from .json_bytes import Malformed, encodable
+from .resumed import ResumedAnswer
+
+__all__ = ["GenClaim", "StoreBody", "generate", "inline_body", "make_client"]
+
+# After message_stop only the end of the body is due. Reading it lets the connection serve the next
+# step without a new TLS handshake; a server that keeps it open costs this long, once.
+LINGER_S = 0.2
+# A socket that is told to close and does not: the outcome no longer waits for it.
+CLOSE_S = 2.0
+# Design section 3: up to here nothing goes to the blob store, so nothing waits for a disk.
+INLINE_BYTES = 64 * 1024
+JSON_MEDIA_TYPE = "application/json"
+
+StoreBody = Callable[[bytes, str], Body]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenClaim:
+    """The claim an attempt runs under. claimed_at: the claim's broker timestamp, Unix ms."""
+
+    session_id: str
+    turn: int
+    step: int
+    attempt: int
+    claimed_at: int
+
+    @property
+    def label(self) -> str:
+        """The name of this attempt outside the log: value of the header x-foldlog-attempt."""
+        return f"{self.session_id} {self.turn}.{self.step}.{self.attempt}"
+
+
+def inline_body(data: bytes, media_type: str) -> Body:
+    """A body without a blob store: everything inline."""
+    return Body(inline=data)
+
+
+async def generate(
+    claim: GenClaim,
+    request: bytes,
+    sink: Sink,
+    stop: Stop,
+    client: Any,
+    *,
+    limits: Limits,
+    pace: Slots | None = None,
+    store_body: StoreBody = inline_body,
+    kept: Kept | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Make one model call and report it; returns when the log has the one outcome.
+
+    request: the body without `stream`, sent byte for byte. pace: the slots of the API key, which
+    are told when the whole key must wait (the caller takes and releases the slot itself).
+    store_body(data, media_type): may write a blob, and is called in a thread. kept: what
+    an attempt that resumes goes on from. clock: monotonic seconds.
+    Ends without an outcome only when its task is cancelled or the sink raises.
+    """
+    run = _Attempt(claim, sink, limits, store_body, clock, kept)
+    try:
+        trouble = await run.receive(request, client, stop)
+        outcome = await run.outcome(trouble, stop)
+    except Exception as error:
+        outcome = run.failed_inside(error)
+    if pace is not None and isinstance(outcome, GenFailed) and POLICY[outcome.error].shared:
+        pace.back_off(outcome.retry_at or 0)
+    await sink.outcome(claim.session_id, outcome)
+
+
+class _Attempt:
+    def __init__(
+        self,
+        claim: GenClaim,
+        sink: Sink,
+        limits: Limits,
+        store_body: StoreBody,
+        clock: Callable[[], float],
+        kept: Kept | None,
+    ) -> None:
+        self._claim = claim
+        self._sink = sink
+        self._stall_s = limits.stall_timeout_ms / 1000
+        self._store_body = store_body
+        self._clock = clock
+        self._began = self._moved = clock()
+        self._answer = Answer() if kept is None else ResumedAnswer(kept)
+        first = 0 if kept is None else kept.prior_seq + 1
+        self._chunks = Chunks(self._emit, asyncio.get_running_loop().call_later, first)
+
+    async def receive(self, request: bytes, client: Any, stop: Stop) -> Trouble | None:
+        """Receive until the answer ends, fails, stalls or is stopped. None: it ended or stopped.
+
+        Whatever happens, the socket is closed and every chunk sent when this returns.
+        """
+        if stop.requested:
+            return None
+        pump = asyncio.create_task(self._pump(request, client))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            while not pump.done():
+                left_s = self._moved + self._stall_s - self._clock()
+                if left_s <= 0:
+                    said = f"nothing was said for {self._stall_s:g} s"
+                    return Trouble(source="stalled", message=said)
+                await asyncio.wait(
+                    (pump, stopped), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if stopped.done() and not pump.done():
+                    return None
+            return pump.result()
+        finally:
+            stopped.cancel()
+            pump.cancel()
+            await asyncio.wait((pump,), timeout=CLOSE_S)
+            if pump.done() and not pump.cancelled():
+                pump.exception()  # seen: either raised above or overtaken by a stop or a stall
+            self._chunks.flush()
+
+    async def _pump(self, request: bytes, client: Any) -> Trouble | None:
+        try:
+            async with open_stream(
+                client,
+                _streaming(request),
+                label=self._claim.label,
+                stall_timeout_s=self._stall_s,
+            ) as events:
+                async for event in events:
+                    self._take(event.name, event.data)
+                    if self._answer.ended:
+                        await _read_to_end(events)
+                        return None
+        except AttemptFailed as failure:
+            return failure.trouble
+        except Malformed as error:
+            return Trouble(source="malformed", message=f"an event can not be read: {error}")
+        return None
+
+    def _take(self, name: str, data: str) -> None:
+        if name == "ping" or not data:
+            return  # a ping keeps the connection alive, it does not say that the model is
+        shown = self._answer.feed(name, data)
+        self._moved = self._clock()
+        for piece in shown:
+            self._chunks.add(*piece)
+
+    def _emit(self, seq: int, block: int, kind: ChunkKind, text: str) -> None:
+        claim = self._claim
+        chunk = GenChunk(
+            turn=claim.turn,
+            step=claim.step,
+            attempt=claim.attempt,
+            seq=seq,
+            block=block,
+            kind=kind,
+            delta=text,
+        )
+        self._sink.chunk(claim.session_id, chunk)
+
+    async def outcome(
+        self, trouble: Trouble | None, stop: Stop
+    ) -> GenComplete | GenFailed | GenStopped:
+        """The one outcome.
+
+        message_delta comes after the last block, so an answer with a stop_reason is whole, however
+        the stream ended; without one it is not, however whole it looks.
+        """
+        claim, answer = self._claim, self._answer
+        if answer.stop_reason is not None:
+            return await self._complete(answer.stop_reason)
+        if trouble is None and not stop.requested:
+            trouble = Trouble(source="truncated", message="the stream ended without a stop_reason")
+        content = await self._body(answer.content_so_far())
+        if trouble is not None:
+            return self._failed(trouble, content)
+        return GenStopped(
+            turn=claim.turn,
+            step=claim.step,
+            attempt=claim.attempt,
+            why=encodable(stop.why or ""),
+            content=content,
+            usage=answer.usage(),
+        )
+
+    async def _complete(self, stop_reason: str) -> GenComplete:
+        claim, answer = self._claim, self._answer
+        calls = [
+            ProposedCall(
+                index=call.index,
+                call_id=call.call_id,
+                name=call.name,
+                args=await self._body(call.args),
+                args_sha256=call.args_sha256,
+                args_error=call.error,
+            )
+            for call in answer.calls()
+        ]
+        return GenComplete(
+            turn=claim.turn,
+            step=claim.step,
+            attempt=claim.attempt,
+            content=await self._body(answer.content()),
+            calls=tuple(calls),
+            stop_reason=stop_reason,
+            response_id=answer.response_id,
+            model=answer.model,
+            usage=answer.usage() or NO_USAGE,
+        )
+
+    def _failed(self, trouble: Trouble, content: Body) -> GenFailed:
+        claim, error = self._claim, class_of(trouble)
+        policy = POLICY[error]
+        wait = wait_ms(
+            policy,
+            attempt=claim.attempt,
+            identity=claim.label,
+            retry_after_ms=trouble.retry_after_ms,
+        )
+        passed_ms = int((self._clock() - self._began) * 1000)
+        request_id = f" ({trouble.request_id})" if trouble.request_id else ""
+        return GenFailed(
+            turn=claim.turn,
+            step=claim.step,
+            attempt=claim.attempt,
+            content=content,
+            error=error,
+            detail=encodable(f"{trouble.message}{request_id}; {advice_of(trouble)}"),
+            status=trouble.status,
+            retry_at=claim.claimed_at + passed_ms + wait if policy.backoff else None,
+            permanent=policy.backoff is None,
+            usage=self._answer.usage(),
+        )
+
+    def failed_inside(self, error: Exception) -> GenFailed:
+        """The outcome when our own code raised. What came stays in the chunks."""
+        said = f"{type(error).__name__}: {error}"[:DETAIL_CHARS_MAX]
+        return self._failed(Trouble(source="internal", message=said), Body(inline=b"[]"))
+
+    async def _body(self, data: bytes) -> Body:
+        if len(data) <= INLINE_BYTES:
+            return self._store_body(data, JSON_MEDIA_TYPE)
+        return await asyncio.to_thread(self._store_body, data, JSON_MEDIA_TYPE)
+
+
+def _streaming(request: bytes) -> bytes:
+    """The request with `stream` added: its own bytes stay those whose hash the claim carries."""
+    if not (request.startswith(b"{") and request.endswith(b"}") and len(request) > 2):
+        raise ValueError(f"the request is no compact JSON object: {request[:60]!r}")
+    return request[:-1] + b',"stream":true}'
+
+
+async def _read_to_end(events: Any) -> None:
+    try:
+        async with asyncio.timeout(LINGER_S):
+            async for _ in events:
+                pass
+    except TimeoutError:
+        pass

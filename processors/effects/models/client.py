@@ -1,0 +1,166 @@
+"""The only file that imports `anthropic`: a client, a raw event stream, and what went wrong.
+
+The import takes 1.4-3 s, so it happens inside functions: only the models role pays, when it makes
+its client. The SDK's own retries are off everywhere, because retries are events of the log.
+This file knows no session, no block and no policy.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from .errors import AttemptFailed, Trouble, retry_after_ms
+
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+ATTEMPT_HEADER = "x-foldlog-attempt"
+# A connection that is not made by now will not be: the SDK's own default is 5 s, doubled for slow
+# name servers. The attempt is tried again much sooner than a stall would be noticed.
+CONNECT_TIMEOUT_S = 10.0
+# The watchdog of an attempt ends a stall at its limit; the socket's read timeout stands behind it
+# for the case that the watchdog itself does not run.
+READ_MARGIN_S = 5.0
+COMPACTION_BETA = "compact-2026-09-04"
+COMPACTED = b'"messages":[{"role":"assistant"'  # only a signed summary may stand first like this
+DETAIL_CHARS_MAX = 500  # a proxy's HTML page is no message
+
+
+class StreamEvent(NamedTuple):
+    """One server-sent event as it came: its name (may be "") and its data."""
+
+    name: str
+    data: str
+
+
+def host_of(base_url: str | None) -> str:
+    """Host and port that requests go to, without what may be a secret in the URL."""
+    host = urlsplit(base_url or DEFAULT_BASE_URL).netloc.rpartition("@")[2]
+    return host or "ANTHROPIC_BASE_URL, which names no host"
+
+
+def make_client(api_key: str, base_url: str | None = None) -> Any:
+    """An async client of the Messages API, its retries off. Imports `anthropic` (1.4-3 s).
+
+    Everything is given, so the SDK looks up no credential and no base URL in the environment.
+    """
+    import httpx2
+    from anthropic import DEFAULT_CONNECTION_LIMITS, AsyncAnthropic, DefaultAsyncHttpxClient
+
+    url, http = base_url or DEFAULT_BASE_URL, None
+    if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost"):
+        # A proxy of the environment is for the world outside, and can not reach this machine's
+        # loopback. The SDK mounts proxies unless it is given a transport.
+        direct = httpx2.AsyncHTTPTransport(limits=DEFAULT_CONNECTION_LIMITS)
+        http = DefaultAsyncHttpxClient(transport=direct)
+    return AsyncAnthropic(api_key=api_key.strip(), base_url=url, max_retries=0, http_client=http)
+
+
+@asynccontextmanager
+async def open_stream(
+    client: Any, body: bytes, *, label: str, stall_timeout_s: float
+) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+    """Send one request and give its raw events; leaving the block closes the socket.
+
+    body: sent byte for byte. label: value of the attempt header. Raises AttemptFailed for
+    whatever the API, the transport or the SDK has to say.
+    """
+    import httpx2
+    from anthropic import AsyncStream
+
+    timeout = httpx2.Timeout(stall_timeout_s + READ_MARGIN_S, connect=CONNECT_TIMEOUT_S)
+    response = None
+    try:
+        # Not messages.create: it would parse the body and write it anew, with other bytes than
+        # those whose hash the claim carries. The generic post of the same client sends them.
+        response = await client.post(
+            "/v1/messages",
+            content=body,
+            cast_to=httpx2.Response,
+            options={
+                "headers": {ATTEMPT_HEADER: label, **_betas(body)},
+                "timeout": timeout,
+                "max_retries": 0,
+            },
+            stream=True,
+            stream_cls=AsyncStream,
+        )
+        kind = response.headers.get("content-type", "")
+        if not kind.lower().startswith("text/event-stream"):
+            raise AttemptFailed(_no_stream(response, kind))
+        yield (StreamEvent(e.event or "", e.data) async for e in AsyncStream.raw_events(response))
+    except AttemptFailed:
+        raise
+    except Exception as error:
+        trouble = _trouble_of(error, getattr(client, "api_key", None), client.base_url)
+        if trouble is None:
+            raise  # not the API's and not the transport's: a bug, and named as one above
+        raise AttemptFailed(trouble) from error
+    finally:
+        if response is not None:
+            await response.aclose()
+
+
+def _betas(body: bytes) -> dict[str, str]:
+    """What the API must be told to expect: a signed summary, asked for or sent back."""
+    asked = b'"compaction":{"type":"summarize"}' in body
+    return {"anthropic-beta": COMPACTION_BETA} if asked or COMPACTED in body else {}
+
+
+def _no_stream(response: Any, kind: str) -> Trouble:
+    return Trouble(
+        source="malformed",
+        message=f"the answer is no event stream but {kind or 'of no content type'!r}",
+        status=response.status_code,
+        request_id=response.headers.get("request-id"),
+    )
+
+
+def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble | None:
+    """The facts in an exception of the SDK or the transport; None for any other."""
+    import anthropic
+    import httpx2
+
+    said = _said(error, api_key)
+    match error:
+        case anthropic.APIStatusError():
+            headers = error.response.headers
+            return Trouble(
+                source="status",
+                message=_cut(error.api_message or said, api_key),
+                status=error.status_code,
+                type=error.type,
+                code=error.error_code,
+                retry_after_ms=retry_after_ms(headers, datetime.now(UTC)),
+                request_id=error.request_id,
+            )
+        case anthropic.APIResponseValidationError() | UnicodeDecodeError():
+            return Trouble(source="malformed", message=said)
+        case anthropic.CredentialsError():
+            return Trouble(source="status", message=said, status=401)
+        case anthropic.APIConnectionError() | httpx2.HTTPError():
+            cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
+            if isinstance(cause, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
+                return Trouble(source="stalled", message=said)
+            # The request is written once the connection stands, TLS included.
+            unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)
+            if isinstance(cause, unsent):
+                host = base_url.netloc.decode("ascii", "replace")
+                place = f"{base_url.scheme}://{host}" if host else "the base URL"
+                message = _cut(f"no connection to {place}: {said}", api_key)
+                return Trouble(source="transport", message=message, sent=False)
+            return Trouble(source="transport", message=said)
+    return None
+
+
+def _said(error: Exception, api_key: str | None) -> str:
+    """What an exception and its cause say: the SDK hides the cause behind "Connection error."."""
+    parts = [f"{type(e).__name__}: {e}" for e in (error, error.__cause__) if e is not None]
+    return _cut(" < ".join(parts), api_key)
+
+
+def _cut(text: str, api_key: str | None) -> str:
+    # A header that the transport refuses is quoted in its message, and the key is a header.
+    for shown in (api_key, repr(api_key)[1:-1]) if api_key else ():
+        text = text.replace(shown, "***")
+    return text if len(text) <= DETAIL_CHARS_MAX else text[: DETAIL_CHARS_MAX - 3] + "..."

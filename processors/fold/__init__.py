@@ -1,0 +1,1 @@
+"""The pure core: events in, views out."""

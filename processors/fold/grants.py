@@ -1,0 +1,94 @@
+"""What an approval allows beside its own call: later calls that run without asking.
+
+A grant is a line in the turn view. `TOOL` allows every call of the tool: approvals written before
+grants had arguments mean that, and nothing writes it any more. `TOOL SHA256` allows the arguments
+that were shown. `TOOL {"ARGUMENT":"GLOB",...}` allows calls with these arguments and no others,
+where `*` stands for any text without characters that have a meaning to a shell, and
+without a `..` as part of a path.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from ...schemas.events import ApprovalDecided
+from ...schemas.grant import GRANT_SAME, pattern_of
+
+# To a shell: no `*` stands for them. A quote or a comment would swallow what follows in the glob.
+SHELL_SPECIAL = ";&|`$()<>{}\\'\"#"
+_SPECIAL = frozenset(SHELL_SPECIAL + "\r\n\0")
+_CLIMBS = re.compile(r"(?<![\w.])\.\.(?![\w.])")  # `..` as a part of a path: no range such as a..b
+
+
+def grant_of(name: str, event: ApprovalDecided) -> str:
+    """The grant that an accepted approval of a tool's call gives."""
+    if not event.grant:
+        return name
+    return f"{name} {event.args_sha256 if event.grant == GRANT_SAME else event.grant}"
+
+
+def granting(grants: Sequence[str], name: str, args_sha256: str, args: bytes) -> str | None:
+    """The grant that lets a call run without asking, or None. `args`: as the model wrote them."""
+    held = [what for tool, _, what in (grant.partition(" ") for grant in grants) if tool == name]
+    for what in ("", args_sha256):
+        if what in held:
+            return f"{name} {what}".rstrip()
+    patterns = [what for what in held if what.startswith("{")]
+    given = _arguments(name, args) if patterns else None
+    if given is None:
+        return None
+    return next((f"{name} {what}" for what in patterns if _fits(pattern_of(what), given)), None)
+
+
+def told(grant: str) -> str:
+    """What a grant allows, for a person."""
+    name, _, what = grant.partition(" ")
+    if not what:
+        return f"every later call of {name}"
+    if not what.startswith("{"):
+        return f"later calls of {name} with exactly these arguments"
+    globs = " and ".join(f"{key} is {glob!r}" for key, glob in pattern_of(what).items())
+    return f"later calls of {name} where {globs}, with no other argument"
+
+
+def _arguments(name: str, args: bytes) -> dict[str, object] | None:
+    """The arguments by name, out of the envelope of a rare tool's call (tiers.py)."""
+    try:
+        given = json.loads(args or b"{}")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(given, dict):
+        return None
+    inner = given.get("arguments")
+    enveloped = set(given) == {"name", "arguments"} and given["name"] == name
+    return inner if enveloped and isinstance(inner, dict) else given
+
+
+def _fits(globs: Mapping[str, str], given: Mapping[str, object]) -> bool:
+    """Whether the call has these arguments, no others, and each is as its glob says."""
+    return set(globs) == set(given) and all(
+        _matches(glob, _text(given[key])) for key, glob in globs.items()
+    )
+
+
+def _matches(glob: str, text: str) -> bool:
+    """Whether the text is as the glob says. Each part is looked for once, from left to right."""
+    first, *parts = glob.split("*")
+    if not parts:
+        return text == glob
+    if len(_CLIMBS.findall(text)) > len(_CLIMBS.findall(glob)):
+        return False  # of the whole text: a part of it may be the glob's own
+    if not text.startswith(first):
+        return False
+    at = len(first)
+    for number, part in enumerate(parts, 1):
+        last = number == len(parts)
+        found = len(text) - len(part) if last else text.find(part, at)
+        if found < at or (last and not text.endswith(part)) or _SPECIAL & set(text[at:found]):
+            return False
+        at = found + len(part)
+    return True
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

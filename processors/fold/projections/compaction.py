@@ -1,0 +1,135 @@
+"""compaction: short forms by call, the newest candidate summary, and the adopted checkpoint.
+
+A candidate is in force only when an LLM_CALLED names it (design section 4). Whether a short form
+is in force is a question of order: it was there before its result was first said to the model, or
+an LLM_CALLED adopted it since by its compacted_upto.
+"""
+
+from ....schemas import events as ev
+from ....schemas.ids import parse_call_key
+from ....schemas.value import Value, replace
+from ..rows import Rows
+from .context import ContextView, fragment_tokens, place_of_result
+
+
+class Short(Value):
+    """A short form of a result. `early`: no request had said the result when it came.
+
+    `place`: the ordinal of the result's fragment; `saved`: estimated tokens that it takes less.
+    """
+
+    call: str
+    place: int
+    offset: int
+    body: ev.Body
+    saved: int
+    early: bool
+
+
+class Summary(Value):
+    """What stands for the fragments before `kept_from`. `offset`: of its CONTEXT_COMPACTED;
+    `upto`: the offset it was made at."""
+
+    offset: int
+    upto: int
+    kept_from: int
+    body: ev.Body
+    tokens: int
+    model: str
+
+
+class CompactionView(Value):
+    """`candidate_at`, `checkpoint_at`: offsets of summaries, the newest that nobody adopted and the
+    one in force. `compacted_upto`: short forms that lie at or before this offset are in force;
+    `waiting`: the tokens that the others would save."""
+
+    shorts: Rows[Short]
+    summaries: Rows[Summary]
+    candidate_at: int | None = None
+    checkpoint_at: int | None = None
+    compacted_upto: int = -1
+    waiting: int = 0
+
+    @property
+    def candidate(self) -> Summary | None:
+        """The newest summary that no request has adopted."""
+        return self.summaries.last(self.candidate_at)
+
+    @property
+    def checkpoint(self) -> Summary | None:
+        """The summary that requests begin with."""
+        return self.summaries.last(self.checkpoint_at)
+
+
+READS = frozenset({ev.ResultCompacted, ev.ContextCompacted, ev.LlmCalled})
+
+
+def _call(short: Short) -> str:
+    return short.call
+
+
+def _offset(summary: Summary) -> int:
+    return summary.offset
+
+
+def initial() -> CompactionView:
+    """Nothing compacted; made anew because rows share their storage."""
+    return CompactionView(Rows(key=_call), Rows(key=_offset))
+
+
+def in_force(view: CompactionView, call: str, compacted_upto: int) -> Short | None:
+    """The short form that a request shows in the place of a call's result, or None."""
+    short = view.shorts.last(call)
+    if short is None or not (short.early or short.offset <= compacted_upto):
+        return None
+    return short
+
+
+def kept_from(view: CompactionView) -> int:
+    """The ordinal of the first fragment that requests say as it is."""
+    checkpoint = view.checkpoint
+    return checkpoint.kept_from if checkpoint is not None else 0
+
+
+def has_summary(view: CompactionView, upto: int) -> bool:
+    """Whether the log has a summary that was made at an offset; one at a time is made."""
+    return len(view.summaries) > 0 and view.summaries[-1].upto == upto
+
+
+def apply(view: CompactionView, entry, context: ContextView) -> CompactionView:
+    """The view after an accepted event; `context` is the one before it."""
+    event = entry.event
+    match event:
+        case ev.ResultCompacted():
+            return _shortened(view, entry, event, context)
+        case ev.ContextCompacted():
+            place = (entry.offset, event.upto, event.kept_from)
+            made = Summary(*place, event.summary, event.tokens, event.model)
+            return replace(view, summaries=view.summaries.append(made), candidate_at=entry.offset)
+        case ev.LlmCalled():
+            return _adopted(view, event)
+    return view
+
+
+def _shortened(
+    view: CompactionView, entry, event: ev.ResultCompacted, context: ContextView
+) -> CompactionView:
+    place = place_of_result(context, *parse_call_key(event.call))
+    assert place is not None, "a result that is shortened is in the context"
+    early = context.request is None or place >= context.request.fragments
+    saved = max(0, fragment_tokens(context.fragments, place) - event.tokens)
+    short = Short(event.call, place, entry.offset, event.short, saved, early)
+    waiting = view.waiting if early or place < kept_from(view) else view.waiting + saved
+    return replace(view, shorts=view.shorts.append(short), waiting=waiting)
+
+
+def _adopted(view: CompactionView, event: ev.LlmCalled) -> CompactionView:
+    moved = event.compacted_upto > view.compacted_upto
+    adopts = event.checkpoint is not None and event.checkpoint != view.checkpoint_at
+    if not adopts and not moved:
+        return view
+    if adopts:
+        view = replace(view, checkpoint_at=event.checkpoint, candidate_at=None)
+    upto, begin = max(view.compacted_upto, event.compacted_upto), kept_from(view)
+    left = [s for s in view.shorts if not s.early and s.offset > upto and s.place >= begin]
+    return replace(view, compacted_upto=upto, waiting=sum(short.saved for short in left))

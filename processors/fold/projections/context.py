@@ -1,0 +1,398 @@
+"""context: what the model may be shown, as verbatim fragments in order, never rewritten.
+
+A request is a function of these rows up to a point (processors/request/). Fragments hold bytes as
+they came: what is left out of a request (a refused answer, an unfinished tool_use, unsigned
+thinking) is decided when it is built, by rules that do not change the rows.
+"""
+
+from collections.abc import Iterable
+from operator import attrgetter
+
+from ....schemas import events as ev
+from ....schemas.bounds import REQUEST_TOKENS_MAX, SUM_MAX
+from ....schemas.tokens import NEW, estimate_size, family_of, raised
+from ....schemas.value import Value, replace
+from ..cut_points import answers_calls, is_fixed, must_think, window_size, window_start
+from ..rows import Rows
+from .messages import MessagesView, body_size
+from .prefixes import Prefix, heavier, prefix_of, standing
+from .session_state import SessionState, triggered
+from .turn import told
+from .turn_view import FILE_REFUSED, THINKING_REFUSED, TurnView, call_of, calls_of, closed
+
+DENIED = "Not run: the user denied this call."
+EXPIRED = "Not run: nobody allowed this call in time."
+CANCELLED = "Not run: the turn was ending when the model asked for this."
+
+
+class Fragment(Value):
+    """One piece of the conversation. kind: user, reminder, assistant, partial, result.
+
+    `text` is a reminder, a result made by the fold, or what is appended to a result's body.
+    `total`: estimated tokens of this and every earlier fragment.
+    """
+
+    kind: str
+    turn: int
+    step: int
+    index: int
+    offset: int
+    body: ev.Body | None
+    text: str = ""
+    call_id: str = ""
+    error: bool = False
+    stop_reason: str = ""
+    total: int = 0
+
+
+class Request(Value):
+    """A step's request: how many fragments it covers, and what else it names.
+
+    `start`: the first fragment it says; what lies before is in the summary at `checkpoint`, or
+    left out. `bound_from`: thinking before this fragment was signed for another prefix, or refused.
+    `files_after`: the model could not read one of the files said up to this offset: none is shown.
+    `checkpoint`, `compacted_upto`: as in LLM_CALLED.
+    """
+
+    turn: int
+    step: int
+    fragments: int
+    prefixes: int
+    model: str
+    params: bytes
+    strategy: str
+    offset: int
+    start: int = 0
+    bound_from: int = 0
+    checkpoint: int | None = None
+    compacted_upto: int = -1
+    files_after: int = -1
+
+
+class ContextView(Value):
+    """Fragments and prefixes, the newest request, and what they weigh in tokens.
+
+    `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
+    what came after it, both as the family `counts`: that of the newest request's model, or the
+    newest of all in a log that does not say what its prefix weighs, which was folded so.
+    `last_step_tokens` is constraint 5. `answered_at`: broker time of the last response, Unix ms.
+    """
+
+    fragments: Rows[Fragment]
+    prefixes: Rows[Prefix]
+    request: Request | None = None
+    prefix_sha: str = ""
+    anchor_tokens: int = 0
+    tail_tokens: int = 0
+    last_step_tokens: int = 0
+    answered_at: int = 0
+    counts: str = NEW
+
+
+READS = frozenset(
+    {
+        ev.ContextSet,
+        ev.LlmCalled,
+        ev.GenComplete,
+        ev.GenFailed,
+        ev.GenStopped,
+        ev.TurnEnded,
+        ev.ToolInvoked,
+        ev.ToolResult,
+        ev.ApprovalDecided,
+        ev.ApprovalExpired,
+        ev.HumanResolved,
+    }
+)
+
+
+def initial() -> ContextView:
+    """An empty context; made anew because rows share their storage."""
+    return ContextView(Rows(), Rows())
+
+
+def estimated_tokens(view: ContextView) -> int:
+    """Estimated input tokens of the next request, as the family `view.counts` does."""
+    return view.anchor_tokens + view.tail_tokens
+
+
+def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> int:
+    """Estimated input tokens of the next request, which a model of the family reads; `prefix`: one
+    that it begins with and that is not in force yet."""
+    if view.request is None:  # nothing was measured: all that is known is weighed
+        first = prefix or standing(view.prefixes)
+        return (0 if first is None else first.tokens(counts)) + view.tail_tokens
+    measured = family_of(view.request.model)
+    anchor = view.anchor_tokens if prefix is None else _anchor(view, prefix, measured)
+    return raised(anchor + view.tail_tokens, measured, counts)
+
+
+def _anchor(view: ContextView, prefix: Prefix, counts: str) -> int:
+    """What the last response weighed, had it had another prefix: at least as much as that, for the
+    old one was estimated and the whole was measured."""
+    moved = heavier(standing(view.prefixes), prefix, counts)
+    return max(prefix.tokens(counts), view.anchor_tokens + moved)
+
+
+def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = None) -> int:
+    """Estimated tokens of the fragments from `start` to before `end` (one, if it is None)."""
+    end = start + 1 if end is None else end
+    if end <= start:
+        return 0
+    return fragments[end - 1].total - (fragments[start - 1].total if start else 0)
+
+
+def place_of_result(view: ContextView, turn: int, step: int, index: int) -> int | None:
+    """The ordinal of the fragment that answers a call, or None. Newest first: most are recent."""
+    for place in range(len(view.fragments) - 1, -1, -1):
+        fragment = view.fragments[place]
+        if (fragment.turn, fragment.step) < (turn, step):
+            return None
+        answers = (fragment.kind, fragment.turn, fragment.step, fragment.index)
+        if answers == ("result", turn, step, index):
+            return place
+    return None
+
+
+def apply(
+    view: ContextView,
+    entry,
+    before: TurnView,
+    messages: MessagesView,
+    state: SessionState,
+    compaction,
+) -> ContextView:
+    """The view after an accepted event; the other views are those before it."""
+    event = entry.event
+    match event:
+        case ev.LlmCalled():
+            return _called(view, entry, event, before, messages, compaction)
+        case ev.GenComplete():
+            return _completed(view, entry, event, before)
+        case ev.TurnEnded():
+            return _ended(view, entry, before, messages)
+        case ev.ContextSet():
+            return _prefix(view, entry, event)
+        case ev.GenFailed():
+            return _failed(view, entry, event)
+        case ev.ToolInvoked(outcome=None):
+            return view
+        case ev.GenStopped():
+            if before.closing is None:
+                return view
+            place = (event.turn, event.step, -1, entry.offset)
+            return _add(view, Fragment("partial", *place, event.content))
+    fragment = _result(entry, event, before, state)
+    return view if fragment is None else _add(view, fragment)
+
+
+def _weight(fragment: Fragment, counts: str) -> int:
+    size = len(fragment.text.encode())
+    if fragment.body is not None and fragment.kind == "result":
+        return estimate_size(size + len(fragment.body.inline or b""), counts)
+    whole = body_size(fragment.body) if fragment.body is not None else 0
+    return estimate_size(size + whole, counts)
+
+
+def _grown(rows: Rows[Fragment], fragments: Iterable[Fragment], counts: str) -> Rows[Fragment]:
+    """The rows and some more, weighed: one that is new carries its own tokens or none."""
+    total, added = rows[-1].total if len(rows) else 0, []
+    for fragment in fragments:
+        total = min(SUM_MAX, total + (fragment.total or _weight(fragment, counts)))
+        added.append(replace(fragment, total=total))
+    return rows.append(*added)
+
+
+def _add(view: ContextView, *fragments: Fragment) -> ContextView:
+    if not fragments:
+        return view
+    rows = _grown(view.fragments, fragments, view.counts)
+    tail = fragment_tokens(rows, len(view.fragments), len(rows))
+    return replace(view, fragments=rows, tail_tokens=view.tail_tokens + tail)
+
+
+def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
+    prefix = prefix_of(event, entry.offset)
+    return replace(
+        view,
+        prefixes=view.prefixes.append(prefix),
+        prefix_sha=event.sha256,
+        anchor_tokens=_anchor(view, prefix, view.counts),
+    )
+
+
+def _said(entry, turn: int, step: int, ids, messages: MessagesView, counts: str) -> list[Fragment]:
+    rows = [messages.received.last(message_id) for message_id in ids]
+    assert None not in rows, "a message that is said was received"
+    rows.sort(key=attrgetter("offset"))
+    place = (turn, step, -1, entry.offset)
+    return [Fragment("user", *place, row.content, total=row.tokens_for(counts)) for row in rows]
+
+
+_shape = attrgetter("prefixes", "start", "checkpoint", "compacted_upto")
+
+
+def _called(
+    view: ContextView,
+    entry,
+    event: ev.LlmCalled,
+    before: TurnView,
+    messages: MessagesView,
+    compaction,
+) -> ContextView:
+    last, first_new = view.request, len(view.fragments)
+    size, prefix = window_size(event.strategy), standing(view.prefixes)
+    weighed = prefix is not None and prefix.is_weighed
+    counts = family_of(event.model) if weighed else NEW
+    held = size is not None and is_fixed(event.params)
+    held = held and (event.step > 1 or answers_calls(view.fragments))
+    said = _said(entry, event.turn, event.step, event.includes, messages, counts)
+    texts = {reminder.reminder_id: reminder.text for reminder in before.reminders}
+    reminders = [
+        Fragment("reminder", event.turn, event.step, -1, entry.offset, None, texts[reminder_id])
+        for reminder_id in event.reminders
+    ]
+    other = counts != view.counts
+    view = _add(replace(view, counts=counts) if other else view, *said, *reminders)
+    start = 0
+    if event.checkpoint is not None:
+        start = compaction.summaries.last(event.checkpoint).kept_from
+    elif size is not None:
+        start = last.start if last else 0
+        if not held:
+            start = window_start(view.fragments, start, size)
+    shape = (len(view.prefixes), start, event.checkpoint, event.compacted_upto)
+    moved = last is None or shape != _shape(last)
+    request = Request(
+        event.turn,
+        event.step,
+        len(view.fragments),
+        len(view.prefixes),
+        event.model,
+        event.params,
+        event.strategy,
+        entry.offset,
+        start,
+        first_new if moved else last.bound_from,
+        event.checkpoint,
+        event.compacted_upto,
+        last.files_after if last else -1,
+    )
+    view = replace(view, request=request)
+    measured = last is not None or weighed  # what came before, or all that the plan knows
+    if (moved or other) and measured:  # the last response's weight says nothing of this request
+        return replace(view, anchor_tokens=event.prompt_tokens, tail_tokens=0)
+    return view
+
+
+def all_input(usage: ev.Usage) -> int:
+    """Every input token of an attempt, cached or not."""
+    return sum(usage.counts[:-1])
+
+
+def _failed(view: ContextView, entry, event: ev.GenFailed) -> ContextView:
+    """What is not taken never will be: no request says the thoughts, or shows the files, of before
+    again. Thinking was signed for the files, too."""
+    request = view.request
+    if event.error not in (THINKING_REFUSED, FILE_REFUSED) or request is None:
+        return view
+    if event.error == FILE_REFUSED:
+        request = replace(request, files_after=entry.offset)
+    if not must_think(request, view.fragments):  # else only a summary in their place can help
+        request = replace(request, bound_from=len(view.fragments))
+    return replace(view, request=request)
+
+
+def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView) -> ContextView:
+    used = all_input(event.usage)
+    last = used + event.usage.counts[-1]
+    refused = event.stop_reason == "refusal"
+    measured = used if refused else last
+    if measured > REQUEST_TOKENS_MAX:  # impossible: the estimate of before stands
+        measured = 0
+    rows = view.fragments
+    if not refused:
+        place = (event.turn, event.step, -1, entry.offset)
+        stop = event.stop_reason
+        said = Fragment("assistant", *place, event.content, stop_reason=stop)
+        rows = _grown(rows, [said], view.counts)
+    view = replace(
+        view,
+        fragments=rows,
+        anchor_tokens=measured or view.anchor_tokens,
+        tail_tokens=0,
+        last_step_tokens=last,
+        answered_at=entry.at,
+    )
+    if before.closing is None:
+        return view
+    return _add(
+        view,
+        *(
+            Fragment(
+                "result",
+                event.turn,
+                event.step,
+                call.index,
+                entry.offset,
+                None,
+                CANCELLED,
+                call.call_id,
+                True,
+            )
+            for call in calls_of(event)
+        ),
+    )
+
+
+def _ended(view: ContextView, entry, before: TurnView, messages: MessagesView) -> ContextView:
+    fragments = []
+    for call in before.calls:
+        done = closed(call)
+        if done is not None:
+            place = (call.turn, call.step, call.index, entry.offset)
+            fragments.append(Fragment("result", *place, None, done[1], call.call_id, True))
+    unsaid = _said(entry, before.number, before.step, before.owned, messages, view.counts)
+    if entry.event.reason == "budget_exceeded":  # of what outweighs all else no request has room
+        heavy = sum(fragment.total or _weight(fragment, view.counts) for fragment in unsaid)
+        unsaid = [] if _outweighs(view, heavy, entry.event.limit) else unsaid
+    if before.terminated:
+        unsaid = []
+    return _add(view, *fragments, *unsaid)
+
+
+def _outweighs(view: ContextView, heavy: int, limit: int | None) -> bool:
+    """Whether what found no room outweighs all else that was said, or leaves less than a tenth of
+    the cap for it: then no later request has room for it either."""
+    prefix = standing(view.prefixes)
+    if prefix is None or not prefix.is_weighed:  # as such logs were folded from the first
+        return heavy > estimated_tokens(view)
+    start = view.request.start if view.request is not None else 0
+    said = fragment_tokens(view.fragments, start, len(view.fragments))
+    least = prefix.tokens(view.counts) + heavy
+    return heavy > said or (limit is not None and least > limit * 9 // 10)
+
+
+def _result(entry, event, before: TurnView, state: SessionState) -> Fragment | None:
+    """The result that an event gives to a call of the running turn that had none."""
+    call = call_of(before, event)
+    if call is None or call not in before.calls or call.status in ("done", "contradicted"):
+        return None  # said before: what is new about it comes as a reminder
+    body, text, error, tokens = None, "", True, 0
+    match event:
+        case ev.ToolInvoked():
+            body, error = event.content, event.outcome != "ok"
+        case ev.ToolResult():
+            _, refusals = triggered(state, before, event)
+            text = "".join(f"\n{refusal.detail}" for refusal in refusals)
+            body, error, tokens = event.content, event.outcome != "ok", event.tokens
+        case ev.ApprovalDecided():
+            if event.decision != "deny":
+                return None
+            text = DENIED
+        case ev.ApprovalExpired():
+            text = EXPIRED
+        case ev.HumanResolved():
+            text, error = told(event), event.outcome != "happened"
+    place = (call.turn, call.step, call.index, entry.offset)
+    return Fragment("result", *place, body, text, call.call_id, error, total=tokens)

@@ -1,0 +1,172 @@
+"""delivery: the answers that push channels are owed (lane D), and those that never reached theirs.
+
+A message says by which channel it came. An answer that has text goes to every push channel that a
+message of its turn came by; streaming viewers hold cursors and are owed nothing but the log. Which
+address a channel has is a setting and no fact of the log: this file must not know it.
+"""
+
+from ....schemas import events as ev
+from ....schemas.ids import is_push
+from ....schemas.nesting import parsed
+from ....schemas.value import Value, replace
+from .turn_view import Claim, TurnView
+
+OWED_MAX = 64  # waiting at a time; of more, the oldest is given up
+UNDELIVERED_MAX = 16  # kept to be shown; older ones are only counted
+
+
+class Asked(Value):
+    """A message that came by a push channel, and whose turn has not ended."""
+
+    message_id: str
+    channel: str
+
+
+class Owed(Value):
+    """An answer that a channel is owed. status: owed, running, failed. `number`: of all deliveries
+    of the session, from 1. `error`: of the newest attempt that failed."""
+
+    number: int
+    turn: int
+    step: int
+    channel: str
+    status: str = "owed"
+    attempt: int = 0
+    claim: Claim | None = None
+    retry_at: int = 0
+    error: str = ""
+
+
+class DeliveryView(Value):
+    """`owed`: in the order of the answers. `undelivered`: the newest of those given up."""
+
+    asked: tuple[Asked, ...] = ()
+    owed: tuple[Owed, ...] = ()
+    undelivered: tuple[Owed, ...] = ()
+    count: int = 0
+    given_up: int = 0
+
+
+INITIAL = DeliveryView()
+READS = frozenset(
+    {
+        ev.MessageReceived,
+        ev.GenComplete,
+        ev.TurnEnded,
+        ev.DeliveryStarted,
+        ev.DeliveryFailed,
+        ev.GenSent,
+    }
+)
+
+
+def find_owed(view: DeliveryView, turn: int, step: int, channel: str) -> Owed | None:
+    """What the channel is owed of that answer, or None."""
+    for owed in view.owed:
+        if (owed.step, owed.turn, owed.channel) == (step, turn, channel):
+            return owed
+    return None
+
+
+def delivery_of(view: DeliveryView, number: int) -> Owed:
+    """The delivery of that number, which must be owed."""
+    return next(owed for owed in view.owed if owed.number == number)
+
+
+def next_owed(view: DeliveryView) -> list[Owed]:
+    """What may be delivered now: of each channel the oldest, so that answers keep their order."""
+    first: dict[str, Owed] = {}
+    for owed in view.owed:
+        first.setdefault(owed.channel, owed)
+    return list(first.values())
+
+
+def apply(view: DeliveryView, entry, before: TurnView, after: TurnView) -> DeliveryView:
+    """The view after an accepted event; `before` and `after` are the turn view around it."""
+    event = entry.event
+    match event:
+        case ev.MessageReceived():
+            if not is_push(event.channel):
+                return view
+            return replace(view, asked=(*view.asked, Asked(event.message_id, event.channel)))
+        case ev.TurnEnded():
+            asked = tuple([asked for asked in view.asked if asked.message_id in after.owned])
+            return view if asked == view.asked else replace(view, asked=asked)
+        case ev.GenComplete():
+            return _answered(view, event, before.said)
+    owed = find_owed(view, event.turn, event.step, event.channel)
+    match event:
+        case ev.DeliveryStarted() if owed is not None:
+            claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
+            return _with(view, owed, status="running", attempt=event.attempt, claim=claim)
+        case ev.DeliveryFailed() if owed is not None:
+            error = f"{event.error}: {event.detail}"[:300]
+            if event.permanent:
+                return _given_up(_without(view, owed), replace(owed, error=error))
+            due = event.retry_at or entry.at
+            return _with(view, owed, status="failed", retry_at=due, error=error)
+        case ev.GenSent():
+            return _sent(view, event, owed)
+    raise AssertionError(f"{type(event).__name__} was accepted, and nobody is owed the answer")
+
+
+def _answered(view: DeliveryView, event: ev.GenComplete, said: tuple[str, ...]) -> DeliveryView:
+    asked = [each.channel for each in view.asked if each.message_id in said]
+    channels = tuple(dict.fromkeys(asked))
+    if not channels or not _has_text(event.content):
+        return view
+    new = [
+        Owed(view.count + place, event.turn, event.step, channel)
+        for place, channel in enumerate(channels, 1)
+    ]
+    view = replace(view, owed=(*view.owed, *new), count=view.count + len(new))
+    while len(view.owed) > OWED_MAX:
+        oldest, why = view.owed[0], f"dropped: more than {OWED_MAX} answers waited"
+        view = _given_up(_without(view, oldest), replace(oldest, error=why))
+    return view
+
+
+def _has_text(content: ev.Body) -> bool:
+    """Whether there may be something to deliver; a blob is not read here."""
+    if content.ref is not None:
+        return True
+    return bool(text_of(content.inline or b"[]"))
+
+
+def text_of(content: bytes) -> str:
+    """The text of an answer's content, as a person reads it; '' if it has none."""
+    try:
+        blocks = parsed(content)
+    except ValueError:
+        return ""
+    if not isinstance(blocks, list):
+        return ""
+    texts = [b.get("text") for b in blocks if isinstance(b, dict) and b.get("type") == "text"]
+    text = "".join(text for text in texts if isinstance(text, str))
+    return text if text.strip() else ""
+
+
+def _with(view: DeliveryView, owed: Owed, **changes) -> DeliveryView:
+    changed = replace(owed, **changes)
+    return replace(view, owed=tuple([changed if o is owed else o for o in view.owed]))
+
+
+def _without(view: DeliveryView, owed: Owed) -> DeliveryView:
+    return replace(view, owed=tuple([other for other in view.owed if other is not owed]))
+
+
+def _given_up(view: DeliveryView, owed: Owed) -> DeliveryView:
+    undelivered = (*view.undelivered, owed)[-UNDELIVERED_MAX:]
+    return replace(view, undelivered=undelivered, given_up=view.given_up + 1)
+
+
+def _sent(view: DeliveryView, event: ev.GenSent, owed: Owed | None) -> DeliveryView:
+    """A late GEN_SENT of what was given up is the truth: the channel has it."""
+    if owed is not None:
+        return _without(view, owed)
+    place = (event.turn, event.step, event.channel)
+    late = [o for o in view.undelivered if (o.turn, o.step, o.channel) == place]
+    if not late:
+        return view
+    left = tuple([other for other in view.undelivered if other not in late])
+    return replace(view, undelivered=left, given_up=view.given_up - len(late))

@@ -1,0 +1,156 @@
+"""ledger: tokens of every physical model attempt, each counted once (failed and stopped too).
+
+An attempt that lost to another was still paid for, so this fold also takes outcomes that the
+rulings found superseded or late; background work (compaction, memory) is paid for like answers,
+and each request of an attempt of it apart.
+Usage as normalised by the models role, and nothing where it is impossible; raw usage stays in the
+event. What the tokens cost is no
+fact of the log: processors/advice/prices.py says it, from a table.
+"""
+
+from collections.abc import Iterator
+
+from ....schemas import events as ev
+from ....schemas.value import Value, replace
+from ..rows import Rows
+
+ANSWER, BACKGROUND = "answer", "background"
+
+
+class Spent(Value):
+    """One request to a model. outcome: complete, failed or stopped. model: empty if the log does
+    not say. The four inputs add up to all that was read.
+
+    kind: answer, or background, which lies beside the turns: turn and step are 0, and `work` and
+    `upto` say what it was. An attempt of an answer is one request; one of background work may make
+    some, and `request` says which it was, from 1.
+    """
+
+    turn: int
+    step: int
+    attempt: int
+    outcome: str
+    model: str
+    input_tokens: int
+    cache_read_tokens: int
+    cache_write_5m_tokens: int
+    cache_write_1h_tokens: int
+    output_tokens: int
+    response_id: str
+    offset: int
+    kind: str = ANSWER
+    work: str = ""
+    upto: int = -1
+    request: int = 1
+
+    @property
+    def key(self) -> tuple:
+        """What makes a repetition the same: (turn, step, attempt) of an answer, or of background
+        work (work, upto, attempt, request)."""
+        if self.kind == BACKGROUND:
+            return (self.work, self.upto, self.attempt, self.request)
+        return (self.turn, self.step, self.attempt)
+
+    @property
+    def read_tokens(self) -> int:
+        """All input, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def cache_write_tokens(self) -> int:
+        """What was written to either cache."""
+        return self.cache_write_5m_tokens + self.cache_write_1h_tokens
+
+
+class Asked(Value):
+    """The newest LLM_CALLED: outcomes without an answer do not name their model."""
+
+    turn: int = 0
+    step: int = 0
+    model: str = ""
+
+
+class LedgerView(Value):
+    """A row per request that was paid for, and their totals."""
+
+    spent: Rows[Spent]
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    output_tokens: int = 0
+    asked: Asked = Asked()
+
+    @property
+    def cache_write_tokens(self) -> int:
+        """What was written to either cache."""
+        return self.cache_write_5m_tokens + self.cache_write_1h_tokens
+
+
+OUTCOMES = {
+    ev.GenComplete: "complete",
+    ev.GenFailed: "failed",
+    ev.GenStopped: "stopped",
+    ev.BackgroundDone: "complete",
+}
+READS = frozenset({ev.LlmCalled, *OUTCOMES})
+
+
+def _key(row: Spent) -> tuple:
+    return row.key
+
+
+def initial() -> LedgerView:
+    """Nothing spent; made anew because rows share their storage."""
+    return LedgerView(Rows(key=_key))
+
+
+def apply(view: LedgerView, entry) -> LedgerView:
+    """The view after an accepted LLM_CALLED, or after an attempt's outcome, accepted or not."""
+    event = entry.event
+    if type(event) is ev.LlmCalled:
+        return replace(view, asked=Asked(event.turn, event.step, event.model))
+    if type(event) in OUTCOMES:
+        for row in _rows(view, event, entry.offset):
+            if view.spent.last(row.key) is None:
+                view = _counted(view, row)
+    return view
+
+
+def _counted(view: LedgerView, row: Spent) -> LedgerView:
+    return replace(
+        view,
+        spent=view.spent.append(row),
+        input_tokens=view.input_tokens + row.input_tokens,
+        cache_read_tokens=view.cache_read_tokens + row.cache_read_tokens,
+        cache_write_5m_tokens=view.cache_write_5m_tokens + row.cache_write_5m_tokens,
+        cache_write_1h_tokens=view.cache_write_1h_tokens + row.cache_write_1h_tokens,
+        output_tokens=view.output_tokens + row.output_tokens,
+    )
+
+
+def _rows(view: LedgerView, event, offset: int) -> Iterator[Spent]:
+    """The requests that an outcome tells of, as far as their usage is known."""
+    outcome = OUTCOMES[type(event)]
+    if type(event) is not ev.BackgroundDone:
+        if event.usage is not None:
+            place = (event.turn, event.step, event.attempt)
+            model = getattr(event, "model", "") or _model_of(view, event.turn, event.step)
+            response_id = getattr(event, "response_id", "")
+            yield Spent(*place, outcome, model, *event.usage.counts, response_id, offset)
+        return
+    requests = (*event.earlier, event)
+    for number, one in enumerate(requests, 1):
+        if one.usage is not None:
+            ended = outcome if one is event and event.ok else "failed"
+            what = (BACKGROUND, event.kind, event.upto, number)
+            tokens = one.usage.counts
+            yield Spent(0, 0, event.attempt, ended, one.model, *tokens, "", offset, *what)
+
+
+def _model_of(view: LedgerView, turn: int, step: int) -> str:
+    """The model that a step asked, as far as this view still knows it."""
+    if (view.asked.turn, view.asked.step) == (turn, step):
+        return view.asked.model
+    last = view.spent[-1] if len(view.spent) else None
+    return last.model if last is not None and (last.turn, last.step) == (turn, step) else ""

@@ -1,0 +1,11 @@
+"""The fingerprint of a message: what makes a repetition the same message (mission row S0.10)."""
+
+from hashlib import sha256
+
+from ....schemas.events import Body
+
+
+def message_sha(role: str, content: Body) -> str:
+    """Hex sha256 over the role and the content, wherever the content is."""
+    whole = content.ref.sha256.encode() if content.ref is not None else content.inline or b""
+    return sha256(role.encode() + b"\0" + whole).hexdigest()

@@ -1,0 +1,95 @@
+"""messages: every message by its id, its turn, and what became of it (mission row S0.10).
+
+Rows only grow: a message is received once, then its turn's progress is told by further rows.
+"""
+
+from operator import attrgetter
+
+from ....schemas import events as ev
+from ....schemas.tokens import estimate_size, recounted
+from ....schemas.value import Value, replace
+from ..rows import Rows
+from .message_sha import message_sha
+from .turn_view import TurnView
+
+
+class Received(Value):
+    """A message as it came. `tokens`: estimated by the sender for the newest family, or here."""
+
+    message_id: str
+    sha256: str
+    content: ev.Body
+    tokens: int
+    by_user: str
+    offset: int
+    at: int
+
+    def tokens_for(self, family: str) -> int:
+        """Its tokens as a model of the family counts them."""
+        return recounted(self.tokens, self.content.inline or b"", family)
+
+
+class Progress(Value):
+    """Where a message is: the turn that owns it, and the reason that turn ended, or ''."""
+
+    message_id: str
+    turn: int
+    reason: str
+    offset: int
+
+
+class MessagesView(Value):
+    """Rows of both kinds, each findable by message_id; the last row of an id is current."""
+
+    received: Rows[Received]
+    progress: Rows[Progress]
+
+
+READS = frozenset({ev.MessageReceived, ev.LlmCalled, ev.TurnEnded})
+
+
+def initial() -> MessagesView:
+    """No messages yet; made anew because rows share their storage."""
+    return MessagesView(Rows(key=_message_id), Rows(key=_message_id))
+
+
+_message_id = attrgetter("message_id")  # of a row of either kind
+
+
+def body_size(body: ev.Body) -> int:
+    """Bytes of a body, wherever they are."""
+    return len(body.inline or b"") + (body.ref.bytes if body.ref is not None else 0)
+
+
+def apply(view: MessagesView, entry, before: TurnView, turn: TurnView) -> MessagesView:
+    """The view after an accepted event; `before` and `turn` are the turn view around it."""
+    event = entry.event
+    match event:
+        case ev.MessageReceived():
+            row = Received(
+                event.message_id,
+                message_sha(event.role, event.content),
+                event.content,
+                event.tokens if event.tokens > 0 else estimate_size(body_size(event.content)),
+                event.by_user,
+                entry.offset,
+                entry.at,
+            )
+            rows = [
+                Progress(message_id, turn.number, "", entry.offset)
+                for message_id in turn.owned
+                if message_id not in before.owned
+            ]
+            return MessagesView(view.received.append(row), view.progress.append(*rows))
+        case ev.LlmCalled():
+            steered = [m for m in event.includes if m not in before.owned]
+            rows = [Progress(m, event.turn, "", entry.offset) for m in steered]
+            return replace(view, progress=view.progress.append(*rows)) if rows else view
+        case ev.TurnEnded():
+            ended = [*before.said, *before.owned]
+            if before.terminated:
+                ended += [waiting.message_id for waiting in before.queue]
+            rows = [Progress(m, event.turn, event.reason, entry.offset) for m in ended]
+            rows += [Progress(m, turn.number, "", entry.offset) for m in turn.owned]
+            return replace(view, progress=view.progress.append(*rows))
+    return view

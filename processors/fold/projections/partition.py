@@ -1,0 +1,119 @@
+"""partition: who holds a partition for each role (design law 6). No part of any session.
+
+A PARTITION_TAKEN's own offset is the epoch. Claims of an older epoch may be taken over when their
+owner is surely gone: this file says when that is, for WAKE and for nobody else.
+"""
+
+from operator import attrgetter
+from typing import NamedTuple
+
+from ....schemas.events import OwnerGone, PartitionTaken
+from ....schemas.events.parts import AgentDigest
+from .turn_view import Claim
+
+
+class Holder(NamedTuple):
+    """The newest owner of a partition for a role. `earlier`: the epochs, oldest first, that it had
+    before without another owner between. `agents`: those it serves; empty if it did not say.
+    `gone`: other owners that are dead for certain, oldest first."""
+
+    role: str
+    owner: str
+    epoch: int
+    earlier: tuple[int, ...] = ()
+    agents: tuple[AgentDigest, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+class PartitionView(NamedTuple):
+    """Newest holder per role, and the newest broker time folded (Unix ms)."""
+
+    holders: tuple[Holder, ...] = ()
+
+    def holder(self, role: str) -> Holder | None:
+        """Who holds the partition for a role, or None."""
+        for holder in self.holders:
+            if holder.role == role:
+                return holder
+        return None
+
+
+INITIAL = PartitionView()
+GONE_MAX = 16  # workers that died within one claim's deadline; a claim of others waits for that
+EARLIER_MAX = 8  # outages within one claim's deadline; a claim of an older one waits for that
+ROLES = ("sessions", "models", "tools", "background", "delivery")
+ANSWERS = ("sessions", "models")  # the roles without which no session is answered
+
+
+def apply(view: PartitionView, entry) -> PartitionView:
+    """The view after a PARTITION_TAKEN or an OWNER_GONE; one for an unknown role or by a wrong
+    writer is nothing."""
+    event = entry.event
+    if isinstance(event, OwnerGone) and entry.writer in ROLES:
+        known = all(event.owner in holder.gone for holder in view.holders)
+        gone = (_with_gone(holder, event.owner) for holder in view.holders)
+        return view if known else PartitionView(tuple(gone))
+    if not isinstance(event, PartitionTaken) or event.role not in ROLES:
+        return view
+    if entry.writer != event.role:
+        return view
+    others = tuple(holder for holder in view.holders if holder.role != event.role)
+    before = view.holder(event.role)
+    again = before is not None and before.owner == event.owner
+    earlier = (*before.earlier, before.epoch)[-EARLIER_MAX:] if again else ()
+    gone = () if before is None else tuple(owner for owner in before.gone if owner != event.owner)
+    taken = Holder(event.role, event.owner, entry.offset, earlier, event.agents, gone)
+    return PartitionView(tuple(sorted((*others, taken), key=attrgetter("role"))))
+
+
+def _with_gone(holder: Holder, owner: str) -> Holder:
+    if owner in holder.gone:
+        return holder
+    return holder._replace(gone=(*holder.gone, owner)[-GONE_MAX:])
+
+
+def without(view: PartitionView, agent: str) -> Holder | None:
+    """The holder that keeps a session of `agent` waiting because it does not serve it, or None."""
+    for role in ANSWERS:
+        holder = view.holder(role)
+        if holder is not None and holder.agents and all(a.name != agent for a in holder.agents):
+            return holder
+    return None
+
+
+def worker_id(owner: str) -> str:
+    """The worker id of an owner `worker id/incarnation`."""
+    return owner.rpartition("/")[0]
+
+
+def claim_status(claim: Claim, holder: Holder | None, now: int, deadline: int, margin: int) -> str:
+    """mine, void, gone or other: how the current holder stands to a claim.
+
+    mine: made under the current epoch, or won under an earlier one by the same process with no
+    other owner between: only that process knows whether it began. void: made under an older one,
+    after the newer began, so it never began. gone: its owner is dead for certain (the log says so,
+    or it is an older incarnation of the holder), or had until deadline + margin. other: wait.
+    """
+    if holder is None:
+        return "other"
+    if claim.epoch == holder.epoch:
+        return "mine"
+    if claim.epoch > holder.epoch:
+        return "other"  # can not be: an epoch is an offset that this partition has folded
+    if claim.offset > holder.epoch:
+        return "void"
+    if _was_won(claim, holder):
+        return "mine"
+    if worker_id(claim.owner) == worker_id(holder.owner) and claim.owner != holder.owner:
+        return "gone"
+    if claim.owner in holder.gone or now >= deadline + margin:
+        return "gone"
+    return "other"
+
+
+def _was_won(claim: Claim, holder: Holder) -> bool:
+    """Whether the holder made a claim under an earlier epoch of its own, before the next one."""
+    if claim.epoch not in holder.earlier:
+        return False
+    later = (*holder.earlier, holder.epoch)[holder.earlier.index(claim.epoch) + 1]
+    return claim.offset < later

@@ -1,0 +1,58 @@
+"""The static prefixes of a session's requests, and what each weighs for a model of either family.
+
+Its tokens are said by CONTEXT_SET, whose writer had the whole text at hand. Logs from before have
+only its size, and are folded as they were from the first.
+"""
+
+from ....schemas import events as ev
+from ....schemas.tokens import NEW, estimate_size
+from ....schemas.value import Value
+from ..rows import Rows
+from .messages import body_size
+
+
+class Prefix(Value):
+    """A static prefix: system prompt and tools, as JSON. `new`, `old`: its tokens as each family
+    counts them, or 0 where the log does not say."""
+
+    sha256: str
+    system: ev.Body
+    tools: ev.Body
+    offset: int
+    new: int = 0
+    old: int = 0
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether the log says its tokens."""
+        return self.new > 0
+
+    def tokens(self, counts: str) -> int:
+        """Its tokens as the family counts them."""
+        if not self.is_weighed:
+            return self.by_size(counts)
+        return self.new if counts == NEW else self.old
+
+    def by_size(self, counts: str) -> int:
+        """Its tokens if it were prose."""
+        return estimate_size(body_size(self.system) + body_size(self.tools), counts)
+
+
+def prefix_of(event: ev.ContextSet, offset: int = -1) -> Prefix:
+    """The prefix that an event sets; without an offset one that is not in the log yet."""
+    weight = event.tokens, event.tokens_old
+    return Prefix(event.sha256, event.system, event.tools, offset, *weight)
+
+
+def standing(prefixes: Rows[Prefix]) -> Prefix | None:
+    """The prefix of the requests to come, as far as the log has one."""
+    return prefixes[-1] if len(prefixes) else None
+
+
+def heavier(one: Prefix | None, other: Prefix, counts: str) -> int:
+    """By how many tokens a prefix outweighs the one before it, both weighed the same way."""
+    if one is None:
+        return other.tokens(counts)
+    if one.is_weighed and other.is_weighed:
+        return other.tokens(counts) - one.tokens(counts)
+    return other.by_size(counts) - one.by_size(counts)

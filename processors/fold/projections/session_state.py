@@ -1,0 +1,141 @@
+"""session_state: what is promised to be true now, and nothing else (mission rows S0.1 to S0.4).
+
+Seven fields and the id of the last message. Nothing is guessed from text. WRITERS names the events
+that may change each; this fold is reached only by events that the rulings accepted.
+"""
+
+import json
+
+from ....schemas import events as ev
+from ....schemas.ids import is_id, why_not_an_id
+from ....schemas.value import Value, fields_of, replace
+from ..field_writers import PROJECT_TOOL
+from ..ruling import Ruling, refused
+from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
+from .turn_view import HOLDS_TOOLS, Call, TurnView, call_of
+
+NAME_CHARS_MAX = 64  # of a tool, as in the Messages API; keeps the state under 1 KB
+
+
+class PendingTool(Value):
+    """The oldest begun call without an outcome, and how many are open. Never arguments."""
+
+    call: str
+    name: str
+    attempt: int
+    open: int
+
+
+class SessionState(Value):
+    """The state of a session. `updated_at`: Unix ms, when another field last changed."""
+
+    session_id: str = ""
+    user_id: str = ""
+    project_id: str | None = None
+    phase: str = FIRST_PHASE
+    pending_tool: PendingTool | None = None
+    cancel_token: str | None = None
+    last_message_id: str | None = None
+    updated_at: int = 0
+
+
+INITIAL = SessionState()
+READS = frozenset(
+    {
+        ev.SessionOpened,
+        ev.MessageReceived,
+        ev.ProjectLocked,
+        ev.PhaseTriggered,
+        ev.CancelRequested,
+        ev.ToolResult,
+        ev.ToolStarted,
+        ev.ToolFailedUncertain,
+        ev.HumanResolved,
+        ev.TurnEnded,
+    }
+)
+
+
+def as_json(state: SessionState) -> bytes:
+    """The state as compact JSON, fields in order: what clients see."""
+    fields = fields_of(state)
+    if state.pending_tool is not None:
+        fields["pending_tool"] = fields_of(state.pending_tool)
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def triggered(
+    state: SessionState, before: TurnView, event: ev.ToolResult
+) -> tuple[SessionState, tuple[Ruling, ...]]:
+    """The state after a tool's triggers, and the refusals of those that are illegal, in order.
+
+    `before`: the turn view before the result, which knows the call.
+    """
+    refusals: list[Ruling] = []
+    for wanted in event.triggers:
+        if wanted.trigger is not None:
+            try:
+                state = replace(state, phase=transition(state.phase, wanted.trigger))
+            except InvalidTransition as illegal:
+                refusals.append(refused("invalid_transition", str(illegal)))
+        if wanted.project_id is not None:
+            wrong = _why_not_locked(state, before, event, wanted.project_id)
+            if wrong is not None:
+                refusals.append(wrong)
+            else:
+                state = replace(state, project_id=wanted.project_id)
+    return state, tuple(refusals)
+
+
+def _why_not_locked(
+    state: SessionState, before: TurnView, event: ev.ToolResult, project_id: str
+) -> Ruling | None:
+    if not is_id(project_id):
+        return refused("invalid_id", why_not_an_id("project_id", project_id))
+    call = call_of(before, event)
+    name = call.name if call is not None else ""
+    if name != PROJECT_TOOL and before.rules >= HOLDS_TOOLS:
+        why = f"{name[:NAME_CHARS_MAX]} may not lock a project: {PROJECT_TOOL} may"
+        return refused("not_the_project_tool", why)
+    if state.project_id is not None:
+        return refused("project_locked", "project_id already locked")
+    return None
+
+
+def _pending(turn: TurnView) -> PendingTool | None:
+    begun: list[Call] = [
+        call for call in (*turn.doubts, *turn.calls) if call.status in ("started", "doubt")
+    ]
+    if not begun:
+        return None
+    oldest = min(begun, key=lambda call: (call.turn, call.step, call.index))
+    return PendingTool(oldest.key, oldest.name[:NAME_CHARS_MAX], oldest.attempt, len(begun))
+
+
+def apply(state: SessionState, entry, before: TurnView, turn: TurnView) -> SessionState:
+    """The state after an accepted event; `before`, `turn`: the turn view before and after it."""
+    event = entry.event
+    after = state
+    match event:
+        case ev.SessionOpened():
+            after = replace(state, session_id=entry.session_id, user_id=event.user_id)
+        case ev.MessageReceived():
+            after = replace(state, last_message_id=event.message_id)
+        case ev.ProjectLocked():
+            after = replace(state, project_id=event.project_id)
+        case ev.PhaseTriggered():
+            after = replace(state, phase=transition(state.phase, event.trigger))
+        case ev.CancelRequested(mode="now"):
+            token = event.cancel_id if turn.open else state.cancel_token
+            phase = TRANSITIONS[state.phase].get("cancel", state.phase)
+            after = replace(state, cancel_token=token, phase=phase)
+        case ev.ToolResult():
+            after, _ = triggered(state, before, event)
+            after = replace(after, pending_tool=_pending(turn))
+        case ev.ToolStarted() | ev.ToolFailedUncertain() | ev.HumanResolved():
+            after = replace(state, pending_tool=_pending(turn))
+        case ev.TurnEnded():
+            after = replace(state, cancel_token=None, pending_tool=_pending(turn))
+    if after != state:
+        after = replace(after, updated_at=entry.at)
+    return after

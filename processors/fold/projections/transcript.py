@@ -1,0 +1,168 @@
+"""transcript: what a person sees of a session, as rows that only grow.
+
+Superseded attempts never get here: only accepted outcomes do. Chunks are not stored in any view; a
+viewer folds those of the open attempt itself (consumers/).
+"""
+
+from ....schemas import events as ev
+from ....schemas.enums import Recovery
+from ....schemas.value import Value, replace
+from ..rows import Rows
+from .session_state import SessionState, triggered
+from .turn_view import TurnView, call_of
+
+CONTINUED = "continued"
+"""The name of an attempt's line that goes on from the words of the lost one: they count."""
+
+
+class Line(Value):
+    """One thing seen. kind: message, answer, partial, call, asks, result, doubt, attempt, ended,
+    phase, project, terminated.
+
+    `name` is the message_id, tool name, reason or phase, of an attempt failed, resumed (the words
+    before are lost) or continued; `call` is TURN.STEP.INDEX; `text` is a note for people.
+    """
+
+    kind: str
+    turn: int
+    step: int
+    offset: int
+    at: int
+    name: str = ""
+    call: str = ""
+    body: ev.Body | None = None
+    text: str = ""
+
+
+class Sent(Value):
+    """A channel that has an answer."""
+
+    turn: int
+    step: int
+    channel: str
+    offset: int
+
+
+class TranscriptView(Value):
+    """Lines in order, and which channels have which answers."""
+
+    lines: Rows[Line]
+    sent: Rows[Sent]
+
+
+def _sent_key(row: Sent) -> tuple[int, int, str]:
+    return (row.turn, row.step, row.channel)
+
+
+def initial() -> TranscriptView:
+    """An empty transcript; made anew because rows share their storage."""
+    return TranscriptView(Rows(), Rows(key=_sent_key))
+
+
+def apply(
+    view: TranscriptView, entry, before: TurnView, turn: TurnView, state: SessionState
+) -> TranscriptView:
+    """The view after an accepted event; `state` is the session state before it."""
+    event = entry.event
+    if type(event) in _OF_CALLS:
+        line = _call_line(entry, event, before, state)
+    elif type(event) is ev.GenSent:
+        row = Sent(event.turn, event.step, event.channel, entry.offset)
+        return replace(view, sent=view.sent.append(row))
+    else:
+        line = _line(entry, event, before, turn)
+    return view if line is None else replace(view, lines=view.lines.append(line))
+
+
+OF_LIMIT = {"budget_exceeded": "tokens", "max_steps": "steps", "failed": "attempts"}
+
+
+def _limit(event: ev.TurnEnded) -> str:
+    """What a turn had of a limit that ended it, for people; '' for other reasons."""
+    if event.limit is None or event.used is None:
+        return ""
+    return f"{event.used:,} {OF_LIMIT.get(event.reason, 'used')}, {event.limit:,} are allowed"
+
+
+def _line(entry, event, before: TurnView, turn: TurnView) -> Line | None:
+    """The line that an event about no call adds."""
+    at = (entry.offset, entry.at)
+    match event:
+        case ev.MessageReceived():
+            name, body = event.message_id, event.content
+            return Line("message", turn.number, turn.step, *at, name, body=body)
+        case ev.GenComplete():
+            name, body = event.stop_reason, event.content
+            return Line("answer", event.turn, event.step, *at, name, body=body)
+        case ev.TurnEnded():
+            return Line("ended", event.turn, before.step, *at, event.reason, text=_limit(event))
+        case ev.GenStopped():
+            if before.closing is None:
+                return None
+            return Line("partial", event.turn, event.step, *at, event.why, body=event.content)
+        case ev.GenFailed():
+            text = f"attempt {event.attempt}: {event.error}: {event.detail}"
+            return Line("attempt", event.turn, event.step, *at, "failed", text=text)
+        case ev.GenResumed():
+            text = f"attempt {event.attempt} by {event.strategy}: the one before was lost"
+            name = CONTINUED if event.strategy == Recovery.RESUME else "resumed"
+            return Line("attempt", event.turn, event.step, *at, name, text=text)
+        case ev.PhaseTriggered():
+            return Line("phase", turn.number, turn.step, *at, event.trigger)
+        case ev.ProjectLocked():
+            return Line("project", turn.number, turn.step, *at, event.project_id)
+        case ev.SessionTerminated():
+            return Line("terminated", turn.number, turn.step, *at, text=event.reason)
+    raise AssertionError(f"{type(event).__name__} is read, but has no line")
+
+
+def _call_line(entry, event, before: TurnView, state: SessionState) -> Line:
+    """The line that an event about a call adds."""
+    call = call_of(before, event)
+    assert call is not None, "an accepted event names a call that is there"
+    place = (call.turn, call.step, entry.offset, entry.at, call.name, call.key)
+    match event:
+        case ev.ToolInvoked(outcome=None):
+            return Line("asks" if event.approval == "ask" else "call", *place, call.args)
+        case ev.ToolInvoked():
+            return Line("result", *place, event.content, event.outcome)
+        case ev.ToolResult():
+            _, refusals = triggered(state, before, event)
+            told = "; ".join((event.outcome, *(refusal.detail for refusal in refusals)))
+            return Line("result", *place, event.content, told)
+        case ev.ToolFailedUncertain():
+            return Line("doubt", *place, text=event.reason)
+        case ev.ApprovalDecided():
+            return Line("approval", *place, text=event.decision)
+        case ev.ApprovalExpired():
+            return Line("approval", *place, text="expired")
+        case ev.HumanResolved():
+            return Line("resolved", *place, event.content, event.outcome)
+        case ev.HumanNeeded():
+            return Line("doubt", *place, text=event.why)
+    raise AssertionError(f"{type(event).__name__} is read, but has no line")
+
+
+_OF_CALLS = frozenset(
+    {
+        ev.ToolInvoked,
+        ev.ToolResult,
+        ev.ToolFailedUncertain,
+        ev.ApprovalDecided,
+        ev.ApprovalExpired,
+        ev.HumanResolved,
+        ev.HumanNeeded,
+    }
+)
+READS = _OF_CALLS | {
+    ev.MessageReceived,
+    ev.GenComplete,
+    ev.GenStopped,
+    ev.GenFailed,
+    ev.GenResumed,
+    ev.GenSent,
+    ev.TurnEnded,
+    ev.PhaseTriggered,
+    ev.ProjectLocked,
+    ev.SessionTerminated,
+}

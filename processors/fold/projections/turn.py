@@ -1,0 +1,361 @@
+"""turn: the fold of what is in flight. Values in turn_view.py, legality in the rulings.
+
+One function per event type, each short enough to be read aloud. Reached only by accepted events,
+so nothing is checked twice; what can not be is asserted.
+"""
+
+from collections.abc import Iterable
+
+from ....schemas import events as ev
+from ....schemas.codec import ChunkSeen, digest
+from ....schemas.value import replace
+from ..grants import grant_of
+from .turn_view import (
+    CONTRADICTS_RECONCILER,
+    GRANTS_MAX,
+    REMINDERS_MAX,
+    RESOLVED_MAX,
+    SEEN_MAX,
+    Call,
+    Claim,
+    Closing,
+    Generation,
+    Reminder,
+    Stream,
+    TurnView,
+    Waiting,
+    call_of,
+    calls_of,
+    closed,
+    contradicts,
+    to_rebuild,
+)
+
+INITIAL = TurnView()
+RANK = {"interrupted": 0, "cancelled": 1, "terminated": 2}  # of several, the highest closes
+
+
+def apply(view: TurnView, entry) -> TurnView:
+    """The view after an accepted event."""
+    kind = type(entry.event)
+    change = FOLDS.get(kind)
+    if change is None:
+        return view
+    view = change(view, entry, entry.event)
+    return replace(view, due_at=entry.at) if kind in SETTLES else view
+
+
+def stream(view: Stream, entry) -> Stream:
+    """How far the running attempt has streamed, after an accepted chunk."""
+    chunk = entry.event
+    goes_on = view.attempt == chunk.attempt and view.step == chunk.step and view.turn == chunk.turn
+    chunks = view.chunks + 1 if goes_on else 1
+    return Stream(chunk.turn, chunk.step, chunk.attempt, chunks, entry.at)
+
+
+def _opened(view: TurnView, entry, event: ev.SessionOpened) -> TurnView:
+    return replace(view, known=True, since=entry.at, agent=event.agent, rules=event.rules)
+
+
+def _message(view: TurnView, entry, event: ev.MessageReceived) -> TurnView:
+    if not view.open:
+        return _open_turn(view, entry.offset, (event.message_id,))
+    if view.step == 0 and view.closing is None:
+        return replace(view, owned=(*view.owned, event.message_id))
+    queue = (*view.queue, Waiting(event.message_id, event.when_busy))
+    view = replace(view, queue=queue)
+    return _close(view, "interrupted", entry.at) if event.when_busy == "interrupt" else view
+
+
+def _open_turn(view: TurnView, offset: int, messages: tuple[str, ...]) -> TurnView:
+    return replace(
+        view,
+        number=view.number + 1,
+        open=True,
+        opened_offset=offset,
+        step=0,
+        rebuilt=False,
+        generation=None,
+        calls=(),
+        closing=None,
+        should_stop=False,
+        owned=messages,
+        said=(),
+    )
+
+
+def _close(view: TurnView, reason: str, at: int) -> TurnView:
+    if view.closing is None:
+        return replace(view, closing=Closing(reason, at))
+    if RANK[reason] > RANK[view.closing.reason]:
+        return replace(view, closing=replace(view.closing, reason=reason))
+    return view
+
+
+def _command(view: TurnView, entry, event: ev.PhaseTriggered | ev.ProjectLocked) -> TurnView:
+    return replace(view, command_ids=(*view.command_ids, event.command_id)[-SEEN_MAX:])
+
+
+def _cancel(view: TurnView, entry, event: ev.CancelRequested) -> TurnView:
+    view = replace(view, cancel_ids=(*view.cancel_ids, event.cancel_id)[-SEEN_MAX:])
+    if event.mode == "after_step":
+        return replace(view, should_stop=True)
+    return _close(view, "cancelled", entry.at) if view.open else view
+
+
+def _terminated(view: TurnView, entry, event: ev.SessionTerminated) -> TurnView:
+    view = replace(view, terminated=True)
+    return _close(view, "terminated", entry.at) if view.open else view
+
+
+def _llm_called(view: TurnView, entry, event: ev.LlmCalled) -> TurnView:
+    said = event.includes
+    return replace(
+        view,
+        step=event.step,
+        rebuilt=view.rebuilt or to_rebuild(view),
+        generation=Generation(entry.offset, entry.at, digest(event)),
+        calls=(),
+        owned=tuple([m for m in view.owned if m not in said]),
+        said=view.said + said,
+        queue=tuple([w for w in view.queue if w.message_id not in said]),
+        reminders=tuple([r for r in view.reminders if r.reminder_id not in event.reminders]),
+        doubts=_kept(view.doubts, view.calls),
+    )
+
+
+def _claimed(view: TurnView, entry, event: ev.GenStart | ev.GenResumed) -> TurnView:
+    assert view.generation is not None
+    claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
+    resumes = isinstance(event, ev.GenResumed) and event.strategy == "resume"
+    lost = view.generation
+    chain = (*lost.chain, (lost.attempt, event.prior_seq)) if resumes else ()
+    generation = replace(
+        view.generation, status="running", attempt=event.attempt, claim=claim, chain=chain
+    )
+    return replace(view, generation=generation)
+
+
+def _gen_complete(view: TurnView, entry, event: ev.GenComplete) -> TurnView:
+    assert view.generation is not None and not view.calls
+    generation = replace(view.generation, status="done", stop_reason=event.stop_reason)
+    calls = tuple(_proposed(entry, event, call) for call in calls_of(event))
+    if view.closing is not None:
+        calls = tuple(replace(call, status="done", outcome="not_run") for call in calls)
+    return replace(view, generation=generation, calls=calls)
+
+
+def _proposed(entry, event: ev.GenComplete, call: ev.ProposedCall) -> Call:
+    return Call(
+        turn=event.turn,
+        step=event.step,
+        index=call.index,
+        call_id=call.call_id,
+        name=call.name,
+        args=call.args,
+        args_sha256=call.args_sha256,
+        args_error=call.args_error,
+        proposed_at=entry.at,
+    )
+
+
+def _gen_failed(view: TurnView, entry, event: ev.GenFailed) -> TurnView:
+    assert view.generation is not None
+    generation = replace(
+        view.generation,
+        status="failed",
+        permanent=event.permanent,
+        retry_at=event.retry_at or entry.at,
+        error=event.error,
+    )
+    return replace(view, generation=generation)
+
+
+def _gen_stopped(view: TurnView, entry, event: ev.GenStopped) -> TurnView:
+    assert view.generation is not None
+    return replace(view, generation=replace(view.generation, status="stopped", retry_at=entry.at))
+
+
+def _with_call(view: TurnView, call: Call, **changes) -> TurnView:
+    changed = replace(call, **changes)
+    if call in view.calls:
+        return replace(view, calls=tuple([changed if c is call else c for c in view.calls]))
+    return replace(view, doubts=_kept(tuple([changed if c is call else c for c in view.doubts])))
+
+
+def _kept(doubts: tuple[Call, ...], ended: Iterable[Call] = ()) -> tuple[Call, ...]:
+    """Every open doubt, also of calls of a step that ended, and the newest of the resolved ones."""
+    doubts = (*doubts, *[call for call in ended if _outlives(call)])
+    if not doubts:  # nearly always
+        return doubts
+    resolved = [call for call in doubts if call.status == "done"]
+    dropped = set(map(id, resolved[:-RESOLVED_MAX]))
+    return tuple([call for call in doubts if id(call) not in dropped])
+
+
+def _outlives(call: Call) -> bool:
+    return call.status in ("doubt", "contradicted") or bool(call.human) or call.denied
+
+
+def _call(view: TurnView, event) -> Call:
+    call = call_of(view, event)
+    assert call is not None, "an accepted event names a call that is there"
+    return call
+
+
+def _tool_invoked(view: TurnView, entry, event: ev.ToolInvoked) -> TurnView:
+    call = _call(view, event)
+    # The decision names the tool that is meant, which the model may have named in its arguments.
+    named = {"name": event.name, "effect": event.effect}
+    if event.outcome is not None:
+        return _with_call(view, call, status="done", outcome=event.outcome, **named)
+    status = "asks" if event.approval == "ask" else "allowed"
+    return _with_call(view, call, status=status, expires_at=event.expires_at or 0, **named)
+
+
+def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
+    call = _call(view, event)
+    if event.decision == "deny":
+        return _with_call(view, call, status="done", outcome="not_run", decision="deny")
+    view = _with_call(view, call, status="allowed", decision="allow")
+    grant = grant_of(call.name, event)
+    if event.remember and grant not in view.grants:
+        return replace(view, grants=(*view.grants, grant)[-GRANTS_MAX:])
+    return view
+
+
+def _expired(view: TurnView, entry, event: ev.ApprovalExpired) -> TurnView:
+    return _with_call(
+        view, _call(view, event), status="done", outcome="not_run", decision="expired"
+    )
+
+
+def _tool_started(view: TurnView, entry, event: ev.ToolStarted) -> TurnView:
+    claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
+    call = _call(view, event)
+    return _with_call(view, call, status="started", attempt=event.attempt, claim=claim)
+
+
+def _tool_result(view: TurnView, entry, event: ev.ToolResult) -> TurnView:
+    call = _call(view, event)
+    texts = list(event.reminders)
+    if call.status == "done":
+        assert contradicts(call, event.outcome)
+        late = event.outcome
+        return _with_call(
+            view, call, status="contradicted", outcome=late, reported=late, told=False
+        )
+    if call not in view.calls:
+        text = (event.content.inline or b"").decode("utf-8", "replace")
+        texts.insert(0, f"The earlier call {call.name} ({call.key}) ended: {event.outcome}. {text}")
+    denied = event.via == "reconciler" and event.outcome == "not_run"
+    denied = denied and view.rules >= CONTRADICTS_RECONCILER
+    view = _with_call(view, call, status="done", outcome=event.outcome, denied=denied)
+    return _remind(view, entry, texts)
+
+
+def _uncertain(view: TurnView, entry, event: ev.ToolFailedUncertain) -> TurnView:
+    return _with_call(view, _call(view, event), status="doubt", told=False)
+
+
+def _resolved(view: TurnView, entry, event: ev.HumanResolved) -> TurnView:
+    call = _call(view, event)
+    outcome = "ok" if event.outcome == "happened" else "not_run"
+    said_before = call.status == "contradicted" or call not in view.calls
+    view = _with_call(view, call, status="done", outcome=outcome, human=event.outcome)
+    if not said_before:
+        return view
+    return _remind(view, entry, [f"The earlier call {call.name} ({call.key}): {told(event)}"])
+
+
+def told(event: ev.HumanResolved) -> str:
+    """What the model is told of a person's answer."""
+    text = (event.content.inline or b"").decode("utf-8", "replace")
+    if event.outcome == "happened":
+        return f"A person reports that it happened. {text}".rstrip()
+    return f"A person reports that it did not happen. {text}".rstrip()
+
+
+def _remind(view: TurnView, entry, texts: list[str]) -> TurnView:
+    if not texts:
+        return view
+    added = [Reminder(f"r{entry.offset}.{n}", text) for n, text in enumerate(texts)]
+    return replace(view, reminders=(*view.reminders, *added)[-REMINDERS_MAX:])
+
+
+def _reminder(view: TurnView, entry, event: ev.ReminderAdded) -> TurnView:
+    added = Reminder(event.reminder_id, event.text)
+    return replace(
+        view,
+        reminders=(*view.reminders, added)[-REMINDERS_MAX:],
+        reminder_ids=(*view.reminder_ids, event.reminder_id)[-SEEN_MAX:],
+    )
+
+
+def _human_needed(view: TurnView, entry, event: ev.HumanNeeded) -> TurnView:
+    return _with_call(view, _call(view, event), told=True)
+
+
+def _refused(view: TurnView, entry, event: ev.Refused) -> TurnView:
+    owed = tuple(refusal for refusal in view.refusals if refusal.offset != event.offset)
+    return replace(view, refusals=owed)
+
+
+def _turn_ended(view: TurnView, entry, event: ev.TurnEnded) -> TurnView:
+    ended = [done[0] if (done := closed(call)) else call for call in view.calls]
+    waiting = () if view.terminated else tuple([message.message_id for message in view.queue])
+    view = replace(
+        view,
+        open=False,
+        generation=None,
+        calls=(),
+        closing=None,
+        should_stop=False,
+        owned=(),
+        said=(),
+        queue=(),
+        doubts=_kept(view.doubts, ended),
+    )
+    return _open_turn(view, entry.offset, waiting) if waiting else view
+
+
+FOLDS = {
+    ev.SessionOpened: _opened,
+    ev.MessageReceived: _message,
+    ev.PhaseTriggered: _command,
+    ev.ProjectLocked: _command,
+    ev.CancelRequested: _cancel,
+    ev.SessionTerminated: _terminated,
+    ev.ApprovalDecided: _approval,
+    ev.HumanResolved: _resolved,
+    ev.LlmCalled: _llm_called,
+    ev.ToolInvoked: _tool_invoked,
+    ev.ApprovalExpired: _expired,
+    ev.TurnEnded: _turn_ended,
+    ev.Refused: _refused,
+    ev.HumanNeeded: _human_needed,
+    ev.ReminderAdded: _reminder,
+    ev.GenStart: _claimed,
+    ev.GenResumed: _claimed,
+    ev.GenComplete: _gen_complete,
+    ev.GenFailed: _gen_failed,
+    ev.GenStopped: _gen_stopped,
+    ev.ToolStarted: _tool_started,
+    ev.ToolResult: _tool_result,
+    ev.ToolFailedUncertain: _uncertain,
+}
+# What may make a step due: from then on it waits for a summary, if it must (N2w).
+SETTLES = frozenset(
+    {
+        ev.MessageReceived,
+        ev.GenComplete,
+        ev.GenFailed,
+        ev.ToolInvoked,
+        ev.ToolResult,
+        ev.ApprovalDecided,
+        ev.ApprovalExpired,
+        ev.HumanResolved,
+        ev.TurnEnded,
+    }
+)
+CHUNKS = (ChunkSeen, ev.GenChunk)

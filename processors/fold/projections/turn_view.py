@@ -1,0 +1,251 @@
+"""What is in flight in a session: the value that the turn fold makes and WAKE reads.
+
+Bounded: content of messages is in the messages view, content of answers in the context; only
+arguments of open calls are here.
+"""
+
+from ....schemas.events import Body, GenComplete, ProposedCall
+from ....schemas.ids import call_key, parse_call_key
+from ....schemas.value import Value, replace
+
+REFUSALS_MAX = 64  # refusals owed at a time; older ones are only counted
+SEEN_MAX = 64  # cancel, command and reminder ids kept to recognise a repetition
+GRANTS_MAX = 64
+QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
+RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts them
+REMINDERS_MAX = 64
+CONTRADICTS_RECONCILER = 2  # rules from which on a late success contradicts a reconciler's "no"
+HOLDS_TOOLS = 2  # rules from which on tools are held to the project tool, and answered when refused
+# As GEN_FAILED says it: too long by tokens or bytes; or a part is not taken: a signature, a file.
+TOO_LONG = ("context_too_long", "request_too_large")
+THINKING_REFUSED = "thinking_refused"
+FILE_REFUSED = "file_refused"
+
+
+class Claim(Value):
+    """Who said "this attempt is mine", where, and until when. Times in Unix ms."""
+
+    owner: str
+    epoch: int
+    offset: int
+    at: int
+    deadline: int
+
+
+class Generation(Value):
+    """The model call of the current step and its newest attempt.
+
+    status: owed, running, failed, stopped, done. `called`: digest of the LLM_CALLED. `chain`: what
+    the attempt goes on from: (attempt, the last seq that is kept of it), the oldest first.
+    """
+
+    offset: int
+    at: int
+    called: bytes
+    status: str = "owed"
+    attempt: int = 0
+    claim: Claim | None = None
+    retry_at: int = 0
+    permanent: bool = False
+    error: str = ""
+    stop_reason: str = ""
+    chain: tuple[tuple[int, int], ...] = ()
+
+
+class Call(Value):
+    """One tool call. status: proposed, asks, allowed, started, doubt, contradicted, done.
+
+    `human` is what a person said happened; `denied` that a reconciler said it did not; `told` that
+    HUMAN_NEEDED was written for this state; `reported` the tool's late word against either, which
+    is heard once.
+    """
+
+    turn: int
+    step: int
+    index: int
+    call_id: str
+    name: str
+    args: Body
+    args_sha256: str
+    args_error: str | None
+    proposed_at: int
+    status: str = "proposed"
+    effect: str = "once"
+    decision: str = ""
+    expires_at: int = 0
+    attempt: int = 0
+    claim: Claim | None = None
+    outcome: str = ""
+    human: str = ""
+    denied: bool = False
+    told: bool = False
+    reported: str = ""
+
+    @property
+    def key(self) -> str:
+        """TURN.STEP.INDEX."""
+        return call_key(self.turn, self.step, self.index)
+
+
+class Waiting(Value):
+    """A message behind the running turn."""
+
+    message_id: str
+    when_busy: str
+
+
+class Closing(Value):
+    """Why the open turn must end, and since when (Unix ms): the grace runs from the first."""
+
+    reason: str
+    since: int
+
+
+class Refusal(Value):
+    """An answer owed to a producer."""
+
+    offset: int
+    code: str
+    detail: str
+
+
+class Reminder(Value):
+    """A text to be said once to the model."""
+
+    reminder_id: str
+    text: str
+
+
+class TurnView(Value):
+    """Everything in flight. `number` is the open or the last turn, `step` its last LLM_CALLED."""
+
+    known: bool = False
+    rules: int = 1  # of SESSION_OPENED: see CONTRADICTS_RECONCILER
+    since: int = 0  # broker time of SESSION_OPENED, Unix ms
+    agent: str = ""
+    terminated: bool = False
+    basis: int = -1
+    basis_sha: bytes = b""
+    number: int = 0
+    open: bool = False
+    opened_offset: int = -1
+    step: int = 0
+    due_at: int = 0  # broker time of what last made a step due, Unix ms
+    rebuilt: bool = False  # a step of this turn was refused as it was built, and built anew
+    generation: Generation | None = None
+    calls: tuple[Call, ...] = ()
+    closing: Closing | None = None
+    should_stop: bool = False
+    owned: tuple[str, ...] = ()  # said to this turn, not yet in a request
+    said: tuple[str, ...] = ()  # in a request of this turn
+    queue: tuple[Waiting, ...] = ()
+    doubts: tuple[Call, ...] = ()  # of ended turns
+    grants: tuple[str, ...] = ()  # see grants.py
+    reminders: tuple[Reminder, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    refusals_dropped: int = 0
+    cancel_ids: tuple[str, ...] = ()
+    command_ids: tuple[str, ...] = ()
+    reminder_ids: tuple[str, ...] = ()  # of REMINDER_ADDED: said or not, never said again
+
+
+class Stream(Value):
+    """How far the running attempt has streamed: apart from TurnView, for chunks are many."""
+
+    turn: int = 0
+    step: int = 0
+    attempt: int = 0
+    chunks: int = 0
+    last_at: int = 0
+
+
+def find_call(view: TurnView, turn: int, step: int, index: int) -> Call | None:
+    """The call of that name, in the open turn or in doubt from an ended one."""
+    for call in (*view.calls, *view.doubts):
+        if call.index == index and call.step == step and call.turn == turn:
+            return call
+    return None
+
+
+def call_of(view: TurnView, event) -> Call | None:
+    """The call that an event is about: it carries the call's key, or its turn, step and index."""
+    key = getattr(event, "call", None)
+    place = (event.turn, event.step, event.index) if key is None else parse_call_key(key)
+    return None if place is None else find_call(view, *place)
+
+
+def calls_of(event: GenComplete) -> tuple[ProposedCall, ...]:
+    """The calls that a response really makes: a tool_use of any other stop_reason was cut."""
+    return event.calls if event.stop_reason == "tool_use" else ()
+
+
+def is_open(call: Call) -> bool:
+    """Whether the turn must still wait for the call; contradicted is not open."""
+    return call.status in ("proposed", "asks", "allowed", "started", "doubt")
+
+
+def too_long(view: TurnView) -> bool:
+    """Whether the model found the newest request too long, for the first time in this turn."""
+    return _refused(view) in TOO_LONG
+
+
+def thinking_refused(view: TurnView) -> bool:
+    """Whether it did not take what it had thought, for the first time in this turn."""
+    return _refused(view) == THINKING_REFUSED
+
+
+def to_rebuild(view: TurnView) -> bool:
+    """Whether the newest request must be built otherwise, which is tried once a turn."""
+    return too_long(view) or part_refused(view)
+
+
+def part_refused(view: TurnView) -> bool:
+    """Whether it did not take a part that can be left out, for the first time in this turn."""
+    return _refused(view) in (THINKING_REFUSED, FILE_REFUSED)
+
+
+def _refused(view: TurnView) -> str | None:
+    generation = view.generation
+    if generation is None or view.rebuilt or generation.status != "failed":
+        return None
+    return generation.error
+
+
+def generation_deadline(generation: Generation, stream: Stream) -> int:
+    """Unix ms after which the running attempt is lost: each chunk extends it by its stall time."""
+    claim = generation.claim
+    assert claim is not None
+    if stream.attempt != generation.attempt or not stream.chunks:
+        return claim.deadline
+    return max(claim.deadline, stream.last_at + (claim.deadline - claim.at))
+
+
+def closed(call: Call) -> tuple[Call, str] | None:
+    """What TURN_ENDED makes of a call, and what the model is told; None if it was decided.
+
+    A begun `once` call stays in doubt and outlives the turn; whatever may be repeated is abandoned.
+    """
+    match call.status:
+        case "proposed" | "asks" | "allowed":
+            return replace(call, status="done", outcome="not_run"), "Not run: the turn ended."
+        case "started" if call.effect != "once":
+            return replace(call, status="done", outcome="error"), "Abandoned: the turn ended."
+        case "started" | "doubt":
+            return replace(call, status="doubt"), OUTCOME_UNKNOWN
+    return None
+
+
+OUTCOME_UNKNOWN = (
+    "Outcome unknown: the call may or may not have had its effect. A person is asked; do not "
+    "repeat it until you know."
+)
+
+
+def contradicts(call: Call, outcome: str) -> bool:
+    """Whether a late outcome goes against what a person or a reconciler had said of the call.
+
+    A reconciler that found the effect has seen it: only its "did not happen" can be proved wrong.
+    """
+    if call.human:
+        return (call.human == "happened") != (outcome == "ok")
+    return call.denied and outcome == "ok"

@@ -1,0 +1,1 @@
+"""What the fold rules about each event before any view changes."""

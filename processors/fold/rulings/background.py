@@ -1,0 +1,124 @@
+"""Rulings on background work, and on what a request may adopt of it.
+
+As for all that workers write: what does not fit the views is ignored, and wake decides anew. The
+first outcome of any attempt wins, for a summary is as good whoever made it.
+"""
+
+from ....schemas import events as ev
+from ....schemas.ids import parse_call_key
+from ..cut_points import is_cut, window_size
+from ..projections.background import KINDS, SUMMARIES, find_work, summary_runs
+from ..projections.compaction import has_summary, kept_from
+from ..projections.context import place_of_result
+from ..ruling import ACCEPTED, DUPLICATE, LATE, STALE, SUPERSEDED, VOID, Ruling
+
+
+def may_adopt(views, event: ev.LlmCalled) -> bool:
+    """Whether a request may name these compactions: what is in force, or the candidate.
+
+    No step back: the short forms that an earlier request adopted stay.
+    """
+    view = views.compaction
+    try:
+        window_size(event.strategy)
+    except ValueError:
+        return False
+    if event.compacted_upto < view.compacted_upto:
+        return False
+    if event.strategy != "compacted" or event.checkpoint is None:
+        return event.checkpoint is None and (
+            event.strategy != "compacted" or view.checkpoint is None
+        )
+    return any(s and s.offset == event.checkpoint for s in (view.checkpoint, view.candidate))
+
+
+def background_started(views, event: ev.BackgroundStarted) -> Ruling:
+    """Claims a work that is due, or takes one over under a newer epoch."""
+    view = views.background
+    if event.kind not in KINDS:
+        return Ruling("ignored", "unsupported")
+    if views.turn.closing is not None or views.turn.terminated:
+        return VOID
+    work = find_work(view, event.kind, event.upto)
+    if work is not None:
+        if event.attempt != work.attempt + 1:
+            return DUPLICATE
+        # The epoch: as in gen_resumed, against forged and foreign records.
+        takes_over = (work.released or event.epoch > work.claim.epoch) and not work.stop
+        return ACCEPTED if takes_over else SUPERSEDED
+    if event.attempt != 1:
+        return DUPLICATE
+    return ACCEPTED if _is_due(views, event.kind, event.upto) else LATE
+
+
+def _is_due(views, kind: str, upto: int) -> bool:
+    view, fragments = views.background, views.context.fragments
+    match kind:
+        case "result":
+            return any(large.upto == upto for large in view.results)
+        case "memory":
+            return view.remembered_upto < upto == view.idle_at and not _runs(view, kind)
+    if summary_runs(view) is not None or not len(fragments):
+        return False
+    fresh = upto == fragments[-1].offset and upto > view.tried_upto
+    return fresh and (kind == "context") == views.turn.open
+
+
+def _runs(view, kind: str) -> bool:
+    return any(work.kind == kind for work in view.works)
+
+
+def background_done(views, event: ev.BackgroundDone) -> Ruling:
+    """Ends claimed work, whichever attempt says so first; only the newest one releases it."""
+    work = find_work(views.background, event.kind, event.upto)
+    if work is None or (event.released and work.released):
+        return DUPLICATE
+    if event.released and event.attempt < work.attempt:
+        return SUPERSEDED  # what it cost is in the ledger all the same
+    return ACCEPTED if event.attempt <= work.attempt else STALE
+
+
+def result_compacted(views, event: ev.ResultCompacted) -> Ruling:
+    """The one short form of a result that is in the context, by whoever claimed to make it."""
+    view = views.background
+    if views.compaction.shorts.last(event.call) is not None:
+        return DUPLICATE
+    upto = next((large.upto for large in view.results if large.call == event.call), None)
+    work = None if upto is None else find_work(view, "result", upto)
+    place = parse_call_key(event.call)
+    if work is None or place is None or place_of_result(views.context, *place) is None:
+        return LATE
+    return VOID if work.stop else ACCEPTED
+
+
+def context_compacted(views, event: ev.ContextCompacted) -> Ruling:
+    """A candidate of the summary that is being made: it must cut where nothing is split."""
+    work = summary_runs(views.background)
+    if has_summary(views.compaction, event.upto):
+        return DUPLICATE  # adopted or not: who took the work over need not know
+    if work is None or work.upto != event.upto:
+        return LATE
+    if work.stop:
+        return VOID
+    fragments = views.context.fragments
+    candidate = views.compaction.candidate
+    begin = candidate.kept_from if candidate is not None else kept_from(views.compaction)
+    within = begin < event.kept_from < len(fragments)
+    return ACCEPTED if within and is_cut(fragments, event.kept_from) else STALE
+
+
+def compaction_skipped(views, event: ev.CompactionSkipped) -> Ruling:
+    """Says once that a summary at this point is not worth it."""
+    if event.upto <= views.background.tried_upto:
+        return DUPLICATE
+    due = any(_is_due(views, kind, event.upto) for kind in SUMMARIES)
+    return ACCEPTED if due else LATE
+
+
+JUDGES = {
+    ev.BackgroundStarted: background_started,
+    ev.BackgroundDone: background_done,
+    ev.ResultCompacted: result_compacted,
+    ev.ContextCompacted: context_compacted,
+    ev.CompactionSkipped: compaction_skipped,
+}

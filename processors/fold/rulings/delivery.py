@@ -1,0 +1,45 @@
+"""Rulings on deliveries to push channels, and on GEN_SENT.
+
+As for all that workers write: what does not fit the views is ignored, and wake decides anew. The
+first GEN_SENT of an answer and channel counts, whoever delivered it.
+"""
+
+from ....schemas import events as ev
+from ..projections.delivery import find_owed
+from ..ruling import ACCEPTED, DUPLICATE, LATE, SUPERSEDED, Ruling
+
+
+def delivery_started(views, event: ev.DeliveryStarted) -> Ruling:
+    """Claims the next attempt of what a channel is owed, or takes it over under a newer epoch."""
+    owed = find_owed(views.delivery, event.turn, event.step, event.channel)
+    if owed is None:
+        return LATE
+    if event.attempt != owed.attempt + 1:
+        return DUPLICATE
+    if owed.claim is None or owed.status != "running":
+        return ACCEPTED
+    return ACCEPTED if event.epoch > owed.claim.epoch else SUPERSEDED
+
+
+def delivery_failed(views, event: ev.DeliveryFailed) -> Ruling:
+    """Only the newest attempt's failure counts; one that waits to be tried may be given up."""
+    owed = find_owed(views.delivery, event.turn, event.step, event.channel)
+    if owed is None:
+        return LATE
+    if event.attempt != owed.attempt:
+        return SUPERSEDED
+    fits = owed.status == "running" or (owed.status == "failed" and event.permanent)
+    return ACCEPTED if fits else DUPLICATE
+
+
+def gen_sent(views, event: ev.GenSent) -> Ruling:
+    """Said once for each answer and channel."""
+    key = (event.turn, event.step, event.channel)
+    return DUPLICATE if views.transcript.sent.last(key) is not None else ACCEPTED
+
+
+JUDGES = {
+    ev.DeliveryStarted: delivery_started,
+    ev.DeliveryFailed: delivery_failed,
+    ev.GenSent: gen_sent,
+}

@@ -1,0 +1,55 @@
+"""Rulings on the items of other frameworks: accepted, a repetition, refused, or come too late.
+
+An adapter takes back the item that it saw at the end. If another came to lie there meanwhile, the
+command is stale, as a decision that lost a race: nobody is told, the adapter looks and asks again.
+"""
+
+from ....schemas import events as ev
+from ....schemas.ids import is_id, why_not_an_id
+from ....schemas.nesting import parsed
+from ..projections.items import last_item, version
+from ..ruling import ACCEPTED, DUPLICATE, STALE, Ruling, refused
+
+NO_ITEMS = "the content is not a JSON list of as many items as it says"
+
+
+def item_added(views, event: ev.ItemAdded) -> Ruling:
+    """A batch counts once; the same id with other content is refused."""
+    if not is_id(event.item_id):
+        return refused("invalid_id", why_not_an_id("item_id", event.item_id))
+    known = views.items.batches.last(event.item_id)
+    if known is not None:
+        if (known.content, known.items) == (event.content, event.items):
+            return DUPLICATE
+        return refused("item_id_reused", "this item_id was used with other content")
+    if event.items < 1 or not _holds(event.content, event.items):
+        return refused("invalid_content", NO_ITEMS)
+    return ACCEPTED
+
+
+def _holds(body: ev.Body, items: int) -> bool:
+    """Whether there are so many items; a blob was checked by who stored it."""
+    if body.ref is not None:
+        return True
+    try:
+        held = parsed(body.inline or b"")
+    except ValueError:
+        return False
+    return isinstance(held, list) and len(held) == items
+
+
+def item_retracted(views, event: ev.ItemRetracted) -> Ruling:
+    """A command counts once, and only if nothing changed since it was made."""
+    if not is_id(event.command_id):
+        return refused("invalid_id", why_not_an_id("command_id", event.command_id))
+    if views.items.retractions.last(event.command_id) is not None:
+        return DUPLICATE
+    if event.all:
+        return ACCEPTED
+    # Not the last item alone: one that was stale could lie in the log twice, and its item could be
+    # the last one again by then.
+    fits = event.seen == version(views.items)
+    return ACCEPTED if fits and last_item(views.items) == (event.item_id, event.index) else STALE
+
+
+JUDGES = {ev.ItemAdded: item_added, ev.ItemRetracted: item_retracted}

@@ -1,0 +1,246 @@
+"""Rulings on what producers ask for: each is accepted, a repetition, or refused with a reason.
+
+Read top to bottom: one function per event type, each a list of reasons why not. Nothing here
+changes a view; the projections do, and only for what is accepted here.
+"""
+
+from ....schemas import events as ev
+from ....schemas.grant import why_wrong
+from ....schemas.ids import is_id, parse_call_key, why_not_an_id
+from ....schemas.message_content import texts_of
+from ..projections.message_sha import message_sha
+from ..projections.turn_view import QUEUE_MAX, Call, find_call
+from ..ruling import ACCEPTED, DUPLICATE, Ruling, refused
+from ..transitions import TRANSITIONS, InvalidTransition, transition
+from . import items as item_rulings
+
+SKIPPED_MAX = 64  # records passed over, of one session
+RULES = 2  # version of the fold's meaning that this code has
+
+
+def not_possible(views, event) -> Ruling | None:
+    """The reasons that hold for every producer's event but SESSION_OPENED."""
+    if not views.turn.known:
+        return refused("unknown_session", "unknown session: open it first")
+    if getattr(event, "by_user", views.state.user_id) != views.state.user_id:
+        return refused("not_your_session", "the session belongs to another user")
+    if views.turn.terminated and isinstance(event, ev.SessionTerminated):
+        return DUPLICATE
+    if views.turn.terminated and not isinstance(event, ev.HumanResolved):
+        return refused("terminated", "the session is terminated: open a new one")
+    return None
+
+
+def session_opened(views, event: ev.SessionOpened) -> Ruling:
+    """Opened once; the same again is a repetition, another is refused."""
+    if views.turn.known:
+        same = (views.state.user_id, views.turn.agent) == (event.user_id, event.agent)
+        same = same and _forked_from(views) == _forks(event)
+        return DUPLICATE if same else refused("already_open", "the session is already open")
+    for what, text in (
+        ("session_id", views.session_id),
+        ("user_id", event.user_id),
+        ("agent", event.agent),
+    ):
+        if not is_id(text):
+            return refused("invalid_id", why_not_an_id(what, text))
+    if event.rules > RULES:
+        return refused("rules", f"rules {event.rules} are newer than this worker's {RULES}")
+    if _forks(event) is not None and None in _forks(event):
+        return refused("invalid_fork", "a fork names its parent, an offset and a seed")
+    return ACCEPTED
+
+
+def _forks(event: ev.SessionOpened) -> tuple | None:
+    """Parent, offset and seed that the event names; None if it opens no fork."""
+    seed = event.seed_ref.sha256 if event.seed_ref is not None else None
+    named = (event.parent_session, event.parent_offset, seed)
+    return None if named == (None, None, None) else named
+
+
+def _forked_from(views) -> tuple | None:
+    """The same of a session that is open."""
+    origin = views.origin
+    return origin and (origin.session_id, origin.offset, origin.seed)
+
+
+def fork_opened(parent, event: ev.SessionOpened) -> Ruling:
+    """A fork goes on as its parent was: `parent` is what its seed folds to."""
+    if not parent.turn.known or parent.session_id != event.parent_session:
+        return refused("invalid_fork", f"the seed is not one of session {event.parent_session}")
+    if parent.state.user_id != event.user_id:
+        return refused("not_your_session", "the session that is forked belongs to another user")
+    if parent.turn.agent != event.agent:
+        return refused("other_agent", f"its parent's agent is {parent.turn.agent}")
+    return ACCEPTED
+
+
+NO_BLOCKS = "the content is not a JSON list of text blocks and attachments"
+EMPTY = "an empty message: say something"
+
+
+def content_error(body: ev.Body) -> str | None:
+    """Why a message's content may not be said, or None; a blob was checked by who stored it."""
+    if body.ref is not None:
+        return None
+    try:
+        texts = texts_of(body.inline or b"[]")
+    except ValueError:
+        return NO_BLOCKS
+    return None if texts and all(map(str.strip, texts)) else EMPTY
+
+
+def message_received(views, event: ev.MessageReceived) -> Ruling:
+    """One message per id; the same id with other content is refused."""
+    if not is_id(event.message_id):
+        return refused("invalid_id", why_not_an_id("message_id", event.message_id))
+    known = views.messages.received.last(event.message_id)
+    if known is not None:
+        if known.sha256 == message_sha(event.role, event.content):
+            return DUPLICATE
+        return refused("message_id_reused", "this message_id was used with other content")
+    if event.role != "user":
+        return refused("invalid_role", "only the role user may be said")
+    why = content_error(event.content)
+    if why is not None:
+        return refused("empty_message" if why == EMPTY else "invalid_content", why)
+    waiting = len(views.turn.queue) + len(views.turn.owned)
+    if waiting >= QUEUE_MAX:
+        return refused("queue_full", f"{waiting} messages wait already: cancel or wait")
+    return ACCEPTED
+
+
+def phase_triggered(views, event: ev.PhaseTriggered) -> Ruling:
+    """Only what TRANSITIONS has for this phase."""
+    if not is_id(event.command_id):
+        return refused("invalid_id", why_not_an_id("command_id", event.command_id))
+    if event.command_id in views.turn.command_ids:
+        return DUPLICATE
+    try:
+        transition(views.state.phase, event.trigger)
+    except InvalidTransition as why:
+        return refused("invalid_transition", str(why))
+    return ACCEPTED
+
+
+def project_locked(views, event: ev.ProjectLocked) -> Ruling:
+    """Once in the life of a session."""
+    if not is_id(event.command_id):
+        return refused("invalid_id", why_not_an_id("command_id", event.command_id))
+    if event.command_id in views.turn.command_ids:
+        return DUPLICATE
+    if not is_id(event.project_id):
+        return refused("invalid_id", why_not_an_id("project_id", event.project_id))
+    if views.state.project_id is not None:
+        return refused("project_locked", "project_id already locked")
+    return ACCEPTED
+
+
+def cancel_requested(views, event: ev.CancelRequested) -> Ruling:
+    """Binds to the turn it names, else to the open one; of two for a turn the first counts."""
+    turn = views.turn
+    if not is_id(event.cancel_id):
+        return refused("invalid_id", why_not_an_id("cancel_id", event.cancel_id))
+    if event.cancel_id in turn.cancel_ids:
+        return DUPLICATE
+    if event.seen_phase is not None and event.seen_phase != views.state.phase:
+        return refused(
+            "phase_changed", f"the phase is {views.state.phase}, no longer {event.seen_phase}"
+        )
+    if event.turn is not None and not (turn.open and turn.number == event.turn):
+        return refused("turn_over", f"turn {event.turn} is not running")
+    if event.mode == "after_step":
+        return ACCEPTED if turn.open else refused("no_turn", "no turn is running")
+    if turn.open:
+        bound = turn.closing is not None and turn.closing.reason in ("cancelled", "terminated")
+        return DUPLICATE if bound else ACCEPTED
+    if "cancel" in TRANSITIONS[views.state.phase]:
+        return ACCEPTED
+    return refused(
+        "nothing_to_cancel", f"invalid transition: phase={views.state.phase}, event=cancel"
+    )
+
+
+def named_call(views, key: str) -> Call | Ruling:
+    """The call of that key, or the refusal."""
+    parts = parse_call_key(key)
+    if parts is None:
+        return refused("invalid_call", f"a call is TURN.STEP.INDEX, not {key[:40]!r}")
+    call = find_call(views.turn, *parts)
+    return call or refused("unknown_call", f"no call {key} is open in this session")
+
+
+STANDS = {
+    "proposed": "has not begun",
+    "asks": "asks for approval",
+    "allowed": "is allowed",
+    "started": "runs",
+    "doubt": "is in doubt",
+    "contradicted": "is contradicted by what its tool said later",
+    "done": "is done",
+}
+"""How a call stands, by its status, in a sentence."""
+
+
+def approval_decided(views, event: ev.ApprovalDecided) -> Ruling:
+    """Bound to the arguments that were shown, spent once."""
+    call = named_call(views, event.call)
+    if isinstance(call, Ruling):
+        return call
+    if call.status != "asks":
+        if call.decision == event.decision:
+            return DUPLICATE
+        return refused("not_asking", f"call {event.call} asks no longer: it {STANDS[call.status]}")
+    if event.args_sha256 != call.args_sha256:
+        return refused("other_arguments", "the call's arguments are not those that were shown")
+    wrong = why_wrong(event.grant)
+    if wrong is not None:
+        return refused("invalid_grant", f"what is to be allowed later is not understood: {wrong}")
+    if views.turn.closing is not None:
+        return refused("turn_over", "the turn is ending")
+    return ACCEPTED
+
+
+def human_resolved(views, event: ev.HumanResolved) -> Ruling:
+    """Only what is in doubt or contradicted can be resolved."""
+    call = named_call(views, event.call)
+    if isinstance(call, Ruling):
+        return call
+    if call.status in ("doubt", "contradicted"):
+        return ACCEPTED
+    if call.human == event.outcome:
+        return DUPLICATE
+    return refused("not_in_doubt", f"call {event.call} is not in doubt: it {STANDS[call.status]}")
+
+
+def session_terminated(views, event: ev.SessionTerminated) -> Ruling:
+    """Ends for good; not_possible has caught a second one."""
+    return ACCEPTED
+
+
+def record_skipped(views, event: ev.RecordSkipped) -> Ruling:
+    """Counts once for a record, whether this version is frozen there or not: a later one may
+    understand the record, and what was decided since relies on its having been passed over."""
+    if not views.turn.known:
+        return refused("unknown_session", "unknown session: open it first")
+    if event.by_user != views.state.user_id:
+        return refused("not_your_session", "the session belongs to another user")
+    if event.offset in views.skipped:
+        return DUPLICATE
+    if len(views.skipped) >= SKIPPED_MAX:
+        return refused("too_many", f"{SKIPPED_MAX} records of this session are passed over already")
+    return ACCEPTED
+
+
+JUDGES = {
+    ev.SessionOpened: session_opened,
+    ev.MessageReceived: message_received,
+    ev.PhaseTriggered: phase_triggered,
+    ev.ProjectLocked: project_locked,
+    ev.CancelRequested: cancel_requested,
+    ev.ApprovalDecided: approval_decided,
+    ev.HumanResolved: human_resolved,
+    **item_rulings.JUDGES,
+    ev.SessionTerminated: session_terminated,
+    ev.RecordSkipped: record_skipped,
+}

@@ -1,0 +1,260 @@
+"""Rulings on what workers write: decisions, claims, chunks and outcomes.
+
+A worker is never refused, for nobody waits for an answer: what does not fit the views is ignored,
+and wake decides anew. A stale basis is the normal fate of a decision that lost a race (law 8).
+"""
+
+from ....schemas import events as ev
+from ....schemas.codec import ChunkSeen
+from ..cut_points import must_think
+from ..projections.turn_view import Call, Generation, contradicts, find_call, is_open, to_rebuild
+from ..ruling import ACCEPTED, DUPLICATE, LATE, STALE, SUPERSEDED, UNKNOWN_CALL, VOID, Ruling
+from . import delivery as delivery_rulings
+from .background import may_adopt
+
+CLOSING_REASONS = ("terminated", "cancelled", "interrupted")
+
+
+def context_set(views, event: ev.ContextSet) -> Ruling:
+    """A prefix that is already in force is a repetition; a running turn keeps its own."""
+    view, turn = views.context, views.turn
+    if view.prefix_sha == event.sha256:
+        return DUPLICATE
+    runs = (turn.open and turn.step > 0) or must_think(view.request, view.fragments)
+    return STALE if runs else ACCEPTED
+
+
+def step_is_due(views) -> bool:
+    """Whether the open turn has no step in flight: none yet, answered with all calls decided, or
+    refused by the model as it was built."""
+    turn = views.turn
+    if not turn.open or turn.closing is not None:
+        return False
+    if turn.step == 0 or to_rebuild(turn):
+        return True
+    done = turn.generation is not None and turn.generation.status == "done"
+    return done and not any(is_open(call) for call in turn.calls)
+
+
+def llm_called(views, event: ev.LlmCalled) -> Ruling:
+    """The next step of the open turn, decided on what is still the newest input."""
+    turn = views.turn
+    if not turn.open or event.turn != turn.number:
+        return LATE
+    if turn.closing is not None:
+        return VOID
+    if event.step <= turn.step:
+        return DUPLICATE
+    if event.basis != turn.basis or event.context_sha256 != views.context.prefix_sha:
+        return STALE
+    sayable = {*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == "steer")}
+    pending = {reminder.reminder_id for reminder in turn.reminders}
+    fits = sayable.issuperset(event.includes) and pending.issuperset(event.reminders)
+    fits = fits and may_adopt(views, event)
+    if event.step != turn.step + 1 or not step_is_due(views) or not fits:
+        return STALE
+    return ACCEPTED
+
+
+def tool_invoked(views, event: ev.ToolInvoked) -> Ruling:
+    """Decides a proposed call, once."""
+    call = find_call(views.turn, event.turn, event.step, event.index)
+    if call is None:
+        return LATE
+    if call.status != "proposed":
+        return DUPLICATE
+    if views.turn.closing is not None:
+        return VOID
+    return ACCEPTED if event.basis == views.turn.basis else STALE
+
+
+def approval_expired(views, event: ev.ApprovalExpired) -> Ruling:
+    """Only a call that still asks can lapse."""
+    for call in views.turn.calls:
+        if call.key == event.call:
+            return ACCEPTED if call.status == "asks" else DUPLICATE
+    return LATE
+
+
+def turn_ended(views, event: ev.TurnEnded) -> Ruling:
+    """Ends the open turn: for the reason it closes, or when nothing of it is open."""
+    turn = views.turn
+    if not turn.open or event.turn != turn.number:
+        return LATE
+    if event.basis != turn.basis:
+        return STALE
+    if turn.closing is not None:
+        return ACCEPTED if event.reason == turn.closing.reason else STALE
+    if event.reason in CLOSING_REASONS:
+        return STALE
+    if event.reason == "failed":
+        over = ("failed", "stopped", "running")  # the last of its attempts, whatever became of it
+        failed = turn.generation is not None and turn.generation.status in over
+        return ACCEPTED if failed else STALE
+    if event.reason == "budget_exceeded" and step_is_due(views):
+        return ACCEPTED
+    return ACCEPTED if turn.step > 0 and step_is_due(views) else STALE
+
+
+def refused_event(views, event: ev.Refused) -> Ruling:
+    """Answers a refusal that is still owed."""
+    owed = any(refusal.offset == event.offset for refusal in views.turn.refusals)
+    return ACCEPTED if owed else DUPLICATE
+
+
+def human_needed(views, event: ev.HumanNeeded) -> Ruling:
+    """Said once for each doubt, and once more for a contradiction."""
+    for call in (*views.turn.calls, *views.turn.doubts):
+        if call.key == event.call and call.status in ("doubt", "contradicted") and not call.told:
+            return ACCEPTED
+    return DUPLICATE
+
+
+def reminder_added(views, event: ev.ReminderAdded) -> Ruling:
+    """One reminder per id, whether it waits or has been said (constraint 6)."""
+    return DUPLICATE if event.reminder_id in views.turn.reminder_ids else ACCEPTED
+
+
+def _generation(views, event) -> Generation | Ruling:
+    turn = views.turn
+    if not turn.open or event.turn != turn.number:
+        return LATE
+    if event.step != turn.step or turn.generation is None:
+        return SUPERSEDED
+    return turn.generation
+
+
+def gen_start(views, event: ev.GenStart) -> Ruling:
+    """Claims the next attempt of the step that was decided, for that very decision."""
+    generation = _generation(views, event)
+    if isinstance(generation, Ruling):
+        return generation
+    if views.turn.closing is not None:
+        return VOID
+    if event.called != generation.called:
+        return STALE
+    if event.attempt != generation.attempt + 1:
+        return DUPLICATE
+    waits = generation.status in ("owed", "failed", "stopped") and not generation.permanent
+    return ACCEPTED if waits else SUPERSEDED
+
+
+def gen_resumed(views, event: ev.GenResumed) -> Ruling:
+    """Takes a running attempt over, under a newer epoch than its claim's.
+
+    The epoch is a guard against forged and foreign records, here and in every other takeover: an
+    honest worker takes over under its own epoch, which is newer, and by the next attempt's number.
+    """
+    generation = _generation(views, event)
+    if isinstance(generation, Ruling):
+        return generation
+    if views.turn.closing is not None:
+        return VOID
+    if event.called != generation.called:
+        return STALE
+    if generation.status != "running" or event.attempt != generation.attempt + 1:
+        return DUPLICATE
+    assert generation.claim is not None, "a running attempt has a claim"
+    return ACCEPTED if event.epoch > generation.claim.epoch else SUPERSEDED
+
+
+def chunk_seen(views, event: ChunkSeen) -> Ruling:
+    """A chunk of the newest attempt, while it runs."""
+    generation = _generation(views, event)
+    if isinstance(generation, Ruling):
+        return generation
+    live = generation.status == "running" and event.attempt == generation.attempt
+    return ACCEPTED if live else SUPERSEDED
+
+
+def gen_outcome(views, event: ev.GenComplete | ev.GenFailed | ev.GenStopped) -> Ruling:
+    """Only the newest attempt's outcome counts, once, until the turn has ended."""
+    generation = _generation(views, event)
+    if isinstance(generation, Ruling):
+        return generation
+    if event.attempt != generation.attempt:
+        return SUPERSEDED
+    return ACCEPTED if generation.status == "running" else DUPLICATE
+
+
+def _call(views, event) -> Call | Ruling:
+    call = find_call(views.turn, event.turn, event.step, event.index)
+    if call is not None:
+        return call
+    return LATE if event.turn <= views.turn.number else UNKNOWN_CALL
+
+
+def tool_started(views, event: ev.ToolStarted) -> Ruling:
+    """Claims the next attempt of an allowed call, or takes one over under a newer epoch."""
+    call = _call(views, event)
+    if isinstance(call, Ruling):
+        return call
+    if views.turn.closing is not None or call not in views.turn.calls:
+        return VOID
+    if event.attempt != call.attempt + 1:
+        return DUPLICATE
+    if call.status == "allowed":
+        return ACCEPTED
+    if call.status != "started":
+        return SUPERSEDED
+    assert call.claim is not None, "a started call has a claim"
+    return ACCEPTED if event.epoch > call.claim.epoch else SUPERSEDED
+
+
+def tool_result(views, event: ev.ToolResult) -> Ruling:
+    """The first outcome of any attempt wins; a later one may contradict a person or a reconciler.
+
+    That an attempt was not run says nothing of a newer one, which may be running.
+    """
+    call = _call(views, event)
+    if isinstance(call, Ruling):
+        return call
+    if event.attempt > call.attempt:
+        return UNKNOWN_CALL
+    if call.status in ("started", "doubt"):
+        overtaken = event.outcome == "not_run" and event.attempt < call.attempt
+        return SUPERSEDED if overtaken else ACCEPTED
+    if call.status == "allowed" and event.attempt == 0 and event.outcome in ("error", "not_run"):
+        return ACCEPTED
+    late = call.status == "done" and not call.reported
+    return ACCEPTED if late and contradicts(call, event.outcome) else DUPLICATE
+
+
+def tool_failed_uncertain(views, event: ev.ToolFailedUncertain) -> Ruling:
+    """Puts the newest begun attempt in doubt."""
+    call = _call(views, event)
+    if isinstance(call, Ruling):
+        return call
+    if call.status != "started":
+        return DUPLICATE
+    return ACCEPTED if event.attempt == call.attempt else SUPERSEDED
+
+
+def misplaced(views, event) -> Ruling:
+    """What is said of a partition, under a session's key, says nothing about the session."""
+    return Ruling("ignored", "misplaced")
+
+
+JUDGES = {
+    ev.ContextSet: context_set,
+    ev.LlmCalled: llm_called,
+    ev.ToolInvoked: tool_invoked,
+    ev.ApprovalExpired: approval_expired,
+    ev.TurnEnded: turn_ended,
+    ev.Refused: refused_event,
+    ev.HumanNeeded: human_needed,
+    ev.ReminderAdded: reminder_added,
+    ev.GenStart: gen_start,
+    ev.GenResumed: gen_resumed,
+    ChunkSeen: chunk_seen,
+    ev.GenChunk: chunk_seen,
+    ev.GenComplete: gen_outcome,
+    ev.GenFailed: gen_outcome,
+    ev.GenStopped: gen_outcome,
+    ev.ToolStarted: tool_started,
+    ev.ToolResult: tool_result,
+    ev.ToolFailedUncertain: tool_failed_uncertain,
+    ev.PartitionTaken: misplaced,
+    ev.OwnerGone: misplaced,
+    **delivery_rulings.JUDGES,
+}

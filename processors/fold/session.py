@@ -1,0 +1,323 @@
+"""The fold of one session: `fold(views, entry) -> (views, ruling)`, pure, total, never raising.
+
+First the ruling (does this event count?), then the projections that care, in a fixed order. The
+same function runs in the worker, in recovery, in replay, in the time scrubber and in the tests.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ...schemas import events as ev
+from ...schemas.codec import ChunkSeen, Entry, Unreadable, digest, entry_of
+from ...schemas.events import BY_CLASS, EVENT_TYPES
+from ...schemas.seed import Seed, unseal
+from ...schemas.value import Value, replace
+from . import forks
+from .field_writers import demand_writer
+from .projections import (
+    background,
+    compaction,
+    context,
+    delivery,
+    items,
+    ledger,
+    messages,
+    session_state,
+    transcript,
+    turn,
+)
+from .projections.turn_view import HOLDS_TOOLS, REFUSALS_MAX, Refusal, Stream, TurnView
+from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNKNOWN_SESSION, UNREADABLE, Ruling, refused
+from .rulings import (
+    background as background_rulings,
+    producers as producer_rulings,
+    workers as worker_rulings,
+)
+
+
+class Frozen(Value):
+    """Where a session stopped, and why: refolded after an upgrade (law 13)."""
+
+    offset: int
+    why: str
+
+
+class SessionViews(Value):
+    """Every view of one session, at one offset."""
+
+    session_id: str
+    state: session_state.SessionState
+    turn: TurnView
+    stream: Stream
+    context: context.ContextView
+    transcript: transcript.TranscriptView
+    ledger: ledger.LedgerView
+    messages: messages.MessagesView
+    compaction: compaction.CompactionView
+    background: background.BackgroundView
+    delivery: delivery.DeliveryView
+    items: items.ItemsView
+    frozen: Frozen | None = None
+    origin: forks.Origin | None = None
+    skipped: tuple[int, ...] = ()  # offsets of the records passed over (RECORD_SKIPPED)
+
+
+def frozen_at(offset: int, why: str) -> Frozen:
+    """A session stops here; the reason is shortened, and made to fit UTF-8."""
+    return Frozen(offset, why[:500].encode("utf-8", "replace").decode())
+
+
+def initial(session_id: str) -> SessionViews:
+    """The views of a session of which nothing is known yet."""
+    return SessionViews(
+        session_id,
+        session_state.INITIAL,
+        turn.INITIAL,
+        Stream(),
+        context.initial(),
+        transcript.initial(),
+        ledger.initial(),
+        messages.initial(),
+        compaction.initial(),
+        background.INITIAL,
+        delivery.INITIAL,
+        items.initial(),
+    )
+
+
+_WRITERS = {row.cls: frozenset(row.writers) for row in EVENT_TYPES}
+_WRITERS[ChunkSeen] = _WRITERS[ev.GenChunk]
+_NAMES = {row.cls: row.name for row in EVENT_TYPES}
+_INPUTS = frozenset(row.cls for row in EVENT_TYPES if row.is_input)
+_CHUNKS = frozenset(turn.CHUNKS)
+_PAID = frozenset(ledger.OUTCOMES)
+# Row G: a frozen session still owes the answers; only RECORD_SKIPPED lets it continue.
+_WHILE_FROZEN = frozenset({ev.Refused, ev.HumanNeeded, ev.RecordSkipped})
+_ALWAYS_POSSIBLE = (ev.SessionOpened, ev.RecordSkipped)  # their rulings say all of it
+
+
+def judge(views: SessionViews, entry: Entry) -> Ruling:
+    """Whether an event counts at these views, and if not, why."""
+    event = entry.event
+    kind = type(event)
+    if views.frozen is not None and kind not in _WHILE_FROZEN:
+        return FROZEN
+    if kind is Unreadable:
+        return UNREADABLE
+    if entry.writer not in _WRITERS[kind]:
+        return MISTAKEN_WRITER
+    if kind in _CHUNKS:
+        return worker_rulings.chunk_seen(views, event)
+    asked = producer_rulings.JUDGES.get(kind)
+    if asked is None:
+        if not views.turn.known and kind is not ev.Refused:
+            return UNKNOWN_SESSION
+        judges = worker_rulings.JUDGES
+        if kind not in judges:
+            judges = background_rulings.JUDGES
+        return judges[kind](views, event)
+    if kind not in _ALWAYS_POSSIBLE:
+        impossible = producer_rulings.not_possible(views, event)
+        if impossible is not None:
+            return impossible
+    return asked(views, event)
+
+
+def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
+    """The views after an event, and the ruling on it.
+
+    An event that makes a fold raise freezes the session at its offset; its neighbours go on.
+    """
+    try:
+        ruling = judge(views, entry)
+        if ruling is not ACCEPTED:
+            return _not_accepted(views, entry, ruling), ruling
+        if _is_fork(entry):
+            return _fork(views, entry, _parent(entry.seed or _UNRESOLVED))
+        if type(entry.event) is ev.RecordSkipped:
+            return _skipped(views, entry), ruling
+        return _apply(views, entry), ruling
+    except Exception as bug:
+        frozen = frozen_at(entry.offset, f"{type(bug).__name__}: {bug}")
+        return replace(views, frozen=views.frozen or frozen), FROZEN
+
+
+def _is_fork(entry: Entry) -> bool:
+    return type(entry.event) is ev.SessionOpened and entry.event.seed_ref is not None
+
+
+_UNRESOLVED = Seed(why="no reader resolved it")
+
+
+class SeedLost(ValueError):
+    """A seed is unavailable: a fork is frozen where it begins, a session where it was to continue
+    without a record."""
+
+
+class Parent(NamedTuple):
+    """What a seed folds to, its open turn closed, and the offset of the last event of it."""
+
+    views: SessionViews
+    last: int
+
+
+def _fork(views: SessionViews, entry: Entry, parent: Parent) -> tuple[SessionViews, Ruling]:
+    ruling = producer_rulings.fork_opened(parent.views, entry.event)
+    if ruling is not ACCEPTED:
+        return _not_accepted(views, entry, ruling), ruling
+    return forks.begun(views, parent.views, entry, parent.last), ruling
+
+
+def _skipped(views: SessionViews, entry: Entry) -> SessionViews:
+    """The session folded from its seed, which lacks the record that is passed over.
+
+    What came while it was frozen counts now. The seed, and not this version's own fold, says what
+    the views are: all that is decided later relies on them, whatever a later version understands.
+    """
+    again = _refolded(entry.seed or _UNRESOLVED).views
+    if (again.session_id, again.state.user_id) != (views.session_id, views.state.user_id):
+        raise SeedLost(f"it is of session {again.session_id}")
+    return replace(again, skipped=(*views.skipped, entry.event.offset))
+
+
+@lru_cache(maxsize=8)  # forks of one place are folded one after the other: by a person, by a test
+def _parent(seed: Seed) -> Parent:
+    """What a fork begins with: its parent, the open turn closed."""
+    return _closed(_refolded(seed))
+
+
+class Refolded(NamedTuple):
+    """A session as its records in a seed fold, its last entry, and the chunks among them."""
+
+    views: SessionViews
+    last: Entry | None
+    chunks: list[ev.GenChunk]
+
+
+@lru_cache(maxsize=8)
+def _refolded(seed: Seed) -> Refolded:
+    """Fold a seed: the records of each ancestor, the oldest first; there may be thousands."""
+    if seed.why:
+        raise SeedLost(seed.why)
+    *above, newest = seed.levels
+    parent: Parent | None = None
+    for level in above:
+        parent = _closed(_grown(level, parent))
+    return _grown(newest, parent)
+
+
+def _grown(level: bytes, before: Parent | None) -> Refolded:
+    session_id, seed, records = unseal(level)
+    views, last = initial(session_id), None
+    chunks: list[ev.GenChunk] = []
+    for record in records:
+        last = entry_of(record, chunks=True)
+        if _is_fork(last):
+            ours = before is not None and seed == last.event.seed_ref  # the one that counted
+            if ours and judge(views, last) is ACCEPTED:
+                views, _ = _fork(views, last, before)
+            continue
+        views, ruling = fold(views, last)
+        if type(last.event) is ev.GenChunk and ruling is ACCEPTED:
+            chunks.append(last.event)
+    return Refolded(views, last, chunks)
+
+
+def _closed(grown: Refolded) -> Parent:
+    views, last, chunks = grown
+    if last is None or views.frozen is not None:
+        raise SeedLost(f"its parent {views.session_id} can not be folded: {views.frozen}")
+    endings = forks.endings(views, last, chunks)
+    views = forks.closing(views, last.at) if endings else views
+    for ending in endings:
+        views = _apply(views, ending)
+    return Parent(views, last.offset)
+
+
+def streamed_on(views: SessionViews, chunks: int, at: int) -> SessionViews:
+    """As `fold` of so many more chunks of the attempt whose chunk was just accepted, one after the
+    other: nothing that a chunk changes decides about the next one. `at`: of the last."""
+    stream = views.stream
+    return replace(views, stream=replace(stream, chunks=stream.chunks + chunks, last_at=at))
+
+
+def _not_accepted(views: SessionViews, entry: Entry, ruling: Ruling) -> SessionViews:
+    if ruling.verdict == "refused":
+        return replace(views, turn=_refuse(views.turn, entry.offset, ruling))
+    if ruling is UNREADABLE and entry.event.must_understand:
+        return replace(views, frozen=frozen_at(entry.offset, entry.event.why))
+    if type(entry.event) in _PAID and ruling.code in ("superseded", "late", "duplicate"):
+        return replace(views, ledger=ledger.apply(views.ledger, entry))
+    return views
+
+
+def _refuse(view: TurnView, offset: int, ruling: Ruling) -> TurnView:
+    if len(view.refusals) >= REFUSALS_MAX:
+        view = replace(view, refusals=view.refusals[1:], refusals_dropped=view.refusals_dropped + 1)
+    owed = Refusal(offset, ruling.code, ruling.detail)
+    return replace(view, refusals=(*view.refusals, owed))
+
+
+def _refuse_triggers(view: TurnView, offset: int, refusals: tuple[Ruling, ...]) -> TurnView:
+    """What a tool asked for in vain is answered in the log, as what a person asks for is."""
+    if not refusals:
+        return view
+    details = "; ".join(dict.fromkeys(refusal.detail for refusal in refusals))
+    return _refuse(view, offset, refused(refusals[0].code, details))
+
+
+def _apply(views: SessionViews, entry: Entry) -> SessionViews:
+    kind = type(entry.event)
+    if kind in _CHUNKS:  # most of a log: nothing else may happen here
+        return replace(views, stream=turn.stream(views.stream, entry))
+    state, before, kept = views.state, views.turn, views.items
+    seen, lines, spent, said = views.context, views.transcript, views.ledger, views.messages
+    after: TurnView = turn.apply(before, entry)
+    now = session_state.apply(state, entry, before, after) if kind in session_state.READS else state
+    demand_writer(state, now, _NAMES[kind])
+    if kind is ev.ToolResult and before.rules >= HOLDS_TOOLS:
+        _, refusals = session_state.triggered(state, before, entry.event)
+        after = _refuse_triggers(after, entry.offset, refusals)
+    if kind in _INPUTS:
+        after = replace(after, basis=entry.offset, basis_sha=digest(now))
+    short, aside, pushed = views.compaction, views.background, views.delivery
+    if kind in background.READS:
+        aside = background.apply(aside, entry, before, after, seen)
+    if kind in compaction.READS:
+        short = compaction.apply(short, entry, seen)
+        if kind is ev.ResultCompacted and short.shorts[-1].early:  # the next request says it
+            after = replace(after, basis=entry.offset, basis_sha=digest(now))
+            seen = replace(seen, tail_tokens=seen.tail_tokens - short.shorts[-1].saved)
+    if kind in context.READS:
+        seen = context.apply(seen, entry, before, said, state, views.compaction)
+    if kind in transcript.READS:
+        lines = transcript.apply(lines, entry, before, after, state)
+    if kind in ledger.READS:
+        spent = ledger.apply(spent, entry)
+    if kind in delivery.READS:
+        pushed = delivery.apply(pushed, entry, before, after)
+    if kind in messages.READS:
+        said = messages.apply(said, entry, before, after)
+    if kind in items.READS:
+        kept = items.apply(kept, entry)
+    return replace(
+        views,
+        state=now,
+        turn=after,
+        context=seen,
+        transcript=lines,
+        ledger=spent,
+        messages=said,
+        compaction=short,
+        background=aside,
+        delivery=pushed,
+        items=kept,
+    )
+
+
+def is_input(event: Any) -> bool:
+    """Whether decisions depend on events of this type."""
+    return BY_CLASS[type(event)].is_input
+
+
+__all__ = ["ACCEPTED", "Frozen", "SessionViews", "fold", "initial", "is_input", "judge"]

@@ -1,0 +1,167 @@
+"""Content blocks as texts: what of an answer, a result or a message goes into a request.
+
+Blocks go in as they came, spliced as text: nothing that was received is written anew. Owns the
+rules of one fragment; it must not know windows, cache marks or the request around them.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from ...schemas.attachments import SOURCE, expand, label
+from ...schemas.events import BlobRef, Body
+from ...schemas.ids import call_key
+from ..fold.projections.compaction import CompactionView, in_force
+from ..fold.projections.context import Fragment, Request
+
+SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
+SERVERS_CALLS = ("server_tool_use", "mcp_tool_use")
+PARSED_MAX = 256  # bodies whose blocks are kept parsed; inline ones have 64 KiB at most
+
+_DECODER = json.JSONDecoder()
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+ReadBlob = Callable[[BlobRef], bytes]
+Names = dict[tuple[int, int, int], str]
+
+
+def answer_blocks(
+    fragment: Fragment,
+    read_blob: ReadBlob,
+    names: Names,
+    taken: set[str],
+    *,
+    bound: bool,
+) -> tuple[str, ...]:
+    """The blocks of an answer that may be said again; tool calls get names that are unique.
+
+    bound: its thinking was signed for the prefix of this very request. What it thought after a
+    block that is left out or renamed was signed for that block too, and is left out with it.
+    """
+    assert fragment.body is not None
+    calls_count = fragment.stop_reason == "tool_use"
+    is_whole = fragment.kind == "assistant"
+    kept, index = [], 0
+    for block, text in raw_blocks(whole_of(fragment.body, read_blob)):
+        kind = block.get("type")
+        if kind in SIGNED and not (bound and block.get(SIGNED[kind])):
+            continue
+        if kind == "text" and not block.get("text", "").strip():
+            bound = False
+            continue
+        if kind == "tool_use":
+            if not calls_count:
+                bound = False
+                continue
+            place = (fragment.turn, fragment.step, index)
+            index += 1
+            names[place] = name = _unique(block["id"], place, taken)
+            if name != block["id"]:
+                bound, text = False, compact({**block, "id": name})
+        kept.append((kind, text))
+    if not is_whole and not any(kind == "text" for kind, _ in kept):
+        return ()  # thinking alone answers nothing
+    return tuple(text for _, text in kept)
+
+
+def _unique(call_id: str, place: tuple[int, int, int], taken: set[str]) -> str:
+    """The provider's id, or one made of it where providers repeat themselves."""
+    name, tail = call_id, "-".join(map(str, place))
+    while name in taken:
+        name, tail = f"{call_id[:96]}-{tail}", f"{tail}-x"
+    taken.add(name)
+    return name
+
+
+def said_blocks(
+    fragments: list[Fragment],
+    read_blob: ReadBlob,
+    names: Names,
+    compaction: CompactionView,
+    request: Request,
+) -> tuple[str, ...]:
+    """What is said between two answers: results in the order of their calls, then the rest."""
+    results = [f for f in fragments if f.kind == "result"]
+    results.sort(key=lambda f: (f.turn, f.step, f.index))
+    blocks = []
+    for fragment in results:
+        place = (fragment.turn, fragment.step, fragment.index)
+        short = in_force(compaction, call_key(*place), request.compacted_upto)
+        body = fragment.body if short is None else short.body
+        blocks.append(_result(fragment, body, names[place]))
+    for fragment in fragments:
+        if fragment.kind == "user":
+            assert fragment.body is not None
+            shows = fragment.offset > request.files_after
+            for _, text in raw_blocks(whole_of(fragment.body, read_blob)):
+                blocks.append(expand(text, read_blob) if shows else _unshown(text))
+        elif fragment.kind == "reminder":
+            blocks.append(compact({"type": "text", "text": f"Reminder: {fragment.text}"}))
+    return tuple(blocks)
+
+
+def _unshown(text: str) -> str:
+    """A block of a message without its file."""
+    file = label(json.loads(text)) if SOURCE in text else ""
+    return compact({"type": "text", "text": f"[No longer shown: {file}]"}) if file else text
+
+
+def _result(fragment: Fragment, body: Body | None, name: str) -> str:
+    shown = body.inline or b"" if body is not None else b""
+    return _result_text(name, shown, fragment.text, fragment.error)
+
+
+@lru_cache(PARSED_MAX)
+def _result_text(name: str, shown: bytes, tail: str, error: bool) -> str:
+    text = shown.decode("utf-8", "replace") + tail
+    block = {"type": "tool_result", "tool_use_id": name, "content": text or "(empty)"}
+    return compact({**block, "is_error": True} if error else block)
+
+
+@lru_cache(PARSED_MAX)
+def settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
+    """What may stay of an answer once a user speaks after it, for the API refuses the rest for
+    ever: no call of a server's tool that a pause left without result, no thinking at the end."""
+    if any(_may_be(SERVERS_CALLS, text) for text in blocks):
+        parsed = [json.loads(text) for text in blocks]
+        done = {block.get("tool_use_id") for block in parsed}
+        kept, bound = [], True
+        for block, text in zip(parsed, blocks, strict=True):
+            if block.get("type") in SERVERS_CALLS and block.get("id") not in done:
+                bound = False  # and so is what was thought after it
+            elif bound or block.get("type") not in SIGNED:
+                kept.append(text)
+        blocks = tuple(kept)
+    while blocks and _may_be(SIGNED, blocks[-1]) and json.loads(blocks[-1]).get("type") in SIGNED:
+        blocks = blocks[:-1]
+    return blocks
+
+
+def _may_be(kinds: Iterable[str], text: str) -> bool:
+    return any(kind in text for kind in kinds)
+
+
+@lru_cache(PARSED_MAX)
+def raw_blocks(content: bytes) -> tuple[tuple[dict, str], ...]:
+    """The blocks of a JSON array, each parsed and as the very text it came in."""
+    text = content.decode()
+    place = text.index("[") + 1
+    blocks = []
+    while True:
+        while text[place] in " \t\r\n,":
+            place += 1
+        if text[place] == "]":
+            return tuple(blocks)
+        block, end = _DECODER.raw_decode(text, place)
+        blocks.append((block, text[place:end]))
+        place = end
+
+
+def whole_of(body: Body, read_blob: ReadBlob) -> bytes:
+    """The bytes of a body, wherever they are."""
+    return read_blob(body.ref) if body.ref is not None else body.inline or b"[]"
+
+
+def compact(value: dict) -> str:
+    """JSON as a request carries it: no spaces, characters as they are."""
+    return _ENCODER.encode(value)

@@ -1,0 +1,99 @@
+"""Resuming an answer: what a lost attempt had said, and the request that has it continued. Pure.
+
+An attempt that resumes goes on where the chunks of the one before ended: its chunks are counted on
+from there, its content is what was kept and what came. Only text can be continued: thinking that
+was not signed and a call that was cut can not, so whatever holds them is started over (replace).
+So is an answer that must begin with thinking, and one that goes on from a pause: see `may_resume`.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ...schemas.events import GenChunk
+from ..fold.cut_points import SPOKEN, is_fixed
+from ..fold.partial_answer import chunks_of
+from .blocks import compact
+
+# Models that take a last message of the assistant's; newer ones refuse it.
+PREFILLED = ("claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4-5")
+NOT_PREFILLED = ("-4-6", "-4-7", "-4-8")
+CONTINUE = (
+    "Your previous response was interrupted. Continue exactly from where it ended: do not repeat "
+    "any of it, and do not comment on the interruption."
+)
+
+
+class Kept(NamedTuple):
+    """What is kept of attempts that are lost: their text by block, and the last chunk of it."""
+
+    texts: tuple[str, ...]
+    block: int
+    prior_seq: int
+
+
+def may_resume(views: Any) -> bool:
+    """Whether the answer to the step's request may be gone on from in another request.
+
+    Not with a fixed thinking budget: the thinking that comes before the rest is bound to a request
+    that nobody sends again, and without it results of calls are refused. Not after a pause: what is
+    kept would be a second message of the assistant's, behind a call that has no result yet.
+    """
+    request, fragments = views.context.request, views.context.fragments
+    paused = request.fragments > 0 and fragments[request.fragments - 1].kind in SPOKEN
+    return not paused and not is_fixed(request.params)
+
+
+def kept_of(chunks: list[GenChunk]) -> Kept | None:
+    """What can be continued of these chunks; None where nothing can."""
+    texts: dict[int, str] = {}
+    for chunk in chunks:
+        if chunk.kind != "text":
+            return None
+        texts[chunk.block] = texts.get(chunk.block, "") + chunk.delta
+    if not texts or not all(map(str.strip, texts.values())):
+        return None
+    return Kept(tuple(texts.values()), chunks[-1].block, chunks[-1].seq)
+
+
+def resumed_request(request: bytes, views: Any, chunks: Iterable[GenChunk]) -> bytes | None:
+    """The request of an attempt that resumes, rebuilt from the log: the step's, the views right
+    after the claim, and the step's chunks by then. None: they are not what the claim says."""
+    turn, generation = views.turn, views.turn.generation
+    said = chunks_of(chunks, (turn.number, turn.step, generation.attempt), generation.chain)
+    kept = kept_of(said)
+    if kept is None or kept.prior_seq != generation.chain[-1][1]:
+        return None
+    called = views.context.request
+    return continued(request, kept, called.model, called.params)
+
+
+def prefills(model: str, params: bytes) -> bool:
+    """Whether the model goes on from an assistant's message at the end; none does that thinks."""
+    thinks = json.loads(params or b"{}").get("thinking", {}).get("type", "disabled")
+    old = model.startswith(PREFILLED) and not any(new in model for new in NOT_PREFILLED)
+    return old and thinks == "disabled"
+
+
+def continued(request: bytes, kept: Kept, model: str, params: bytes) -> bytes:
+    """The request of the step, and behind it what is kept, to be continued."""
+    assert request.endswith(b"]}"), "messages come last in a request"
+    texts, prefill = list(kept.texts), prefills(model, params)
+    if prefill:
+        texts[-1] = texts[-1].rstrip()  # the provider refuses whitespace at the end
+    said = [{"type": "text", "text": text} for text in texts]
+    more = [{"role": "assistant", "content": said}]
+    if not prefill:
+        more.append({"role": "user", "content": [{"type": "text", "text": CONTINUE}]})
+    tail = "".join(f",{compact(message)}" for message in more)
+    return request[:-2] + tail.encode() + b"]}"
+
+
+def joined(before: str, text: str) -> str:
+    """What is shown of a continuation: without the whitespace that it repeats of what was kept."""
+    tail = before[len(before.rstrip()) :]
+    words = text.lstrip()
+    if not words or not tail:
+        return text if words else ""
+    space = text[: len(text) - len(words)]
+    return text[len(tail) :] if space.startswith(tail) else words

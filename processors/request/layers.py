@@ -1,0 +1,39 @@
+"""The layers of a prompt: the texts of instruction files and memory, as values (S1.A).
+
+worker/instruction_files.py reads them; prefix.py lays them out.
+"""
+
+from typing import NamedTuple
+
+FILE = "FOLDLOG.md"
+OTHERWISE = "AGENTS.md"  # what many repositories have already
+LOCAL = "FOLDLOG.local.md"
+
+WHERE = {
+    "managed": "the file that the setting `managed_instructions` names: the operator's, for every "
+    "agent and user",
+    "user": f"`{FILE}` in the setting `config_dir`: for sessions of whoever runs the worker",
+    "project": f"`{FILE}` in the agent's working directory, or `{OTHERWISE}` where there is none",
+    "local": f"`{LOCAL}` beside it, for what is not checked in",
+}
+"""Where the files of each layer lie; later ones are closer to the work. Each is optional."""
+
+FILES = tuple(WHERE)
+MEMORY = ("core", "index")
+
+class Layer(NamedTuple):
+    """One text. name: of FILES or MEMORY; source: the file's name, the same on every machine."""
+
+    name: str
+    source: str
+    text: str
+
+
+class Layers(NamedTuple):
+    """All texts, in the order in which they are said, and what people should know about them."""
+
+    texts: tuple[Layer, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+NO_LAYERS = Layers()

@@ -1,0 +1,210 @@
+"""The request of a step, continued from the request before it: the same bytes as build.py, sooner.
+
+A conversation grows at its end, so what was rendered for one step is the beginning of the next. One
+`Rendering` per session keeps the messages that can not change any more as bytes, with the state of
+their hash; a step renders what is new, and an answer that ends its turn is rendered before anybody
+asks again. build.py stays the truth: a law holds both equal for every history, and whatever moved
+(a checkpoint, a short form, another past) is rendered from its start. It is a cache of pure values:
+forgetting it costs time, nothing else.
+"""
+
+import json
+from collections import OrderedDict
+from hashlib import sha256
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from ...schemas.value import replace
+from ..fold.rows import Rows
+from .blocks import Names, ReadBlob, answer_blocks, raw_blocks, said_blocks, whole_of
+from .build import LEFT_OUT, SPOKEN, Message, _add, summary_blocks
+from .cache_marks import _message, marked_messages, marked_request
+
+# The newest messages may still change: a user joins the last, or unsays the one before. And the
+# newest two of the user are marked by cache_marks.py: roles take turns, so they are among these.
+OPEN = 4
+BYTES_MAX = 64 * 1024 * 1024  # of all renderings: about 300 sessions with a full window
+
+
+class Built(NamedTuple):
+    """A request, and its sha256 as GEN_START carries it."""
+
+    request: bytes
+    sha256: str
+
+
+_moves = attrgetter("start", "bound_from", "compacted_upto", "checkpoint", "files_after")
+
+
+class Rendering:
+    """One session's conversation, rendered as far as a request has said it."""
+
+    def __init__(self) -> None:
+        self._head, self._head_of, self._length = b"", None, 0
+        self._reset(None)
+
+    def _reset(self, of: Any) -> None:
+        self._of = of
+        self._rows: Rows = Rows()  # the fragments that are rendered, and those before them
+        self._shorts = 0
+        self._messages: list[Message] = []
+        self._names: Names = {}
+        self._taken: set[str] = set()
+        self._said: list = []
+        self._told: tuple[str, ...] | None = None
+        self._unsettle()
+
+    def _unsettle(self) -> None:
+        self._body, self._settled, self._hash = bytearray(), 0, sha256(self._head)
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds, about: texts, and once more as the bytes that are settled."""
+        return 2 * self._length
+
+    def request(self, views: Any, read_blob: ReadBlob) -> Built:
+        """The newest request of the views. Raises what `request_bytes` raises."""
+        request = views.context.request
+        assert request is not None, "a request exists once a step was decided"
+        try:
+            self._render(views, request, read_blob)
+            return self._bytes(views, request, read_blob)
+        except BaseException:
+            self._reset(None)  # a lost blob: what is half rendered must not be continued
+            raise
+
+    def go_on(self, views: Any, read_blob: ReadBlob) -> None:
+        """Render what was said since the newest request: the next one most likely repeats it."""
+        request, rows = views.context.request, views.context.fragments
+        if request is None or rows.length == self._rows.length:
+            return
+        try:
+            self._render(views, replace(request, fragments=rows.length), read_blob)
+            self._settle(max(0, len(self._messages) - OPEN))
+        except Exception:  # a lost blob: the request that needs it says so
+            self._reset(None)
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _render(self, views: Any, request: Any, read_blob: ReadBlob) -> None:
+        rows = views.context.fragments.upto(request.fragments)
+        of = _moves(request)
+        if of != self._of or not self._continues(rows) or self._shortened(views, request):
+            self._reset(of)
+            self._begin(views.compaction.summaries.last(request.checkpoint), request, read_blob)
+            self._rows = rows.upto(request.start)
+        self._shorts = len(views.compaction.shorts)
+        known = len(self._rows)
+        for place, fragment in enumerate(rows.since(known), known):
+            if fragment.kind not in SPOKEN:
+                self._said.append(fragment)
+                self._told = None
+                continue
+            bound = place >= request.bound_from
+            blocks = answer_blocks(fragment, read_blob, self._names, self._taken, bound=bound)
+            if blocks:
+                _add(self._messages, "user", self._say(views, request, read_blob))
+                self._said, self._told = [], None
+                _add(self._messages, "assistant", blocks)
+        self._rows = rows
+
+    def _continues(self, rows: Rows) -> bool:
+        """Whether these rows are the rendered ones and maybe more."""
+        if rows.extends(self._rows):
+            return True
+        return rows.since(0)[: len(self._rows)] == self._rows.since(0)
+
+    def _begin(self, summary: Any, request: Any, read_blob: ReadBlob) -> None:
+        if summary is not None:
+            _add(self._messages, *summary_blocks(summary.body, read_blob))
+        elif request.start:
+            _add(self._messages, "user", (LEFT_OUT,))
+
+    def _shortened(self, views: Any, request: Any) -> bool:
+        """Whether a short form of a result that is rendered is in force since."""
+        shorts, end = views.compaction.shorts, len(self._rows)
+        if len(shorts) < self._shorts:
+            return True  # another past
+        return any(
+            short.place < end and (short.early or short.offset <= request.compacted_upto)
+            for short in shorts.since(self._shorts)
+        )
+
+    def _say(self, views: Any, request: Any, read_blob: ReadBlob) -> tuple[str, ...]:
+        """What was said since the last answer: one request ends with it, the next repeats it."""
+        if self._told is None:
+            self._told = said_blocks(self._said, read_blob, self._names, views.compaction, request)
+        return self._told
+
+    # -- bytes -----------------------------------------------------------------------------------
+
+    def _bytes(self, views: Any, request: Any, read_blob: ReadBlob) -> Built:
+        self._set_head(views.context.prefixes[request.prefixes - 1], request, read_blob)
+        settled = max(0, len(self._messages) - OPEN)
+        self._settle(settled)
+        newest = self._messages[settled:]
+        _add(newest, "user", self._say(views, request, read_blob))
+        tail = f"{',' if settled else ''}{marked_messages(newest)}]}}".encode()
+        digest = self._hash.copy()
+        digest.update(tail)
+        built = Built(b"".join((self._head, self._body, tail)), digest.hexdigest())
+        self._length = len(built.request)
+        return built
+
+    def _set_head(self, prefix: Any, request: Any, read_blob: ReadBlob) -> None:
+        """Everything before the first message."""
+        of = (prefix, request.model, request.params)
+        if of == self._head_of:
+            return
+        parts = [f'"model":{json.dumps(request.model)}']
+        params = request.params.decode().strip()[1:-1]
+        if params:
+            parts.append(params)
+        system, tools = (
+            [text for _, text in raw_blocks(whole_of(body, read_blob))]
+            for body in (prefix.system, prefix.tools)
+        )
+        self._head = marked_request(parts, system, tools, []).removesuffix(b"]}")
+        self._head_of = of
+        self._unsettle()
+
+    def _settle(self, upto: int) -> None:
+        """Take the messages before `upto` into the bytes that are kept."""
+        assert upto >= self._settled, "messages are changed or added, never taken away"
+        fresh = self._messages[self._settled : upto]
+        if fresh:
+            texts = ",".join([_message(message, False) for message in fresh])
+            more = f"{',' if self._settled else ''}{texts}".encode()
+            self._body += more
+            self._hash.update(more)
+            self._settled = upto
+
+
+class Renderings:
+    """The renderings of the sessions that were used last, within BYTES_MAX."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._held: OrderedDict[str, Rendering] = OrderedDict()
+        self._size = 0
+
+    def request(self, views: Any, read_blob: ReadBlob) -> Built:
+        """The newest request of a session's views."""
+        rendering = self._held.pop(views.session_id, None) or Rendering()
+        self._size -= rendering.size
+        built = rendering.request(views, read_blob)
+        self._held[views.session_id] = rendering
+        self._size += rendering.size
+        while self._size > self._bytes_max and self._held:
+            _, oldest = self._held.popitem(last=False)
+            self._size -= oldest.size
+        return built
+
+    def go_on(self, views: Any, read_blob: ReadBlob) -> None:
+        """Nobody waits for this session: render what its next request will repeat."""
+        rendering = self._held.get(views.session_id)
+        if rendering is not None:
+            rendering.go_on(views, read_blob)
+
+
+__all__ = ["Built", "Rendering", "Renderings"]

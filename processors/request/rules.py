@@ -1,0 +1,143 @@
+"""What must hold of every request, rule by rule: each names what would go wrong without it.
+
+The builder keeps these by construction. The rules are its invariants as code: tests, the simulator
+and `doctor` ask them of real requests. One interface: `check(built)` yields what breaks the rule.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ..fold.cut_points import is_cut, messages_from, window_size
+from ..fold.projections.compaction import in_force
+from .blocks import ReadBlob
+from .build import request_bytes
+
+MARKS_MAX = 4  # the API takes no more cache marks
+
+
+class Built(NamedTuple):
+    """A request beside the views that it was built of. `body`: parsed."""
+
+    views: Any
+    body: dict[str, Any]
+
+    @property
+    def request(self):
+        """What the newest LLM_CALLED decided."""
+        return self.views.context.request
+
+    def blocks(self) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """(number of the message, role, block), in order."""
+        for number, message in enumerate(self.body["messages"]):
+            for block in message["content"]:
+                yield number, message["role"], block
+
+
+class Rule(NamedTuple):
+    """One rule. `why`: for people. `check`: what breaks it, in words; nothing if it holds."""
+
+    name: str
+    why: str
+    check: Callable[[Built], Iterator[str]]
+
+
+def _boundary(built: Built) -> Iterator[str]:
+    request, fragments = built.request, built.views.context.fragments
+    if not 0 <= request.start <= request.fragments <= len(fragments):
+        yield f"it says fragments {request.start} to {request.fragments} of {len(fragments)}"
+    elif request.start and not is_cut(fragments, request.start):
+        yield f"it begins at fragment {request.start}, where a message is split"
+    size = window_size(request.strategy)
+    if size is not None and request.start:
+        shown = messages_from(fragments.upto(request.fragments), request.start)
+        if shown > size + 1:
+            yield f"its window shows {shown} messages, {size} are allowed"
+
+
+def _pairing(built: Built) -> Iterator[str]:
+    waiting: set[str] = set()
+    before = -1
+    for number, role, block in built.blocks():
+        if number != before and role == "assistant" and waiting:
+            yield f"message {number}: no result for {', '.join(sorted(waiting))}"
+            waiting = set()
+        before = number
+        if block["type"] == "tool_use":
+            waiting.add(block["id"])
+        elif block["type"] == "tool_result":
+            if block["tool_use_id"] not in waiting:
+                yield f"message {number}: a result for no call, {block['tool_use_id']}"
+            waiting.discard(block["tool_use_id"])
+        elif role == "user" and waiting:
+            yield f"message {number}: {block['type']} before the result of a call"
+            waiting = set()
+    if waiting:
+        yield f"no result for {', '.join(sorted(waiting))}"
+
+
+def _order(built: Built) -> Iterator[str]:
+    roles = [message["role"] for message in built.body["messages"]]
+    if any(one == other for one, other in zip(roles, roles[1:], strict=False)):
+        yield "two messages of one role stand side by side"
+    parts = [part for part in built.body if part in ("system", "tools", "messages")]
+    if parts != sorted(parts, key=("system", "tools", "messages").index) or parts[-1:] != [
+        "messages"
+    ]:
+        yield f"what is static does not stand before what changes: {', '.join(parts)}"
+    marks = json.dumps(built.body).count('"cache_control"')
+    if marks > MARKS_MAX:
+        yield f"{marks} cache marks, {MARKS_MAX} are allowed"
+
+
+def _short_forms(built: Built) -> Iterator[str]:
+    request, compaction = built.request, built.views.compaction
+    shown = [b for _, _, b in built.blocks() if b["type"] == "tool_result"]
+    results = [
+        built.views.context.fragments[place]
+        for place in range(request.start, request.fragments)
+        if built.views.context.fragments[place].kind == "result"
+    ]
+    results.sort(key=lambda f: (f.turn, f.step, f.index))
+    if len(shown) != len(results):
+        yield f"{len(results)} results in the window, {len(shown)} in the request"
+        return
+    for fragment, block in zip(results, shown, strict=True):
+        key = f"{fragment.turn}.{fragment.step}.{fragment.index}"
+        short = in_force(compaction, key, request.compacted_upto)
+        body = short.body if short is not None else fragment.body
+        said = (body.inline or b"").decode("utf-8", "replace") if body is not None else ""
+        if not block["content"].startswith(said or "(empty)") and said:
+            yield f"the result of {key} is not what the log says it is"
+
+
+def _reminders(built: Built) -> Iterator[str]:
+    request = built.request
+    for place in range(request.start, request.fragments):
+        fragment = built.views.context.fragments[place]
+        if fragment.kind == "reminder":
+            text = f"Reminder: {fragment.text}"
+            said = sum(1 for _, _, b in built.blocks() if b.get("text") == text)
+            same = sum(
+                1
+                for other in range(request.start, request.fragments)
+                if built.views.context.fragments[other].kind == "reminder"
+                and built.views.context.fragments[other].text == fragment.text
+            )
+            if said != same:
+                yield f"a reminder is said {said} times: {fragment.text[:60]!r}"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("boundary", "what is left out ends between two messages (constraint 1)", _boundary),
+    Rule("pairing", "every call has its result in the next message, results first", _pairing),
+    Rule("order", "static before dynamic, roles in turn, four cache marks at most", _order),
+    Rule("short forms", "a result is short iff the log says so (constraint 2)", _short_forms),
+    Rule("reminders", "a reminder is said once, where it was said first", _reminders),
+)
+
+
+def violations(views, read_blob: ReadBlob) -> list[str]:
+    """What is wrong with the newest request of the views: nothing, or a bug of the builder."""
+    built = Built(views, json.loads(request_bytes(views, read_blob)))
+    return [f"{rule.name}: {wrong}" for rule in RULES for wrong in rule.check(built)]

@@ -1,0 +1,1 @@
+"""Local state of a worker: views by partition, fork seeds, chunks, the directory lock."""

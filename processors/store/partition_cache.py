@@ -1,0 +1,225 @@
+"""A partition in the hands of this worker: cached sessions, timers, and what is not written yet.
+
+Plain bookkeeping, no decision. `views` is the one way to a session's views: cache, then store.
+"""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from operator import attrgetter, is_
+from typing import Protocol
+from zlib import crc32
+
+from ...log.errors import Corrupt
+from ...schemas.ids import ID_CHARS_MAX
+from ...schemas.record import Record
+from ..fold.projections.partition import PartitionView
+from ..fold.session import SessionViews, streamed_on
+from ..wake.budget import Rules, due_works
+from .clocks import Anchor
+from .store import Cursor, Store
+
+HOT_SESSIONS_MAX = 2_000  # kept as objects; about 10 KB each, so some tens of MB
+KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a key that is no id but short is still answered with a refusal
+
+
+class OtherLog(Corrupt):
+    """The log has another record before a store's cursor: it was cut, and written on."""
+
+    def __init__(self) -> None:
+        super().__init__("the log is not the one its store was folded from")
+
+
+class OpenStore(Protocol):
+    """Opens the store of a partition; `fresh` makes it anew whatever is there."""
+
+    def __call__(self, partition: int, *, fresh: bool) -> Store: ...
+
+
+def checksum_of(record: Record) -> int:
+    """Names a record among those that may ever lie at its offset: by its bytes, and by the time at
+    which the broker took it, for the same event may be written again after a log lost its end."""
+    at = record.timestamp_ms.to_bytes(8, "big", signed=True)
+    return crc32(record.value or b"", crc32(record.key or b"", crc32(at)))
+
+
+def is_foldable(key: bytes | None) -> bool:
+    """Whether a key can be that of a session; a longer or binary one is a dead letter."""
+    return bool(key) and len(key) <= KEY_BYTES_MAX and b"\0" not in key and _is_text(key)
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
+    """Whether WAKE can have a row for these views: such sessions are looked at on assignment."""
+    turn = views.turn
+    untold = any(call.status in ("doubt", "contradicted") and not call.told for call in turn.doubts)
+    if turn.open or bool(turn.refusals) or untold:
+        return True
+    if turn.terminated or rules is None:
+        return False
+    return bool(views.background.works or views.delivery.owed) or bool(due_works(views, rules))
+
+
+_beside_stream = attrgetter(*[name for name in SessionViews.__annotations__ if name != "stream"])
+
+
+def _only_streamed(before: SessionViews, views: SessionViews) -> bool:
+    """Whether the stream place is all that differs; any other change is told at the first look."""
+    if views.stream is before.stream:
+        return False
+    return all(map(is_, _beside_stream(views), _beside_stream(before)))
+
+
+class Owned:
+    """One assigned partition."""
+
+    def __init__(self, number: int, store: Store) -> None:
+        self.number = number
+        self.taken_at = 0
+        self.takes_from = store.log_end  # a take that lies before is of an earlier assignment
+        self.checking = False
+        self.anchor: Anchor | None = None
+        self.asked_at: list[int] = []  # when takes that are not read back were produced
+        self.reset(store)
+
+    def reset(self, store: Store) -> None:
+        """Begin at a store's cursor with nothing cached."""
+        self.store = store
+        self.partition: PartitionView = store.partition
+        self.next_offset = store.cursor.offset
+        self.last: Record | None = None
+        self.newest_at = 0
+        self.wake_all = False
+        self.touched: set[str] = set()
+        self.dirty: dict[str, SessionViews] = {}
+        self.streamed: dict[str, SessionViews] = {}
+        self.since: dict[str, int] = {}  # of the dirty: the offset that changed them first
+        self.stuck: dict[str, str] = {}
+        self._hot: OrderedDict[str, SessionViews] = OrderedDict()
+        self._timers: list[tuple[int, str]] = []
+        self._looks: dict[str, int] = {}
+
+    def views(self, session_id: str) -> SessionViews | None:
+        """The views of a session at the next offset, or None if it is unknown."""
+        views = self._hot.get(session_id)
+        if views is None:
+            views = self.store.load(session_id)
+            if views is not None:
+                self._hot[session_id] = views
+        return views
+
+    def hot(self, session_id: str) -> SessionViews | None:
+        """The views of a session that is cached, or None."""
+        return self._hot.get(session_id)
+
+    def taking(self) -> Callable[[], None]:
+        """A take is on its way; what to call if it is lost."""
+        asked_at = self.taken_at
+        self.asked_at.append(asked_at)
+
+        def lost() -> None:
+            with suppress(ValueError):  # it was made before the partition was given anew
+                self.asked_at.remove(asked_at)
+
+        return lost
+
+    def took(self, broker_at: int, monotonic: int) -> None:
+        """A take of our own was read back: they come in the order in which they were produced."""
+        if self.asked_at:
+            self.anchor = Anchor(self.asked_at.pop(0), monotonic, broker_at)
+
+    def first_read(self) -> int:
+        """Where to read from: the record before the cursor, to see that the log is the same."""
+        self.checking = self.next_offset > 0
+        return max(self.store.log_first, self.next_offset - 1)
+
+    def check(self, record: Record) -> None:
+        """See that the log still has the record before the cursor: it is the first one read, unless
+        it was deleted. Raises OtherLog."""
+        if not self.checking:
+            return
+        self.checking, before = False, self.store.cursor
+        same = record.offset >= before.offset
+        if record.offset == before.offset - 1:
+            same = checksum_of(record) == before.checksum
+        if not same:
+            raise OtherLog
+
+    def is_next(self, record: Record) -> bool:
+        """Whether a record is not folded yet: reading begins one record before the cursor."""
+        return record.offset >= self.next_offset
+
+    def folded(self, record: Record) -> None:
+        """Note that a record is behind us."""
+        self.next_offset = record.offset + 1
+        self.last = record
+        self.newest_at = record.timestamp_ms  # not the greatest: a broker may have been ahead
+
+    def streamed_on(self, session_id: str, chunks: int, last: Record) -> None:
+        """Fold chunks that follow an accepted one of the same attempt: most of a log is these."""
+        before = self.views(session_id)
+        assert before is not None
+        self.folded(last)
+        self.changed(session_id, before, streamed_on(before, chunks, last.timestamp_ms))
+
+    def changed(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
+        """Note new views. A chunk changes the stream place only; then only that is written.
+
+        A fork of a session that streamed begins with a stream place, and all the rest.
+        """
+        self._hot[session_id] = views
+        if session_id not in self.dirty and _only_streamed(before, views):
+            self.streamed[session_id] = views
+        else:
+            self.streamed.pop(session_id, None)
+            self.dirty[session_id] = views
+            self.since.setdefault(session_id, self.next_offset - 1)
+
+    def write(self, busy: Callable[[SessionViews], bool]) -> dict[str, SessionViews]:
+        """Store what changed, in one batch; the sessions that it froze because they cannot be."""
+        assert self.last is not None, "a partition moves by a record"
+        cursor = Cursor(self.next_offset, checksum_of(self.last))
+        frozen = self.store.write(
+            self.dirty, self.streamed, busy, self.partition, cursor, self.since
+        )
+        self._hot.update(frozen)
+        self.dirty, self.streamed, self.since = {}, {}, {}
+        return frozen
+
+    def trim(self, used: set[str]) -> None:
+        """Let go of the sessions that were used longest ago; `used` were used just now."""
+        for session_id in used & self._hot.keys():
+            self._hot.move_to_end(session_id)
+        while len(self._hot) > HOT_SESSIONS_MAX:
+            session_id, _ = self._hot.popitem(last=False)
+            self.store.forget(session_id)
+
+    def look_again(self, session_id: str, due: int) -> None:
+        """Wake a session at a time (Unix ms), or earlier; one timer per session."""
+        known = self._looks.get(session_id)
+        if known is None or due < known:
+            self._looks[session_id] = due
+            heapq.heappush(self._timers, (due, session_id))
+
+    @property
+    def next_due(self) -> int | None:
+        """Unix ms of the earliest timer, or None."""
+        return self._timers[0][0] if self._timers else None
+
+    def due(self, now: int) -> list[str]:
+        """The sessions whose timer has passed; each once."""
+        ready = []
+        while self._timers and self._timers[0][0] <= now:
+            due, session_id = heapq.heappop(self._timers)
+            if self._looks.get(session_id) == due:
+                del self._looks[session_id]
+                ready.append(session_id)
+        return ready

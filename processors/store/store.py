@@ -1,0 +1,338 @@
+"""The store of one partition: views and cursor, changed together in one batch.
+
+A store is a cache of the log: it may be deleted at any time, and is, whenever it does not belong
+to the log at hand. Two backends under one contract test: RocksDB (rocks.py), and a dict for the
+simulator.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from ...log.errors import Corrupt, LogCut
+from ...schemas import codec
+from ...schemas.events import EVENT_TYPES
+from ...schemas.value import replace
+from .. import crash_points
+from ..fold.projections.partition import PartitionView
+from ..fold.projections.turn_view import Stream
+from ..fold.rulings.producers import RULES
+from ..fold.session import Frozen, SessionViews, initial
+from . import views_codec
+from .rocks import RocksBackend
+
+LAYOUT = 15  # a new value whenever the keys or the folds change what is kept
+
+
+@cache
+def fold_version() -> str:
+    """Names the folds and the events they know: another one means to refold."""
+    shapes = b"".join(codec.fingerprint_of(codec.schema_of(row.name)) for row in EVENT_TYPES)
+    return f"{LAYOUT}-{RULES}-{sha256(shapes).hexdigest()[:12]}"
+
+
+class Belongs(NamedTuple):
+    """What log a store was folded from, and by which folds."""
+
+    cluster_id: str
+    topic_id: str
+    folds: str
+
+
+class Cursor(NamedTuple):
+    """The next offset, and the checksum of the record before it (owned.checksum_of)."""
+
+    offset: int = 0
+    checksum: int = 0
+
+
+class Backend(Protocol):
+    """Ordered bytes to bytes, with atomic batches."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]: ...
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None: ...
+    def close(self) -> None: ...
+
+
+_BELONGS, _CURSOR, _PARTITION = b"\0belongs", b"\0cursor", b"\0partition"
+
+
+class _Batch:
+    """What one write changes."""
+
+    def __init__(self) -> None:
+        self.puts: list[tuple[bytes, bytes]] = []
+        self.deletes: list[bytes] = []
+
+
+class Store:
+    """The views of every session of one partition, at one cursor."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        letters_from: int | None = None,
+        *,
+        log_end: int = 0,
+        log_first: int = 0,
+    ) -> None:
+        self._backend = backend
+        self.log_end = log_end  # of the log when this store was opened: to catch up with
+        self.log_first = log_first  # what the log still holds then; 0 unless records were deleted
+        self._lengths: dict[str, views_codec.Lengths] = {}
+        self._busy: dict[str, bool] = {}  # as it is written, of the sessions in the cache
+        self._streams: dict[str, Stream] = {}  # likewise
+        self._skipped: dict[str, tuple[int, ...]] = {}  # likewise
+        self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
+        self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
+        self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
+        # Below this offset every dead letter was written by the store that was here before.
+        self.letters_from = self.cursor.offset if letters_from is None else letters_from
+        self.is_new = letters_from is not None
+
+    def _read(self, key: bytes, kind: type) -> Any:
+        value = self._backend.get(key)
+        return None if value is None else msgspec.msgpack.decode(value, type=kind)
+
+    def claim(self, belongs: Belongs) -> None:
+        """Note what log this store is folded from; only on a new store."""
+        assert self.belongs in (None, belongs)
+        self._backend.write([(_BELONGS, views_codec.encode_row(belongs))], [])
+        self.belongs = belongs
+
+    def load(self, session_id: str) -> SessionViews | None:
+        """The views of a session, or None if it has none. Raises Corrupt."""
+        name = session_id.encode()
+        head = self._backend.get(b"h\0" + name)
+        if head is None:
+            return None
+        stream = self._backend.get(b"c\0" + name)
+        pages = [page for _, page in self._backend.scan(b"r\0" + name + b"\0")]
+        try:
+            views = views_codec.views_from(head, stream, pages)
+        except Exception as error:  # whatever bytes that nobody wrote can do to a decoder
+            raise Corrupt(f"session {session_id}: {type(error).__name__}: {error}") from error
+        self._lengths[session_id] = views_codec.lengths_of(views)
+        self._skipped[session_id] = views.skipped
+        return views
+
+    def write(
+        self,
+        changed: Mapping[str, SessionViews],
+        streamed: Mapping[str, SessionViews],
+        busy: Callable[[SessionViews], bool],
+        partition: PartitionView,
+        cursor: Cursor,
+        since: Mapping[str, int] | None = None,
+    ) -> dict[str, SessionViews]:
+        """One batch: changed sessions, those that only streamed, the partition view, the cursor.
+
+        Returns the sessions whose views cannot be encoded, as they were stored instead: as they
+        were before, frozen at the offset that `since` has for them. Bounds (schemas/bounds.py) are
+        to keep this from happening; the neighbours of a session must not depend on that.
+        """
+        batch, frozen = _Batch(), {}
+        for session_id, views in changed.items():
+            try:
+                self._put(batch, session_id, views, busy)
+            except Corrupt:
+                raise
+            except Exception as error:
+                held = self.load(session_id) or initial(session_id)
+                why = f"its views cannot be stored: {type(error).__name__}"
+                at = (since or {}).get(session_id, self.cursor.offset)
+                frozen[session_id] = replace(held, frozen=held.frozen or Frozen(at, why))
+                self._put(batch, session_id, frozen[session_id], busy)
+        for session_id, views in streamed.items():
+            self._streams[session_id] = views.stream
+            batch.puts.append((b"c\0" + session_id.encode(), views_codec.stream_of(views)))
+        if partition is not self.partition:
+            batch.puts.append((_PARTITION, views_codec.encode_row(partition)))
+        batch.puts.append((_CURSOR, views_codec.encode_row(cursor)))
+        self._backend.write(batch.puts, batch.deletes)
+        self.partition, self.cursor = partition, cursor
+        return frozen
+
+    def _put(
+        self,
+        batch: "_Batch",
+        session_id: str,
+        views: SessionViews,
+        busy: Callable[[SessionViews], bool],
+    ) -> None:
+        """Add a session to a batch. What raises does so before anything is noted."""
+        name = session_id.encode()
+        known = self._lengths.get(session_id, views_codec.NO_ROWS)
+        old_pages: list[bytes] = []
+        if views.skipped != self._skipped.get(session_id, ()):  # folded without a record
+            old_pages = [key for key, _ in self._backend.scan(b"r\0" + name + b"\0")]
+            known = views_codec.NO_ROWS
+        lengths, is_busy = views_codec.lengths_of(views), _is_busy(views, busy)
+        puts = [(b"h\0" + name, views_codec.head_of(views))]
+        if views.stream is not self._streams.get(session_id):
+            puts.append((b"c\0" + name, views_codec.stream_of(views)))
+        if lengths != known:
+            key = b"r\0" + name + b"\0" + sum(known).to_bytes(8, "big")
+            puts.append((key, views_codec.page_of(views, known)))
+        self._streams[session_id], self._lengths[session_id] = views.stream, lengths
+        self._skipped[session_id] = views.skipped
+        batch.puts += puts
+        batch.deletes += [key for key in old_pages if key != puts[-1][0]]
+        if self._busy.get(session_id) is not is_busy:
+            self._busy[session_id] = is_busy
+            if is_busy:
+                batch.puts.append((b"b\0" + name, b""))
+            else:
+                batch.deletes.append(b"b\0" + name)
+
+    def forget(self, session_id: str) -> None:
+        """Drop what is remembered of a session that left the cache."""
+        self._lengths.pop(session_id, None)
+        self._busy.pop(session_id, None)
+        self._streams.pop(session_id, None)
+        self._skipped.pop(session_id, None)
+
+    def busy(self) -> list[str]:
+        """The sessions that may owe something."""
+        return [key[2:].decode() for key, _ in self._backend.scan(b"b\0")]
+
+    def rest(self, session_id: str) -> None:
+        """A session need not be looked at on the next assignment."""
+        self._busy[session_id] = False
+        self._backend.write([], [b"b\0" + session_id.encode()])
+
+    def sessions(self) -> Iterator[str]:
+        """Every session of the partition."""
+        return (key[2:].decode() for key, _ in self._backend.scan(b"h\0"))
+
+    def close(self) -> None:
+        """Close the backend."""
+        self._backend.close()
+
+    def abandon(self) -> None:
+        """Close a damaged store, which may not be possible without a complaint: it is rebuilt."""
+        with suppress(Corrupt, OSError):
+            self._backend.close()
+
+
+def _is_busy(views: SessionViews, busy: Callable[[SessionViews], bool]) -> bool:
+    """Whether a session may owe something; one about which that cannot be said is woken."""
+    try:
+        return busy(views)
+    except Exception:
+        return True
+
+
+class DictBackend:
+    """The twin in memory: a dict, sorted when it is scanned."""
+
+    def __init__(self, data: dict[bytes, bytes] | None = None) -> None:
+        self.data = {} if data is None else data
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.data.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return iter(sorted(item for item in self.data.items() if item[0].startswith(prefix)))
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        self.data.update(puts)
+        for key in deletes:
+            self.data.pop(key, None)
+
+    def close(self) -> None:
+        pass
+
+
+def open_store(
+    directory: Path,
+    belongs: Belongs,
+    end_offset: int,
+    say: Callable[[str], None],
+    first_offset: int = 0,
+) -> Store:
+    """The store in a directory, or a new one when what is there is not of this log; says so.
+
+    Raises LogCut where the log does not hold what would have to be folded, and OSError, with the
+    store as it is, where it is open elsewhere or the system refuses to open it.
+    """
+    why, letters_from = None, 0
+    try:
+        store = _opened(directory, end_offset, first_offset)
+    except (Corrupt, msgspec.MsgspecError) as broken:
+        why = f"it is damaged ({broken})"
+    else:
+        why = None if store.belongs is None else _mismatch(store, belongs, end_offset)
+        if why is None and store.cursor.offset < first_offset:
+            store.close()
+            raise LogCut(directory.name, store.cursor.offset, first_offset)
+        if store.belongs is None:
+            store.claim(belongs)
+        if why is None:
+            return store
+        if store.belongs[:2] == belongs[:2] and store.cursor.offset <= end_offset:
+            letters_from = store.cursor.offset  # other folds of the same log
+        store.close()
+    if first_offset == 0:
+        say(f"the store {directory.name} is made anew from the log: {why}")
+    return new_store(directory, belongs, end_offset, letters_from, first_offset)
+
+
+def _opened(directory: Path, end_offset: int, first_offset: int) -> Store:
+    backend = RocksBackend(directory)
+    try:
+        return Store(backend, log_end=end_offset, log_first=first_offset)
+    except BaseException:
+        with suppress(Corrupt, OSError):
+            backend.close()
+        raise
+
+
+def new_store(
+    directory: Path,
+    belongs: Belongs,
+    end_offset: int,
+    letters_from: int = 0,
+    first_offset: int = 0,
+) -> Store:
+    """An empty store in the place of whatever is there.
+
+    letters_from: below it every dead letter was written. A letter that comes twice is harmless.
+    Raises LogCut, and keeps what is there, where the log no longer begins at 0.
+    """
+    if first_offset > 0:
+        raise LogCut(directory.name, 0, first_offset)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(directory)
+    crash_points.reach("store.removed")
+    store = Store(RocksBackend(directory), letters_from=letters_from, log_end=end_offset)
+    store.claim(belongs)
+    return store
+
+
+def _mismatch(store: Store, belongs: Belongs, end_offset: int) -> str | None:
+    assert store.belongs is not None
+    for name, had, has in zip(Belongs._fields, store.belongs, belongs, strict=True):
+        if had != has:
+            return f"its {name} is {had}, the log's is {has}"
+    if store.cursor.offset > end_offset:
+        return f"its cursor {store.cursor.offset} lies beyond the log's end {end_offset}"
+    return None
+
+
+def open_readonly(directory: Path) -> Store:
+    """A store at rest, or one that a worker writes, as of now; read only."""
+    return Store(RocksBackend(directory, read_only=True))
+
+
+def as_json(belongs: Belongs) -> str:
+    """For people: what log a store was folded from."""
+    return json.dumps(belongs._asdict())

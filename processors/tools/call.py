@@ -1,0 +1,231 @@
+"""One run of a claimed tool call, from its arguments to exactly one outcome.
+
+The rule that everything here serves: the outcome says no more than is known. A begun `once` call
+ends in an ordinary outcome only if the tool itself returned or raised ToolFailed; an abort, the
+deadline or any other exception leaves it in doubt. Pure and idempotent calls may be repeated, so
+theirs are errors, or cancelled. What a tool returns later still resolves a doubt (`run` returns a
+task that waits for it). This file must not know the log, the worker or when a call may run.
+"""
+
+import asyncio
+from hashlib import sha256
+from typing import Any
+
+from ...log.blobs import BlobError
+from ...schemas.enums import Approval, Effect, Outcome, Via
+from ...schemas.events import ToolFailedUncertain, ToolResult
+from ...schemas.events.parts import Trigger
+from ..limits import Limits
+from .outcomes import ToolClaim, gave_up, not_run, result, short, uncertain
+from .output_sink import Sink, Stop
+from .results import Shaped, plain, shape
+from .run import End, Run, ToolHost
+from .tool import DidNotHappen, Happened, Tool, ToolCancelled, ToolFailed
+
+__all__ = [
+    "ToolClaim",
+    "ToolHost",
+    "run",
+    "reconcile",
+    "timeout_ms",
+    "not_run",
+    "gave_up",
+    "uncertain",
+]
+
+
+def timeout_ms(tool: Tool, limits: Limits) -> int:
+    """How long a run of this tool may take."""
+    return tool.timeout_ms or limits.tool_timeout_ms
+
+
+async def run(
+    claim: ToolClaim, tool: Tool, args: bytes, sink: Sink, stop: Stop, host: ToolHost
+) -> asyncio.Task | None:
+    """Run a claimed call and report exactly one outcome: ToolResult or ToolFailedUncertain.
+
+    Returns None when the tool has ended, else a task that ends when it does; of a call in doubt it
+    reports the late truth as one more ToolResult. Keep it and count it: a thread can't be killed.
+    """
+    early = _why_not(claim, tool, args, stop)
+    if early is not None:
+        await _report(sink, claim, early)
+        return None
+    one = Run(claim, tool, host)
+    if _is_idempotent(one):
+        earlier = await asyncio.to_thread(_recorded, one)
+        if earlier is not None:
+            await _report(sink, claim, earlier)
+            return None
+    key = one.cache_key(args)
+    if key is not None:
+        cached = await asyncio.to_thread(_cached, one, key)
+        if cached is not None:
+            await _report(sink, claim, cached)
+            return None
+    kwargs = tool.arguments.parse(args)
+    work = one.call(tool.function, kwargs, context=tool.context is not None)
+    end = await one.until_end(work, stop, cancel=tool.is_async)
+    event = await asyncio.to_thread(_outcome, one, end)
+    if key is not None:
+        await asyncio.to_thread(_keep, one, key, event)
+    await _report(sink, claim, event)
+    if one.cancelled:
+        raise asyncio.CancelledError
+    return asyncio.create_task(_late(one, work, event, sink)) if end is None else None
+
+
+async def reconcile(
+    claim: ToolClaim, tool: Tool, args: bytes, sink: Sink, stop: Stop, host: ToolHost
+) -> None:
+    """Say what became of a call whose worker is gone, and report exactly one outcome.
+
+    Called only when the claim's deadline and the margin have passed, so that "it did not happen"
+    can't become untrue. The side log is asked first, then the tool's reconciler; whoever can't
+    tell leaves the call in doubt.
+    """
+    one = Run(claim, tool, host)
+    if one.ctx.side_log.has_result:
+        answer: Any = Happened(one.ctx.side_log.result())
+    elif tool.reconciler is None:
+        answer = "its worker is gone, and nobody can say whether it happened"
+    else:
+        answer = await _ask(one, args, stop)
+    match answer:
+        case Happened(result=value):
+            shaped = await asyncio.to_thread(_shaped, one, value)
+            event: Any = result(claim, Outcome.OK, shaped, via=Via.RECONCILER)
+        case DidNotHappen(why=why):
+            text = f"the call did not happen{': ' if why else ''}{why}"
+            event = result(claim, Outcome.NOT_RUN, short(text), via=Via.RECONCILER)
+        case _:
+            event = uncertain(claim, str(answer))
+    await _report(sink, claim, event)
+    if one.cancelled:
+        raise asyncio.CancelledError
+
+
+def _why_not(claim: ToolClaim, tool: Tool, args: bytes, stop: Stop) -> ToolResult | None:
+    """The outcome of a call that must not begin, or None."""
+    if stop.requested:
+        return not_run(claim, f"it was stopped before it began ({stop.why})")
+    if claim.approval == Approval.DENY:
+        return not_run(claim, "it is denied")
+    if claim.name != tool.name:
+        return not_run(claim, f"the call is of {claim.name}, the tool is {tool.name}")
+    if sha256(args).hexdigest() != claim.args_sha256:
+        return not_run(claim, "its arguments are not those that were decided on")
+    wrong = tool.arguments.why_wrong(args)
+    return None if wrong is None else not_run(claim, f"its arguments are wrong: {wrong}")
+
+
+def _is_idempotent(one: Run) -> bool:
+    return not one.once and one.tool.effect == Effect.IDEMPOTENT
+
+
+def _recorded(one: Run) -> ToolResult | None:
+    """The result that an earlier attempt of an idempotent call left in the side log (S2.8)."""
+    log = one.ctx.side_log
+    if not log.has_result:
+        return None
+    triggers = [Trigger(**trigger) for trigger in log.beside.get("triggers", [])]
+    reminders = log.beside.get("reminders", [])
+    shaped = _shaped(one, log.result())
+    return result(one.claim, Outcome.OK, shaped, triggers=triggers, reminders=reminders)
+
+
+def _record(one: Run, value: Any) -> None:
+    """Remember what an idempotent call returned, for an attempt that comes after a crash."""
+    asked = [{"trigger": t.trigger, "project_id": t.project_id} for t in one.ctx.triggers]
+    beside = {"triggers": asked, "reminders": one.ctx.reminders}
+    try:
+        one.ctx.side_log.record(plain(value), beside=beside)
+    except Exception:  # bytes, odd objects, a full disk: then the call is simply run again
+        return
+
+
+def _cached(one: Run, key: bytes) -> ToolResult | None:
+    """The result of the same call a short while ago, if all of it is still there (S0.8)."""
+    kept = one.host.cache.find(key, one.tool.cache_ttl_ms)
+    if kept is None:
+        return None
+    try:
+        one.host.blobs.resolve(kept.shaped.content)
+    except BlobError:
+        return None
+    return result(one.claim, Outcome.OK, kept.shaped, cached_at=kept.at)
+
+
+def _keep(one: Run, key: bytes, event: ToolResult | ToolFailedUncertain) -> None:
+    """Remember a success for its TTL; one that asked for more than to be read is no mere result."""
+    if not isinstance(event, ToolResult) or event.outcome != Outcome.OK:
+        return
+    lost = event.left_out and event.content.ref is None  # the disk was full: do better next time
+    if not event.triggers and not event.reminders and not lost:
+        shaped = Shaped(event.content, event.bytes, event.tokens, event.left_out)
+        one.host.cache.keep(key, shaped, one.began_at, one.tool.cache_ttl_ms)
+
+
+def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
+    """What is known of the call, as its one outcome."""
+    claim, ctx, error = one.claim, one.ctx, None if end is None else end.error
+    if end is not None and error is None:
+        if _is_idempotent(one):
+            _record(one, end.value)
+        shaped = _shaped(one, end.value)
+        asked = {"triggers": ctx.triggers, "reminders": ctx.reminders}
+        return result(claim, Outcome.OK, shaped, **asked)
+    if isinstance(error, ToolFailed):
+        outcome = Outcome.CANCELLED if isinstance(error, ToolCancelled) else Outcome.ERROR
+        text = str(error) or "the tool failed and did not say why"
+        return result(claim, outcome, _shaped(one, text), reminders=ctx.reminders)
+    why = one.why_ended(error)
+    if one.once:
+        return uncertain(claim, f"{why}; whether it had its effect is not known")
+    aborted = one.stop.requested and not one.timed_out
+    return result(claim, Outcome.CANCELLED if aborted else Outcome.ERROR, short(why))
+
+
+def _shaped(one: Run, value: Any) -> Shaped:
+    """A value as content. Never raises: the tool has run, and that must be told."""
+    limit, host = one.ctx.result_tokens, one.host
+    try:
+        return shape(
+            value,
+            limit_tokens=limit,
+            blobs=host.blobs,
+            readable=host.results_readable,
+            model=host.model,
+        )
+    except Exception as error:
+        return short(f"it returned, but its result can't be shown: {type(error).__name__}: {error}")
+
+
+async def _late(one: Run, work: asyncio.Task, event: Any, sink: Sink) -> None:
+    """Wait for a tool that outlived its outcome; what it knows resolves a doubt."""
+    end = await work
+    known = end.error is None or isinstance(end.error, ToolFailed)
+    if isinstance(event, ToolFailedUncertain) and known:
+        await _report(sink, one.claim, await asyncio.to_thread(_outcome, one, end))
+
+
+async def _ask(one: Run, args: bytes, stop: Stop) -> Any:
+    """The reconciler's answer, or a text that says why there is none."""
+    reconciler = one.tool.reconciler
+    assert reconciler is not None
+    try:
+        kwargs = one.tool.arguments.parse(args)
+    except ValueError as error:
+        return f"its arguments can't be given to the reconciler: {error}"
+    work = one.call(reconciler, kwargs, context=True)
+    end = await one.until_end(work, stop, cancel=asyncio.iscoroutinefunction(reconciler))
+    if end is None or end.error is not None:
+        return f"the reconciler of {one.why_ended(end and end.error)}"
+    if isinstance(end.value, Happened | DidNotHappen):
+        return end.value
+    return "the reconciler can't say whether it happened"
+
+
+async def _report(sink: Sink, claim: ToolClaim, event: Any) -> None:
+    """Hand over the outcome; a cancelled run does not take it back."""
+    await asyncio.shield(asyncio.ensure_future(sink.outcome(claim.session_id, event)))

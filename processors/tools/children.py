@@ -1,0 +1,211 @@
+"""Processes that a tool starts: they end with the command, the run or the worker, whichever is
+first.
+
+Each command runs under a keeper (reaper.py), a process of its own that outlives a killed worker
+just long enough to kill what the worker had started. A parent-death signal alone would not do: it
+reaches the first process only, and fires when the starting thread ends. This file must not know
+what the commands are for.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ...log.environment import HAND_OVER_S, for_children
+from .output_sink import Stop
+
+KEEPER = Path(__file__).with_name("reaper.py")
+TERM_S = 0.3  # from SIGTERM to SIGKILL: enough to remove a lock file, small beside the grace
+KILL_S = 5.0  # a process that outlives SIGKILL this long hangs in the kernel: we go on without it
+OUTPUT_BYTES_MAX = 1024 * 1024  # of one command, kept: a quarter from its head, the rest the tail
+_READ_BYTES = 64 * 1024
+
+
+def keeper_command(lifeline: int, env_end: int, command: Sequence[str]) -> list[str]:
+    """The command line of a keeper that runs `command`."""
+    script = [sys.executable, "-I", "-S", str(KEEPER), str(lifeline), str(env_end)]
+    return [*script, "--", *command]
+
+
+@contextlib.asynccontextmanager
+async def handed_env(env: Mapping[str, str]) -> AsyncIterator[int]:
+    """The descriptor from which a keeper, started in the block, reads what its command gets beside.
+
+    A socket, which nobody else can open through /proc; arguments and pipes can be read. It is
+    filled behind the block, because its buffer may be smaller than the variables are.
+    """
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            yield theirs.fileno()
+        ours.setblocking(False)
+        handing = asyncio.get_running_loop().sock_sendall(ours, json.dumps(dict(env)).encode())
+        with contextlib.suppress(OSError):  # it has ended already, as whoever waits for it sees
+            await asyncio.wait_for(handing, HAND_OVER_S)
+
+
+class Ended(NamedTuple):
+    """How a command ended. code: exit code, or minus the signal. left_out: bytes not kept.
+
+    why: None if it ended by itself, else `timeout` or the reason of the abort.
+    """
+
+    code: int
+    output: bytes
+    left_out: int
+    why: str | None
+
+
+class Children:
+    """The commands of one tool run. `ctx.children` in a tool.
+
+    env_names: globs of the variables of the worker that they get beside the usual ones.
+    """
+
+    def __init__(self, stop: Stop, env_names: Sequence[str] = ()) -> None:
+        self._stop = stop
+        self._env_names = tuple(env_names)
+        self._loop = asyncio.get_running_loop()
+        self._lifelines: dict[asyncio.subprocess.Process, int] = {}
+        self._dying: list[asyncio.Future] = []
+        self._closed = False
+
+    async def run(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path | str | None = None,
+        timeout_s: float | None = None,
+        env: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+        output_bytes_max: int = OUTPUT_BYTES_MAX,
+    ) -> Ended:
+        """Run a command to its end, its standard output and error together. Raises OSError.
+
+        It ends early at timeout_s seconds, and when the run is aborted: SIGTERM, then SIGKILL for
+        it and everything it started. Of the worker's environment it gets what every program needs
+        (PASSED in log/environment.py) and what the operator named; env: variables beside those.
+        """
+        if self._closed or self._stop.requested:
+            raise OSError(f"{command[0]} was not started: the run is ending")
+        process = await self._start(command, cwd, env or {}, pass_fds)
+        output = _Output(output_bytes_max)
+        reading = asyncio.ensure_future(output.read(process.stdout))
+        stopping = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait(
+                {reading, stopping}, timeout=timeout_s, return_when="FIRST_COMPLETED"
+            )
+            why = None
+            if not reading.done():
+                why = self._stop.why or "timeout"
+                await self._terminate(process, reading)
+            code = await self._code(process, None if why is None else KILL_S)
+        finally:
+            stopping.cancel()
+            self._let_go(process)
+            if not reading.done():
+                self._dying.append(asyncio.gather(reading, process.wait(), return_exceptions=True))
+        return Ended(code, output.kept(), output.left_out, why)
+
+    def run_blocking(self, command: Sequence[str], **options: object) -> Ended:
+        """`run` for a tool that is no coroutine function: it waits in the tool's own thread."""
+        return asyncio.run_coroutine_threadsafe(self.run(command, **options), self._loop).result()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command runs: whoever waits for it hears of the abort through its end."""
+        return bool(self._lifelines)
+
+    async def close(self) -> None:
+        """Kill what still runs, and return when it is gone. Nothing starts afterwards."""
+        self._closed = True
+        for process in list(self._lifelines):
+            self._let_go(process)
+            self._dying.append(asyncio.ensure_future(process.wait()))
+        if self._dying:
+            await asyncio.wait(self._dying, timeout=KILL_S)
+            await asyncio.sleep(0)  # the loop closes the pipes of the dead in its next round
+
+    async def _start(
+        self,
+        command: Sequence[str],
+        cwd: Path | str | None,
+        env: Mapping[str, str],
+        pass_fds: Sequence[int],
+    ) -> asyncio.subprocess.Process:
+        read_end, write_end = os.pipe()
+        try:
+            async with handed_env(env) as env_end:
+                process = await asyncio.create_subprocess_exec(
+                    *keeper_command(read_end, env_end, command),
+                    cwd=cwd,
+                    env=for_children(self._env_names),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=(read_end, env_end, *pass_fds),
+                )
+        except BaseException:
+            os.close(write_end)
+            raise
+        finally:
+            os.close(read_end)
+        self._lifelines[process] = write_end
+        return process
+
+    async def _terminate(
+        self, process: asyncio.subprocess.Process, reading: asyncio.Future
+    ) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._lifelines[process], b"T")
+        await asyncio.wait({reading}, timeout=TERM_S)
+        self._let_go(process)
+        await asyncio.wait({reading}, timeout=KILL_S)
+
+    @staticmethod
+    async def _code(process: asyncio.subprocess.Process, timeout_s: float | None) -> int:
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(process.wait(), timeout_s)
+        return -signal.SIGKILL
+
+    def _let_go(self, process: asyncio.subprocess.Process) -> None:
+        """Close the lifeline: what still lives below the keeper is killed."""
+        lifeline = self._lifelines.pop(process, None)
+        if lifeline is not None:
+            os.close(lifeline)
+
+
+class _Output:
+    """The head and the tail of what a command says, in bounded memory."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._head_max = bytes_max // 4
+        self._tail_max = bytes_max - self._head_max
+        self._head, self._tail, self._total = bytearray(), bytearray(), 0
+
+    async def read(self, stream: asyncio.StreamReader | None) -> None:
+        assert stream is not None
+        while data := await stream.read(_READ_BYTES):
+            self._total += len(data)
+            room = self._head_max - len(self._head)
+            self._head += data[:room]
+            self._tail += data[room:]
+            if len(self._tail) > 2 * self._tail_max:
+                del self._tail[: -self._tail_max]
+
+    def kept(self) -> bytes:
+        """Head and tail; what lies between is `left_out` bytes."""
+        return bytes(self._head + self._tail[-self._tail_max :])
+
+    @property
+    def left_out(self) -> int:
+        return self._total - len(self.kept())

@@ -1,0 +1,137 @@
+"""What a tool may know and ask for while it runs: the ToolContext, given as its parameter `ctx`.
+
+It names the call, says when to stop, remembers results across attempts, starts processes that can
+not outlive the run, and collects what the tool asks for. It must not know the log or the worker.
+"""
+
+import asyncio
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...schemas.events.parts import Trigger
+from ...schemas.ids import is_id, why_not_an_id
+from .output_sink import Stop
+
+if TYPE_CHECKING:
+    from ...log.blobs import BlobStore
+    from ..memory.service import MemoryService
+    from .children import Children
+    from .side_log import SideLog
+
+ASKED_MAX = 16  # triggers, and reminders, of one call: they are repeated in the event and the fold
+REMINDER_CHARS_MAX = 4_000  # a reminder enters the prompt whole: about 1,500 tokens
+
+
+class Abort:
+    """Whether the run must end: true as a flag, awaitable as a signal.
+
+    `if ctx.aborted:` in a loop, `await ctx.aborted` beside the work. A tool that looks at it is
+    given time to end by itself; one that never does is cancelled at once.
+    """
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        self.watched = False
+
+    @property
+    def why(self) -> str | None:
+        """The reason, or None while the run may go on."""
+        return self._stop.why
+
+    def __bool__(self) -> bool:
+        self.watched = True
+        return self._stop.requested
+
+    def __await__(self) -> Generator[object, None, str]:
+        self.watched = True
+        return self._stop.wait().__await__()
+
+    def wait_blocking(self, timeout_s: float | None = None) -> bool:
+        """Wait for it in a tool's own thread, at most timeout_s seconds; whether it came."""
+        self.watched = True
+        waiting = asyncio.run_coroutine_threadsafe(self._stop.wait(), self._loop)
+        try:
+            waiting.result(timeout_s)
+        except TimeoutError:
+            waiting.cancel()
+        return self._stop.requested
+
+
+class ToolContext:
+    """One run of one tool call. `call_key` is TURN.STEP.INDEX, `attempt` counts from 1.
+
+    result_tokens: a longer result is cut, so a tool that can choose returns less. user_id,
+    project_id: whose session it is. claim_offset: the place of this run in the session's partition.
+    memory: what outlives sessions, None where the worker keeps none. refs: the kept results of this
+    session, for the tool that reads them. approved: whether a person allowed this very call.
+    """
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        call_key: str,
+        attempt: int,
+        aborted: Abort,
+        side_log: "SideLog",
+        children: "Children",
+        blobs: "BlobStore",
+        result_tokens: int,
+        workdir: Path | None = None,
+        user_id: str = "",
+        project_id: str | None = None,
+        claim_offset: int | None = None,
+        memory: "MemoryService | None" = None,
+        refs: frozenset[str] = frozenset(),
+        approved: bool = False,
+    ) -> None:
+        self.refs = refs
+        self.approved = approved
+        self.user_id = user_id
+        self.project_id = project_id
+        self.claim_offset = claim_offset
+        self.memory = memory
+        self.session_id = session_id
+        self.call_key = call_key
+        self.attempt = attempt
+        self.aborted = aborted
+        self.side_log = side_log
+        self.children = children
+        self.blobs = blobs
+        self.result_tokens = result_tokens
+        self.workdir = workdir
+        self.triggers: list[Trigger] = []
+        self.reminders: list[str] = []
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of this call: what a payment API wants to be sent."""
+        return f"{self.session_id}/{self.call_key}"
+
+    def remind(self, text: str) -> None:
+        """Have a text said to the model once, with the next message. Raises ValueError."""
+        if not text or len(text) > REMINDER_CHARS_MAX:
+            raise ValueError(f"a reminder has 1-{REMINDER_CHARS_MAX} characters, not {len(text)}")
+        self._room(self.reminders, "reminders")
+        self.reminders.append(text.encode("utf-8", "replace").decode())  # an event is UTF-8
+
+    def trigger(self, name: str) -> None:
+        """Ask for a phase transition, taken if the call ends ok. Raises ValueError."""
+        if not is_id(name):
+            raise ValueError(why_not_an_id("a trigger", name))
+        self._room(self.triggers, "triggers")
+        self.triggers.append(Trigger(trigger=name))
+
+    def lock_project(self, project_id: str) -> None:
+        """Ask to lock the session to a project, taken if the call ends ok. Raises ValueError."""
+        if not is_id(project_id):
+            raise ValueError(why_not_an_id("a project id", project_id))
+        self._room(self.triggers, "triggers")
+        self.triggers.append(Trigger(project_id=project_id))
+
+    @staticmethod
+    def _room(asked: list, what: str) -> None:
+        if len(asked) >= ASKED_MAX:
+            raise ValueError(f"one call may ask for {ASKED_MAX} {what}, not more")

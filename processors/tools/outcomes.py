@@ -1,0 +1,112 @@
+"""The outcomes of tool calls as events, and the claim that every one of them answers.
+
+Whoever must end a call without running it (a claim that came too late, attempts used up) makes
+its outcome here, so that the same words say the same everywhere. It must not know how tools run.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...schemas.enums import Outcome, Via
+from ...schemas.events import ToolFailedUncertain, ToolResult
+from ...schemas.events.parts import Body, Trigger
+from ...schemas.ids import call_key
+from ...schemas.tokens import estimate
+from .results import Shaped
+
+DETAIL_CHARS_MAX = 2_000  # of an exception's text: it may hold a whole response body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolClaim:
+    """A claim that came back and won. effect, approval: as TOOL_INVOKED has them.
+
+    args_sha256: of the raw arguments that the decision was about. timeout_ms: how long the run may
+    take from now; TOOL_STARTED's deadline must not lie before its end. user_id, project_id: whose
+    session it is, as of the claim. claim_offset: where the claim lies in the session's partition.
+    refs: the kept results that the call may read.
+    """
+
+    session_id: str
+    turn: int
+    step: int
+    index: int
+    attempt: int
+    name: str
+    effect: str
+    approval: str
+    args_sha256: str
+    timeout_ms: int
+    user_id: str = ""
+    project_id: str | None = None
+    claim_offset: int | None = None
+    refs: frozenset[str] = frozenset()
+
+    @property
+    def call_key(self) -> str:
+        """TURN.STEP.INDEX."""
+        return call_key(self.turn, self.step, self.index)
+
+
+def not_run(claim: ToolClaim, why: str) -> ToolResult:
+    """The outcome of an attempt that was not begun; an earlier one may have been."""
+    if claim.attempt > 1:
+        text = f"not run again: {why}. An earlier attempt may have run."
+        return result(claim, Outcome.ERROR, short(text))
+    return result(claim, Outcome.NOT_RUN, short(f"not run: {why}"))
+
+
+def gave_up(claim: ToolClaim, why: str) -> ToolResult:
+    """The outcome of a pure or idempotent call whose attempts are used up."""
+    return result(claim, Outcome.ERROR, short(f"given up after attempt {claim.attempt}: {why}"))
+
+
+def uncertain(claim: ToolClaim, reason: str) -> ToolFailedUncertain:
+    """The outcome of a call of which nobody knows whether it had its effect."""
+    return ToolFailedUncertain(
+        turn=claim.turn,
+        step=claim.step,
+        index=claim.index,
+        attempt=claim.attempt,
+        reason=_cut(reason),
+    )
+
+
+def result(
+    claim: ToolClaim,
+    outcome: Outcome,
+    shaped: Shaped,
+    *,
+    via: Via = Via.TOOL,
+    triggers: Sequence[Trigger] = (),
+    reminders: Sequence[str] = (),
+    cached_at: int | None = None,
+) -> ToolResult:
+    """What became of a call, with the content that the model is told."""
+    return ToolResult(
+        turn=claim.turn,
+        step=claim.step,
+        index=claim.index,
+        attempt=claim.attempt,
+        outcome=outcome,
+        via=via,
+        content=shaped.content,
+        bytes=shaped.bytes,
+        tokens=shaped.tokens,
+        left_out=shaped.left_out,
+        triggers=tuple(triggers),
+        reminders=tuple(reminders),
+        cached_at=cached_at,
+    )
+
+
+def short(text: str) -> Shaped:
+    """A text of our own as content: never long enough to be cut by the agent's limit."""
+    text = _cut(text)
+    data = text.encode()
+    return Shaped(Body(inline=data), len(data), estimate(text), 0)
+
+
+def _cut(text: str) -> str:
+    text = text if len(text) <= DETAIL_CHARS_MAX else text[: DETAIL_CHARS_MAX - 3] + "..."
+    return text.encode("utf-8", "replace").decode()

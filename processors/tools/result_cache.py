@@ -1,0 +1,184 @@
+"""Results of pure tools, kept for a while: the same call again within its TTL does not run (S0.8).
+
+A SQLite file in the worker's state directory, bounded in entries and bytes. It is a cache: lost or
+damaged it only means that tools run, and nothing in a session's state depends on it, for the
+TOOL_RESULT of a call that was answered from here is an event like any other and says so.
+
+A result is found by everything that a pure tool may depend on: the user and the project (nobody is
+answered with what another user's call returned), the agent, the tool with its schema, the arguments
+as canonical JSON, the working directory and how results are cut. The code of the tool is not part
+of the key: a changed tool may answer as before for one TTL.
+
+Time is the wall clock, because an age must survive a restart of the process and of the machine,
+which a monotonic clock does not. A clock that was set back makes an entry younger than nothing,
+which counts as expired; one that was set forward makes it old early. Either way the tool runs.
+"""
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from ...schemas.events.parts import BlobRef, Body
+from .results import Shaped
+
+ENTRIES_MAX = 10_000
+BYTES_MAX = 64 * 1024 * 1024  # of results kept inline: one is 64 KiB at most, most are far smaller
+PRUNE_EVERY = 200  # writes; between two prunings the bounds are passed by so many entries at most
+BUSY_MS = 1_000  # how long a write waits for another process that looks into the file
+LAYOUT = 2  # of the file; a file of another layout is begun anew
+_TABLE = """
+CREATE TABLE IF NOT EXISTS results (
+    key BLOB PRIMARY KEY, at INTEGER NOT NULL, until INTEGER NOT NULL,
+    inline BLOB, ref TEXT, bytes INTEGER NOT NULL, tokens INTEGER NOT NULL,
+    left_out INTEGER NOT NULL, checksum INTEGER NOT NULL
+)
+"""
+
+
+class Kept(NamedTuple):
+    """A result that was kept. at: Unix ms when the run that made it began."""
+
+    shaped: Shaped
+    at: int
+
+
+def wall_ms() -> int:
+    """Unix ms."""
+    return time.time_ns() // 1_000_000
+
+
+def key_of(scope: tuple[str | int | None, ...], args: bytes) -> bytes:
+    """The key of a call: `scope` is all that it depends on but its arguments (raw JSON)."""
+    canonical = json.loads(args)
+    whole = json.dumps([scope, canonical], sort_keys=True, separators=(",", ":"))
+    return sha256(whole.encode()).digest()
+
+
+def _checksum(*values: object) -> int:
+    """Of a row: SQLite has none, and a result goes to a model as if its tool had returned it."""
+    return crc32(repr(values).encode("utf-8", "backslashreplace"))
+
+
+class ResultCache:
+    """The cache of one worker. May be used from several threads; never raises."""
+
+    def __init__(
+        self,
+        path: Path,
+        say: Callable[[str], None],
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        self.path, self._say, self._now_ms = path, say, now_ms
+        self._lock = threading.Lock()
+        self._writes = 0
+        self._db: sqlite3.Connection | None = None
+        try:
+            self._db = self._open()
+        except (sqlite3.Error, OSError) as error:
+            self._lost(error, "begun anew")
+            try:
+                for suffix in ("", "-wal", "-shm"):
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
+                self._db = self._open()
+            except (sqlite3.Error, OSError) as again:
+                self._lost(again, "not used")
+
+    def find(self, key: bytes, ttl_ms: int) -> Kept | None:
+        """The result of a call not older than its TTL, or None."""
+        row = self._do(
+            "SELECT at, inline, ref, bytes, tokens, left_out, checksum FROM results WHERE key = ?",
+            (key,),
+        )
+        if not row or not 0 <= self._now_ms() - row[0][0] < ttl_ms:
+            return None
+        at, inline, ref, size, tokens, left_out, checksum = row[0]
+        if checksum != _checksum(key, *row[0][:-1]):
+            return None  # a damaged row: its tool runs
+        try:
+            body = Body(inline=inline, ref=BlobRef(**json.loads(ref)) if ref else None)
+        except (TypeError, ValueError):  # of another version
+            return None
+        return Kept(Shaped(body, size, tokens, left_out), at)
+
+    def keep(self, key: bytes, shaped: Shaped, at: int, ttl_ms: int) -> None:
+        """Keep a result for its TTL, in place of an older one; `at`: when its run began."""
+        body = shaped.content
+        ref = None
+        if body.ref is not None:
+            ref = json.dumps(asdict(body.ref))
+        checksum = _checksum(key, at, body.inline, ref, *shaped[1:])
+        values = (key, at, at + ttl_ms, body.inline, ref, *shaped[1:], checksum)
+        self._do("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        with self._lock:
+            self._writes += 1
+            due = self._writes % PRUNE_EVERY == 0
+        if due:
+            self.prune()
+
+    def prune(self, entries_max: int = ENTRIES_MAX, bytes_max: int = BYTES_MAX) -> None:
+        """Delete what is expired, then the oldest results until both bounds hold."""
+        now = self._now_ms()
+        self._do("DELETE FROM results WHERE until <= ? OR at > ?", (now, now))
+        self._do(
+            "DELETE FROM results WHERE key IN (SELECT key FROM (SELECT key,"
+            " row_number() OVER newest AS place, sum(length(inline)) OVER newest AS size"
+            " FROM results WINDOW newest AS (ORDER BY at DESC, key)"
+            ") WHERE place > ? OR size > ?)",
+            (entries_max, bytes_max),
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _open(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, timeout=BUSY_MS / 1000, check_same_thread=False,
+                             isolation_level=None)
+        try:
+            self.path.chmod(0o600)  # results may be anybody's data
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")  # kill -9 loses nothing, a power cut little
+            (layout,) = db.execute("PRAGMA user_version").fetchone()
+            if layout not in (0, LAYOUT):
+                db.execute("DROP TABLE IF EXISTS results")
+            db.execute(_TABLE)
+            db.execute(f"PRAGMA user_version = {LAYOUT}")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _do(self, statement: str, values: tuple) -> list[tuple]:
+        """Run a statement; a file that fails is given up, and said once."""
+        with self._lock:
+            if self._db is None:
+                return []
+            try:
+                return self._db.execute(statement, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if "locked" in str(error):  # somebody looks into the file: this once, no cache
+                    return []
+                self._give_up(error)
+            except sqlite3.Error as error:
+                self._give_up(error)
+            return []
+
+    def _give_up(self, error: Exception) -> None:
+        assert self._db is not None
+        self._db.close()
+        self._db = None
+        self._lost(error, "not used until the next start")
+
+    def _lost(self, error: Exception, what: str) -> None:
+        self._say(f"the cache of tool results {self.path} can not be used ({error}): {what}. "
+                  "Tools run instead.")

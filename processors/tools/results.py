@@ -1,0 +1,245 @@
+"""What the model is told of a tool's result: text of a bounded size, and where the rest is.
+
+Nothing is lost by cutting: whenever something is left out, the whole is in the blob store and the
+text says how much is missing and how to ask for it. Pure but for the blob store; it must not know
+the log or how tools run.
+"""
+
+import json
+from collections.abc import ItemsView, KeysView, ValuesView
+from typing import Any, NamedTuple
+
+from ...log.blobs import INLINE_BYTES_MAX, BlobError, BlobStore
+from ...schemas.events.parts import Body
+from ...schemas.tokens import estimate, family_of, prefix
+from ..advice.token_count import count
+from .log_text import LOG_LINES_MAX, last_lines, looks_like_log
+from .tool import Shortened
+
+PREVIEW_CHARS = 1_000  # S1.D: what is shown of a result that is off-loaded to a blob
+ROWS_MAX = 100  # S3.5: lists give 100 rows and "N more"
+LISTS_DEEP = 3  # objects in objects are looked through for lists; rows stay as they are
+NAME_CHARS_MAX = 60  # of where a list was, as a tool named it
+LISTS_TOLD = 10  # of the lists that were shortened; an object of a thousand of them is one notice
+KEPT_BYTES_MAX = 32 * 1024 * 1024  # of one result: a tool in a loop must not fill the disk
+WEIGHED_BYTES = 1024 * 1024  # of a whole result are weighed, the rest in proportion: 15 ms
+_BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
+
+
+class Shaped(NamedTuple):
+    """A result as its event holds it. bytes: the whole; left_out: bytes not in the content."""
+
+    content: Body
+    bytes: int
+    tokens: int
+    left_out: int
+
+
+class _Told(NamedTuple):
+    """The whole result as bytes, and what is shown of it if that is not all."""
+
+    whole: bytes
+    media_type: str
+    shown: str | None = None
+    shown_bytes: int = 0  # how much of the whole is in `shown`
+    read_at: int = 0  # character of the whole where reading on makes sense
+
+
+def shape(
+    value: Any, *, limit_tokens: int, blobs: BlobStore, readable: bool, model: str = ""
+) -> Shaped:
+    """Turn what a tool returned into an event's content.
+
+    A string stays as it is, anything else becomes compact JSON. readable: whether the model has
+    the tool `read_result`. model: who reads it, and so counts its tokens; '' for the newest kind.
+    Never raises for a value: the tool has run, and that must be told.
+    """
+    shaped = _fitted(_tell(value), limit_tokens, blobs, readable, family_of(model))
+    text = (shaped.content.inline or b"").decode()
+    return shaped._replace(tokens=count(text, model).tokens)
+
+
+def _fitted(
+    told: _Told, limit_tokens: int, blobs: BlobStore, readable: bool, family: str
+) -> Shaped:
+    """The result within so many estimated tokens, the same everywhere; its own are not counted."""
+    total = len(told.whole)
+    if told.shown is None and total > INLINE_BYTES_MAX:
+        preview = told.whole[: PREVIEW_CHARS * 4].decode("utf-8", "ignore")[:PREVIEW_CHARS]
+        told = told._replace(shown=preview, shown_bytes=len(preview.encode()), read_at=len(preview))
+    text = told.whole.decode() if told.shown is None else told.shown
+    if told.shown is None and estimate(text, family) <= limit_tokens:
+        return Shaped(Body(inline=told.whole), total, 0, 0)
+    try:
+        ref = blobs.store(_kept(told), told.media_type)
+        how = _how_to_read_on(ref.sha256, readable and told.media_type == _TEXT)
+    except BlobError as error:  # the tool has run: a full disk must not turn that into doubt
+        ref, how = None, f"The rest is lost, it could not be kept: {error.__cause__ or error}."
+    left_out = max(0, total - told.shown_bytes)
+    noticed = f"{text}\n{_notice(left_out, told, how, told.read_at, family)}"
+    inline = told.shown is not None and len(noticed.encode("utf-8", "replace"))
+    if inline and inline <= INLINE_BYTES_MAX and estimate(noticed, family) <= limit_tokens:
+        text = noticed
+    else:
+        text, left_out = _cut(text, limit_tokens, told, how, family)
+    data = text.encode("utf-8", "replace")
+    return Shaped(Body(inline=data, ref=ref), total, 0, left_out)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it, or TypeError/ValueError where it can not."""
+    try:
+        json.dumps(value, allow_nan=False, sort_keys=True)
+        return value
+    except (TypeError, ValueError, RecursionError):
+        from pydantic_core import to_json  # knows datetimes, dataclasses, models, NaN
+
+        value = _with_lists(value)
+        return json.loads(to_json(value, inf_nan_mode="strings", bytes_mode="base64"))
+
+
+def _with_lists(value: Any) -> Any:
+    """The value with lists in place of views, and of sets, whose order differs by process."""
+    match value:
+        case dict():
+            return {name: _with_lists(held) for name, held in value.items()}
+        case list() | tuple() | KeysView() | ValuesView() | ItemsView():
+            return [_with_lists(held) for held in value]
+        case set() | frozenset():
+            rows = [_with_lists(held) for held in value]
+            try:
+                return sorted(rows)
+            except TypeError:  # numbers among words
+                return sorted(rows, key=_json)
+    return value
+
+
+def _tell(value: Any) -> _Told:
+    match value:
+        case Shortened(shown=shown, whole=whole):
+            kept, media_type = _encoded(whole)
+            return _Told(kept, media_type, str(shown), min(len(kept), len(shown.encode())), 0)
+        case str():
+            end = last_lines(value)
+            if len(end) == len(value) or not looks_like_log(end):
+                return _Told(*_encoded(value))
+            shown = f"[a log: its last {LOG_LINES_MAX} lines]\n{end}"
+            return _Told(*_encoded(value), shown, len(end.encode("utf-8", "replace")), 0)
+        case bytes() | bytearray() | memoryview():
+            data = bytes(value)
+            if not data:  # nothing is left out of nothing
+                return _Told(b"", _TEXT)
+            return _Told(data, _BINARY, f"[{len(data)} bytes of binary data, not shown.]")
+    try:
+        held = plain(value)
+    except Exception:  # whatever a value's own methods raise: _json says it
+        return _Told(_json(value).encode(), _TEXT)
+    whole, notes = _json(held), []
+    rows = _json(_first_rows(held, (), notes))
+    if not notes:
+        return _Told(whole.encode(), _TEXT)
+    if len(notes) > LISTS_TOLD:
+        notes[LISTS_TOLD:] = [f"{len(notes) - LISTS_TOLD} more lists are shortened."]
+    shown, same = "\n".join([rows, *notes]), _same(rows, whole)
+    return _Told(whole.encode(), _TEXT, shown, len(rows.encode()), same)
+
+
+def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
+    """The value with 100 rows of each long list in it; notes get what is missing, and where."""
+    if isinstance(value, list | tuple) and len(value) > ROWS_MAX:
+        where = " ".join(".".join(path).split())[:NAME_CHARS_MAX]
+        more = f"{len(value) - ROWS_MAX} more rows, of {len(value)}."
+        notes.append(f"{where}: {more}" if where else more)
+        return value[:ROWS_MAX]
+    if isinstance(value, dict) and len(path) < LISTS_DEEP:
+        names = sorted(value, key=str)
+        return {name: _first_rows(value[name], (*path, str(name)), notes) for name in names}
+    return value
+
+
+def _same(one: str, other: str) -> int:
+    """Where reading on in `other` makes sense for who has seen `one`: where they part."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if other.startswith(one[:middle]) else (low, middle - 1)
+    return low + other.startswith(",", low)
+
+
+def _encoded(whole: str | bytes) -> tuple[bytes, str]:
+    if isinstance(whole, bytes):
+        return whole, _BINARY
+    return whole.encode("utf-8", "replace"), _TEXT  # a lone surrogate is not worth a failure
+
+
+def _json(value: Any) -> str:
+    """Stable compact JSON; a value that is no JSON is shown as Python shows it."""
+    try:
+        text = json.dumps(
+            plain(value),
+            ensure_ascii=False,
+            sort_keys=True,
+            separators=(",", ":"),
+            allow_nan=False,
+        )
+    except Exception as error:  # whatever a value's own methods raise
+        shown = _safe_repr(value)
+        return f"[{type(value).__name__} that is no JSON ({type(error).__name__}): {shown}]"
+    return text.encode("utf-8", "replace").decode()
+
+
+def _safe_repr(value: Any) -> str:
+    try:
+        return repr(value).encode("utf-8", "replace").decode()
+    except Exception:
+        return object.__repr__(value)
+
+
+def _kept(told: _Told) -> bytes:
+    """As much of the whole as is kept; a text is cut between two characters."""
+    data = told.whole[:KEPT_BYTES_MAX]
+    if told.media_type == _TEXT and len(told.whole) > KEPT_BYTES_MAX:
+        data = data.decode("utf-8", "ignore").encode()
+    return data
+
+
+def _how_to_read_on(sha256: str, readable: bool) -> str:
+    if readable:
+        return f'Ask for less (filter, range) or read on: read_result, ref "{sha256}".'
+    return f"The whole is kept as {sha256}. Ask for less: a filter, a range, a later part."
+
+
+def _notice(left_out: int, told: _Told, how: str, read_at: int, family: str) -> str:
+    total = len(told.whole)
+    if "read_result" in how and read_at:
+        how = f"{how[:-1]}, offset {read_at}."
+    if total > KEPT_BYTES_MAX:
+        how += f" Only its first {KEPT_BYTES_MAX} bytes are kept."
+    weighed = told.whole[:WEIGHED_BYTES]
+    tokens = estimate(weighed, family) * left_out // max(1, len(weighed))
+    about = f", about {tokens} tokens," if told.media_type == _TEXT else ""
+    return f"[{left_out} of {total} bytes{about} are left out here. {how}]"
+
+
+def _within(text: str, tokens: int, bytes_max: int, family: str) -> str:
+    """The beginning of a text that is within both."""
+    data = prefix(text, tokens, family).encode("utf-8", "replace")
+    return data[:bytes_max].decode("utf-8", "ignore")
+
+
+def _cut(
+    text: str, limit_tokens: int, told: _Told, how: str, family: str
+) -> tuple[str, int]:
+    """Head and tail of a text with a notice between them, and the bytes left out of the whole."""
+    longest = _notice(len(told.whole), told, how, len(text), family)
+    room = max(0, limit_tokens - estimate(f"\n{longest}\n", family))
+    space = INLINE_BYTES_MAX - len(longest.encode()) - 2  # a text of blanks has few tokens
+    # Two parts head, one part tail: logs end in the error.
+    head = _within(text, room * 2 // 3, space * 2 // 3, family)
+    rest = text[len(head) :][::-1]
+    tail = _within(rest, room - room * 2 // 3, space // 3, family)[::-1]
+    shown = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
+    left_out = max(0, len(told.whole) - shown)
+    read_at = len(head) if told.shown is None else min(told.read_at, len(head))
+    notice = _notice(left_out, told, how, read_at, family)
+    return f"{head}\n{notice}\n{tail}", left_out

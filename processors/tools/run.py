@@ -1,0 +1,259 @@
+"""Calling a tool's function, and ending it: as a task or in a thread, until it ends or must.
+
+It says how the function ended, and nothing of what that means for the call (tools.py does).
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import json
+import logging
+import threading
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...log.blobs import BlobStore
+from ...log.errors import Parked
+from ...schemas.enums import Approval, Effect
+from ...schemas.tokens import family_of
+from ..agent import Agent
+from ..limits import Limits
+from .children import Children
+from .context import Abort, ToolContext
+from .outcomes import ToolClaim
+from .output_sink import Stop
+from .result_cache import ResultCache, key_of, wall_ms
+from .side_log import SideLogStore
+from .tool import Tool, ToolFailed
+
+if TYPE_CHECKING:
+    from ..memory.service import MemoryService
+
+_log = logging.getLogger("foldlog.tools")
+TRACEBACK_CHARS_MAX = 16_000  # an exception's text may hold whatever a tool was given
+READER = "read_result"  # the tool by which a model reads on in a result that was cut
+# Shares of the grace of a turn. Together they leave time for the outcome to reach the log.
+ASK_SHARE = 0.3  # between ctx.aborted and the cancellation of the task
+END_SHARE = 0.3  # between the cancellation and going on without the tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolHost:
+    """What the runs of an agent's tools share."""
+
+    limits: Limits
+    blobs: BlobStore
+    side_log: SideLogStore
+    workdir: Path | None = None
+    results_readable: bool = False  # whether the agent has the tool that reads cut results
+    memory: "MemoryService | None" = None
+    agent: str = ""
+    model: str = ""  # who reads the results, and so counts their tokens
+    cache: ResultCache | None = None  # of the results of pure tools that may be used again
+    tool_env: tuple[str, ...] = ()  # globs of variables that the operator passes to commands
+
+    @classmethod
+    def of(
+        cls,
+        agent: Agent,
+        blobs: BlobStore,
+        side_log: SideLogStore,
+        memory: "MemoryService | None" = None,
+        cache: ResultCache | None = None,
+        tool_env: tuple[str, ...] = (),
+    ) -> "ToolHost":
+        """The host of an agent's tools."""
+        return cls(
+            limits=agent.limits,
+            blobs=blobs,
+            side_log=side_log,
+            workdir=agent.workdir,
+            results_readable=agent.tool(READER) is not None,
+            memory=memory,
+            agent=agent.name,
+            model=agent.model,
+            cache=cache,
+            tool_env=tool_env,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a function ended: it returned a value, or raised. None in its place: it still runs."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Run:
+    """One run of one call. `once`: by the log or by the code, whichever is stricter."""
+
+    def __init__(self, claim: ToolClaim, tool: Tool, host: ToolHost) -> None:
+        self.claim, self.tool, self.host = claim, tool, host
+        self.once = Effect.ONCE in (claim.effect, tool.effect)
+        self.began_at = wall_ms()
+        self.timed_out = False
+        self.cancelled = False  # the task that runs us was cancelled: the worker is going
+        self.stop = Stop()  # the run's own: an abort from outside and the deadline end in it
+        self.children = Children(self.stop, host.tool_env)
+        self.ctx = ToolContext(
+            session_id=claim.session_id,
+            call_key=claim.call_key,
+            attempt=claim.attempt,
+            aborted=Abort(self.stop),
+            side_log=host.side_log.of(claim.session_id, claim.call_key),
+            children=self.children,
+            blobs=host.blobs,
+            result_tokens=tool.result_tokens or host.limits.result_tokens,
+            workdir=tool.workdir or host.workdir,
+            user_id=claim.user_id,
+            project_id=claim.project_id,
+            claim_offset=claim.claim_offset,
+            memory=host.memory,
+            refs=claim.refs,
+            approved=claim.approval == Approval.ASK,  # it would not run otherwise
+        )
+
+    def cache_key(self, args: bytes) -> bytes | None:
+        """Under what a result of this call may be used again, or None if it may not.
+
+        Both the log and the code must call the tool pure, and the user must be known.
+        """
+        tool, claim, ctx = self.tool, self.claim, self.ctx
+        pure = claim.effect == tool.effect == Effect.PURE
+        if not pure or tool.cache_ttl_ms is None or self.host.cache is None or not claim.user_id:
+            return None
+        whose = (claim.user_id, claim.project_id, self.host.agent)
+        version = json.dumps(tool.entry, sort_keys=True)
+        host = self.host
+        cut = (ctx.result_tokens, host.results_readable, family_of(host.model))
+        return key_of((*whose, version, str(ctx.workdir or ""), *cut), args)
+
+    def call(self, function: Callable, kwargs: Mapping[str, Any], *, context: bool) -> asyncio.Task:
+        """Begin a function; the task ends in an End and never raises."""
+        args = (self.ctx,) if context else ()
+        return asyncio.create_task(
+            self._call(function, args, kwargs),
+            name=f"tool {self.claim.session_id} {self.claim.call_key}",
+        )
+
+    async def _call(self, function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> End:
+        end = await _call(function, args, kwargs, f"tool {self.claim.call_key}")
+        if isinstance(end.error, Exception) and not isinstance(end.error, ToolFailed | Parked):
+            self._log_error(end.error)
+        return end
+
+    def _log_error(self, error: Exception) -> None:
+        """The traceback, for whoever wrote the tool: the model is told the error and no more."""
+        below = error.__traceback__
+        while below is not None and below.tb_frame.f_code.co_filename == __file__:
+            below = below.tb_next
+        claim = self.claim
+        told = "".join(traceback.format_exception(type(error), error, below)).rstrip()
+        told = told.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair, say
+        if len(told) > TRACEBACK_CHARS_MAX:
+            half = TRACEBACK_CHARS_MAX // 2
+            told = f"{told[:half]}\n[...]\n{told[-half:]}"
+        _log.error(
+            "session %s: tool %s (call %s, attempt %d) raised an error\n%s",
+            *(claim.session_id, claim.name, claim.call_key, claim.attempt, told),
+        )
+
+    async def until_end(self, work: asyncio.Task, outer: Stop, *, cancel: bool) -> End | None:
+        """Return how the work ended, or None when all was done to end it and it still runs.
+
+        An abort and the deadline go the same way: ctx.aborted first, for a tool that looks at it;
+        then the task is cancelled (a thread can't be), and its processes are killed.
+        """
+        await self._first_of(work, outer)
+        if not work.done():
+            self.timed_out = not outer.requested and not self.cancelled
+            why = "the deadline" if self.timed_out else outer.why or "the worker is stopping"
+            self.stop.request(why)
+            grace_s = self.host.limits.grace_ms / 1000
+            if self.ctx.aborted.watched or self.children.busy or not cancel:
+                await asyncio.wait({work}, timeout=ASK_SHARE * grace_s)
+            if cancel and not work.done():
+                work.cancel()
+                await asyncio.wait({work}, timeout=END_SHARE * grace_s)
+        await self.children.close()
+        return work.result() if work.done() else None
+
+    async def _first_of(self, work: asyncio.Task, outer: Stop) -> None:
+        """Return when the work ends, somebody stops it, or its time is over."""
+        stopping = asyncio.ensure_future(outer.wait())
+        try:
+            await asyncio.wait(
+                {work, stopping},
+                timeout=self.claim.timeout_ms / 1000,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        except asyncio.CancelledError:
+            self.cancelled = True
+        finally:
+            stopping.cancel()
+
+    def why_ended(self, error: BaseException | None) -> str:
+        """Why there is no answer, for the model and for a person."""
+        if self.timed_out:
+            return f"{self.claim.name} did not end within {self.claim.timeout_ms / 1000:g} s"
+        if self.stop.requested:
+            return f"{self.claim.name} was stopped while it ran ({self.stop.why})"
+        if isinstance(error, Parked):  # ours: its text says all, and its name nothing
+            return f"{self.claim.name}: {error}"
+        return f"{self.claim.name} raised {type(error).__name__}: {_text_of(error)}"
+
+
+async def _call(function: Callable, args: tuple, kwargs: Mapping[str, Any], name: str) -> End:
+    """Call the function, as a task if it is a coroutine function, else in a thread."""
+    try:
+        if inspect.iscoroutinefunction(function):
+            return End(await function(*args, **kwargs))
+        value = await in_thread(lambda: function(*args, **kwargs), name)
+        return End(await value if inspect.isawaitable(value) else value)
+    except (Exception, asyncio.CancelledError, SystemExit) as error:
+        return End(error=error)
+
+
+def in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
+    """The result of a function in a thread of its own, which the process's end does not wait for.
+
+    (The default executor has few threads and joins them at exit: a hung tool would keep the
+    worker from ending.)
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+            future.set_exception(error)
+        else:  # what would end a loop or a generator must not travel through a future
+            future.set_exception(RuntimeError(f"the tool raised {type(error).__name__}"))
+
+    def main() -> None:
+        value, error = None, None
+        try:
+            value = context.run(function)
+        except BaseException as raised:
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the worker is gone
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=main, name=name, daemon=True).start()
+    return future
+
+
+def _text_of(error: BaseException | None) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "an exception without a readable text"

@@ -1,0 +1,224 @@
+"""Tool tiers (S3.8): schemas that most turns need are in every request, a search finds the rest.
+
+Tools that are marked rare, or do not fit into the agent's budget for schemas, lie behind two tools:
+`find_tools` gives names, descriptions and schemas as data, `use_tool` calls one. A call through it
+is decided, claimed and told under the real tool's name, so permissions, effects, doubt and grants
+know nothing of tiers; only its raw arguments are in an envelope, which the tool's own check opens.
+Pure: the same tools and budget give the same arrangement. It must not know how tools run.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple, Protocol
+
+from ...schemas.tokens import estimate
+from .arguments import Arguments, object_of
+from .tool import RARE, SEARCH, Tool, ToolFailed, tool
+
+FIND, USE = "find_tools", "use_tool"
+SCHEMA_TOKENS = 10_000  # a fifth of the soft budget of a turn, paid again in every step
+FOUND_MAX = 5
+FOUND_TOKENS_MAX = 6_000  # of one search: below the cap of a result, so that no schema is cut
+NAMES_MAX = 100  # as other lists: 100 rows and "N more"
+NAMES_CHARS_MAX = 2_000  # of the names in the description of find_tools: about 800 tokens
+_WORD = re.compile(r"[^\W_]+")
+_ENVELOPE = {"name", "arguments"}
+
+
+class Behind(NamedTuple):
+    """The arguments of a tool behind the search: those of the tool, in the envelope of use_tool."""
+
+    tool: str
+    inner: Arguments
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As Arguments has them."""
+        return self.inner.names
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The schema of the tool's own arguments."""
+        return self.inner.schema
+
+    def why_wrong(self, raw: bytes) -> str | None:
+        """What is wrong with the raw arguments of use_tool, or None."""
+        try:
+            self.parse(raw)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def parse(self, raw: bytes) -> dict[str, Any]:
+        """Keyword arguments of the call. Raises ValueError."""
+        name, arguments = _opened(raw)
+        if name != self.tool:  # the agent's tools changed since this was decided
+            raise ValueError(f"they are for {name[:64]!r}")
+        return self.inner.parse(_compact(arguments).encode())
+
+
+def is_behind(each: Tool) -> bool:
+    """Whether a tool is called through use_tool only."""
+    return isinstance(each.arguments, Behind)
+
+
+def arranged(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...]:
+    """The tools in the order of a request; those behind the search come last, and the search first
+    among them. What is arranged already is arranged anew.
+
+    In the order given, each tool that still fits into `budget` tokens stays in front, so that one
+    huge schema costs its own place and nobody else's.
+    """
+    plain = [_unwrapped(each) for each in tools if each.tier != SEARCH]
+    hidden = {each.name for each in plain if each.tier == RARE and may_hide(each.input_schema)}
+    if hidden or sum(map(schema_tokens, plain)) > budget:
+        room = budget - sum(map(schema_tokens, _search(plain)))
+        for each in plain:
+            if each.name in hidden or not may_hide(each.input_schema):
+                continue
+            if schema_tokens(each) <= room:
+                room -= schema_tokens(each)
+            else:
+                hidden.add(each.name)
+    if not hidden:
+        return tuple(plain)
+    front = [each for each in plain if each.name not in hidden]
+    behind = [each for each in plain if each.name in hidden]
+    return (*front, *_search(behind), *map(_wrapped, behind))
+
+
+def tools_json(tools: Iterable[Tool]) -> bytes:
+    """The tool schemas of a request: those in front, compact JSON, the same bytes for the same."""
+    return _compact([each.entry for each in tools if not is_behind(each)]).encode()
+
+
+def schema_tokens(each: Tool) -> int:
+    """Estimated tokens of a tool's entry in a request."""
+    return estimate(_compact(each.entry))
+
+
+class HasTools(Protocol):
+    """What an agent is to this file."""
+
+    tools: tuple[Tool, ...]
+
+    def tool(self, name: str) -> Tool | None: ...
+
+
+def resolve(agent: HasTools, name: str, raw: bytes) -> tuple[Tool | None, str]:
+    """The tool that a proposed call means, or None and why not, as the model is told.
+
+    The raw arguments stay as they are, envelope and all: an approval is bound to their sha256.
+    """
+    found = agent.tool(name)
+    if found is None:
+        known = ", ".join(sorted(t.name for t in agent.tools if not is_behind(t))) or "none"
+        return None, f"There is no tool {name[:64]!r}. The tools are: {known}."
+    if is_behind(found):
+        return None, f"{name} was not run: call it through {USE}, with its name and arguments."
+    if found.tier != SEARCH or name != USE:
+        return found, ""
+    try:
+        inner, _ = _opened(raw)
+    except ValueError as error:
+        return None, f"{USE} ran nothing, its arguments are wrong: {error}"
+    target = agent.tool(inner)
+    if target is None:
+        return None, f"{USE} ran nothing: there is no tool {inner[:64]!r}. Look with {FIND}."
+    if not is_behind(target):
+        return None, f"{USE} ran nothing: {inner} is called directly."
+    return target, ""
+
+
+def _opened(raw: bytes) -> tuple[str, dict[str, Any]]:
+    """Name and arguments out of the envelope. Raises ValueError."""
+    envelope = object_of(raw or b"{}")
+    name, arguments = envelope.get("name"), envelope.get("arguments", {})
+    if not isinstance(name, str) or not name:
+        raise ValueError("`name` must be the name of a tool")
+    if not isinstance(arguments, dict):
+        raise ValueError("`arguments` must be an object")
+    if set(envelope) - _ENVELOPE:
+        raise ValueError("there is nothing beside `name` and `arguments`")
+    return name, arguments
+
+
+def may_hide(input_schema: Mapping[str, Any]) -> bool:
+    """A tool that could take the envelope for its own arguments stays in front for ever: should it
+    come in front while a call is under way, that call would mean something else."""
+    return not set(input_schema.get("properties", ())) >= _ENVELOPE
+
+
+def search_tokens() -> int:
+    """What the search itself adds to a request, without the names of what lies behind it."""
+    return sum(map(schema_tokens, _search(())))
+
+
+def _unwrapped(each: Tool) -> Tool:
+    return replace(each, arguments=each.arguments.inner) if is_behind(each) else each
+
+
+def _wrapped(each: Tool) -> Tool:
+    return replace(each, arguments=Behind(each.name, each.arguments))
+
+
+def _search(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
+    """The two tools in front of those behind."""
+
+    def find(
+        query: Annotated[str, "words of what it should do, or its name; empty lists the names"],
+    ) -> Any:
+        """Find tools that are not listed here."""
+        return _found(behind, query)
+
+    def use(name: Annotated[str, "as find_tools gives it"], arguments: dict[str, Any]) -> None:
+        """Call a tool that find_tools gave. `arguments` must match its input_schema."""
+        raise ToolFailed(f"{USE} stands for the tool it names and runs nothing itself")
+
+    names = ", ".join(sorted(each.name for each in behind))
+    if len(names) > NAMES_CHARS_MAX:
+        names = names[:NAMES_CHARS_MAX].rpartition(", ")[0] + " and others"
+    told = (
+        f"Find tools that are not listed here, by words of what they do. There are {len(behind)}: "
+        f"{names}. Gives names, descriptions and schemas; call one with {USE}."
+    )
+    finder = replace(tool(effect="pure", name=FIND)(find), description=told, tier=SEARCH)
+    return finder, replace(tool(effect="pure", name=USE)(use), tier=SEARCH)
+
+
+def _found(behind: Sequence[Tool], query: str) -> dict[str, Any]:
+    """The best matches with their schemas, and the names of others."""
+    words = [word.lower() for word in _WORD.findall(query)]
+    scored = sorted((-_score(each, words), each.name, each) for each in behind)
+    matches = [each for score, _, each in scored if score < 0]
+    shown, room = [], FOUND_TOKENS_MAX
+    for each in matches[:FOUND_MAX]:
+        room -= schema_tokens(each)
+        if shown and room < 0:
+            break
+        shown.append(each.entry)
+    others = [each.name for each in matches[len(shown) :]]
+    if not shown:
+        others = sorted(each.name for each in behind)
+    found: dict[str, Any] = {"tools": shown, "others": others[:NAMES_MAX]}
+    if len(others) > NAMES_MAX:
+        found["more"] = f"{len(others) - NAMES_MAX} more"
+    return found
+
+
+def _score(each: Tool, words: Sequence[str]) -> int:
+    """How well a tool matches: its name counts most, a part of a word least."""
+    name = set(_WORD.findall(each.name.lower()))
+    told = set(_WORD.findall(each.description.lower()))
+    return sum(
+        8 * (word in name)
+        + 3 * (word in told)
+        + (len(word) > 2 and word in each.name.lower())
+        for word in words
+    )
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,261 @@
+"""Tools: functions that a model may call, and what foldlog must know to run them safely.
+
+`effect` says what a repetition would do, and so what happens after a crash: a `pure` or
+`idempotent` call is run again, a `once` call (the default, because it is the safe guess) never is.
+This file describes tools; it runs none and knows no log.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+from ...schemas.enums import Approval, Effect
+from .arguments import Arguments, arguments_of
+from .context import Abort, ToolContext
+
+__all__ = [
+    "tool",
+    "Tool",
+    "ToolContext",
+    "Abort",
+    "ToolFailed",
+    "ToolCancelled",
+    "Shortened",
+    "Happened",
+    "DidNotHappen",
+    "check_args",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what the Messages API takes as a tool name
+_DESCRIPTION_CHARS_MAX = 8_000  # it is in every request: about 3,000 tokens is a mistake
+ALWAYS, RARE, SEARCH = "always", "rare", "search"
+
+
+class ToolFailed(Exception):
+    """Raised by a tool: it knows that it failed, and this text tells the model why.
+
+    It ends a call for good: outcome `error`, even of a `once` tool. Raise it only when the state
+    of the world is known; any other exception of a `once` tool puts the call in doubt.
+    """
+
+
+class ToolCancelled(ToolFailed):
+    """Raised by a tool that ended because `ctx.aborted`: outcome `cancelled`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A result that its tool has cut itself: `shown` goes to the model, `whole` is kept."""
+
+    shown: str
+    whole: str | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A reconciler's answer: the call had its effect, and this is its result."""
+
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class DidNotHappen:
+    """A reconciler's answer: the call never had its effect and never will."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool as foldlog sees it. Called like a function, it is the function (for its own tests).
+
+    timeout_ms, result_tokens: None takes the agent's limit. stops: its success ends the turn.
+    reconciler: `(ctx, **arguments) -> Happened | DidNotHappen | None`, None if it can't say.
+    compactor: `(text) -> shorter text`: makes its long results short, in place of a model.
+    workdir: the directory it works in; None takes the agent's. tier: ALWAYS is in every request
+    while there is room, RARE is found by a search (tiers.py), SEARCH is that search itself.
+    cache_ttl_ms: how long a result answers the same call again; None: never. Pure tools only.
+    """
+
+    name: str
+    description: str
+    arguments: Arguments
+    function: Callable
+    context: str | None
+    effect: Effect = Effect.ONCE
+    approval: Approval = Approval.NONE
+    timeout_ms: int | None = None
+    result_tokens: int | None = None
+    reconciler: Callable | None = None
+    compactor: Callable[[str], str] | None = None
+    stops: bool = False
+    workdir: Path | None = None
+    tier: str = ALWAYS
+    cache_ttl_ms: int | None = None
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The tool as a request's `tools` has it."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "input_schema": self.input_schema,
+        }
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """The JSON schema of the arguments."""
+        return self.arguments.schema
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it runs as a task, which can be cancelled; else in a thread, which can not."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def check_args(tool: Tool, raw: bytes) -> str | None:
+    """What is wrong with raw JSON arguments, as text for the model, or None if they may run."""
+    why = tool.arguments.why_wrong(raw)
+    return None if why is None else f"{tool.name} was not run, its arguments are wrong: {why}"
+
+
+@overload
+def tool(function: Callable, /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    effect: str = ...,
+    approval: str = ...,
+    timeout_s: float | None = ...,
+    result_tokens: int | None = ...,
+    reconciler: Callable | None = ...,
+    compactor: Callable[[str], str] | None = ...,
+    stops: bool = ...,
+    name: str | None = ...,
+    tier: str = ...,
+    cache_ttl_s: float | None = ...,
+) -> Callable[[Callable], Tool]: ...
+
+
+def tool(
+    function: Callable | None = None,
+    /,
+    *,
+    effect: str = Effect.ONCE,
+    approval: str = Approval.NONE,
+    timeout_s: float | None = None,
+    result_tokens: int | None = None,
+    reconciler: Callable | None = None,
+    compactor: Callable[[str], str] | None = None,
+    stops: bool = False,
+    name: str | None = None,
+    tier: str = ALWAYS,
+    cache_ttl_s: float | None = None,
+) -> Any:
+    """Make a tool of a function; its docstring is what the model reads. `@tool` or `@tool(...)`.
+
+    effect: what a repetition would do, pure | idempotent | once. approval: none | ask | deny.
+    timeout_s: seconds it may run. result_tokens: a longer result is cut, the whole is kept.
+    reconciler: asked what became of a `once` call whose worker died. compactor: makes a long result
+    short, in place of a model. stops: its success ends the
+    turn. tier: always | rare; a rare one is not in the requests, it is found by searching. A first
+    parameter `ctx` is given a ToolContext. cache_ttl_s: for so many seconds the same arguments of
+    the same user get the result of a run before, without a run; pure tools only. An async function
+    runs as a task and is cancelled on abort; any other runs in a thread, which can not be killed:
+    it should look at `ctx.aborted`, and what it returns after its deadline is still reported.
+    Raises TypeError or ValueError, at import, for what can not be a tool.
+    """
+    options = {
+        "effect": effect,
+        "approval": approval,
+        "timeout_s": timeout_s,
+        "result_tokens": result_tokens,
+        "reconciler": reconciler,
+        "compactor": compactor,
+        "stops": stops,
+        "name": name,
+        "tier": tier,
+        "cache_ttl_s": cache_ttl_s,
+    }
+    if function is None:
+        return lambda decorated: _make(decorated, **options)
+    return _make(function, **options)
+
+
+def _make(
+    function: Callable,
+    *,
+    effect: str,
+    approval: str,
+    timeout_s: float | None,
+    result_tokens: int | None,
+    reconciler: Callable | None,
+    compactor: Callable[[str], str] | None,
+    stops: bool,
+    name: str | None,
+    tier: str,
+    cache_ttl_s: float | None,
+) -> Tool:
+    if not callable(function):
+        raise TypeError(f"a tool is made of a function, not of {function!r}")
+    name = name or getattr(function, "__name__", "")
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise ValueError(f"a tool's name is 1-64 characters of [A-Za-z0-9_-], not {name!r}")
+    if tier not in (ALWAYS, RARE):
+        raise ValueError(f"tier of tool {name}: {tier!r} is none of {ALWAYS}, {RARE}")
+    if cache_ttl_s is not None and effect != Effect.PURE:
+        raise ValueError(f"tool {name} is {effect}: only a pure tool may have a cache_ttl_s")
+    for what, given in (("reconciler", reconciler), ("compactor", compactor)):
+        if given is not None and not callable(given):
+            raise ValueError(f"{what} of tool {name} must be a function, not {given!r}")
+    arguments, context = arguments_of(function, name)
+    return Tool(
+        name=name,
+        description=_description(function, name),
+        arguments=arguments,
+        function=function,
+        context=context,
+        effect=_word(Effect, effect, f"effect of tool {name}"),
+        approval=_word(Approval, approval, f"approval of tool {name}"),
+        timeout_ms=_at_least_one(timeout_s, name, "timeout_s", 1000),
+        result_tokens=_at_least_one(result_tokens, name, "result_tokens"),
+        reconciler=reconciler,
+        compactor=compactor,
+        stops=stops,
+        tier=tier,
+        cache_ttl_ms=_at_least_one(cache_ttl_s, name, "cache_ttl_s", 1000),
+    )
+
+
+def _description(function: Callable, name: str) -> str:
+    text = inspect.cleandoc(function.__doc__ or "")
+    if not text:
+        raise TypeError(f"tool {name} needs a docstring: it is all that the model knows of it")
+    if len(text) > _DESCRIPTION_CHARS_MAX:
+        raise ValueError(f"the docstring of tool {name} has {len(text)} characters, too many")
+    return text
+
+
+def _word(words: type, text: str, what: str) -> Any:
+    try:
+        return words(text)
+    except ValueError:
+        raise ValueError(f"{what}: {text!r} is none of {', '.join(words)}") from None
+
+
+def _at_least_one(number: float | None, name: str, what: str, times: int = 1) -> int | None:
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ValueError(f"{what} of tool {name} must be a number, not {number!r}")
+    if not 1 <= number * times < float("inf"):
+        raise ValueError(f"{what} of tool {name} must be positive and finite")
+    return int(number * times)

@@ -1,0 +1,302 @@
+"""The budget of the next request: what it would weigh, what it would adopt, what work is due.
+
+Pure, from the views and the agent's rules. Adopting moves the prefix and so costs the cache and
+the signed thinking: it is done over the soft budget or when the cache is cold, and in batches.
+"""
+
+from typing import NamedTuple
+
+from ...schemas.tokens import NEW, estimate, family_of
+from ..fold.cut_points import (
+    KEPT_MESSAGES,
+    SLIDING,
+    answers_calls,
+    cut_keeping,
+    is_fixed,
+    must_think,
+    window_size,
+    window_start,
+)
+from ..fold.projections.background import find_work, summary_runs
+from ..fold.projections.compaction import CompactionView, Summary, in_force, kept_from
+from ..fold.projections.context import Fragment, Request, fragment_tokens, tokens_for
+from ..fold.projections.prefixes import Prefix
+from ..fold.projections.turn_view import thinking_refused, too_long
+from ..limits import DEFAULT_LIMITS, Limits
+
+BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
+SAVED, COVERED = 5, 4  # and a fifth of the request: what is kept may itself be over the soft budget
+SUMMARY_TOKENS = 2_000  # of a summary at most: 4 % of the soft budget
+HEARD = ("user", "reminder")  # fragments that answer nothing and need no answer
+CACHE_LIFE_MS = 300_000  # of a prefix that no request used: after that, moving it costs nothing
+
+
+class Rules(NamedTuple):
+    """What an agent brings to the table: its limits, the tools whose success ends a turn, and how
+    its context is built. `fixed_thinking`: see `held`. family: of its model, which counts."""
+
+    limits: Limits = DEFAULT_LIMITS
+    stop_tools: frozenset[str] = frozenset()
+    strategy: str = "full"
+    fixed_thinking: bool = False
+    memory: bool = False
+    family: str = NEW
+
+
+class Plan(NamedTuple):
+    """The next request: its strategy and what it adopts, as in LLM_CALLED, and its estimated input
+    tokens."""
+
+    strategy: str
+    checkpoint: int | None
+    compacted_upto: int
+    tokens: int
+    adopts: bool = False
+
+
+class Due(NamedTuple):
+    """Background work that is due. `worth`: there is enough to leave out. `at`: Unix ms before
+    which it is not tried again."""
+
+    kind: str
+    upto: int
+    worth: bool = True
+    at: int = 0
+
+
+def held(views, rules: Rules) -> Request | None:
+    """The request that the next one must go on with as it is, or None where it may move.
+
+    With a fixed thinking budget model, params, strategy and prefix stay while a turn runs, and
+    while calls are answered that an ended turn left.
+    """
+    request = views.context.request
+    if request is None or not (rules.fixed_thinking or is_fixed(request.params)):
+        return None
+    runs = views.turn.step > 0 or answers_calls(views.context.fragments)
+    return request if runs else None
+
+
+def must_shorten(views) -> bool:
+    """Whether the model refused the newest request, and only a shorter one can be taken."""
+    turn, context = views.turn, views.context
+    if thinking_refused(turn):
+        return must_think(context.request, context.fragments)
+    return too_long(turn)
+
+
+def plan(views, rules: Rules, prefix: Prefix | None = None) -> Plan:
+    """The next request as the rules would have it; `prefix`: one that it begins with and that is
+    not in force yet."""
+    view = views.compaction
+    before = held(views, rules)
+    if before is None:
+        strategy, tokens = _window(views, rules, prefix)
+    else:
+        strategy, tokens = before.strategy, _said(views, family_of(before.model), prefix)
+    compacted = strategy == "compacted"
+    standing = view.checkpoint_at if compacted else None
+    still = Plan(strategy, standing, view.compacted_upto, tokens)
+    must = tokens > rules.limits.hard_tokens or must_shorten(views)
+    wants = must or tokens > rules.limits.soft_tokens or is_cold(views)
+    if not compacted or not wants:
+        return still
+    if before is not None and not (must and _says_no_more(views)):
+        return still
+    cold = is_cold(views)
+    least = 1 if must else max(rules.limits.soft_tokens // BATCH, 0 if cold else tokens // SAVED)
+    found = still
+    if view.waiting >= least:
+        left = max(0, tokens - view.waiting)
+        found = still._replace(compacted_upto=view.shorts[-1].offset, tokens=left, adopts=True)
+    if view.candidate_at is not None:
+        saved = saving(views, view.candidate, found.compacted_upto)
+        enough = found.tokens <= rules.limits.soft_tokens and not cold
+        if saved >= least and (must or not enough):
+            left = max(0, found.tokens - saved)
+            found = found._replace(checkpoint=view.candidate.offset, tokens=left, adopts=True)
+    return found
+
+
+def _says_no_more(views) -> bool:
+    """Whether the candidate leaves out every answer and result: then no thinking must be kept."""
+    candidate, fragments = views.compaction.candidate, views.context.fragments
+    return candidate is not None and all(
+        fragments[place].kind in HEARD for place in range(candidate.kept_from, len(fragments))
+    )
+
+
+def _window(views, rules: Rules, prefix: Prefix | None) -> tuple[str, int]:
+    """The strategy of the next request and its tokens, before it adopts anything.
+
+    A window whose messages would pass the hard cap is half as wide, or half of that: it is the
+    only thing that can make such a session go on.
+    """
+    strategy, said = rules.strategy, _said(views, rules.family, prefix)
+    tokens, size = said + _moved(views, strategy), window_size(strategy)
+    while size is not None and size > 1 and tokens > rules.limits.hard_tokens:
+        size //= 2
+        strategy = f"{SLIDING}{size}"
+        tokens = said + _moved(views, strategy)
+    return strategy, max(0, tokens)
+
+
+def _moved(views, strategy: str) -> int:
+    """Tokens that the next request says more than the last one, or less, because of its start."""
+    fragments, last, size = views.context.fragments, views.context.request, window_size(strategy)
+    if last is None:
+        return 0
+    start = kept_from(views.compaction) if strategy == "compacted" else 0
+    if size is not None:
+        new = [Fragment("user", 0, 0, -1, -1, None)] if _said_next(views) else []
+        start = min(window_start([*fragments, *new], last.start, size), len(fragments))
+    more, less = (start, last.start), (last.start, start)
+    return fragment_tokens(fragments, *more) - fragment_tokens(fragments, *less)
+
+
+def saving(views, candidate: Summary, compacted_upto: int) -> int:
+    """Tokens that a request with this summary has less than one with the standing one."""
+    view = views.compaction
+    begin, end = kept_from(view), candidate.kept_from
+    covered = fragment_tokens(views.context.fragments, begin, end)
+    covered -= _shorter(view, begin, end, compacted_upto)
+    standing = view.checkpoint.tokens if view.checkpoint is not None else 0
+    return covered + standing - candidate.tokens
+
+
+def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) -> int:
+    """What the short forms in force save of a stretch of fragments."""
+    return sum(
+        short.saved
+        for short in view.shorts
+        if begin <= short.place < end and in_force(view, short.call, compacted_upto)
+    )
+
+
+def _said(views, counts: str, prefix: Prefix | None) -> int:
+    """Estimated tokens of the next request if it goes on with the last one: what was said, and
+    what it says first, as a model of the family counts."""
+    rows = (views.messages.received.last(message_id) for message_id in _said_next(views))
+    unsaid = sum(row.tokens_for(counts) for row in rows if row)
+    unsaid += sum(estimate(reminder.text, counts) for reminder in views.turn.reminders)
+    return tokens_for(views.context, counts, prefix) + unsaid
+
+
+def _said_next(views) -> tuple[str, ...]:
+    """The messages that the next request says first."""
+    turn = views.turn
+    return (*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == "steer"))
+
+
+def is_cold(views) -> bool:
+    """Whether the first request of a turn comes when the last one's prefix is no longer cached."""
+    turn = views.turn
+    if turn.step > 0 or not turn.owned or views.context.request is None:
+        return False
+    first = views.messages.received.last(turn.owned[0])
+    return first is not None and first.at - views.context.answered_at > CACHE_LIFE_MS
+
+
+def needs_room(views, rules: Rules) -> bool:
+    """Whether no step is possible before something is left out, with what is ready already."""
+    return _with_candidate(views, rules) > rules.limits.hard_tokens or must_shorten(views)
+
+
+def best_cut(views, rules: Rules) -> int | None:
+    """Where the next summary would end, or None: it keeps the newest messages as they are.
+
+    It keeps fewer than S3.4 wants where those alone leave no room, or nothing could ever be said
+    again; in the end only what was said behind the last results. A request that the model found
+    too long, by whatever it counts (bytes, images), is to keep half of its tokens at most.
+    """
+    fragments, begin = views.context.fragments, kept_from(views.compaction)
+    keep, most = KEPT_MESSAGES, rules.limits.hard_tokens
+    cut = cut_keeping(fragments, keep, begin)
+    if not needs_room(views, rules):
+        return cut
+    beside = _window(views, rules, None)[1] - _said_from(views, begin)  # the prefix, a new message
+    room = min(most // 2, max(0, most - beside - SUMMARY_TOKENS))
+    if must_shorten(views):
+        room = min(room, _said_from(views, begin) // 2)
+    while keep > 1 and _said_from(views, cut or begin) > room:
+        keep //= 2
+        cut = cut_keeping(fragments, keep, begin) or cut
+    end = len(fragments)
+    while end > 0 and fragments[end - 1].kind in HEARD:
+        end -= 1
+    heavy = _said_from(views, cut or begin) > room or held(views, rules) is not None
+    if heavy and (cut or begin) < end < len(fragments):
+        return end
+    return cut
+
+
+def _said_from(views, place: int) -> int:
+    """Tokens of everything from a fragment on, as the next request would say it."""
+    view, end = views.compaction, len(views.context.fragments)
+    whole = fragment_tokens(views.context.fragments, place, end)
+    return whole - _shorter(view, place, end, view.compacted_upto)
+
+
+def due_works(views, rules: Rules) -> list[Due]:
+    """The background work that the views owe and nobody has claimed."""
+    view, turn = views.background, views.turn
+    if turn.closing is not None:
+        return []
+    due = []
+    if rules.strategy == "compacted":
+        due = [
+            Due("result", large.upto)
+            for large in view.results
+            if large.tokens >= rules.limits.short_tokens
+            and find_work(view, "result", large.upto) is None
+        ]
+        summary = _summary_due(views, rules)
+        due += [summary] if summary is not None else []
+    extracted = any(work.kind == "memory" for work in view.works)
+    if rules.memory and not turn.open and view.idle_at > view.remembered_upto and not extracted:
+        due.append(Due("memory", view.idle_at, at=view.memory_at))
+    return due
+
+
+def _summary_due(views, rules: Rules) -> Due | None:
+    view, turn, fragments = views.background, views.turn, views.context.fragments
+    if not len(fragments) or summary_runs(view):
+        return None
+    limit = rules.limits.soft_tokens if turn.open else rules.limits.resume_tokens
+    candidate, tokens = views.compaction.candidate, _with_candidate(views, rules)
+    must = tokens > rules.limits.hard_tokens or must_shorten(views)
+    if tokens <= limit and not must:
+        return None
+    least = 1 if must else rules.limits.soft_tokens // BATCH
+    upto = fragments[-1].offset
+    if upto <= view.tried_upto or _grew(views) < least:
+        return None
+    cut = best_cut(views, rules)
+    begin = candidate.kept_from if candidate is not None else kept_from(views.compaction)
+    covered = fragment_tokens(fragments, begin, cut) if cut is not None else 0
+    worth = covered >= (least if must else max(least + SUMMARY_TOKENS, tokens // COVERED))
+    if candidate is not None and not worth:
+        return None  # there is one already, and a newer one would say little more
+    return Due("context" if turn.open else "resume", upto, worth)
+
+
+def _with_candidate(views, rules: Rules) -> int:
+    """Estimated tokens of the next request if it adopted whatever is ready."""
+    planned, candidate = plan(views, rules), views.compaction.candidate
+    if candidate is None or planned.checkpoint == candidate.offset:
+        return planned.tokens
+    return planned.tokens - max(0, saving(views, candidate, planned.compacted_upto))
+
+
+def _grew(views) -> float:
+    """By how many tokens the context grew since a summary was tried in vain."""
+    tried = views.background.tried_tokens
+    return views.context.fragments[-1].total - tried if tried else float("inf")
+
+
+def may_still_come(views, rules: Rules, now: int) -> bool:
+    """Whether a step that is too long may wait for what makes it shorter, and still in time."""
+    if rules.strategy != "compacted" or now >= views.turn.due_at + rules.limits.candidate_wait_ms:
+        return False
+    made = any(work.kind != "memory" for work in views.background.works)
+    return made or any(due.worth and due.kind != "memory" for due in due_works(views, rules))

@@ -1,0 +1,329 @@
+"""What to write for an obligation of the sessions role: pure, from the views and the agent.
+
+Each function makes the events that discharge one kind of row. A test folds them at the view they
+were made for and demands that they are accepted and that the row is owed no more (law 9).
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from ...schemas import events as ev
+from ...schemas.ids import call_key
+from ...schemas.tokens import NEW, OLD, estimate, family_of
+from ..agent import Agent
+from ..fold.cut_points import is_fixed
+from ..fold.grants import granting
+from ..fold.projections.background import ABORTED, KINDS, find_work
+from ..fold.projections.delivery import delivery_of
+from ..fold.projections.prefixes import prefix_of
+from ..fold.projections.turn_view import Call, find_call, part_refused
+from ..fold.session import SessionViews
+from ..request.blocks import ReadBlob, whole_of
+from ..request.layers import MEMORY, NO_LAYERS, Layers
+from ..request.prefix import assemble, layers_of
+from ..tools.tiers import resolve
+from ..tools.tool import check_args
+from .budget import Plan, Rules, held, is_cold, plan
+from .facts import Obligation, stop_reason
+
+StoreBody = Callable[[bytes, str], ev.Body]
+ReadLayers = Callable[[Agent, SessionViews], Layers]
+ReadTodos = Callable[[Agent, SessionViews], str]
+TOO_LITTLE = "too little lies before the newest messages, which are kept as they are"
+END_REASONS = {  # the provider's stop_reason -> why the turn ended
+    "end_turn": "end_turn",
+    "stop_sequence": "end_turn",
+    "max_tokens": "max_tokens",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "budget_exceeded",
+}
+
+
+def rules_of(agent: Agent) -> Rules:
+    """What the agent brings to WAKE."""
+    return Rules(
+        agent.limits,
+        frozenset(tool.name for tool in agent.tools if tool.stops),
+        agent.strategy,
+        is_fixed(agent.params_json()),
+        agent.memory,
+        family_of(agent.model),
+    )
+
+
+def no_layers(agent: Agent, views: SessionViews) -> Layers:
+    """For an installation without files and memory."""
+    return NO_LAYERS
+
+
+def no_todos(agent: Agent, views: SessionViews) -> str:
+    """For an installation without memory."""
+    return ""
+
+
+class Desk(NamedTuple):
+    """What a decision may use of the world: blobs, files and memory for a new prefix, and what a
+    project has still to do. What of it is said stands in the log first (law 11)."""
+
+    store_body: StoreBody
+    read_blob: ReadBlob
+    read_layers: ReadLayers
+    read_todos: ReadTodos = no_todos
+
+
+def decide(
+    owed: Obligation, views: SessionViews, agent: Agent | None, desk: Desk
+) -> list[Any]:
+    """The events that discharge an obligation of the sessions role, in order."""
+    match owed.owed:
+        case "REFUSED":
+            return [_refused(owed, views)]
+        case "HUMAN_NEEDED":
+            return [_human_needed(owed, views)]
+        case "TURN_ENDED" if owed.lane == "C":
+            assert views.turn.closing is not None
+            return [_turn_ended(views, views.turn.closing.reason)]
+    assert agent is not None, "without its agent a session owes answers and the end of a turn"
+    match owed.owed:
+        case "TOOL_INVOKED":
+            return [_tool_invoked(_call(owed, views), views, agent, desk.read_blob)]
+        case "APPROVAL_EXPIRED":
+            return [ev.ApprovalExpired(call=call_key(*owed.subject))]
+        case "TURN_ENDED" if owed.row == "N2":
+            return _over_cap(owed, views, agent, desk)
+        case "TURN_ENDED":
+            return [_ended_by_itself(owed, views, agent)]
+        case "LLM_CALLED":
+            return _llm_called(views, agent, desk)
+        case "COMPACTION_SKIPPED":
+            return [ev.CompactionSkipped(upto=owed.subject[1], why=TOO_LITTLE)]
+        case "BACKGROUND_DONE":
+            return [_given_up(owed, views)]
+        case "DELIVERY_FAILED":
+            return [_undelivered(owed, views)]
+    raise AssertionError(f"no decision for {owed}")
+
+
+def _call(owed: Obligation, views: SessionViews) -> Call:
+    call = find_call(views.turn, *owed.subject)
+    assert call is not None
+    return call
+
+
+def _refused(owed: Obligation, views: SessionViews) -> ev.Refused:
+    refusal = next(r for r in views.turn.refusals if (r.offset,) == owed.subject)
+    return ev.Refused(offset=refusal.offset, code=refusal.code, detail=refusal.detail)
+
+
+def _human_needed(owed: Obligation, views: SessionViews) -> ev.HumanNeeded:
+    call = _call(owed, views)
+    if call.status == "doubt":
+        why = f"find out whether {call.name} had its effect"
+    else:
+        said = f"a person said {call.human}" if call.human else "its reconciler said did_not_happen"
+        why = f"a late result of {call.name} says {call.outcome}, {said}"
+    return ev.HumanNeeded(call=call.key, why=why)
+
+
+def _given_up(owed: Obligation, views: SessionViews) -> ev.BackgroundDone:
+    work = find_work(views.background, KINDS[owed.subject[0]], owed.subject[1])
+    assert work is not None
+    why = ABORTED if work.stop else "its attempts are used up"
+    return ev.BackgroundDone(
+        kind=work.kind, upto=work.upto, attempt=work.attempt, ok=False, why=why
+    )
+
+
+def _undelivered(owed: Obligation, views: SessionViews) -> ev.DeliveryFailed:
+    wanted = delivery_of(views.delivery, *owed.subject)
+    last = f"; the last: {wanted.error}" if wanted.error else ""
+    return ev.DeliveryFailed(
+        turn=wanted.turn,
+        step=wanted.step,
+        channel=wanted.channel,
+        attempt=wanted.attempt,
+        error="given_up",
+        detail=f"its {wanted.attempt} attempts are used up{last}"[:500],
+        permanent=True,
+    )
+
+
+def _tool_invoked(
+    call: Call, views: SessionViews, agent: Agent, read_blob: ReadBlob
+) -> ev.ToolInvoked:
+    def invoked(effect: str, approval: str, outcome: str | None = None, text: str = ""):
+        return ev.ToolInvoked(
+            turn=call.turn,
+            step=call.step,
+            index=call.index,
+            call_id=call.call_id,
+            name=tool.name if tool else call.name,  # the tool that is meant: see tiers.py
+            effect=effect,
+            approval=approval,
+            expires_at=(
+                call.proposed_at + agent.limits.approval_expiry_ms if approval == "ask" else None
+            ),
+            outcome=outcome,
+            content=ev.Body(inline=text.encode()) if outcome else None,
+            basis=views.turn.basis,
+        )
+
+    args = read_blob(call.args.ref) if call.args.ref is not None else call.args.inline or b""
+    tool, why = resolve(agent, call.name, args)
+    if tool is None:
+        return invoked("once", "none", "error", why)
+    wrong = call.args_error or check_args(tool, args)
+    if wrong is not None:
+        return invoked(tool.effect, "none", "error", wrong)
+    approval = agent.approval(tool.name)
+    if approval == "deny":
+        return invoked(tool.effect, "deny", "error", f"A rule denies {tool.name}: it was not run.")
+    if approval == "ask" and granting(views.turn.grants, tool.name, call.args_sha256, args):
+        approval = "none"
+    return invoked(tool.effect, approval)
+
+
+def _ended_by_itself(
+    owed: Obligation, views: SessionViews, agent: Agent, tokens: int = 0
+) -> ev.TurnEnded:
+    """The end of a turn that nobody aborted."""
+    turn = views.turn
+    if owed.lane == "S" or (owed.row == "N2" and part_refused(turn)):
+        used = turn.generation.attempt if turn.generation else 0
+        return _turn_ended(views, "failed", agent.limits.model_attempts, used)
+    if owed.row == "N2":
+        return _turn_ended(views, "budget_exceeded", agent.limits.hard_tokens, tokens)
+    if owed.row == "N1s":
+        reason = stop_reason(views, rules_of(agent)) or ""
+        steps = (agent.limits.steps, turn.step) if reason == "max_steps" else ()
+        return _turn_ended(views, reason, *steps)
+    assert turn.generation is not None
+    return _turn_ended(views, END_REASONS.get(turn.generation.stop_reason, "end_turn"))
+
+
+def _turn_ended(
+    views: SessionViews, reason: str, limit: int | None = None, used: int | None = None
+) -> ev.TurnEnded:
+    turn = views.turn
+    return ev.TurnEnded(
+        turn=turn.number,
+        reason=reason,
+        limit=limit,
+        used=used,
+        basis=turn.basis,
+        views_sha=turn.basis_sha,
+    )
+
+
+def context_set_of(
+    agent: Agent, store_body: StoreBody, layers: Layers = NO_LAYERS
+) -> ev.ContextSet:
+    """The static prefix that the agent's requests begin with: no clock, no id, no counter."""
+    system, tools = assemble(agent, layers)
+    named = sha256(len(system).to_bytes(8, "big") + system + tools).hexdigest()
+    return ev.ContextSet(
+        system=store_body(system, "application/json"),
+        tools=store_body(tools, "application/json"),
+        sha256=named,
+        tokens=_weight(system, NEW) + _weight(tools, NEW),
+        tokens_old=_weight(system, OLD) + _weight(tools, OLD),
+    )
+
+
+@lru_cache(maxsize=32)  # every turn assembles it again, and it is mostly the same
+def _weight(text: bytes, family: str) -> int:
+    return estimate(text, family)
+
+
+def _context_set(
+    views: SessionViews, agent: Agent, desk: Desk, moves: bool
+) -> tuple[str, list[ev.ContextSet]]:
+    """The prefix of the next request, and the CONTEXT_SET that it needs.
+
+    A running turn keeps what it began with (see also `held`). An edited file counts from the next
+    turn on; memory, which every turn may change, only where it costs nothing: no request has the
+    prefix, it is cold, or it `moves` anyway.
+    """
+    known = views.context.prefix_sha
+    if known and (views.turn.step > 0 or held(views, rules_of(agent)) is not None):
+        return known, []
+    layers = desk.read_layers(agent, views)
+    if known and views.context.request is not None and not moves and not is_cold(views):
+        said = layers_of(whole_of(views.context.prefixes[-1].system, desk.read_blob))
+        remembered = [layer for layer in (said or NO_LAYERS).texts if layer.name in MEMORY]
+        files = [layer for layer in layers.texts if layer.name not in MEMORY]
+        layers = Layers((*files, *remembered))
+    prefix = context_set_of(agent, desk.store_body, layers)
+    return prefix.sha256, [] if prefix.sha256 == known else [prefix]
+
+
+def _todos(views: SessionViews, agent: Agent, desk: Desk) -> ev.ReminderAdded | None:
+    """At the first step of a turn: what is still to do, unless it was said just like this."""
+    text = desk.read_todos(agent, views) if views.turn.step == 0 else ""
+    reminder_id = f"todos-{sha256(text.encode()).hexdigest()[:16]}"
+    if not text or reminder_id in views.turn.reminder_ids:
+        return None
+    return ev.ReminderAdded(reminder_id=reminder_id, text=text)
+
+
+def _with_prefix(
+    views: SessionViews, agent: Agent, desk: Desk
+) -> tuple[Plan, str, list[ev.ContextSet]]:
+    """The next request with the prefix that it will have, and the CONTEXT_SET that it needs."""
+    rules = rules_of(agent)
+    planned = plan(views, rules)
+    moves = planned.adopts or planned.tokens > rules.limits.hard_tokens  # or there is no request
+    prefix_sha, events = _context_set(views, agent, desk, moves)
+    for event in events:
+        planned = plan(views, rules, prefix_of(event))
+    return planned, prefix_sha, events
+
+
+def _over_cap(
+    owed: Obligation, views: SessionViews, agent: Agent, desk: Desk
+) -> list[Any]:
+    """Row N2: the turn ends, unless the prefix has become short enough since it was weighed."""
+    planned, _, events = _with_prefix(views, agent, desk)
+    if events and planned.tokens <= agent.limits.hard_tokens:
+        return events
+    return [*events, _ended_by_itself(owed, views, agent, planned.tokens)]
+
+
+def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
+    turn = views.turn
+    rules = rules_of(agent)
+    before = held(views, rules)
+    planned, prefix_sha, events = _with_prefix(views, agent, desk)
+    if events and planned.tokens > rules.limits.hard_tokens:  # WAKE judges anew, with the prefix
+        return events
+    steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
+    includes = turn.owned if turn.step == 0 else steers
+    reminders = tuple(reminder.reminder_id for reminder in turn.reminders)
+    tokens, todos = planned.tokens, _todos(views, agent, desk)
+    weight = 0 if todos is None else estimate(todos.text, rules.family)
+    if todos is not None and tokens + weight <= rules.limits.hard_tokens:  # a help, not a duty
+        tokens += weight
+        events.append(todos)
+        reminders += (todos.reminder_id,)
+    events.append(
+        ev.LlmCalled(
+            turn=turn.number,
+            step=turn.step + 1,
+            model=agent.model if before is None else before.model,
+            params=agent.params_json() if before is None else before.params,
+            strategy=planned.strategy,
+            budget=ev.Budget(
+                soft_tokens=agent.limits.soft_tokens, hard_tokens=agent.limits.hard_tokens
+            ),
+            includes=includes,
+            reminders=reminders,
+            checkpoint=planned.checkpoint,
+            compacted_upto=planned.compacted_upto,
+            prompt_tokens=tokens,
+            context_sha256=prefix_sha,
+            basis=turn.basis,
+        )
+    )
+    return events

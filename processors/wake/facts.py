@@ -1,0 +1,239 @@
+"""`wake(views, partition, now, rules)`: what a session owes now, and when to look again.
+
+This file turns views into the facts that the table names, one small function per lane, and looks
+them up. It decides nothing: the table does. It has no clock: `now` is given (Unix ms).
+"""
+
+from typing import NamedTuple
+
+from ..fold.projections.background import KINDS, Work
+from ..fold.projections.delivery import Owed, next_owed
+from ..fold.projections.partition import PartitionView, claim_status
+from ..fold.projections.turn_view import Call, Claim, generation_deadline, is_open, part_refused
+from ..fold.session import SessionViews
+from .budget import Due, Rules, due_works, may_still_come, must_shorten, plan
+from .table import REBUILT, Row, match
+
+
+class Obligation(NamedTuple):
+    """One thing owed. `subject`: (turn, step, index) for a call, (turn, step) for a model call,
+    (turn,) for a turn, (offset,) for a refusal, (number of the kind, upto) for background work,
+    (number,) of a delivery. `due`: Unix ms to look again, on a wait."""
+
+    row: str
+    lane: str
+    role: str
+    owed: str
+    subject: tuple[int, ...]
+    due: int | None = None
+
+
+def wake(
+    views: SessionViews, partition: PartitionView, now: int, rules: Rules | None
+) -> tuple[Obligation, ...]:
+    """Everything owed. `rules` is None where no agent of that name is known: then answers are, and
+    the end of a turn that is closing (rows C), for which nothing of an agent is needed."""
+    owed = [_owe("R", {}, (refusal.offset,)) for refusal in views.turn.refusals]
+    halted = views.frozen is not None or (views.turn.terminated and not views.turn.open)
+    gate = "halted" if halted or rules is None else "live"
+    closing = views.turn.closing is not None
+    common = {"gate": gate, "closing": closing}
+    ends = closing and rules is None and not halted
+    rules = rules or Rules()
+    for call in (*views.turn.calls, *views.turn.doubts):
+        owed.append(_tool(common, views, partition, now, rules, call))
+    if views.turn.open and gate == "live":
+        owed.extend(_effects(common, views, partition, now, rules))
+        owed.append(_model(common, views, partition, now, rules))
+        owed.append(_next(common, views, now, rules))
+    if ends and views.turn.open:
+        effects = _effects({"gate": "live", "closing": True}, views, partition, now, rules)
+        owed.extend(one for one in effects if one is not None and one.lane == "C")
+    if gate == "live":
+        for work in views.background.works:
+            owed.append(_claimed_work(common, partition, now, rules, work))
+        owed.extend(_due_work(common, now, due) for due in due_works(views, rules))
+        for delivery in next_owed(views.delivery):
+            owed.append(_delivery(common, partition, now, rules, delivery))
+    return tuple(obligation for obligation in owed if obligation is not None)
+
+
+def _owe(lane: str, facts: dict, subject: tuple[int, ...], due: int | None = None):
+    row: Row | None = match(lane, facts)
+    if row is None:
+        return None
+    when = due if row.owed == "wait" else None
+    return Obligation(row.id, lane, row.role, row.owed, subject, when)
+
+
+def _standing(
+    claim: Claim, role: str, partition: PartitionView, now: int, deadline: int, margin: int
+) -> str:
+    return claim_status(claim, partition.holder(role), now, deadline, margin)
+
+
+def _tool(common, views, partition, now: int, rules: Rules, call: Call):
+    margin = rules.limits.margin_ms
+    claim = "other"
+    due = call.expires_at
+    if call.claim is not None and call.status == "started":
+        claim = _standing(call.claim, "tools", partition, now, call.claim.deadline, margin)
+        due = call.claim.deadline + margin
+    facts = {
+        **common,
+        "status": call.status,
+        "expired": call.status == "asks" and now >= call.expires_at,
+        "claim": claim,
+        "repeatable": call.effect != "once",
+        "left": call.attempt < rules.limits.tool_attempts,
+        "told": call.told,
+    }
+    return _owe("T", facts, (call.turn, call.step, call.index), due)
+
+
+def _model(common, views, partition, now: int, rules: Rules):
+    generation = views.turn.generation
+    if generation is None:
+        return None
+    claim, due = "other", generation.retry_at
+    if generation.status == "running":
+        deadline = generation_deadline(generation, views.stream)
+        margin = rules.limits.margin_ms
+        claim = _standing(generation.claim, "models", partition, now, deadline, margin)
+        due = deadline + margin
+    facts = {
+        **common,
+        "status": "failed" if generation.status == "stopped" else generation.status,
+        "claim": claim,
+        "left": generation.attempt < rules.limits.model_attempts,
+        "permanent": generation.permanent,
+        "retry_due": now >= generation.retry_at,
+        "rebuilds": due_step(views, rules) in REBUILT,
+    }
+    return _owe("S", facts, (views.turn.number, views.turn.step), due)
+
+
+def due_step(views: SessionViews, rules: Rules) -> str:
+    """Why a step is due: of DUE; or first, ended, or no (in flight)."""
+    turn = views.turn
+    if turn.step == 0:
+        return "first"
+    if must_shorten(views):
+        return "too_long" if rules.strategy == "compacted" else "no"
+    if part_refused(turn):
+        return "part_refused"
+    if turn.generation is None or turn.generation.status != "done":
+        return "no"
+    if turn.calls:
+        return "no" if any(is_open(call) for call in turn.calls) else "answered"
+    if any(waiting.when_busy == "steer" for waiting in turn.queue):
+        return "steer"
+    return "pause" if turn.generation.stop_reason == "pause_turn" else "ended"
+
+
+def stop_reason(views: SessionViews, rules: Rules) -> str | None:
+    """The stop condition that holds before another step, or None (S1.F)."""
+    turn = views.turn
+    if turn.step == 0:
+        return None
+    done = (call.name for call in turn.calls if call.outcome == "ok")
+    if any(name in rules.stop_tools for name in done):
+        return "stop_tool"
+    if turn.should_stop:
+        return "should_stop"
+    return "max_steps" if turn.step >= rules.limits.steps else None
+
+
+def _next(common, views, now: int, rules: Rules):
+    due = due_step(views, rules)
+    facts = {**common, "due": due, "stop": False, "over_cap": False, "may_come": False}
+    wait_until = None
+    if due not in ("no", "ended"):
+        planned = plan(views, rules)
+        over = planned.tokens > rules.limits.hard_tokens
+        facts["stop"] = stop_reason(views, rules) is not None
+        facts["over_cap"] = over or (due == "too_long" and not planned.adopts)
+        facts["may_come"] = facts["over_cap"] and may_still_come(views, rules, now)
+        wait_until = views.turn.due_at + rules.limits.candidate_wait_ms
+    return _owe("N", facts, (views.turn.number,), wait_until)
+
+
+def _claimed_work(common, partition, now: int, rules: Rules, work: Work):
+    margin = rules.limits.margin_ms
+    claim = _standing(work.claim, "background", partition, now, work.claim.deadline, margin)
+    facts = {
+        **common,
+        "status": "running",
+        "worth": True,
+        "retry_due": True,
+        "stop": work.stop,
+        "claim": "gone" if work.released else claim,
+        "left": work.attempt < rules.limits.background_attempts,
+    }
+    subject = (KINDS.index(work.kind), work.upto)
+    return _owe("B", facts, subject, work.claim.deadline + margin)
+
+
+def _delivery(common, partition, now: int, rules: Rules, owed: Owed):
+    margin = rules.limits.margin_ms
+    claim, due = "other", owed.retry_at
+    if owed.status == "running":
+        claim = _standing(owed.claim, "delivery", partition, now, owed.claim.deadline, margin)
+        due = owed.claim.deadline + margin
+    facts = {
+        **common,
+        "status": owed.status,
+        "claim": claim,
+        "left": owed.attempt < rules.limits.delivery_attempts,
+        "retry_due": now >= owed.retry_at,
+    }
+    return _owe("D", facts, (owed.number,), due)
+
+
+def _due_work(common, now: int, due: Due):
+    facts = {**common, "status": "due", "worth": due.worth, "retry_due": now >= due.at}
+    return _owe("B", facts, (KINDS.index(due.kind), due.upto), due.at)
+
+
+def _effects(common, views, partition, now: int, rules: Rules):
+    """Lanes A and C: what still runs while the turn closes, and whether it may end."""
+    closing = views.turn.closing
+    if closing is None:
+        return []
+    owed, waits = [], False
+    margin = rules.limits.margin_ms
+    generation = views.turn.generation
+    if generation is not None and generation.status == "running":
+        deadline = generation_deadline(generation, views.stream)
+        standing = _standing(generation.claim, "models", partition, now, deadline, margin)
+        chunks = views.stream.attempt == generation.attempt and _streamed(views)
+        lost = "gone" if standing == "gone" else "other"
+        effect = "mine" if _is_mine(generation.claim, "models", partition) else lost
+        subject = (views.turn.number, views.turn.step)
+        facts = {**common, "kind": "generation", "effect": effect, "chunks": chunks}
+        owed.append(_owe("A", facts, subject))
+        waits |= standing == "mine" or (standing == "gone" and chunks)
+    for call in views.turn.calls:
+        if call.status == "started":
+            standing = _standing(
+                call.claim, "tools", partition, now, call.claim.deadline, margin
+            )
+            effect = "mine" if _is_mine(call.claim, "tools", partition) else "other"
+            subject = (call.turn, call.step, call.index)
+            facts = {**common, "kind": "call", "effect": effect, "chunks": False}
+            owed.append(_owe("A", facts, subject))
+            waits |= standing == "mine"
+    grace_ends = closing.since + rules.limits.grace_ms
+    facts = {**common, "may_end": not waits or now >= grace_ends}
+    owed.append(_owe("C", facts, (views.turn.number,), grace_ends))
+    return owed
+
+
+def _streamed(views: SessionViews) -> bool:
+    return (views.stream.turn, views.stream.step) == (views.turn.number, views.turn.step)
+
+
+def _is_mine(claim: Claim, role: str, partition: PartitionView) -> bool:
+    """Claimed by the current holder, in this epoch or in an earlier one of the same incarnation."""
+    holder = partition.holder(role)
+    return holder is not None and (claim.epoch == holder.epoch or claim.owner == holder.owner)

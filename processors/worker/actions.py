@@ -1,0 +1,397 @@
+"""What a worker does about an obligation: write a decision or a claim, begin or stop an effect.
+
+It remembers only what it has in the air (law 4): a record it produced counts as awaited until it
+is read back, or for 15 seconds; an effect begins once per claim. Forgetting either is harmless.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ...schemas.codec import Entry, encode, headers_for
+from ...schemas.record import Record
+from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
+from ..agent import Agent
+from ..effects.slots import Slots
+from ..fold.projections.turn_view import Call, TurnView, find_call
+from ..fold.ruling import Ruling
+from ..fold.session import SessionViews
+from ..request.build import ReadBlob
+from ..request.rendered import Built, Renderings
+from ..store.clocks import Clock
+from ..store.partition_cache import Owned
+from ..wake.decide import Desk, ReadLayers, ReadTodos, StoreBody, decide, no_layers, no_todos
+from ..wake.facts import Obligation
+from .claims import (
+    claim_of,
+    delivery_claim,
+    generation_claim,
+    tool_claim,
+    work_claim,
+)
+from .ports import (
+    Append,
+    BeginGeneration,
+    BeginTool,
+    BeginWork,
+    Effects,
+    begin_delivery,
+    begin_tool,
+    begin_work,
+)
+from .resumption import GoingOn
+from .slot_queue import Place, WaitingRoom
+from .start_window import ClaimTimes
+from .unbegun import not_begun, unbegun, unbegun_generation
+
+AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
+SLOT_WAIT_MS = 50  # how soon to look again for a slot that nobody announced
+BACKGROUND_SLOTS = 4  # summaries and short forms at a time, per process: they may wait
+DELIVERY_SLOTS = 16  # deliveries at a time, per process: a channel that is away holds one for long
+CLAIMS = {
+    "tools": ("TOOL_STARTED",),
+    "models": ("GEN_START", "GEN_RESUMED"),
+    "background": ("BACKGROUND_STARTED",),
+    "delivery": ("DELIVERY_STARTED",),
+}
+CLAIMED = frozenset(name for names in CLAIMS.values() for name in names)
+EXPECTED = ("", "duplicate", "frozen")  # rulings on what we owed that are no bug of wake
+Lost = Callable[[], None]  # called if the log did not take a record
+REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
+
+
+class Awaited(NamedTuple):
+    """What was produced for an obligation and is not read back yet."""
+
+    values: frozenset[bytes]
+    until_ms: int
+    turn: TurnView
+
+
+class Discharged(NamedTuple):
+    """When to look again (Unix ms, or None), and the events that were written now."""
+
+    look_at: int | None
+    written: tuple[Any, ...] = ()
+
+
+class Actions:
+    """Discharges obligations; see the module."""
+
+    def __init__(
+        self,
+        owner: str,
+        append: Append,
+        effects: Effects,
+        store_body: StoreBody,
+        read_blob: ReadBlob,
+        model_slots: Slots,
+        tool_slots: Slots,
+        clock: Clock,
+        say: Callable[[str], None],
+        read_layers: ReadLayers | None = None,
+        read_todos: ReadTodos = no_todos,
+    ) -> None:
+        self.owner = owner
+        self._append = append
+        self._effects = effects
+        self.read_blob = read_blob
+        self._desk = Desk(store_body, read_blob, read_layers or no_layers, read_todos)
+        slots = {"models": model_slots, "tools": tool_slots}
+        self._slots = {**slots, "background": Slots(BACKGROUND_SLOTS)}
+        self._slots["delivery"] = Slots(DELIVERY_SLOTS)
+        self._clock = clock
+        self._say = say
+        self.waiting = WaitingRoom()
+        self._awaited: dict[tuple, Awaited] = {}
+        self._of_session: dict[str, set[tuple]] = {}
+        self._landed: set[tuple] = set()
+        self._begun: dict[str, set[int]] = {}
+        self._renderings = Renderings()
+        self._built: dict[str, tuple[tuple, Built]] = {}
+        self._going_on = GoingOn()
+        self._times = ClaimTimes()
+        self._rejections: dict[str, tuple[TurnView, int]] = {}
+
+    @property
+    def in_air(self) -> int:
+        """How many decisions and claims were produced and are not read back yet."""
+        return len(self._awaited)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def write(
+        self, partition: int, key: str, event: Any, role: str, lost: Lost = lambda: None
+    ) -> bytes:
+        """Produce an event without waiting; its value, by which it is known when it comes back."""
+        value, headers = encode(event), headers_for(event, role)
+        self._append(SESSION_EVENTS, partition, key, value, headers, self._lost(key, lost))
+        return value
+
+    def _lost(self, session_id: str, lost: Lost) -> Callable[[str], None]:
+        def failed(why: str) -> None:
+            lost()
+            self._say(f"a record of {session_id} was not written, it is owed again: {why}")
+            for key in self._of_session.pop(session_id, ()):
+                self._awaited.pop(key, None)
+
+        return failed
+
+    def dead_letter(self, record: Record, why: str) -> None:
+        """Keep an undecodable record with its place and the reason."""
+        place = f"{record.topic}/{record.partition}/{record.offset}"
+        headers = [
+            *record.headers,
+            ("__dlq.errors.topic", record.topic.encode()),
+            ("__dlq.errors.partition", str(record.partition).encode()),
+            ("__dlq.errors.offset", str(record.offset).encode()),
+            ("__dlq.errors.message", why[:500].encode()),
+        ]
+        key = (record.key or b"").decode("utf-8", "replace")
+        self._append(DEAD_LETTERS, record.partition, key, record.value or b"", headers, self._say)
+        self._say(f"{place} is kept as a dead letter: {why}")
+
+    def read_back(
+        self, owned: Owned, entry: Entry, record: Record, before: SessionViews, ruling: Ruling
+    ) -> None:
+        """Stop awaiting a record of ours; notice when the fold rejects what wake owed (law 9)."""
+        keys = self._of_session.get(entry.session_id)
+        if not keys:
+            return
+        for key in list(keys):
+            awaited = self._awaited[key]
+            if record.value not in awaited.values:
+                continue
+            if ruling.code not in EXPECTED and awaited.turn == before.turn:
+                self._rejected(owned, entry, before.turn, ruling)
+            left = awaited.values - {record.value}
+            if left:
+                self._awaited[key] = awaited._replace(values=left)
+            else:
+                self._forget(entry.session_id, key)
+                if key[4] in CLAIMED:  # or another of our making that came before it
+                    self._landed.add(key)
+
+    def _rejected(self, owned: Owned, entry: Entry, turn: TurnView, ruling: Ruling) -> None:
+        session_id = entry.session_id
+        at, count = self._rejections.get(session_id, (turn, 0))
+        count = count + 1 if at == turn else 1
+        self._rejections[session_id] = (turn, count)
+        if count >= REJECTIONS_MAX:
+            why = f"offset {entry.offset}: {type(entry.event).__name__} was {ruling.code} twice"
+            owned.stuck[session_id] = why
+            self._say(f"session {session_id} is left alone until the next start: {why}")
+
+    def _forget(self, session_id: str, key: tuple) -> None:
+        self._awaited.pop(key, None)
+        keys = self._of_session.get(session_id, set())
+        keys.discard(key)
+        if not keys:
+            self._of_session.pop(session_id, None)
+
+    def drop_partition(self, number: int) -> None:
+        """Law 7: unsent decisions are dropped; begun effects go on."""
+        for key in [key for key in self._awaited if key[0] == number]:
+            self._forget(key[1], key)
+        self.waiting.leave(number)
+
+    # -- discharging -----------------------------------------------------------------------------
+
+    def discharge(
+        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None, now: int
+    ) -> Discharged:
+        """Do what is owed unless it is in the air."""
+        key = (owned.number, views.session_id, owed.lane, owed.subject, owed.owed)
+        awaited = self._awaited.get(key)
+        if awaited is not None:
+            if self._clock.monotonic_ms() < awaited.until_ms:
+                return Discharged(now + AWAITED_MS)
+            self._forget(views.session_id, key)
+        match owed.owed:
+            case "begin" | "abort":
+                return Discharged(self._on_claim(owned, views, owed, agent))
+            case "GEN_STOPPED" | "TOOL_RESULT" | "TOOL_FAILED_UNCERTAIN":
+                return Discharged(self._recover(owned, views, owed, agent, now))
+            case name if name in CLAIMED:
+                if not self._has_slot(owed.role, now):
+                    place = (owned.number, views.session_id)
+                    self.waiting.enter(owed.role, place, self._slot_at(owed.role, now))
+                    return Discharged(None)
+                if self._going_on.is_reading(views, owed, agent, owned.number, self._effects):
+                    return Discharged(now + SLOT_WAIT_MS)
+                events = [self._claim(views, owed, agent, owned, now)]
+            case _:
+                events = decide(owed, views, agent, self._desk)
+        values = frozenset(
+            self.write(owned.number, views.session_id, event, owed.role) for event in events
+        )
+        until = self._clock.monotonic_ms() + AWAITED_MS
+        self._awaited[key] = Awaited(values, until, views.turn)
+        self._of_session.setdefault(views.session_id, set()).add(key)
+        return Discharged(now + AWAITED_MS, tuple(events))
+
+    def _has_slot(self, role: str, now: int) -> bool:
+        """Whether one more effect may be claimed: those that run and those in the air count.
+
+        So do claims that came back in the batch at hand and whose session is woken after this one.
+        """
+        slots = self._slots[role]
+        in_air = sum(1 for key in (*self._awaited, *self._landed) if key[4] in CLAIMS[role])
+        return slots.free(now) and self._effects.running(role) + in_air < slots.size
+
+    def _slot_at(self, role: str, now: int) -> int:
+        return max(now + SLOT_WAIT_MS, self._slots[role].back_off_until_ms)
+
+    def called(self, now: int) -> Iterator[Place]:
+        """Who may look again for a slot now, one by one for as long as a slot is free."""
+        self._landed.clear()  # a batch is over: what could begin has begun
+        for role in self.waiting.due(now):
+            # Each once: by the clock of its own partition it may still be too early.
+            for _ in range(self.waiting.count(role)):
+                if not self._has_slot(role, now):
+                    break
+                yield self.waiting.call(role)
+            self.waiting.look_again(role, self._slot_at(role, now))
+
+    def _claim(
+        self, views: SessionViews, owed: Obligation, agent: Agent | None, owned: Owned, now: int
+    ) -> Any:
+        claim = self._made(views, owed, agent, owned, now)
+        self._times.produced(views.session_id, owed, claim, self._clock.monotonic_ms())
+        return claim
+
+    def _made(
+        self, views: SessionViews, owed: Obligation, agent: Agent | None, owned: Owned, now: int
+    ) -> Any:
+        assert agent is not None
+        holder = owned.partition.holder(owed.role)
+        assert holder is not None and holder.owner == self.owner
+        if owed.owed == "BACKGROUND_STARTED":
+            return work_claim(views, owed, agent, holder, now)
+        if owed.owed == "DELIVERY_STARTED":
+            return delivery_claim(views, owed, agent, holder, now)
+        if owed.owed != "TOOL_STARTED":
+            sha256, kept = self._going_on.claim(views, owed, self._request(views))
+            return generation_claim(views, owed, agent, holder, now, sha256, kept)
+        return tool_claim(views, owed, agent, holder, now)
+
+    # -- claims that came back -------------------------------------------------------------------
+
+    def _on_claim(
+        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None
+    ) -> int | None:
+        """Begin a claim of ours once; or stop it, or say that it never began."""
+        claim = claim_of(views, owed)
+        begun = self._begun.setdefault(views.session_id, set())
+        self._landed -= {
+            key for key in self._landed if (key[1], key[3]) == (views.session_id, owed.subject)
+        }
+        fresh = claim.offset not in begun
+        begun.add(claim.offset)
+        if not fresh:
+            if owed.owed == "abort":
+                self._effects.stop(views.session_id, claim.offset, "the turn is ending")
+            return None
+        assert agent is not None
+        now_ms = self._clock.monotonic_ms()
+        late = self._times.too_late(views.session_id, owed, claim, agent, now_ms)
+        if owed.owed == "begin" and late is not None:
+            self._effects.report(views.session_id, not_begun(views, owed, late))
+        elif owed.role == "background":
+            self._begin_work(views, owed, agent)
+        elif owed.role == "delivery":
+            begin = begin_delivery(views, *owed.subject, agent, self.read_blob)
+            self._effects.deliver(views.session_id, begin)
+        elif owed.role == "tools":
+            self._begin_tool(views, owed, agent)
+        else:
+            begin = self._generation(views, agent)
+            if owed.owed == "abort" and begin.chain:  # what it would go on from has been said
+                self._effects.recover_chunks(views.session_id, owned.number, begin)
+            elif owed.owed == "abort" or (begin.chain and begin.kept is None):  # it is forgotten
+                self._effects.report(views.session_id, unbegun_generation(views.turn))
+            else:
+                self._effects.generate(views.session_id, begin)
+        return None
+
+    def _generation(self, views: SessionViews, agent: Agent) -> BeginGeneration:
+        return self._going_on.begin(views, agent, self._request(views))
+
+    def _request(self, views: SessionViews) -> Built:
+        """The step's request: built for its claim, and kept until the claim begins."""
+        generation, request = views.turn.generation, views.context.request
+        assert generation is not None and request is not None
+        covers = (generation.called, request.fragments, request.prefixes)
+        built = self._built.pop(views.session_id, None)
+        if built is not None and built[0] == covers:
+            return built[1]
+        made = self._renderings.request(views, self.read_blob)
+        self._built[views.session_id] = (covers, made)
+        return made
+
+    def go_on(self, views: SessionViews) -> None:
+        """Its turn is over: render what the next request will repeat, before anybody waits."""
+        self._renderings.go_on(views, self.read_blob)
+
+    def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
+        call = find_call(views.turn, *owed.subject)
+        assert call is not None and call.claim is not None
+        if owed.owed == "abort":
+            self._effects.report(views.session_id, unbegun(call, "the turn ended first"))
+            return
+        begin = begin_tool(views, call, self._args(call), call.claim, agent)
+        self._effects.run_tool(views.session_id, begin)
+
+    def _begin_work(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
+        begin = begin_work(views, owed, agent, self.read_blob)
+        if isinstance(begin, BeginWork):
+            self._effects.work(views.session_id, begin)
+        else:
+            self._effects.report(views.session_id, begin)
+
+    def _args(self, call: Call) -> bytes:
+        args = call.args
+        return self.read_blob(args.ref) if args.ref is not None else args.inline or b""
+
+    # -- effects of owners that are gone ---------------------------------------------------------
+
+    def _recover(
+        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None, now: int
+    ) -> int | None:
+        """Lane A2 and rows T6: report on an effect whose owner is gone; once per claim."""
+        assert agent is not None
+        begun = self._begun.setdefault(views.session_id, set())
+        if owed.owed == "GEN_STOPPED":
+            begin = self._generation(views, agent)
+            if -begin.claim.offset not in begun:
+                begun.add(-begin.claim.offset)
+                self._effects.recover_chunks(views.session_id, owned.number, begin)
+            return None
+        call = find_call(views.turn, *owed.subject)
+        assert call is not None and call.claim is not None
+        if -call.claim.offset in begun:
+            return None
+        tool = agent.tool(call.name)
+        asks = owed.row == "T6" and tool is not None and tool.reconciler is not None
+        sure_at = call.claim.deadline + agent.limits.margin_ms
+        if asks and now < sure_at:
+            return sure_at  # before that, its "it did not happen" might still become untrue
+        begun.add(-call.claim.offset)
+        if owed.owed == "TOOL_RESULT":
+            event = unbegun(call, "its attempts are used up", may_have_run=owed.row == "T6r")
+            self._effects.report(views.session_id, event)
+        else:
+            begin = begin_tool(views, call, self._args(call), call.claim, agent)
+            self._effects.reconcile(views.session_id, begin)
+        return None
+
+    def forget_session(self, session_id: str) -> None:
+        """It owes nothing: what had begun need not be remembered, and serves nobody if it runs."""
+        for begun in self._begun.pop(session_id, ()):
+            self._effects.stop(session_id, begun, "its session owes nothing any more")
+        self._built.pop(session_id, None)
+        self._going_on.forget(session_id)
+        self._times.forget(session_id)
+        self._rejections.pop(session_id, None)
+
+
+__all__ = ["Actions", "BeginGeneration", "BeginTool", "Effects", "unbegun"]

@@ -1,0 +1,147 @@
+"""Which sessions a user has open, told on `user-sessions`, so that a user's tabs know each other.
+
+One record per session, keyed USER/SESSION and partitioned by the user: {phase, project_id,
+opened_at} while it is open, a tombstone once it has ended. Written by the role `sessions` after the
+fold, at least once: a session whose newest state no broker has is marked in the store in the batch
+that folded it, so a worker that dies tells it when it comes back. Telling twice is harmless. What
+is told may be older than the log by a moment; the log decides, this only says where to look.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+
+from ...log.door import Delivered, Producer
+from ...log.errors import AppendError, FoldlogError, LogFatal
+from ...log.partition import partition_for
+from ...schemas.tabs import key_of
+from ...schemas.topics import USER_SESSIONS
+from ..fold.session import SessionViews
+from ..store.partition_cache import may_owe
+from .worker import Worker
+
+TOLD_MAX = 50_000  # sessions remembered as told; one that is forgotten is told again
+_State = tuple[int, bytes | None]
+"""From which offset on the session is ours, and what is told of it."""
+
+
+def announce(
+    worker: Worker,
+    producer: Producer,
+    partitions: int,
+    post: Callable[[Callable[[], None]], None],
+    say: Callable[[str], None],
+    beside: Callable[[SessionViews], None] = lambda _views: None,
+) -> "Announcer":
+    """Have a worker tell of its sessions, and `beside` look at each that moves."""
+    def since(session_id: str) -> int:
+        owned = worker.owned.get(partition_for(session_id, partitions))
+        return -1 if owned is None else owned.takes_from
+
+    tabs = Announcer(producer, partitions, post, lambda name: rest(worker, name), say, since)
+
+    def look(views: SessionViews) -> None:
+        tabs.look(views)
+        beside(views)
+
+    worker.look, worker.untold = look, tabs.untold
+    return tabs
+
+
+def rest(worker: Worker, session_id: str) -> None:
+    """A session that was told, and owes nothing else, need not be looked at after a restart."""
+    for owned in worker.owned.values():
+        views = owned.hot(session_id)
+        if views is not None and not may_owe(views, worker.rules.get(views.turn.agent)):
+            owned.store.rest(session_id)
+
+
+class Announcer:
+    """See the module. Used in the poll thread; `post` has a job done there.
+
+    partitions: of the topic. settled: called for a session whose newest state the broker has.
+    since: from which offset on its partition is ours; before that another may have told of it.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        partitions: int,
+        post: Callable[[Callable[[], None]], None],
+        settled: Callable[[str], None],
+        say: Callable[[str], None],
+        since: Callable[[str], int],
+    ) -> None:
+        self._since = since
+        self._producer, self._partitions = producer, partitions
+        self._post, self._settled, self._say = post, settled, say
+        self._told: OrderedDict[str, _State] = OrderedDict()
+        self._in_air: dict[str, _State] = {}
+        self._late: dict[str, tuple[str, _State]] = {}  # the producer had no room for these
+
+    def untold(self, views: SessionViews) -> bool:
+        """Whether the broker may lack what is to be told of a session."""
+        return views.turn.known and self._told.get(views.session_id) != self._state(views)
+
+    def _state(self, views: SessionViews) -> _State:
+        return self._since(views.session_id), told_of(views)
+
+    def look(self, views: SessionViews) -> None:
+        """Tell what is new of a session; before that, what could not be told earlier."""
+        self._catch_up()
+        session_id, state = views.session_id, self._state(views)
+        if self.untold(views) and self._in_air.get(session_id) != state:
+            self._in_air[session_id] = state
+            self._tell(session_id, views.state.user_id or "", state)
+
+    def _catch_up(self) -> None:
+        while self._late:
+            session_id = next(iter(self._late))
+            user_id, state = self._late.pop(session_id)
+            if self._in_air.get(session_id) == state:
+                self._tell(session_id, user_id, state)
+                if session_id in self._late:
+                    return  # still no room
+
+    def _tell(self, session_id: str, user_id: str, state: _State) -> None:
+        def answered(answer: Delivered | AppendError) -> None:
+            has_it = isinstance(answer, Delivered)
+            self._post(lambda: self._answered(session_id, user_id, state, has_it))
+
+        place = partition_for(user_id, self._partitions)
+        key = key_of(user_id, session_id)
+        try:
+            self._producer.append(
+                USER_SESSIONS, key, state[1], partition=place, on_delivery=answered
+            )
+        except LogFatal:
+            raise
+        except FoldlogError as error:
+            if not self._late:
+                self._say(f"session {session_id} was not announced, it will be: {error}")
+            self._late[session_id] = user_id, state
+
+    def _answered(
+        self, session_id: str, user_id: str, state: _State, has_it: bool
+    ) -> None:
+        if self._in_air.get(session_id) != state:
+            return  # a newer state is on its way
+        if not has_it:
+            self._tell(session_id, user_id, state)
+            return
+        del self._in_air[session_id]
+        self._told[session_id] = state
+        self._told.move_to_end(session_id)
+        while len(self._told) > TOLD_MAX:
+            self._told.popitem(last=False)
+        self._settled(session_id)
+        self._catch_up()
+
+
+def told_of(views: SessionViews) -> bytes | None:
+    """What is told of a session that is known; None once it has ended."""
+    if views.turn.terminated:
+        return None
+    state = views.state
+    told = {"phase": state.phase, "project_id": state.project_id, "opened_at": views.turn.since}
+    return json.dumps(told, separators=(",", ":")).encode()

@@ -1,0 +1,344 @@
+"""Puts a worker together from its parts, for one process; host.py gives it a life.
+
+The order matters: the state directory is locked first, what an earlier process left in the outbox
+is written before any partition is taken. Nothing here imports what only an effect needs.
+"""
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...log import Settings, open_log
+from ...log.blobs import BlobStore
+from ...log.door import Log
+from ...log.errors import LogUnreachable
+from ...log.made import demand_topics, partitions_of
+from ...log.partition import partition_for
+from ...schemas.topics import SESSION_EVENTS, USER_SESSIONS
+from .. import crash_points
+from ..advice.mistakes import Watch
+from ..advice.prices import load_prices
+from ..advice.prompt_growth import Growth
+from ..agent import Agent
+from ..agent_digest import digests_of
+from ..effects.delivery import finder
+from ..effects.slots import Slots
+from ..fold.projections import partition
+from ..fold.session import SessionViews
+from ..memory.service import MemoryService
+from ..outside.tools import OutsideTools
+from ..search.embed import load_embedder
+from ..store.chunks_reader import chunks_reader
+from ..store.state_dir import StateDir
+from ..store.store import Belongs, Store, fold_version, new_store, open_store
+from ..tools.result_cache import ResultCache
+from ..tools.side_log import SideLogStore
+from .announce import announce
+from .deaths import Registry
+from .effects_host import EffectsHost
+from .layers_reader import LayersReader
+from .loop import Loop, Mailbox, appender
+from .lost_effects import LostEffects
+from .meter import Meter, MeteredActions
+from .outbox import Outbox
+from .reports import Reports
+from .same_agents import demand_after_rebalance, demand_same_agents, group_of, label_of
+from .topic_watch import TopicWatch
+from .worker import Identity, Worker
+
+ROLES = partition.ROLES
+DECIDERS = {"sessions", "tools"}  # who must know the tools of an agent, also those from outside
+EFFECTS = ("models", "tools", "background", "delivery", "reports")
+MODEL_SLOTS = 16  # model calls of one API key at a time, per process
+TOOL_SLOTS = 32  # tool calls at a time, per process
+PROMPT_SIZES = "prompt_sizes.json"
+OUTBOX_S = 30.0  # to write what an earlier process left, before anything is taken
+_log = logging.getLogger("foldlog.worker")
+
+
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    def now_ms(self) -> int:
+        """Unix ms."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Ms since some moment; never steps back, and counts while the machine sleeps (Linux)."""
+        return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
+
+
+def say(text: str) -> None:
+    """A line for the operator."""
+    _log.info("%s", text)
+
+
+class Teller:
+    """Says what blows a session's token budget, each finding once (S3.9).
+
+    What lay in the store when it was opened was told by the worker before this one; a store that is
+    made anew says it of what was in the log. It is advice: where it fails, that is said once of a
+    session, and the worker goes on. partition_of: where a session lies. sizes: a file that holds
+    what the prompts of earlier sessions weighed, for the next process; it may be lost.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        partition_of: Callable[[str], int],
+        sizes: Path | None = None,
+    ) -> None:
+        self._say, self._sizes = say, sizes
+        self._since: dict[int, int] = {}
+        self._growth = Growth(_json_in(sizes))
+        self._kept = self._growth.looks
+        self._watch = Watch(
+            lambda session_id: self._since.get(partition_of(session_id), 0), self._growth
+        )
+        self._failed: set[tuple[str, str]] = set()
+
+    def opened(self, partition: int, store: Store) -> None:
+        """A partition is given to this worker, or its store was made anew."""
+        self._since[partition] = store.log_end if store.is_new else store.cursor.offset
+
+    def look(self, views: SessionViews) -> None:
+        """Say what is new in a session."""
+        try:
+            found = self._watch.look(views)
+            self._keep_sizes()
+        except Exception as error:
+            self._say_failed(views.session_id, type(error).__name__)
+            return
+        for mistake in found:
+            self._say(f"session {views.session_id}: {mistake}")
+
+    def _keep_sizes(self) -> None:
+        if self._sizes is None or self._growth.looks == self._kept:
+            return
+        self._kept = self._growth.looks
+        with suppress(OSError):  # a full disk is said by whoever must write
+            fresh = self._sizes.with_name(f"{self._sizes.name}.new")
+            fresh.write_text(json.dumps(self._growth.held()), "utf-8")
+            fresh.replace(self._sizes)
+
+    def _say_failed(self, session_id: str, error: str) -> None:
+        if (session_id, error) in self._failed:
+            return
+        if len(self._failed) >= Watch.SESSIONS_MAX:
+            self._failed.clear()
+        self._failed.add((session_id, error))
+        self._say(
+            f"session {session_id}: the advice on its tokens failed ({error}); the session goes "
+            "on, what its latest steps cost was not looked at: report it"
+        )
+
+
+def _json_in(file: Path | None) -> Any:
+    """What a file of ours holds, or None for whatever is no JSON."""
+    try:
+        return None if file is None else json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+class LogFacts(NamedTuple):
+    """What opening a store needs to know of the log."""
+
+    first: Mapping[int, int]
+    end: Mapping[int, int]
+    belongs: Belongs
+
+
+class Parts:
+    """Everything of one worker process. `close` ends it in the right order."""
+
+    _facts: LogFacts | None = None  # while partitions are assigned
+
+    def __init__(
+        self,
+        settings: Settings,
+        agents: Iterable[Agent],
+        roles: tuple[str, ...],
+        worker_id: str | None,
+        *,
+        watch: bool = False,
+        rolling: bool = False,
+        alone: bool = False,
+    ) -> None:
+        """rolling: start beside live workers with other agents. alone: join no group at all."""
+        self.settings = settings
+        channels = settings.demand_channels() if "delivery" in roles else {}
+        self.state = StateDir(settings.state_dir, worker_id)
+        crash_points.reach("start.locked")
+        self.log: Log = open_log(settings)
+        demand_topics(self.log, settings.partitions, notes=True)
+        self.identity = Identity(self.state.worker_id, uuid.uuid4().hex[:8])
+        agents = self._announced(agents, rolling or alone)
+        self.blobs = BlobStore(settings.blobs_dir)
+        self.fatal: list[BaseException] = []
+        self.mail = Mailbox()
+        self.producer = self.log.producer(on_fatal=self.mail.fail)
+        self.outbox = Outbox(self.state.path / "outbox")
+        self.reports = Reports(self.producer, self.outbox, say)
+        self.reports.emit_pending(OUTBOX_S)
+        crash_points.reach("start.emitted")
+        model_slots = Slots(MODEL_SLOTS)
+        side_log = SideLogStore(self.state.path / "side_log")
+        side_log.prune()
+        self.outside = OutsideTools(agents, self.state.path / "outside", say)
+        agents = self.outside.begin() if DECIDERS & set(roles) else agents
+        self.memory = self._memory() if any(agent.memory for agent in agents) else None
+        self.results = ResultCache(self.state.path / "tool_results.sqlite", say)
+        self.results.prune()
+        self.effects = EffectsHost(
+            self.reports,
+            self.blobs,
+            side_log,
+            model_slots,
+            self._client,
+            chunks_reader(self.log),
+            say,
+            memory=self.memory,
+            results=self.results,
+            find_channel=finder(channels),
+            tool_env=settings.tool_env,
+        )
+        layers = LayersReader(settings, self.memory, say)
+        self.actions = MeteredActions(
+            self.identity.owner,
+            appender(self.producer, self.mail),
+            self.effects,
+            self.blobs.body,
+            lambda ref: self.blobs.get(ref.sha256),
+            model_slots,
+            Slots(TOOL_SLOTS),
+            SystemClock(),
+            say,
+            layers,
+            layers.todos,
+        )
+        self.meter = self.actions.meter = Meter(load_prices(settings.prices))
+        self.worker = Worker(
+            *(self.identity, roles, agents),
+            *(self._open_store, self.actions, SystemClock(), say, self.announced),
+        )
+        self._look_at_sessions(watch)
+        self.loop = self._loop(rolling)
+
+    def _announced(self, agents: Iterable[Agent], may_differ: bool) -> tuple[Agent, ...]:
+        agents = tuple(agents)
+        self.announced = digests_of(agents)
+        if not may_differ:
+            demand_same_agents(self.log, self.identity.worker_id, self.announced, say)
+        return agents
+
+    def _look_at_sessions(self, watch: bool) -> None:
+        spread = partitions_of(self.log)
+        sizes = self.state.path / PROMPT_SIZES if watch else None
+        self.teller = Teller(say, lambda session_id: partition_for(session_id, spread), sizes)
+        if "sessions" in self.worker.roles:
+            tell = self.teller.look if watch else lambda _views: None
+            partitions = self.log.partitions(USER_SESSIONS)
+            announce(self.worker, self.producer, partitions, self.mail.post, say, tell)
+
+    def _loop(self, rolling: bool) -> Loop:
+        registry = Registry(self.settings.home / "run")
+        registry.register(self.identity.worker_id, self.state.path)
+        self.worker.deaths.is_dead = registry.is_dead
+        self.lost_effects = self.worker.lost = LostEffects(self.log, self.effects, say)
+        label = label_of(self.announced, rolling=rolling)
+        rebalanced = (lambda: None) if rolling else self._demand_same_agents
+        group = group_of(self.worker.roles)
+        loop = Loop(
+            *(self.log, self.worker, group, self.mail),
+            label=label,
+            rebalanced=rebalanced,
+            opening=self._opening,
+        )
+        self.topic_watch = TopicWatch(self.log, loop.topic_is)
+        return loop
+
+    def _demand_same_agents(self) -> None:
+        with suppress(LogUnreachable):  # then it is asked again after the next rebalance
+            demand_after_rebalance(self.log, self.identity.worker_id, self.announced)
+
+    def _memory(self) -> MemoryService:
+        embedder = load_embedder(self.settings.embedder)
+        memory = MemoryService(self.log, self.producer, self.state.path, say, embedder)
+        memory.begin()
+        return memory
+
+    def _client(self):
+        from ..effects.models.call import make_client
+
+        return make_client(self.settings.api_key or "none", self.settings.base_url)
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Ask the log once for the block, not once for each of its partitions."""
+        self._facts = self._ask_log()
+        try:
+            yield
+        finally:
+            self._facts = None
+
+    def _ask_log(self) -> LogFacts:
+        return LogFacts(
+            self.log.first_offsets(SESSION_EVENTS),
+            self.log.end_offsets(SESSION_EVENTS),
+            Belongs(self.log.identity(), self.log.topic_id(SESSION_EVENTS), fold_version()),
+        )
+
+    def _open_store(self, partition: int, *, fresh: bool) -> Store:
+        facts = self._facts or self._ask_log()
+        first, end, belongs = facts.first[partition], facts.end[partition], facts.belongs
+        directory = self.state.store(self.settings.topic(SESSION_EVENTS), partition)
+        if fresh:
+            store = new_store(directory, belongs, end, first_offset=first)
+        else:
+            store = open_store(directory, belongs, end, say, first)
+        self.teller.opened(partition, store)
+        return store
+
+    def _runs(self) -> bool:
+        """Whether an effect runs."""
+        return any(self.effects.running(role) for role in EFFECTS)
+
+    def in_flight(self) -> bool:
+        """Whether an effect runs, or something was produced and is not read back yet."""
+        return self._runs() or self.actions.in_air > 0
+
+    def _leave(self) -> None:
+        """Write that this owner is gone, if nothing of it still runs or waits to be written."""
+        if self._runs() or len(self.outbox) or self.fatal:
+            return
+        for number in self.loop.left:
+            self.worker.deaths.write(number, self.identity.owner)
+
+    def close(self) -> None:
+        """End effects, flush the producer, release the directory.
+
+        Where a tool runs on, its lock is kept for as long as the process lives: a free one proves
+        that nothing of this worker runs.
+        """
+        self.topic_watch.close()
+        self.effects.close()
+        self._leave()
+        self.lost_effects.close()
+        self.outside.close()
+        if self.memory is not None:
+            self.memory.close()
+        self.results.close()
+        self.producer.close()
+        self.outbox.close()
+        self.log.close()
+        if not self._runs():
+            self.state.close()

@@ -1,0 +1,398 @@
+"""Runs effects as tasks of one event loop, in a thread of its own, away from the poll thread.
+
+Each begun effect ends in exactly one outcome through Reports: also when its task dies. The heavy
+import of the model SDK happens here, in the background, never on the way to a started worker.
+"""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...log.blobs import BlobStore
+from ...schemas import events as ev
+from .. import crash_points
+from ..agent import Agent
+from ..effects import background, delivery
+from ..effects.models import call as models
+from ..effects.slots import Slots
+from ..fold.partial_answer import chunks_of, said_so_far
+from ..store.chunks_reader import ChunksReader
+from ..tools import call as tools
+from ..tools.output_sink import Stop
+from ..tools.result_cache import ResultCache
+from ..tools.side_log import SideLogStore
+from .lost_effects import Running
+from .ports import BeginDelivery, BeginGeneration, BeginTool, BeginWork
+from .reports import Reports
+from .resumption import Aside
+from .start_window import Begins
+from .unbegun import delivery_not_begun, failed, generation_not_begun, no_tool, work_not_begun
+
+CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
+if TYPE_CHECKING:
+    from ..memory.service import MemoryService
+
+FAREWELL_S = 5.0  # how long a worker that ends waits for its effects, as the grace of a cancel
+
+
+class Told:
+    """The sink of one effect: whoever handed over an outcome has not died without one."""
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+        self.chunk = reports.chunk
+        self.done = False
+
+    async def outcome(self, session_id: str, event: Any) -> None:
+        """As Reports.outcome; what that raises was never written."""
+        await self._reports.outcome(session_id, event)
+        self.done = type(event) not in CANDIDATES  # their BACKGROUND_DONE is still to come
+        if not self.done:
+            crash_points.reach("background.made")
+
+
+class EffectsHost:
+    """See the module. Its methods may be called from any thread and return at once."""
+
+    def __init__(
+        self,
+        reports: Reports,
+        blobs: BlobStore,
+        side_log: SideLogStore,
+        model_slots: Slots,
+        make_client: Callable[[], Any],
+        read_chunks: ChunksReader,
+        say: Callable[[str], None],
+        memory: "MemoryService | None" = None,
+        results: ResultCache | None = None,
+        find_channel: delivery.Find = lambda name: None,
+        tool_env: tuple[str, ...] = (),
+    ) -> None:
+        self._reports = reports
+        self._blobs, self._side_log = blobs, side_log
+        self._slots = model_slots
+        self._make_client = make_client
+        self._read_chunks, self._aside = read_chunks, Aside(read_chunks)
+        self._say = say
+        self._memory, self._results = memory, results
+        self._find_channel, self._tool_env = find_channel, tool_env
+        self._client: asyncio.Future | None = None
+        self._stops: dict[tuple[str, int], tuple[str, Stop]] = {}
+        self._running: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="effects", daemon=True)
+        self._thread.start()
+
+    def warm(self) -> None:
+        """Import the model SDK and make the client, in the background."""
+        asyncio.run_coroutine_threadsafe(self._get_client(), self._loop)
+
+    async def _get_client(self) -> Any:
+        if self._client is None:
+            self._client = asyncio.ensure_future(asyncio.to_thread(self._make_client))
+        try:
+            return await asyncio.shield(self._client)
+        except Exception:
+            self._client = None  # the next call tries again
+            raise
+
+    def running(self, role: str) -> int:
+        """How many effects of a role run now."""
+        return self._running[role]
+
+    def begun(self) -> list[Running]:
+        """Every effect that runs."""
+        with self._lock:
+            return [Running(role, *key) for key, (role, _) in self._stops.items()]
+
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
+        """Ask an effect to end; whether it runs."""
+        found = self._stops.get((session_id, claim_offset))
+        if found is not None:
+            found[1].request(why)
+        return found is not None
+
+    def _spawn(
+        self,
+        role: str,
+        key: tuple[str, int],
+        stop: Stop,
+        work: Coroutine[Any, Any, None],
+        last_word: Callable[[str], Any] | None = None,
+        told: Told | None = None,
+        begins: Begins | None = None,
+    ) -> None:
+        """Run `work`; `last_word(why)` is its outcome if it dies and has told none (T4, S2).
+
+        Where a tool held the loop past its window, it is not begun: as when its claim came back.
+        """
+        asked = time.monotonic()
+        with self._lock:
+            self._running[role] += 1
+            self._stops[key] = (role, stop)
+
+        async def guarded() -> None:
+            try:
+                late = begins is not None and (time.monotonic() - asked) * 1000 > begins.window_ms
+                if late and told is not None:
+                    work.close()
+                    why = f"the worker could not begin it within {begins.window_ms} ms"
+                    await told.outcome(key[0], begins.unbegun(why))
+                    return
+                await work
+            except asyncio.CancelledError:
+                raise
+            except BaseException as bug:  # tools raise anything to unwind themselves
+                why = f"{type(bug).__name__}: {bug}"[:1_000]
+                self._say(f"an effect of {key[0]} ended badly: {why}")
+                if last_word is not None and told is not None and not told.done:
+                    await self._reports.outcome(key[0], last_word(why))
+            finally:
+                with self._lock:
+                    self._running[role] -= 1
+                    self._stops.pop(key, None)
+
+        asyncio.run_coroutine_threadsafe(guarded(), self._loop)
+
+    # -- what Actions asks for -------------------------------------------------------------------
+
+    def generate(self, session_id: str, begin: BeginGeneration) -> None:
+        """Begin a model call."""
+        crash_points.reach("models.begin")
+        stop, told = Stop(), Told(self._reports)
+        work = self._generate(session_id, begin, stop, told)
+
+        def last_word(why: str) -> ev.GenFailed:
+            return failed(begin, "internal", f"the call's task died: {why}", permanent=False)
+
+        place = (begin.turn, begin.step, begin.attempt)
+        begins = Begins.of(begin.agent, lambda why: generation_not_begun(*place, why))
+        key = (session_id, begin.claim.offset)
+        self._spawn("models", key, stop, work, last_word, told, begins)
+
+    async def _generate(
+        self, session_id: str, begin: BeginGeneration, stop: Stop, sink: Told
+    ) -> None:
+        claim = models.GenClaim(
+            session_id=session_id,
+            turn=begin.turn,
+            step=begin.step,
+            attempt=begin.attempt,
+            claimed_at=begin.claim.at,
+        )
+        try:
+            client = await self._get_client()
+        except Exception as error:
+            detail = f"no client for the model: {type(error).__name__}: {error}"
+            await sink.outcome(session_id, failed(begin, "client", detail, permanent=True))
+            return
+        crash_points.reach("models.send")
+        await models.generate(
+            claim,
+            begin.request,
+            sink,
+            stop,
+            client,
+            limits=begin.agent.limits,
+            pace=self._slots,
+            store_body=self._blobs.body,
+            kept=begin.kept,
+        )
+
+    def run_tool(self, session_id: str, begin: BeginTool) -> None:
+        """Begin a tool call."""
+        crash_points.reach("tools.begin")
+        stop, told = Stop(), Told(self._reports)
+        work = self._run_tool(session_id, begin, stop, told)
+        claim = self._tool_claim(session_id, begin)
+
+        def last_word(why: str) -> ev.ToolResult | ev.ToolFailedUncertain:
+            tool = begin.agent.tool(begin.call.name)
+            once = "once" in (begin.call.effect, tool and tool.effect)
+            return (tools.uncertain if once else tools.gave_up)(claim, f"its task died: {why}")
+
+        begins = Begins.of(begin.agent, lambda why: tools.not_run(claim, why))
+        key = (session_id, begin.claim.offset)
+        self._spawn("tools", key, stop, work, last_word, told, begins)
+
+    async def _run_tool(self, session_id: str, begin: BeginTool, stop: Stop, sink: Told) -> None:
+        tool = begin.agent.tool(begin.call.name)
+        claim = self._tool_claim(session_id, begin)
+        if tool is None:
+            await sink.outcome(session_id, no_tool(begin))
+            return
+        host = self._tool_host(begin.agent)
+        crash_points.reach("tools.run")
+        late = await tools.run(claim, tool, begin.args, sink, stop, host)
+        if late is not None:
+            await late
+
+    def _tool_host(self, agent: Agent) -> tools.ToolHost:
+        shared = (self._blobs, self._side_log, self._memory, self._results, self._tool_env)
+        return tools.ToolHost.of(agent, *shared)
+
+    def _tool_claim(self, session_id: str, begin: BeginTool) -> tools.ToolClaim:
+        call, agent = begin.call, begin.agent
+        tool = agent.tool(call.name)
+        return tools.ToolClaim(
+            session_id=session_id,
+            turn=call.turn,
+            step=call.step,
+            index=call.index,
+            attempt=call.attempt,
+            name=call.name,
+            effect=call.effect,
+            approval="ask" if call.decision else "none",
+            args_sha256=call.args_sha256,
+            timeout_ms=(tool and tool.timeout_ms) or agent.limits.tool_timeout_ms,
+            user_id=begin.user_id,
+            project_id=begin.project_id,
+            claim_offset=begin.claim.offset,
+            refs=begin.refs,
+        )
+
+    def reconcile(self, session_id: str, begin: BeginTool) -> None:
+        """Ask a tool's reconciler what became of a call whose owner is gone."""
+        stop, told = Stop(), Told(self._reports)
+        work = self._reconcile(session_id, begin, stop, told)
+
+        def last_word(why: str) -> ev.ToolFailedUncertain:
+            claim = self._tool_claim(session_id, begin)
+            return tools.uncertain(claim, f"its worker is gone, and asking ended badly: {why}")
+
+        self._spawn("tools", (session_id, -begin.claim.offset), stop, work, last_word, told)
+
+    async def _reconcile(self, session_id: str, begin: BeginTool, stop: Stop, sink: Told) -> None:
+        tool = begin.agent.tool(begin.call.name)
+        claim = self._tool_claim(session_id, begin)
+        if tool is None:
+            event = ev.ToolFailedUncertain(
+                turn=claim.turn,
+                step=claim.step,
+                index=claim.index,
+                attempt=claim.attempt,
+                reason="its worker is gone, and the agent has no such tool any more",
+            )
+            await sink.outcome(session_id, event)
+            return
+        host = self._tool_host(begin.agent)
+        await tools.reconcile(claim, tool, begin.args, sink, stop, host)
+
+    def chunks_since(
+        self, session_id: str, partition: int, offset: int, attempt: int
+    ) -> list[ev.GenChunk] | None:
+        """What an attempt had said, of all its session from an offset on; None: ask again."""
+        return self._aside.since(session_id, partition, offset, attempt)
+
+    def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
+        """Close a lost attempt with what its chunks had said (row A2)."""
+        work = self._recover_chunks(session_id, partition, begin)
+        self._spawn("models", (session_id, -begin.claim.offset), Stop(), work)
+
+    async def _recover_chunks(
+        self, session_id: str, partition: int, begin: BeginGeneration
+    ) -> None:
+        chunks = await asyncio.to_thread(self._read_chunks, session_id, partition, begin.since)
+        content = said_of(begin, chunks)
+        event = ev.GenStopped(
+            turn=begin.turn,
+            step=begin.step,
+            attempt=begin.attempt,
+            why="its worker is gone and the turn is ending",
+            content=await asyncio.to_thread(self._blobs.body, content, "application/json"),
+        )
+        await self._reports.outcome(session_id, event)
+
+    def work(self, session_id: str, begin: BeginWork) -> None:
+        """Begin background work."""
+        crash_points.reach("background.begin")
+        stop, told = Stop(), Told(self._reports)
+        claim = background.WorkClaim(
+            session_id, begin.kind, begin.upto, begin.attempt, begin.claim.at
+        )
+        work = background.work(
+            claim,
+            begin.task,
+            begin.agent,
+            told,
+            stop,
+            self._get_client,
+            blobs=self._blobs,
+            remember=self._remember(begin),
+        )
+
+        def last_word(why: str) -> ev.BackgroundDone:
+            named = dict(zip(("kind", "upto", "attempt"), place, strict=True))
+            return ev.BackgroundDone(**named, ok=False, why=f"its task died: {why}"[:500])
+
+        place = (begin.kind, begin.upto, begin.attempt)
+        begins = Begins.of(begin.agent, lambda why: work_not_begun(*place, why))
+        key = (session_id, begin.claim.offset)
+        self._spawn("background", key, stop, work, last_word, told, begins)
+
+    def _remember(self, begin: BeginWork) -> background.Remember | None:
+        if self._memory is None or begin.kind != "memory":
+            return None
+        return partial(self._memory.keep, at=begin.claim.at)
+
+    def deliver(self, session_id: str, begin: BeginDelivery) -> None:
+        """Begin a delivery."""
+        crash_points.reach("delivery.begin")
+        told = Told(self._reports)
+        work = delivery.deliver(
+            begin.delivery(session_id), self._find_channel, told, begin.agent.limits
+        )
+        begins = Begins.of(begin.agent, lambda why: delivery_not_begun(begin.owed, why))
+        key = (session_id, begin.claim.offset)
+        self._spawn("delivery", key, Stop(), work, None, told, begins)
+
+    def report(self, session_id: str, event: Any) -> None:
+        """Write an outcome that no effect made."""
+        work = self._reports.outcome(session_id, event)
+        self._spawn("reports", (session_id, id(event)), Stop(), work)
+
+    def close(self) -> None:
+        """Stop the model calls, give tools a little time to end by themselves, stop the loop.
+
+        A tool that still runs then dies with the process, and the log knows that it had begun.
+        """
+        for role, stop in list(self._stops.values()):
+            if role in ("models", "background"):
+                stop.request("the worker is ending", leaves=True)
+
+        async def settle() -> None:
+            tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+            if tasks:
+                await asyncio.wait(tasks, timeout=FAREWELL_S)
+            if self._client is not None and self._client.done():
+                with suppress(Exception, asyncio.CancelledError):  # or it was never made
+                    await self._client.result().close()  # its connections to the model
+
+        settled = asyncio.run_coroutine_threadsafe(settle(), self._loop)
+        try:
+            settled.result(FAREWELL_S * 2)
+        except TimeoutError:  # a tool that holds the loop must not keep the log from being closed
+            self._say("the effects could not be asked to end: one of them holds their loop")
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(FAREWELL_S)
+
+
+def place_of(event: Any) -> tuple[int, int, int]:
+    """(turn, step, attempt) of a generation's event."""
+    return event.turn, event.step, event.attempt
+
+
+def said_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
+    """The content of an attempt that is lost, and of those that it went on from."""
+    place = (begin.turn, begin.step, begin.attempt)
+    own = [chunk for chunk in chunks if place_of(chunk) == place]
+    return said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)
+
+
+__all__ = ["Agent", "EffectsHost"]

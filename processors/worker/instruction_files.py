@@ -1,0 +1,183 @@
+"""Reads instruction files and memory for the prefix of a session's requests (S1.A).
+
+A bad file never stops a turn: the file is left out or cut, and a notice reports it to people.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from ...log.settings import Settings
+from ..agent import Agent
+from ..request.layers import FILE, LOCAL, OTHERWISE, Layer, Layers
+from ..tools.tool import ToolFailed
+from ..tools.workdir import Workdir
+
+FILE_BYTES_MAX = 16 * 1024
+"""Of one instruction file. Four of them, at 2.6 bytes a token, are half of the soft budget of
+50,000 tokens, which is more than any request should carry before the first word is said."""
+
+MEMORY_LINES_MAX = {"core": 100, "index": 200}  # S3.2, S1.A
+MEMORY_BYTES_MAX = 16 * 1024  # a line may be long; as for a file
+
+
+class MemoryReader(Protocol):
+    """Where memory is read; a scope is `user:ID` or `project:ID`."""
+
+    def core(self, scopes: Sequence[str]) -> str:
+        """What every turn must know (HOT)."""
+        ...
+
+    def index(self, scopes: Sequence[str]) -> str:
+        """One line for each preference and each memory file that can be loaded."""
+        ...
+
+
+class Places(NamedTuple):
+    """Where this installation keeps what is no part of a working directory, and whose it is."""
+
+    managed: Path | None = None
+    user: Path | None = None
+    owner: str = ""  # the user id whose sessions get the user layer: nobody else's
+
+
+def places_of(settings: Settings) -> Places:
+    """The places that the settings name."""
+    user = None if settings.config_dir is None else settings.config_dir / FILE
+    return Places(settings.managed_instructions, user, settings.user)
+
+
+def read_layers(
+    agent: Agent,
+    *,
+    places: Places = Places(),  # noqa: B008 - a value that nobody can change
+    memory: MemoryReader | None = None,
+    user_id: str = "",
+    project_id: str | None = None,
+) -> Layers:
+    """What the files and the memory say now, for a session of this user and project.
+
+    An agent with `instructions=False` gets the managed layer only. Never raises for what it reads:
+    a file that can't be used is left out, one that is too long is cut, and a notice names it.
+    """
+    reading = _Reading()
+    if places.managed is not None:
+        reading.named_file("managed", places.managed)
+    if agent.instructions:
+        if places.user is not None and user_id and user_id == places.owner:
+            reading.named_file("user", places.user)
+        if agent.workdir is not None:
+            reading.tree_file("project", agent.workdir, FILE, OTHERWISE)
+            reading.tree_file("local", agent.workdir, LOCAL)
+    if memory is not None:
+        scopes = [f"user:{user_id}"] if user_id else []
+        scopes += [f"project:{project_id}"] if project_id else []
+        for name, read in (("core", memory.core), ("index", memory.index)):
+            reading.memory(name, read, scopes)
+    return Layers(tuple(reading.texts), tuple(reading.notices))
+
+
+class _Reading:
+    """Texts and notices as they are found."""
+
+    def __init__(self) -> None:
+        self.texts: list[Layer] = []
+        self.notices: list[str] = []
+
+    def named_file(self, layer: str, path: Path) -> None:
+        """A file that its owner named: links are followed, many keep their settings elsewhere."""
+        try:
+            data, size = _read(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._refused(layer, str(path), error.strerror or str(error))
+            return
+        self._add(layer, path.name, str(path), data, size)
+
+    def tree_file(self, layer: str, root: Path, *names: str) -> None:
+        """The first of these files that is there, if it does not lead out of the tree."""
+        for name in names:
+            shown = str(root / name)
+            if not os.path.lexists(root / name):
+                continue
+            inside = os.path.relpath(os.path.realpath(root / name), os.path.realpath(root))
+            if inside.split(os.sep)[0] == os.pardir:
+                self._refused(layer, shown, "it is a link that leads out of the working directory")
+                return
+            try:  # walked name by name without following links: what changes meanwhile is refused
+                with Workdir(root).file(inside) as fd, open(fd, "rb", closefd=False) as file:
+                    data, size = file.read(FILE_BYTES_MAX + 1), os.fstat(fd).st_size
+            except ToolFailed as error:
+                self._refused(layer, shown, str(error))
+                return
+            self._add(layer, name, shown, data, size)
+            return
+
+    def memory(self, name: str, read, scopes: Sequence[str]) -> None:
+        """A part of the memory. That it can't be read is no reason to leave a user unanswered."""
+        try:
+            text = read(scopes) if scopes else ""
+        except Exception as error:  # of a store that is somebody else's
+            why = f"{type(error).__name__}: {error}"
+            self.notices.append(f"memory {name} is not in the prompt, it can't be read: {why}")
+            return
+        lines = text.strip("\r\n").splitlines()
+        whole = "\n".join(lines[: MEMORY_LINES_MAX[name]]).encode("utf-8", "replace")
+        shown = _cut(whole, MEMORY_BYTES_MAX).decode().rstrip("\n")
+        left_out = len(lines) - len(shown.splitlines())
+        if left_out or len(shown.encode()) < len(whole):
+            more = f"{left_out} of {len(lines)} lines are left out"
+            self.notices.append(f"memory {name} is too long for the prompt, {more}; shorten it")
+            shown += f"\n[{more}]"
+        if shown.strip():
+            self.texts.append(Layer(name, "memory", shown))
+
+    def _add(self, layer: str, source: str, shown: str, data: bytes, size: int) -> None:
+        whole = _cut(data, FILE_BYTES_MAX)
+        try:
+            text = whole.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            self._refused(layer, shown, f"byte {error.start} is no UTF-8; save it as UTF-8")
+            return
+        if "\0" in text:
+            self._refused(layer, shown, "it is binary")
+            return
+        if len(whole) < size:
+            more = f"only the first {len(whole)} of {size} bytes are here"
+            self.notices.append(
+                f"{layer} instructions are too long, {more.replace('here', 'used')}: {shown}; keep "
+                "what every turn needs, and let it name files for the rest"
+            )
+            text = f"{text.rstrip()}\n[This file is too long: {more}.]"
+        if text.strip():
+            self.texts.append(Layer(layer, source, text.strip("\r\n")))
+
+    def _refused(self, layer: str, shown: str, why: str) -> None:
+        self.notices.append(f"{layer} instructions are not in the prompt: {shown}: {why}")
+
+
+def _read(path: Path) -> tuple[bytes, int]:
+    """The beginning of a regular file, one byte more than is used, and the size of the whole."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not hang us
+    with open(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, "it is no regular file")
+        return file.read(FILE_BYTES_MAX + 1), found.st_size
+
+
+def _cut(data: bytes, bytes_max: int) -> bytes:
+    """Whole lines within so many bytes; of a line that is longer than that, its beginning."""
+    if len(data) <= bytes_max:
+        return data
+    head = data[:bytes_max]
+    end = head.rfind(b"\n") + 1
+    if end:
+        return head[:end]
+    for back in range(1, 4):  # not within a character
+        if head[-back] & 0xC0 == 0xC0:
+            return head[:-back]
+    return head

@@ -1,0 +1,59 @@
+"""What a worker reads for the prompts of its sessions: instruction files, and memory if it has any.
+
+What is wrong with a file is told to the operator once, and never stops a turn.
+"""
+
+from collections.abc import Callable
+
+from ...log.settings import Settings
+from ...schemas.memory_paths import PROJECT, scope_of
+from ..agent import Agent
+from ..fold.session import SessionViews
+from ..memory.service import MemoryService
+from ..request.layers import Layers
+from .instruction_files import places_of, read_layers
+
+TOLD_MAX = 1_000  # notices that are remembered as told: more would be a list of nothing else
+
+
+class LayersReader:
+    """Reads the layers of a session's prefix, for its user and project; see the module."""
+
+    def __init__(
+        self, settings: Settings, memory: MemoryService | None, say: Callable[[str], None]
+    ) -> None:
+        self._places = places_of(settings)
+        self._memory = memory
+        self._say = say
+        self._told: set[str] = set()
+
+    def __call__(self, agent: Agent, views: SessionViews) -> Layers:
+        """What the files and the memory say now. Never raises for what it reads."""
+        memory = self._of(agent)
+        layers = read_layers(
+            agent,
+            places=self._places,
+            memory=memory.reader if memory is not None else None,
+            user_id=views.state.user_id or "",
+            project_id=views.state.project_id,
+        )
+        for notice in layers.notices:
+            if notice not in self._told and len(self._told) < TOLD_MAX:
+                self._told.add(notice)
+                self._say(f"prompts of agent {agent.name}: {notice}")
+        return layers
+
+    def todos(self, agent: Agent, views: SessionViews) -> str:
+        """What the session's project has still to do, framed as data; '' where nothing is."""
+        project_id = views.state.project_id
+        memory = self._of(agent)
+        if memory is None or project_id is None:
+            return ""
+        return memory.reader.todos(scope_of(PROJECT, project_id))
+
+    def _of(self, agent: Agent) -> MemoryService | None:
+        """The memory for an agent's prompts, read to where the log ended at the start; or None."""
+        if self._memory is None or not agent.memory:
+            return None
+        self._memory.await_start()
+        return self._memory

@@ -1,0 +1,242 @@
+"""Effects that still run here after their partition moved to another worker.
+
+An owner that lost a partition decides nothing there and lets begun effects end (law 7), but a
+cancel must reach them (constraint 3). So it keeps reading the partition, outside of the group,
+from the offset where it stopped. It folds only the sessions whose effects run here, in memory, and
+stops an effect once its outcome is no longer wanted.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from ...log.door import Log, Reader
+from ...log.errors import OffsetGone
+from ...schemas.codec import entry_of
+from ...schemas.record import Record
+from ...schemas.topics import SESSION_EVENTS
+from ..fold.session import SessionViews, fold, initial
+from ..store.partition_cache import Owned
+
+POLL_S = 0.2
+AGAIN_S = 1.0  # before the log is read again after an error
+CLOSE_S = 2.0  # for the thread to end its round
+ENDING = "the turn is ending"
+
+
+class Running(NamedTuple):
+    """One begun effect, by the offset of its claim."""
+
+    role: str
+    session_id: str
+    claim_offset: int
+
+
+class Effects(Protocol):
+    """What begins and stops effects; from any thread."""
+
+    def begun(self) -> list[Running]: ...
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
+
+
+def is_wanted(views: SessionViews, running: Running) -> bool:
+    """Whether the outcome of a begun effect can still count for its session."""
+    turn, at = views.turn, running.claim_offset
+    if views.frozen is not None:
+        return True  # nothing more is known of it here
+    live = turn.open and turn.closing is None
+    match running.role:
+        case "models":
+            claim = turn.generation and turn.generation.claim
+            return live and claim is not None and claim.offset == at
+        case "tools":
+            own = (call for call in (*turn.calls, *turn.doubts) if call.turn == turn.number)
+            return live and any(call.claim is not None and call.claim.offset == at for call in own)
+        case "background":
+            return any(work.claim.offset == at and not work.stop for work in views.background.works)
+    return True  # a delivery: an abort is not about what was said before it
+
+
+class _Lost:
+    """A lost partition: the sessions whose effects run here, and the next offset to read."""
+
+    def __init__(self, next_offset: int, sessions: dict[str, SessionViews]) -> None:
+        self.next_offset, self.sessions = next_offset, sessions
+
+
+class Nobody:
+    """Follows nothing: for workers whose effects are not run here."""
+
+    def lost(self, owned: Owned) -> None:
+        """Nothing runs."""
+
+    def regained(self, partition: int) -> None:
+        """Nothing ran."""
+
+    def look(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
+        """Nothing runs."""
+
+
+NOBODY = Nobody()
+
+
+class LostEffects:
+    """See the module. `lost` and `regained` return at once; a thread reads while anything runs.
+
+    threaded: False where the caller calls `round` itself.
+    """
+
+    def __init__(
+        self, log: Log, effects: Effects, say: Callable[[str], None], *, threaded: bool = True
+    ) -> None:
+        self._log, self._effects, self._say, self._threaded = log, effects, say, threaded
+        self._lost: dict[int, _Lost] = {}
+        self._reader: Reader | None = None
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._lock, self._halt = threading.Lock(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # -- what the worker says --------------------------------------------------------------------
+
+    def lost(self, owned: Owned) -> None:
+        """Follow the sessions of a lost partition whose effects run."""
+        names = {running.session_id for running in self._claimed()}
+        known = {name: owned.views(name) for name in names}
+        if owned.next_offset < owned.takes_from:  # it caught up, and may not know a session yet
+            known = {name: held or initial(name) for name, held in known.items()}
+        sessions = {name: held for name, held in known.items() if held is not None}
+        number, next_offset = owned.number, owned.next_offset
+        for held in sessions.values():
+            if held.turn.known:
+                self.judge(held, next_offset)
+        if sessions:
+            self._post(lambda: self._follow(number, next_offset, sessions))
+
+    def regained(self, partition: int) -> None:
+        """The worker itself folds the partition again."""
+        if self._lost or self._jobs:
+            self._post(lambda: self._forget(partition))
+
+    def look(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
+        """Judge sessions that moved in an assigned partition, by their views at an offset.
+
+        Where it is held WAKE stops what runs, but knows only the claims that count: one that
+        another took over, or an attempt whose call an earlier one has ended, may still run here.
+        """
+        running = {running.session_id for running in self._claimed()}
+        for views in sessions if running else ():
+            if views is not None and views.session_id in running:
+                self.judge(views, next_offset)
+
+    def judge(self, views: SessionViews, next_offset: int) -> None:
+        """Stop the effects of a session that nobody wants any more.
+
+        Views of the past, as of a store that is folded again, do not know a claim that lies ahead.
+        """
+        for running in self._claimed():
+            known = running.session_id == views.session_id and running.claim_offset < next_offset
+            if known and not is_wanted(views, running):
+                self._effects.stop(running.session_id, running.claim_offset, ENDING)
+
+    def _claimed(self) -> list[Running]:
+        """Those that run under a claim: no reconciler, and no report."""
+        claimed = ("models", "tools", "background")
+        return [r for r in self._effects.begun() if r.role in claimed and r.claim_offset > 0]
+
+    # -- following -------------------------------------------------------------------------------
+
+    def positions(self) -> dict[int, int]:
+        """The next offset of every partition that is followed."""
+        return {number: lost.next_offset for number, lost in self._lost.items()}
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the worker said something that no round has seen."""
+        return bool(self._jobs)
+
+    def round(self, timeout_s: float) -> bool:
+        """Read what came and stop what is not wanted; whether anything is still followed."""
+        while self._jobs:
+            self._jobs.popleft()()
+        names = {running.session_id for running in self._claimed()}
+        for number, lost in list(self._lost.items()):
+            lost.sessions = {n: v for n, v in lost.sessions.items() if n in names}
+            if not lost.sessions:
+                self._forget(number)
+        if not self._lost:
+            return False
+        if self._reader is None:
+            self._reader = self._log.reader(SESSION_EVENTS, self.positions())
+        try:
+            for record in self._reader.poll(timeout_s):
+                self._take(record)
+        except OffsetGone as gone:
+            self._say(f"a cancel no longer reaches what runs of a lost partition: {gone}")
+            self._forget(gone.partition)
+        return True
+
+    def _take(self, record: Record) -> None:
+        lost = self._lost.get(record.partition)
+        if lost is None:
+            return
+        lost.next_offset = record.offset + 1
+        name = (record.key or b"").decode("utf-8", "replace")
+        before = lost.sessions.get(name)
+        if before is None:
+            return
+        views, _ = fold(before, entry_of(record))
+        lost.sessions[name] = views
+        if views is not before:
+            self.judge(views, lost.next_offset)
+
+    def _follow(self, partition: int, next_offset: int, sessions: dict[str, SessionViews]) -> None:
+        self._lost[partition] = _Lost(next_offset, sessions)
+        self._let_go()
+
+    def _forget(self, partition: int) -> None:
+        if self._lost.pop(partition, None) is not None:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the reader: another partition, or one less, needs another."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _post(self, job: Callable[[], None]) -> None:
+        with self._lock:
+            self._jobs.append(job)
+            if self._threaded and self._thread is None and not self._halt.is_set():
+                self._thread = threading.Thread(target=self._run, name="lost effects", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        said: type[Exception] | None = None  # not its text: that of one outage varies
+        while not self._halt.is_set():
+            try:
+                follows, said = self.round(POLL_S), None
+            except Exception as error:  # the broker is away: what runs goes on
+                if type(error) is not said:
+                    said = type(error)
+                    self._say(
+                        "the effects of lost partitions run on, and a cancel does not reach them "
+                        f"until the log can be read again: {error}"
+                    )
+                self._let_go()
+                self._halt.wait(AGAIN_S)
+                continue
+            with self._lock:
+                if not follows and not self._jobs:
+                    self._thread = None
+                    return
+        self._let_go()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._halt.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(CLOSE_S)

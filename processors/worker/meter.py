@@ -1,0 +1,212 @@
+"""What a worker counts of what it folds and does: plain numbers, rendered elsewhere.
+
+Counted once per event of the log by the worker that holds its partition: a store that is made anew
+folds old events without counting them again. Labels are words of ours and names of models, never an
+id and never content. This file must not know how numbers are shown.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ...schemas import events as ev
+from ...schemas.codec import ChunkSeen, Entry, Unreadable
+from ...schemas.events import BY_CLASS
+from ...schemas.record import Record
+from ..advice.prices import PICO_PER_USD, PriceTable, input_cost
+from ..fold.projections import compaction, ledger, session_state
+from ..fold.projections.ledger import Spent
+from ..fold.projections.turn_view import call_of
+from ..fold.ruling import Ruling
+from ..fold.session import SessionViews
+from ..store.partition_cache import Owned
+from .actions import Actions, Discharged
+
+SERIES_MAX = 500
+"""Of one family: a log may name any number of models; those that come later are `other`."""
+
+
+TOLD = frozenset({"invalid_transition", "not_the_project_tool"})
+"""Refusals that are a mistake of a program more often than a person's: the log names each."""
+
+
+class Family(NamedTuple):
+    """One metric: its name without suffix, counter or gauge, its help, and its labels."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+COUNTERS = {
+    family.name: family
+    for family in (
+        Family("foldlog_events", "counter", "Events folded, and the fold's word on them.",
+               ("type", "ruling")),
+        Family("foldlog_refusals", "counter", "What was asked for and refused.", ("code",)),
+        Family("foldlog_claims", "counter", "Claims of effects that were read back.",
+               ("role", "ruling")),
+        Family("foldlog_attempts", "counter", "Attempts of effects that ended.",
+               ("role", "outcome")),
+        Family("foldlog_turns", "counter", "Turns that ended.", ("reason",)),
+        Family("foldlog_tokens", "counter", "Tokens that were paid for.",
+               ("model", "part", "work")),
+        Family("foldlog_cost_usd", "counter", "What they cost by the table of prices.",
+               ("model", "work")),
+        Family("foldlog_input_cost_usd", "counter", "What their input cost.", ("model", "work")),
+        Family("foldlog_input_cost_uncached_usd", "counter",
+               "What their input would have cost without prompt caching.", ("model", "work")),
+        Family("foldlog_unpriced_attempts", "counter", "Attempts whose model has no price.",
+               ("model",)),
+        Family("foldlog_wake_rows", "counter", "Rows of WAKE that had something written.",
+               ("row",)),
+        Family("foldlog_dead_letters", "counter", "Records that could not be read."),
+        Family("foldlog_short_forms", "counter",
+               "Short forms of results: in time, before a request had said the result, or late.",
+               ("when",)),
+        Family("foldlog_tool_results", "counter", "Results of tools, and which came from a cache.",
+               ("outcome", "cached")),
+    )
+}
+
+_CLAIMS = {
+    ev.GenStart: "models",
+    ev.GenResumed: "models",
+    ev.ToolStarted: "tools",
+    ev.BackgroundStarted: "background",
+    ev.DeliveryStarted: "delivery",
+}
+_ENDS: dict[type, tuple[str, Callable[[Any], str]]] = {
+    ev.GenComplete: ("models", lambda _: "complete"),
+    ev.GenFailed: ("models", lambda event: f"failed: {event.error}"),
+    ev.GenStopped: ("models", lambda _: "stopped"),
+    ev.ToolResult: ("tools", lambda event: event.outcome),
+    ev.ToolFailedUncertain: ("tools", lambda _: "uncertain"),
+    ev.BackgroundDone: ("background", lambda event: "ok" if event.ok else "failed"),
+    ev.GenSent: ("delivery", lambda _: "sent"),
+}
+_PARTS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
+
+
+class Meter:
+    """Numbers by family and labels; counted in one thread, read in any."""
+
+    def __init__(self, prices: PriceTable) -> None:
+        self._prices = prices
+        self._counts: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in COUNTERS}
+        self.add("foldlog_dead_letters", by=0)  # an alarm needs a 0 before the first
+        for when in ("in time", "late"):  # at 0 from the start: a share of what is absent is none
+            self.add("foldlog_short_forms", when, by=0)
+
+    def counts(self) -> dict[Family, dict[tuple[str, ...], float]]:
+        """Everything counted so far."""
+        return {COUNTERS[name]: dict(counted) for name, counted in self._counts.items()}
+
+    def total(self, name: str) -> float:
+        """The sum of a family over its labels."""
+        return sum(self._counts[name].values())
+
+    def add(self, name: str, *labels: str, by: float = 1) -> None:
+        """Count something."""
+        counted = self._counts[name]
+        if labels not in counted and len(counted) >= SERIES_MAX:
+            labels = ("other",) * len(labels)
+        counted[labels] += by
+
+    def folded(self, entry: Entry, before: SessionViews, ruling: Ruling) -> None:
+        """Count an event. Of chunks that are alike only the first is told."""
+        event = entry.event
+        kind = type(event)
+        if kind is ChunkSeen:
+            return
+        name = event.type if kind is Unreadable else BY_CLASS[kind].name
+        word = ruling.code or ruling.verdict
+        if ruling.verdict == "refused":
+            self.add("foldlog_refusals", word)
+            word = "refused"
+        self.add("foldlog_events", name if name in ev.BY_NAME else "unknown", word)
+        if kind in _CLAIMS:
+            self.add("foldlog_claims", _CLAIMS[kind], word)
+        if ruling.accepted:
+            self._accepted(entry, before, event)
+        if kind in ledger.OUTCOMES and word in ("accepted", "superseded", "late", "duplicate"):
+            known = len(before.ledger.spent)
+            self._paid(ledger.apply(before.ledger, entry).spent.since(known))
+
+    def _accepted(self, entry: Entry, before: SessionViews, event: Any) -> None:
+        kind = type(event)
+        if kind in _ENDS:
+            role, outcome_of = _ENDS[kind]
+            self.add("foldlog_attempts", role, outcome_of(event))
+        match event:
+            case ev.TurnEnded():
+                self.add("foldlog_turns", event.reason)
+            case ev.ToolResult():
+                cached = "no" if event.cached_at is None else "yes"
+                self.add("foldlog_tool_results", event.outcome, cached)
+                for refusal in refused_triggers(before, event):
+                    self.add("foldlog_refusals", refusal.code)
+            case ev.ResultCompacted():
+                short = compaction.apply(before.compaction, entry, before.context).shorts[-1]
+                self.add("foldlog_short_forms", "in time" if short.early else "late")
+
+    def _paid(self, rows: Iterable[Spent]) -> None:
+        for row in rows:
+            model, work = row.model or "unknown", row.work or row.kind
+            for part in _PARTS:
+                tokens = getattr(row, f"{part}_tokens")
+                if tokens:
+                    self.add("foldlog_tokens", model, part, work, by=tokens)
+            cost = self._prices.cost(row)
+            if cost is None:
+                self.add("foldlog_unpriced_attempts", model)
+            else:
+                self.add("foldlog_cost_usd", model, work, by=cost / PICO_PER_USD)
+                paid, uncached = input_cost((row,), self._prices)
+                self.add("foldlog_input_cost_usd", model, work, by=paid / PICO_PER_USD)
+                self.add(
+                    "foldlog_input_cost_uncached_usd", model, work, by=uncached / PICO_PER_USD
+                )
+
+
+def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling, ...]:
+    """What a tool asked for with its result, and may not have."""
+    return session_state.triggered(before.state, before.turn, event)[1] if event.triggers else ()
+
+
+def refusals_told(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
+    """A line for each transition that the table does not have, whoever asked for it (S0.4)."""
+    event, asked, whose = entry.event, (ruling,), "somebody"
+    if isinstance(event, ev.ToolResult):
+        asked = refused_triggers(before, event) if ruling.accepted else ()
+        call = call_of(before.turn, event)
+        whose = f"tool {call.name} (call {call.key})" if call is not None else whose
+    for refusal in asked:
+        if refusal.code in TOLD:
+            yield f"session {entry.session_id}: {whose} was refused: {refusal.detail}"
+
+
+class MeteredActions(Actions):
+    """Actions that count what they are told and what they do."""
+
+    meter: Meter
+
+    def read_back(
+        self, owned: Owned, entry: Entry, record: Record, before: SessionViews, ruling: Ruling
+    ) -> None:
+        if not owned.store.is_new or record.offset >= owned.store.log_end:
+            self.meter.folded(entry, before, ruling)
+            for told in refusals_told(entry, before, ruling):
+                self._say(told)
+        super().read_back(owned, entry, record, before, ruling)
+
+    def discharge(self, owned, views, owed, agent, now) -> Discharged:
+        done = super().discharge(owned, views, owed, agent, now)
+        if done.written:
+            self.meter.add("foldlog_wake_rows", owed.row)
+        return done
+
+    def dead_letter(self, record: Record, why: str) -> None:
+        self.meter.add("foldlog_dead_letters")
+        super().dead_letter(record, why)

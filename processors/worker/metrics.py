@@ -1,0 +1,103 @@
+"""Numbers as Prometheus reads them. Only this file imports prometheus_client, and when it is asked.
+
+The worker's gauges are made here, from what the process holds at that moment; what it counted comes
+from its meter. This file must not know what any number means.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ...log.errors import LogUnreachable, TopicMissing
+from ...schemas.topics import SESSION_EVENTS
+from ..fold.projections.partition import ROLES
+from ..store.clocks import Reading, in_words
+from .meter import Family
+from .status import status_of
+
+if TYPE_CHECKING:
+    from .assemble import Parts
+
+Samples = Mapping[tuple[str, ...], float]
+
+CONTENT_TYPE = "text/plain; version=0.0.4"
+
+REACHABLE = Family("foldlog_log_reachable", "gauge", "1 if a broker answered just now.")
+LAG = Family("foldlog_lag_records", "gauge", "Records of a partition that are not folded yet.",
+             ("partition",))
+FOLDED = Family("foldlog_folded_offset", "gauge",
+                "The next offset of a partition: its rate is the rate of the fold.", ("partition",))
+HELD = Family("foldlog_partitions_held", "gauge", "Partitions that are taken, by role.", ("role",))
+STUCK = Family("foldlog_sessions_left_alone", "gauge", "Sessions left alone until the next start.")
+RUNNING = Family("foldlog_effects_running", "gauge", "Effects that run now.", ("role",))
+SKEW = Family("foldlog_clock_skew_seconds", "gauge",
+              "How far this machine's clock is ahead of the brokers', for certain.")
+IN_AIR = Family("foldlog_written_not_read_back", "gauge", "What was produced and is awaited.")
+
+
+def exposition(families: Mapping[Family, Samples]) -> bytes:
+    """The families and what the process itself costs, as text for Prometheus."""
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+    class Collector:
+        def collect(self) -> Iterable[Metric]:
+            for family, samples in families.items():
+                made = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+                metric = made(family.name, family.help, labels=family.labels)
+                for labels, value in sorted(samples.items()):
+                    metric.add_metric(labels, value)
+                yield metric
+
+    registry = CollectorRegistry()
+    registry.register(Collector())
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+def worker_metrics(parts: "Parts") -> bytes:
+    """What Prometheus is told of a worker. Asks the log for its ends: not on the poll thread."""
+    status = status_of(parts.worker)["partitions"]
+    held = {role: sum(role in p["held"] for p in status.values()) for role in parts.worker.roles}
+    families: dict[Family, Samples] = dict(parts.meter.counts())
+    families[FOLDED] = {(str(n),): p["offset"] for n, p in status.items()}
+    families[HELD] = {(role,): count for role, count in held.items()}
+    families[STUCK] = {(): sum(len(p["stuck"]) for p in status.values())}
+    families[RUNNING] = {(role,): parts.effects.running(role) for role in ROLES[1:]}
+    families[SKEW] = {(): parts.worker.skew_ms() / 1000}
+    families[IN_AIR] = {(): parts.actions.in_air}
+    return exposition(families | lag(parts.log, {n: p["offset"] for n, p in status.items()}))
+
+
+def lag(log, places: Mapping[int, int]) -> dict[Family, Samples]:
+    """How far each place is from the end of its partition; no lag is told of a log that is away."""
+    try:
+        ends = log.end_offsets(SESSION_EVENTS)
+    except (LogUnreachable, TopicMissing):
+        return {REACHABLE: {(): 0}}
+    behind = {(str(n),): max(0, ends[n] - offset) for n, offset in places.items()}
+    return {REACHABLE: {(): 1}, LAG: behind}
+
+
+def why_not_ready(parts: "Parts") -> str:
+    """Why a worker is not ready, or nothing: it holds what it was assigned, nothing has ended its
+    poll thread, and a broker answers. Asks the log: not on the poll thread."""
+    numbers = list(parts.worker.owned)
+    if parts.fatal:
+        return "it ends"
+    if not numbers or not all(map(parts.worker.holds, numbers)):
+        return "not yet: it does not hold its partitions"
+    skew = parts.worker.skew_ms()
+    if Reading(0, skew).is_off:
+        return f"not ready: {in_words(skew)}"
+    try:
+        parts.log.end_offsets(SESSION_EVENTS)
+    except (LogUnreachable, TopicMissing) as error:
+        return not_readable(error)
+    return ""
+
+
+def not_readable(error: LogUnreachable | TopicMissing) -> str:
+    """What a page for machines says of it: no address of a broker."""
+    if isinstance(error, TopicMissing):
+        return "not ready: the topic is not there"
+    return "not ready: no broker answers; it goes on by itself when one does"

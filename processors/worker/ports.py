@@ -1,0 +1,174 @@
+"""What a worker's actions ask of the world: to produce a record, to begin an effect, to stop one.
+
+The simulator gives its own; effects_host.py and loop.py give the real ones. Nothing here acts.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ...log.blobs import BlobCorrupt, BlobMissing
+from ...schemas import events as ev
+from ..agent import Agent
+from ..effects.delivery import Delivery
+from ..fold.partial_answer import Chain
+from ..fold.projections.delivery import Owed, delivery_of
+from ..fold.projections.turn_view import Call, Claim
+from ..fold.session import SessionViews
+from ..request.build import ReadBlob
+from ..request.continuation import Kept
+from ..tools.run import READER
+from ..wake.background_tasks import Task, is_made, task_of
+from ..wake.facts import Obligation
+from .claims import claimed_work, unbegun_work
+
+LOST_CHARS_MAX = 500  # of the words that say what is lost
+_NAMED = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # as a result's notice does
+
+
+class Append(Protocol):
+    """Produces a record to a partition without waiting; `failed` is called if it got lost."""
+
+    def __call__(
+        self,
+        topic: str,
+        partition: int,
+        key: str,
+        value: bytes,
+        headers: list[tuple[str, bytes]],
+        failed: Callable[[str], None],
+    ) -> None: ...
+
+
+class Effects(Protocol):
+    """Begins effects in the background; each reports its own outcome through its sink."""
+
+    def generate(self, session_id: str, begin: "BeginGeneration") -> None: ...
+    def run_tool(self, session_id: str, begin: "BeginTool") -> None: ...
+    def reconcile(self, session_id: str, begin: "BeginTool") -> None: ...
+    def chunks_since(
+        self, session_id: str, partition: int, offset: int, attempt: int
+    ) -> list[ev.GenChunk] | None: ...
+    def recover_chunks(self, session_id: str, partition: int, begin: "BeginGeneration") -> None: ...
+    def work(self, session_id: str, begin: "BeginWork") -> None: ...
+    def deliver(self, session_id: str, begin: "BeginDelivery") -> None: ...
+    def report(self, session_id: str, event: Any) -> None: ...
+    def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
+    def running(self, role: str) -> int: ...
+
+
+class BeginGeneration(NamedTuple):
+    """A model call to begin. `claim` is the one that came back from the log. `kept`: what it goes
+    on from, found by its `chain` among the chunks from the offset `since` on."""
+
+    turn: int
+    step: int
+    attempt: int
+    claim: Claim
+    request: bytes
+    agent: Agent
+    kept: Kept | None = None
+    chain: Chain = ()
+    since: int = 0
+
+
+class BeginTool(NamedTuple):
+    """A tool call to begin, or to ask its reconciler about. `refs`: the results it may read."""
+
+    call: Call
+    args: bytes
+    claim: Claim
+    agent: Agent
+    user_id: str = ""
+    project_id: str | None = None
+    refs: frozenset[str] = frozenset()
+
+
+def begin_tool(views: SessionViews, call: Call, args: bytes, claim: Claim, agent: Agent):
+    """The begin of a tool call of a session."""
+    refs = refs_in(views) if call.name == READER else frozenset()
+    state = views.state
+    return BeginTool(call, args, claim, agent, state.user_id or "", state.project_id, refs)
+
+
+def refs_in(views: SessionViews) -> frozenset[str]:
+    """The results that were kept for this session's model: a ref of another session names none."""
+    fragments, shorts = views.context.fragments, views.compaction.shorts
+    bodies = [f.body for f in fragments if f.kind == "result"] + [s.body for s in shorts]
+    late = [f.text for f in fragments if f.kind == "reminder"]  # of calls of earlier turns
+    kept = {body.ref.sha256 for body in bodies if body is not None and body.ref is not None}
+    return frozenset(kept.union(*map(_NAMED.findall, late)))
+
+
+class BeginWork(NamedTuple):
+    """Background work to begin: `task` is what it needs of the views, made when it begins."""
+
+    kind: str
+    upto: int
+    attempt: int
+    claim: Claim
+    task: Task
+    agent: Agent
+
+
+def begin_work(
+    views: SessionViews, owed: Obligation, agent: Agent, read_blob: ReadBlob
+) -> BeginWork | ev.BackgroundDone:
+    """The begin of claimed work, or its outcome where there is nothing to begin."""
+    work = claimed_work(views, owed)
+    if owed.owed == "abort" or is_made(views, work):
+        return unbegun_work(views, work)
+    try:
+        task = task_of(views, work, agent, read_blob)
+    except (BlobMissing, BlobCorrupt) as lost:  # the conversation can go on without this work
+        return unbegun_work(views, work, f"what it is made of is lost: {lost}"[:LOST_CHARS_MAX])
+    if task is None:
+        return unbegun_work(views, work)
+    return BeginWork(work.kind, work.upto, work.attempt, work.claim, task, agent)
+
+
+class BeginDelivery(NamedTuple):
+    """A delivery to begin. `content`: the answer's, as the log has it; `said`: why it ended."""
+
+    owed: Owed
+    content: bytes
+    said: str
+    user_id: str
+    agent: Agent
+
+    @property
+    def claim(self) -> Claim:
+        """The one that came back from the log."""
+        assert self.owed.claim is not None
+        return self.owed.claim
+
+    def delivery(self, session_id: str) -> Delivery:
+        """As its effect is given it."""
+        return Delivery(
+            session_id,
+            self.user_id,
+            self.owed.turn,
+            self.owed.step,
+            self.owed.channel,
+            self.owed.attempt,
+            self.claim.at,
+            self.content,
+            self.said,
+        )
+
+
+def begin_delivery(
+    views: SessionViews, number: int, agent: Agent, read_blob: ReadBlob
+) -> BeginDelivery:
+    """What a delivery needs of the views: the answer is a line of the transcript."""
+    wanted, lines = delivery_of(views.delivery, number), views.transcript.lines
+    place = ("answer", wanted.turn, wanted.step)
+    line = next(
+        line
+        for line in (lines[back] for back in range(len(lines) - 1, -1, -1))
+        if (line.kind, line.turn, line.step) == place
+    )
+    assert line.body is not None, "an answer has a body"
+    body = line.body
+    content = read_blob(body.ref) if body.ref is not None else body.inline or b"[]"
+    return BeginDelivery(wanted, content, line.name, views.state.user_id or "", agent)

@@ -1,0 +1,248 @@
+"""The rendezvous of a user's tabs on Faust: a table that groups `user-sessions` by user.
+
+A process of its own (`foldlog users`), because no worker needs it: nothing is decided by it, and
+the gateway reads the topic itself. Each such process reads every partition from its beginning, so
+any of them answers for any user, once it has read what was there when it started:
+http://WEB/users/USER. The table's changelog is a topic of ours; all of them write the same there,
+and none restores its table from it. Only this file and `faust_credentials.py` import faust.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from ...log import Settings
+from ...log.door import Offsets
+from ...schemas.ids import is_id
+from ...schemas.tabs import Tab, names_in, tab_in
+from ...schemas.topics import USER_SESSIONS, USER_TABS
+from .faust_credentials import faust_credentials
+from .faust_logging import quiet
+from .pages import JSON, Answer, Pages, text
+
+ASK_S = 5.0  # for Faust's loop to look into its table
+READY_S = 60.0  # for a start; a busy machine needs 6
+END_S = 8.0  # for Faust to end; it takes 2
+TICK_S = 0.1
+NOT_READY = 1  # exit code: whoever supervises it starts another
+
+
+def run(settings: Settings, web: tuple[str, int], ends: Offsets, say: Callable[[str], None]) -> int:
+    """Serve the pages until SIGTERM or SIGINT; the exit code.
+
+    `ends` are those of the partitions of `user-sessions` that hold records: there is no answer
+    before they are read so far.
+    Raises SettingsError if the address cannot be bound.
+    """
+    import faust
+
+    quiet()
+    with tempfile.TemporaryDirectory(prefix="foldlog-users-") as datadir:
+        app = faust.App(
+            # A group of its own for each process. Who takes the place of a killed member is given
+            # what that one read, the changelog of the table with it, before it asks for it, and
+            # Faust's client dies of that.
+            f"{settings.topic_prefix}foldlog-users-{uuid.uuid4().hex[:8]}",
+            **options(settings, datadir),
+        )
+        reading = Reading(ends)
+        tabs = attach(app, settings, reading)
+        pages = Pages(web, settings.web_token, lambda path: answer(app, tabs, reading, path))
+        worker = faust.Worker(app, override_logging=False, quiet=True, redirect_stdouts=False)
+        worker.spinner = None
+        watch = Watch(reading.ready.is_set, lambda: worker.should_stop, say)
+        try:
+            say(f"open sessions by user: {pages.url}/users/USER")
+            watch.start()
+            worker.execute_from_commandline()
+        except SystemExit as end:
+            return watch.code or int(end.code or 0)
+        finally:
+            watch.over.set()
+            pages.close()
+    return watch.code
+
+
+class Watch(threading.Thread):
+    """Ends the process where Faust would not: it has not come up in time, or does not end in time.
+
+    Nothing is lost by an end: what is served here is read anew by the next one.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], bool],
+        ending: Callable[[], bool],
+        say: Callable[[str], None],
+        limits: tuple[float, float] = (READY_S, END_S),
+    ) -> None:
+        super().__init__(name="watch", daemon=True)
+        self.over = threading.Event()
+        self.code = 0
+        self._ready, self._ending, self._say = ready, ending, say
+        self._ready_s, self._end_s = limits
+
+    def run(self) -> None:
+        late = time.monotonic() + self._ready_s
+        while not self._ending():
+            if self.over.wait(TICK_S):
+                return
+            if self._ready():
+                late = time.monotonic() + self._ready_s
+            if time.monotonic() > late:
+                self._say(
+                    f"the open sessions could not be read within {self._ready_s:g} s, so this "
+                    "process ends. The log has them all: start it again; if it ends so again, "
+                    "`foldlog doctor` says what is wrong with the log."
+                )
+                self.code = NOT_READY
+                os.kill(os.getpid(), signal.SIGTERM)
+                break
+        if not self.over.wait(self._end_s):
+            os._exit(self.code)
+
+
+def options(settings: Settings, datadir: str) -> dict[str, Any]:
+    """What Faust is given; the topics it reads are made by us."""
+    return dict(
+        broker=[f"kafka://{server}" for server in str(settings.bootstrap_servers).split(",")],
+        broker_credentials=faust_credentials(settings),
+        store="memory://",
+        datadir=datadir,
+        web_enabled=False,
+        autodiscover=False,
+        topic_partitions=settings.partitions,
+        topic_replication_factor=1,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        recovery_consistency_check=False,  # nothing is restored: see `reading_all`
+        worker_redirect_stdouts=False,
+    )
+
+
+def answer(app: Any, tabs: Any, reading: "Reading", path: str) -> Answer | None:
+    """The page of a path, in a thread of its own."""
+    if path == "/healthz":
+        return text("ok")
+    ready = reading.ready.is_set()
+    if path == "/readyz" or not ready:
+        return text("ready") if ready else text("not yet: it reads the open sessions", 503)
+    prefix, _, user = path.rpartition("/")
+    if prefix != "/users" or not is_id(user):
+        return None
+    found = asyncio.run_coroutine_threadsafe(_open_sessions(tabs, user), app.loop).result(ASK_S)
+    shown = {"user_id": user, "tabs": [tab._asdict() for tab in found]}
+    return Answer(json.dumps(shown).encode(), content_type=JSON)
+
+
+async def _open_sessions(tabs: Any, user: str) -> list[Tab]:
+    return listed(tabs.get(user.encode()) or {})
+
+
+def reading_all(consumer: type) -> type:
+    """A consumer that restores nothing and reads what its group has not committed from the start.
+
+    The changelog also holds sessions whose end was compacted away: a table that is restored from it
+    lists them for ever. And Faust fetches while it restores, and seeks then: records were lost. The
+    topic itself is small and tells all, so it is read instead.
+
+    Faust lets go of what it fetched while its flow was stopped, and then goes back to what was
+    committed; without a commit it stayed behind what it had let go, so a page lacked for ever what
+    was told while it started. Grouping the same record twice is harmless.
+    """
+
+    class ReadingAll(consumer):
+        async def highwaters(self, *changelogs):
+            return dict.fromkeys(changelogs, 0)  # all is restored
+
+        async def seek_to_committed(self):
+            committed = await super().seek_to_committed()
+            for place, offset in committed.items():
+                if not offset and place.topic not in self.app.tables.changelog_topics:
+                    await self.seek(place, 0)
+            return committed
+
+    return ReadingAll
+
+
+class Reading:
+    """How far the topic is grouped, until it is as far as it went when the process started.
+
+    `ready` is what other threads look at. They must not touch an app that starts: Faust makes its
+    parts when they are first asked for, and what another thread had asked for first waited in a
+    loop that never ran. Then the process never came up, and did not end when it was told to.
+    """
+
+    def __init__(self, ends: Offsets) -> None:
+        self._left = dict(ends)
+        self.ready = threading.Event()
+
+    def grouped(self, partition: int, offset: int) -> None:
+        """The record there is in the table."""
+        if offset + 1 >= self._left.get(partition, offset + 2):
+            del self._left[partition]
+
+    async def follow(self, app: Any) -> None:
+        """Keep `ready` true to what the app does. In its loop, once it runs."""
+        while True:
+            if self._left or app.rebalancing:
+                self.ready.clear()
+            else:
+                self.ready.set()
+            await asyncio.sleep(TICK_S)
+
+
+def attach(app: Any, settings: Settings, reading: Reading) -> Any:
+    """Give an app the agent and the table, which is returned."""
+    app.transport.Consumer = reading_all(app.transport.Consumer)
+    told = app.topic(
+        settings.topic(USER_SESSIONS), key_type=bytes, value_type=bytes, value_serializer="raw"
+    )
+    changes = app.topic(
+        settings.topic(USER_TABS),
+        key_serializer="raw",
+        value_serializer="json",
+        partitions=settings.partitions,
+    )
+    tabs = app.Table(
+        "tabs",
+        partitions=settings.partitions,
+        key_type=bytes,
+        value_type=dict,
+        changelog_topic=changes,
+    )
+
+    @app.agent(told)
+    async def group_by_user(stream):
+        async for event in stream.events():
+            user, session_id = names_in(event.key)
+            if session_id:
+                grouped = with_tab(tabs.get(user.encode()) or {}, session_id, event.value)
+                tabs[user.encode()] = grouped
+            reading.grouped(event.message.partition, event.message.offset)
+
+    @app.task
+    async def follow() -> None:
+        await reading.follow(app)
+
+    return tabs
+
+
+def with_tab(grouped: dict[str, Any], session_id: str, value: bytes | None) -> dict[str, Any]:
+    """A user's sessions after one record: a new dict, for the table keeps what it is given."""
+    tab = tab_in(session_id, value)
+    others = {name: held for name, held in grouped.items() if name != session_id}
+    return others if tab is None else {**others, session_id: tab._asdict()}
+
+
+def listed(grouped: dict[str, Any]) -> list[Tab]:
+    """A user's open sessions, the newest first."""
+    tabs = [Tab(**held) for held in grouped.values()]
+    return sorted(tabs, key=lambda tab: (-tab.opened_at, tab.session_id))

@@ -1,0 +1,123 @@
+"""Refuses a worker whose agents differ from those of the live workers.
+
+A session waits for ever in a partition whose worker lacks its agent. Live workers are the members
+of the installation's groups, each labelled with the digest of its agents, so equal sets cost one
+question to the broker. What the agents are is read from the PARTITION_TAKEN events in the log, and
+only where the digests differ.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from ...log.door import Log, Member
+from ...log.errors import SettingsError
+from ...schemas.codec import entry_of
+from ...schemas.events import PartitionTaken
+from ...schemas.events.parts import AgentDigest
+from ...schemas.ids import PARTITION_KEY
+from ...schemas.topics import SESSION_EVENTS
+from ..agent_digest import differences, digest_of_all
+from ..fold.projections.partition import ROLES, worker_id
+
+GROUP = "foldlog-"
+WAIT_S = 7.0  # a worker that has ended or was killed stays a member for a session timeout, 6 s
+LOOK_S = 0.25
+READ_S = 30.0  # for the announcements of the others; without them the message is shorter
+ROLLING = "-rolling"
+
+
+class AgentsDiffer(SettingsError):
+    """Live workers serve other agents than this one would. It started nothing."""
+
+
+def group_of(roles: Sequence[str]) -> str:
+    """The consumer group of the workers with these roles."""
+    return GROUP + "-".join(roles)
+
+
+def label_of(agents: Sequence[AgentDigest], *, rolling: bool) -> str:
+    """What a worker shows of its agents as a member of its group."""
+    return digest_of_all(agents) + (ROLLING if rolling else "")
+
+
+def demand_same_agents(
+    log: Log,
+    own_id: str,
+    agents: Sequence[AgentDigest],
+    say: Callable[[str], None],
+    wait_s: float = WAIT_S,
+) -> None:
+    """Return once no live worker serves other agents. Raises AgentsDiffer after `wait_s` s."""
+    until, told = time.monotonic() + wait_s, False
+    while others := others_than(log, own_id, agents):
+        names = ", ".join(member.instance_id for member in others)
+        if time.monotonic() > until:
+            raise AgentsDiffer(_refusal(log, others, agents))
+        if not told:
+            told = True
+            say(f"worker {names} serves other agents; one that has ended counts for 6 s: waiting")
+        time.sleep(LOOK_S)
+
+
+def demand_after_rebalance(log: Log, own_id: str, agents: Sequence[AgentDigest]) -> None:
+    """Of two workers that started at the same moment with other agents, end the one with the
+    greater id. Raises AgentsDiffer."""
+    others = [
+        member
+        for member in others_than(log, own_id, agents)
+        if member.instance_id < own_id and not member.label.endswith(ROLLING)
+    ]
+    if others:
+        raise AgentsDiffer(_refusal(log, others, agents))
+
+
+def others_than(log: Log, own_id: str, agents: Sequence[AgentDigest]) -> list[Member]:
+    """The live workers that serve other agents. Those that show no label say nothing of theirs."""
+    ours = digest_of_all(agents)
+    return [
+        member
+        for member in log.members(GROUP)
+        if set(member.group.removeprefix(GROUP).split("-")) <= set(ROLES)
+        and member.instance_id != own_id
+        and member.label
+        and member.label.removesuffix(ROLLING) != ours
+    ]
+
+
+def _refusal(log: Log, others: Sequence[Member], ours: Sequence[AgentDigest]) -> str:
+    announced = announcements(log)
+    parts = []
+    for member in others:
+        theirs = announced.get(member.instance_id)
+        how = ", ".join(differences(ours, theirs)) if theirs else ""
+        parts.append(f"worker {member.instance_id} ({how or 'it has not announced which'})")
+    return (
+        f"live workers serve other agents than this one would: {'; '.join(parts)}. Sessions would "
+        "wait for ever in the partitions of a worker that lacks their agent, so this one did not "
+        "start; the others go on. Give all workers the same --agent, all of them in each (a "
+        "`foldlog dev` that runs is a worker: end it, or give it the --agent in place of this "
+        "one). To replace the workers one by one, start the new ones with --rolling-update."
+    )
+
+
+def announcements(log: Log) -> dict[str, tuple[AgentDigest, ...]]:
+    """The agents that each worker id announced last, by the log as of now."""
+    found: dict[str, tuple[int, tuple[AgentDigest, ...]]] = {}
+    starts, ends = log.first_offsets(SESSION_EVENTS), log.end_offsets(SESSION_EVENTS)
+    reader = log.reader(SESSION_EVENTS, starts)
+    until = time.monotonic() + READ_S
+    try:
+        while any(at < ends[p] for p, at in reader.positions().items()):
+            if time.monotonic() > until:
+                break
+            for record in reader.poll(LOOK_S):
+                if record.key != PARTITION_KEY.encode():
+                    continue
+                event = entry_of(record).event
+                if isinstance(event, PartitionTaken) and event.agents:
+                    who, at = worker_id(event.owner), record.timestamp_ms
+                    if at >= found.get(who, (0, ()))[0]:
+                        found[who] = (at, event.agents)
+    finally:
+        reader.close()
+    return {who: agents for who, (_, agents) in found.items()}

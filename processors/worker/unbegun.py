@@ -1,0 +1,127 @@
+"""Outcomes of effects that were claimed and never began, made from the claim alone."""
+
+from typing import Any
+
+from ...schemas import events as ev
+from ...schemas.tokens import estimate
+from ..fold.projections.delivery import Owed, delivery_of
+from ..fold.projections.turn_view import Call, TurnView, find_call
+from ..fold.session import SessionViews
+from ..wake.facts import Obligation
+from .claims import claimed_work
+from .ports import BeginGeneration, BeginTool
+
+NOT_BEGUN = "not_begun"  # the class of failure of a claim that came back too late
+
+
+def unbegun_generation(turn: TurnView) -> ev.GenStopped:
+    """The outcome of a claim whose turn ended before the call began."""
+    assert turn.generation is not None
+    return ev.GenStopped(
+        turn=turn.number,
+        step=turn.step,
+        attempt=turn.generation.attempt,
+        why="the turn ended before the call began",
+        content=ev.Body(inline=b"[]"),
+    )
+
+
+def not_begun(views: SessionViews, owed: Obligation, why: str) -> Any:
+    """The outcome of a claim that came back too late to begin. A tool call ends with it; of all
+    else the next attempt is due at once."""
+    match owed.role:
+        case "background":
+            work = claimed_work(views, owed)
+            return work_not_begun(work.kind, work.upto, work.attempt, why)
+        case "delivery":
+            return delivery_not_begun(delivery_of(views.delivery, *owed.subject), why)
+        case "tools":
+            call = find_call(views.turn, *owed.subject)
+            assert call is not None
+            return unbegun(call, why)
+    turn = views.turn
+    assert turn.generation is not None
+    return generation_not_begun(turn.number, turn.step, turn.generation.attempt, why)
+
+
+def generation_not_begun(turn: int, step: int, attempt: int, why: str) -> ev.GenFailed:
+    """The outcome of a model call that was claimed and never sent."""
+    return ev.GenFailed(
+        turn=turn,
+        step=step,
+        attempt=attempt,
+        content=ev.Body(inline=b"[]"),
+        error=NOT_BEGUN,
+        detail=f"{why}; nothing was sent and nothing billed",
+        permanent=False,
+    )
+
+
+def work_not_begun(kind: str, upto: int, attempt: int, why: str) -> ev.BackgroundDone:
+    """The outcome of background work that was claimed and not begun: somebody takes it over."""
+    return ev.BackgroundDone(
+        kind=kind, upto=upto, attempt=attempt, ok=False, why=why, released=True
+    )
+
+
+def delivery_not_begun(owed: Owed, why: str) -> ev.DeliveryFailed:
+    """The outcome of a delivery that was claimed and not begun."""
+    return ev.DeliveryFailed(
+        turn=owed.turn,
+        step=owed.step,
+        channel=owed.channel,
+        attempt=owed.attempt,
+        error=NOT_BEGUN,
+        detail=why,
+        permanent=False,
+    )
+
+
+def unbegun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
+    """The outcome of a claim that did not begin: not run, unless it or an earlier one may have."""
+    may_have_run |= call.attempt > 1 and call.effect != "once"
+    text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."
+    return ev.ToolResult(
+        turn=call.turn,
+        step=call.step,
+        index=call.index,
+        attempt=call.attempt,
+        outcome="error" if may_have_run else "not_run",
+        via="tool",
+        content=ev.Body(inline=text.encode()),
+        bytes=len(text),
+        tokens=estimate(text),
+        left_out=0,
+    )
+
+
+def failed(
+    begin: BeginGeneration, error: str, detail: str, *, permanent: bool = True
+) -> ev.GenFailed:
+    """The outcome of a model call that failed before anything was sent."""
+    return ev.GenFailed(
+        turn=begin.turn,
+        step=begin.step,
+        attempt=begin.attempt,
+        content=ev.Body(inline=b"[]"),
+        error=error,
+        detail=detail[:2_000],
+        permanent=permanent,
+    )
+
+
+def no_tool(begin: BeginTool) -> ev.ToolResult:
+    """The outcome of a call whose tool is gone."""
+    text = f"The agent {begin.agent.name} has no tool {begin.call.name} any more: it was not run."
+    return ev.ToolResult(
+        turn=begin.call.turn,
+        step=begin.call.step,
+        index=begin.call.index,
+        attempt=begin.call.attempt,
+        outcome="error",
+        via="tool",
+        content=ev.Body(inline=text.encode()),
+        bytes=len(text),
+        tokens=estimate(text),
+        left_out=0,
+    )

@@ -1,0 +1,61 @@
+"""One session woken by hand: the worker's own code on one partition, until nothing is owed.
+
+For a machine that has no worker running: after a power loss, from a timer, or by a person. A
+session that waits (for a person, for a time) is left waiting; the next wake looks again.
+"""
+
+import time
+from collections.abc import Iterable
+
+from ...log import Settings, partition_for
+from ...log.made import partitions_of
+from ...schemas.topics import SESSION_EVENTS
+from ..agent import Agent
+from ..wake.facts import Obligation, wake
+from .assemble import ROLES, Parts
+from .worker import Worker
+
+POLL_S = 0.1
+
+
+def wake_session(
+    settings: Settings,
+    agents: Iterable[Agent],
+    session_id: str,
+    roles: tuple[str, ...] = ROLES,
+    timeout_s: float = 600.0,
+) -> tuple[Obligation, ...]:
+    """Discharge what a session owes; what is still owed when nothing more can be done now.
+
+    Raises StateDirTaken where a worker runs: it does all this by itself. Takes the session's
+    partition, so a worker elsewhere takes it back after a session timeout.
+    """
+    parts = Parts(settings, agents, roles, None, alone=True)
+    worker = parts.worker
+    worker.only = session_id
+    partition = partition_for(session_id, partitions_of(parts.log))
+    try:
+        reader = parts.log.reader(SESSION_EVENTS, worker.assigned([partition]))
+        until = time.monotonic() + timeout_s
+        while time.monotonic() < until:
+            seeks = worker.consume(reader.poll(POLL_S))
+            parts.mail.drain()
+            for number, offset in (seeks | worker.tick()).items():
+                reader.seek(number, offset)
+            if worker.holds(partition) and not parts.in_flight():
+                owed = _owed(worker, partition, session_id)
+                if all(obligation.owed == "wait" for obligation in owed):
+                    return owed
+        return _owed(worker, partition, session_id)
+    finally:
+        worker.close()
+        parts.close()
+
+
+def _owed(worker: Worker, partition: int, session_id: str) -> tuple[Obligation, ...]:
+    owned = worker.owned[partition]
+    views = owned.views(session_id)
+    if views is None:
+        return ()
+    rules = worker.rules.get(views.turn.agent)
+    return wake(views, owned.partition, worker.now(owned), rules)

@@ -1,0 +1,389 @@
+"""The worker's core: records in, obligations out. No thread, no socket, no clock of its own.
+
+One round (design section 7): fold what came, write views and cursor in one batch, then ask WAKE
+and discharge what is owed. Everything that touches the world is handed in: the producer, the
+stores, the effects, the clock. So the simulator runs this very code.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from ...log.blobs import BlobError
+from ...log.errors import Corrupt, LogCut, LogFatal
+from ...schemas.codec import ChunkSeen, Entry, Unreadable, entry_of
+from ...schemas.events import PartitionTaken
+from ...schemas.events.parts import AgentDigest
+from ...schemas.ids import PARTITION_KEY
+from ...schemas.record import Record
+from .. import crash_points
+from ..agent import Agent
+from ..agent_digest import digests_of
+from ..fold.projections import partition as partition_fold
+from ..fold.session import ACCEPTED, SessionViews, fold, initial
+from ..store.clocks import Clock, ClockWatch, Reading, reading
+from ..store.fork_seeds import seeded
+from ..store.identity import Identity
+from ..store.partition_cache import KEY_BYTES_MAX, OpenStore, OtherLog, Owned, is_foldable, may_owe
+from ..wake.decide import rules_of
+from ..wake.facts import Obligation, wake
+from .actions import Actions
+from .deaths import Deaths
+from .lost_effects import NOBODY, LostEffects, Nobody
+
+ASK_TIME_MS = 300_000  # between two takes that are only made to learn the time
+SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
+
+
+class Worker:
+    """Folds the partitions it owns and discharges the obligations of its roles."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        roles: tuple[str, ...],
+        agents: Iterable[Agent],
+        open_store: OpenStore,
+        actions: Actions,
+        clock: Clock,
+        say: Callable[[str], None],
+        announced: tuple[AgentDigest, ...] = (),
+    ) -> None:
+        self.identity = identity
+        self.roles = roles
+        self.agents = {agent.name: agent for agent in agents}
+        self.announced = announced or digests_of(self.agents.values())
+        self.rules = {name: rules_of(agent) for name, agent in self.agents.items()}
+        self.actions = actions
+        self.clock = clock
+        self.owned: dict[int, Owned] = {}
+        self.rulings: dict[str, int] = {}
+        self.look: Callable[[SessionViews], None] | None = None  # at every session that moved
+        self.untold: Callable[[SessionViews], bool] = lambda _views: False
+        self.lost: LostEffects | Nobody = NOBODY  # what runs on when a partition moves
+        self._clock_watch = ClockWatch(say)
+        self.deaths = Deaths(identity, actions, roles[0])
+        self.only: str | None = None  # a session woken by hand: the others are left alone
+        self._seeks: dict[int, int] = {}
+        self._open_store = open_store
+        self._say = say
+
+    # -- assignment ------------------------------------------------------------------------------
+
+    def assigned(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Open the stores, take the partitions, and say from which offsets to read.
+
+        Reading begins one record before the cursor, to see that the log is still the same.
+        """
+        starts = {}
+        for number in partitions:
+            store = self._open_store(number, fresh=False)
+            owned = self.owned[number] = Owned(number, store)
+            self.lost.regained(number)
+            starts[number] = owned.first_read()
+            crash_points.reach("partition.opened")
+            self._take(owned)
+        return starts
+
+    def _take(self, owned: Owned) -> None:
+        owned.taken_at = self.clock.monotonic_ms()
+        for role in self.roles:
+            event = PartitionTaken(role=role, owner=self.identity.owner, agents=self.announced)
+            self.actions.write(owned.number, PARTITION_KEY, event, role, owned.taking())
+            crash_points.reach("partition.taking")
+
+    def revoked(self, partitions: Iterable[int]) -> None:
+        """Start nothing more there (law 7); begun effects end and report by themselves."""
+        for number in partitions:
+            owned = self.owned.pop(number, None)
+            if owned is not None:
+                crash_points.reach("partition.revoked")
+                self.lost.lost(owned)
+                owned.store.close()
+                self.actions.drop_partition(number)
+
+    def close(self) -> None:
+        """Close every store. What runs ends with the process."""
+        self.lost = NOBODY
+        self.revoked(list(self.owned))
+
+    # -- one round -------------------------------------------------------------------------------
+
+    def consume(self, records: Iterable[Record]) -> dict[int, int]:
+        """Fold, write, wake. Returns offsets to seek to, where a store had to be made anew."""
+        for number, run in groupby(records, attrgetter("partition")):
+            owned = self.owned.get(number)
+            if owned is not None and number not in self._seeks:
+                self._mended(self._fold_run, owned, run)
+        moved = [o for o in self.owned.values() if o.next_offset != o.store.cursor.offset]
+        if moved:
+            crash_points.reach("fold.done")
+        for owned in moved:
+            self._mended(self._write, owned)
+        for owned in moved:
+            self._mended(self._wake_touched, owned)
+        return self._sought()
+
+    def _sought(self) -> dict[int, int]:
+        seeks, self._seeks = self._seeks, {}
+        return seeks
+
+    def _fold_run(self, owned: Owned, records: Iterable[Record]) -> None:
+        """Fold records of one partition, up to where its store proves to be of another log."""
+        ahead = iter(records)
+        record = next(ahead, None)
+        while record:
+            try:
+                owned.check(record)
+            except OtherLog as other:
+                self._refold(owned, str(other))
+                return
+            streaming = self._fold(owned, record) if owned.is_next(record) else None
+            first, last, chunks = record, record, 0
+            record = next(ahead, None)
+            if streaming is None:
+                continue
+            while record and record.headers == first.headers and record.key == first.key:
+                last, chunks, record = record, chunks + 1, next(ahead, None)
+            if chunks:
+                owned.streamed_on(streaming, chunks, last)
+
+    def _refold(self, owned: Owned, why: str) -> None:
+        self._say(
+            f"partition {owned.number}: {why}; the store is made anew from the first offset"
+        )
+        owned.store.abandon()
+        crash_points.reach("refold.begun")
+        owned.reset(self._open_store(owned.number, fresh=True))
+        self._seeks[owned.number] = 0
+
+    def _mended(self, do: Callable[..., None], owned: Owned, *args: Any) -> None:
+        """Do it; where it finds the partition's store damaged, that is made anew. Raises Corrupt
+        the next time.
+
+        It is then as if the partition had been lost and given back: nothing is done in it until
+        takes that lie after all that is folded again have been read.
+        """
+        try:
+            do(owned, *args)
+        except Corrupt as damage:
+            # A store that was just made is no damage of the past: not again and again.
+            if owned.store.is_new or isinstance(damage, LogCut):
+                raise
+            self.actions.drop_partition(owned.number)
+            self._refold(owned, f"its store is damaged ({damage})")
+            owned.takes_from = owned.store.log_end
+            self._take(owned)
+
+    def reopened(self, partition: int, why: str) -> int:
+        """Where to read on from when the log is no longer the one that was read.
+
+        A log that was made anew or cut behind has the store made anew. Raises LogCut.
+        """
+        self._say(f"partition {partition}: {why}; its store is opened again")
+        self.revoked([partition])
+        return self.assigned([partition])[partition]
+
+    def _fold(self, owned: Owned, record: Record) -> str | None:
+        """Fold one record; the session, if it was an accepted chunk: those alike are, too."""
+        entry = seeded(entry_of(record), self.actions.read_blob)
+        session_id = entry.session_id
+        owned.folded(record)
+        if session_id == PARTITION_KEY:
+            if type(entry.event) is Unreadable:
+                self._dead_letter(owned, record, entry)
+            return self._fold_partition(owned, entry)
+        before = owned.views(session_id)
+        if type(entry.event) is Unreadable or (before is None and not is_foldable(record.key)):
+            self._dead_letter(owned, record, entry)
+            if not is_foldable(record.key):
+                return None
+        if before is None:
+            before = initial(session_id)
+        views, ruling = fold(before, entry)
+        if ruling is not ACCEPTED:
+            self.rulings[ruling.code] = self.rulings.get(ruling.code, 0) + 1
+        if views is not before:
+            owned.changed(session_id, before, views)
+        owned.touched.add(session_id)
+        self.actions.read_back(owned, entry, record, before, ruling)
+        return session_id if type(entry.event) is ChunkSeen and ruling is ACCEPTED else None
+
+    def _fold_partition(self, owned: Owned, entry: Entry) -> None:
+        held, before = self.held(owned), owned.partition
+        if self._is_own(entry) and entry.offset >= owned.takes_from:
+            owned.took(entry.at, self.clock.monotonic_ms())
+        owned.partition = partition_fold.apply(before, entry)
+        now_held = self.held(owned)
+        if now_held and owned.partition is not before:
+            owned.wake_all = True  # also for another role: its claims may be lost now (S4g, A2)
+        if now_held - held:
+            self.deaths.took(owned, before)
+            crash_points.reach("partition.held")
+        for role in held - now_held:
+            owned.taken_at = self.clock.monotonic_ms()  # law 6: one session timeout from now
+            self._say(f"partition {owned.number}: another worker took it for {role}")
+
+    def _is_own(self, entry: Entry) -> bool:
+        return getattr(entry.event, "owner", "") == self.identity.owner
+
+    def held(self, owned: Owned) -> frozenset[str]:
+        """The roles this very process holds the partition for, as far as it has read.
+
+        Not by a take of an earlier assignment: what it reads until its new one is the past (law 6).
+        """
+        return frozenset(
+            holder.role
+            for holder in owned.partition.holders
+            if holder.owner == self.identity.owner
+            and holder.epoch >= owned.takes_from
+            and holder.role in self.roles
+        )
+
+    def holds(self, partition: int) -> bool:
+        """Whether this process has read that it holds a partition for each of its roles."""
+        owned = self.owned.get(partition)
+        return owned is not None and len(self.held(owned)) == len(self.roles)
+
+    def _dead_letter(self, owned: Owned, record: Record, entry: Entry) -> None:
+        why = getattr(entry.event, "why", "") or f"the key is no session id (over {KEY_BYTES_MAX}?)"
+        if "sessions" in self.roles and record.offset >= owned.store.letters_from:
+            self.actions.dead_letter(record, why)
+
+    def _write(self, owned: Owned) -> None:
+        again = owned.store.is_new and owned.next_offset < owned.store.log_end
+        busy = self._may_owe if again else lambda v: self._may_owe(v) or self.untold(v)
+        for session_id, views in owned.write(busy).items():
+            assert views.frozen is not None
+            self._say(f"session {session_id} is frozen: {views.frozen.why}; its neighbours go on")
+        crash_points.reach("refold.written" if again else "store.written")
+
+    # -- waking ----------------------------------------------------------------------------------
+    def _wake_touched(self, owned: Owned) -> None:
+        if owned.wake_all:
+            owned.wake_all = False
+            owned.touched.update(owned.store.busy())
+        touched, owned.touched = owned.touched, set()
+        held = self.held(owned)
+        self.lost.look(map(owned.hot, touched), owned.next_offset)
+        if held:
+            for session_id in sorted(touched):  # in every process: a seed is a schedule
+                self.wake(owned, session_id)
+                if self.look is not None and (views := owned.views(session_id)) is not None:
+                    self.look(views)
+                owned.trim({session_id})  # here too: a takeover wakes more than memory may hold
+        owned.trim(touched)
+
+    def tick(self) -> dict[int, int]:
+        """Look at what is due: timers, slots that came free, partitions to take again.
+
+        Returns offsets to seek to, as `consume` does.
+        """
+        now = self.clock.monotonic_ms()
+        self._clock_watch.look(self.skew_ms())
+        self.deaths.look(self.owned, now)
+        for owned in list(self.owned.values()):
+            if owned.next_offset < owned.takes_from:
+                owned.taken_at = now  # it still catches up: its take lies ahead, and is not lost
+            if now - owned.taken_at >= self._rests_ms(owned):
+                self._take(owned)
+            for session_id in owned.due(self.now(owned)):
+                self._mended(self._look_at, owned, session_id)
+        for number, session_id in self.actions.called(self._latest()):
+            if number in self.owned:
+                self._mended(self._look_at, self.owned[number], session_id)
+        return self._sought()
+
+    def _rests_ms(self, owned: Owned) -> float:
+        """How long after its last take a partition is taken again; that tells the time, too."""
+        if not self.holds(owned.number):
+            return SESSION_TIMEOUT_MS
+        return ASK_TIME_MS if self._reading(owned).is_off else math.inf
+
+    def _look_at(self, owned: Owned, session_id: str) -> None:
+        self.wake(owned, session_id)
+        owned.trim({session_id})
+
+    def _latest(self) -> int:
+        return max(map(self.now, self.owned.values()), default=self.clock.now_ms())
+
+    def now(self, owned: Owned) -> int:
+        """Unix ms: by the wall clock while it agrees with the brokers', else by theirs."""
+        return self._reading(owned).now
+
+    def _reading(self, owned: Owned) -> Reading:
+        return reading(self.clock, owned.anchor, owned.newest_at)
+
+    def skew_ms(self) -> int:
+        """How far the wall clock is ahead of the brokers', for certain; 0 if it may agree."""
+        found = [self._reading(owned).skew_ms for owned in list(self.owned.values())]
+        return max(found, key=abs, default=0)
+
+    def next_due_ms(self) -> int | None:
+        """How long until the next timer, in ms, or None."""
+        waits = [due - self.now(owned) for owned in self.owned.values() if (due := owned.next_due)]
+        if (look_at := self.actions.waiting.next_due) is not None:
+            waits.append(look_at - self._latest())
+        return max(0, min(waits)) if waits else None
+
+    def wake(self, owned: Owned, session_id: str) -> None:
+        """Discharge what a session owes to this worker's roles, now."""
+        held, views = self.held(owned), owned.views(session_id)
+        if self.only not in (None, session_id):
+            return
+        if not held or views is None or session_id in owned.stuck:
+            return
+        rules = self.rules.get(views.turn.agent)
+        now = self.now(owned)
+        try:
+            if not views.turn.open:
+                self.actions.go_on(views)
+            if not self._may_owe(views):
+                self.actions.forget_session(session_id)
+                return
+            for owed in wake(views, owned.partition, now, rules):
+                # What another role waits for may become ours when it is over (S2w, then S4g).
+                if owed.role in held or owed.owed == "wait":
+                    self._discharge(owned, views, owed, now)
+        except (LogFatal, Corrupt, OSError):
+            raise
+        except Exception as bug:  # such as a lost blob: its neighbours go on, as in a fold
+            if type(bug) is BlobError:  # the disk is full: nobody goes on
+                raise
+            self._leave_alone(owned, session_id, f"{type(bug).__name__}: {bug}"[:500])
+
+    def _may_owe(self, views: SessionViews) -> bool:
+        return may_owe(views, self.rules.get(views.turn.agent))
+
+    def _leave_alone(self, owned: Owned, session_id: str, why: str) -> None:
+        owned.stuck[session_id] = why
+        self._say(f"session {session_id} is left alone until the next start: {why}")
+
+    def _discharge(self, owned: Owned, views: SessionViews, owed: Obligation, now: int) -> None:
+        if owed.owed == "wait":
+            if owed.due is not None:
+                owned.look_again(views.session_id, owed.due)
+            return
+        agent = self.agents.get(views.turn.agent)
+        done = self.actions.discharge(owned, views, owed, agent, now)
+        if done.look_at is not None:
+            owned.look_again(views.session_id, done.look_at)
+        if done.written and owed.owed in ("LLM_CALLED", "TOOL_INVOKED"):
+            self._claim_ahead(owned, views, done.written, now)
+
+    def _claim_ahead(
+        self, owned: Owned, views: SessionViews, decided: tuple[Any, ...], now: int
+    ) -> None:
+        """Claim with a decision what it will owe, so that both come back in one hop (law 5).
+
+        If something comes between, the fold ignores both, and they are owed anew.
+        """
+        for offset, event in enumerate(decided, owned.next_offset):
+            entry = Entry(views.session_id, owned.number, offset, now, "sessions", event)
+            views, _ = fold(views, entry)
+        held, agent = self.held(owned), self.agents.get(views.turn.agent)
+        for owed in wake(views, owned.partition, now, self.rules.get(views.turn.agent)):
+            if owed.owed in ("GEN_START", "TOOL_STARTED") and owed.role in held:
+                self.actions.discharge(owned, views, owed, agent, now)

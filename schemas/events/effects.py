@@ -1,0 +1,224 @@
+"""Events: what effects claim, stream and report.
+
+The field docs are in avro/*.avsc, a test holds both equal. The key is the session id, place and
+time are the record's: neither is repeated in an event.
+"""
+
+from ..bounds import Bytes, Count, TimeMs, Tokens
+from .parts import Body, ProposedCall, Trigger, Try, Usage, event
+
+
+@event
+class GenStart:
+    """Attempt n of a model call is claimed."""
+
+    turn: Count
+    step: Count
+    attempt: Count
+    owner: str
+    epoch: Count
+    deadline: TimeMs
+    called: bytes
+    request_sha256: str
+    builder: str
+
+
+@event
+class GenResumed:
+    """A model call whose owner is gone was taken over."""
+
+    turn: Count
+    step: Count
+    attempt: Count
+    owner: str
+    epoch: Count
+    deadline: TimeMs
+    called: bytes
+    request_sha256: str
+    builder: str
+    strategy: str
+    prior_seq: Count
+
+
+@event
+class GenChunk:
+    """A piece of a streaming answer."""
+
+    turn: Count
+    step: Count
+    attempt: Count
+    seq: Count
+    block: Count
+    kind: str
+    delta: str
+
+
+@event
+class GenComplete:
+    """The model finished."""
+
+    turn: Count
+    step: Count
+    attempt: Count
+    content: Body
+    calls: tuple[ProposedCall, ...] = ()
+    stop_reason: str
+    response_id: str
+    model: str
+    usage: Usage
+
+
+@event
+class GenFailed:
+    """An attempt failed."""
+
+    turn: Count
+    step: Count
+    attempt: Count
+    content: Body
+    error: str
+    detail: str
+    status: Count | None = None
+    retry_at: TimeMs | None = None
+    permanent: bool
+    usage: Usage | None = None
+
+
+@event
+class GenStopped:
+    """An attempt was stopped."""
+
+    turn: Count
+    step: Count
+    attempt: Count
+    why: str
+    content: Body
+    usage: Usage | None = None
+
+
+@event
+class ToolStarted:
+    """Attempt n of a tool call is claimed."""
+
+    turn: Count
+    step: Count
+    index: Count
+    attempt: Count
+    owner: str
+    epoch: Count
+    start_by: TimeMs
+    deadline: TimeMs
+
+
+@event
+class ToolResult:
+    """What became of a tool call."""
+
+    turn: Count
+    step: Count
+    index: Count
+    attempt: Count
+    outcome: str
+    via: str
+    content: Body
+    bytes: Bytes
+    tokens: Tokens
+    left_out: Bytes
+    triggers: tuple[Trigger, ...] = ()
+    reminders: tuple[str, ...] = ()
+    cached_at: TimeMs | None = None
+
+
+@event
+class ToolFailedUncertain:
+    """A call may or may not have had its effect."""
+
+    turn: Count
+    step: Count
+    index: Count
+    attempt: Count
+    reason: str
+
+
+@event
+class ResultCompacted:
+    """A candidate short form of a tool result."""
+
+    call: str
+    short: Body
+    tokens: Tokens
+
+
+@event
+class ContextCompacted:
+    """A candidate summary of the context."""
+
+    upto: Count
+    kept_from: Count
+    summary: Body
+    tokens: Tokens
+    model: str
+
+
+@event
+class BackgroundStarted:
+    """Attempt n of background work is claimed."""
+
+    kind: str
+    upto: Count
+    attempt: Count
+    owner: str
+    epoch: Count
+    deadline: TimeMs
+
+
+@event
+class BackgroundDone:
+    """Background work ended."""
+
+    kind: str
+    upto: Count
+    attempt: Count
+    ok: bool
+    usage: Usage | None = None
+    model: str = ""
+    why: str = ""
+    released: bool = False
+    earlier: tuple[Try, ...] = ()
+
+
+@event
+class DeliveryStarted:
+    """Attempt n of a delivery is claimed."""
+
+    turn: Count
+    step: Count
+    channel: str
+    attempt: Count
+    owner: str
+    epoch: Count
+    deadline: TimeMs
+
+
+@event
+class DeliveryFailed:
+    """An attempt of a delivery failed, or the delivery is given up."""
+
+    turn: Count
+    step: Count
+    channel: str
+    attempt: Count
+    error: str
+    detail: str
+    status: Count | None = None
+    retry_at: TimeMs | None = None
+    permanent: bool
+
+
+@event
+class GenSent:
+    """The channel really has the answer."""
+
+    turn: Count
+    step: Count
+    channel: str

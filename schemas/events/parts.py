@@ -1,0 +1,102 @@
+"""The parts that several events share: bodies, usage, proposed calls.
+
+The field docs are in the .avsc files beside this one, a test holds both equal.
+"""
+
+from dataclasses import dataclass
+from typing import TypeVar, dataclass_transform
+
+from ..bounds import USAGE_TOKENS_MAX, Bytes, Count
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def event(cls: type[T]) -> type[T]:
+    """Make an immutable value of named fields."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+@event
+class BlobRef:
+    """A reference to bytes in the content-addressed blob store."""
+
+    sha256: str
+    bytes: Bytes
+    media_type: str
+
+
+@event
+class Body:
+    """Content that may be inline, in the blob store, or a preview of what is in the blob store."""
+
+    inline: bytes | None = None
+    ref: BlobRef | None = None
+
+
+@event
+class Budget:
+    """The token limits a request was decided under."""
+
+    soft_tokens: int
+    hard_tokens: int
+
+
+@event
+class Usage:
+    """Tokens of one physical model attempt, normalised so that the four inputs add up."""
+
+    input_tokens: int
+    cache_read_tokens: int
+    cache_write_5m_tokens: int
+    cache_write_1h_tokens: int
+    output_tokens: int
+    raw: bytes
+
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """The five counts in order, all 0 if one of them is impossible; `raw` keeps the report."""
+        counts = (
+            self.input_tokens,
+            self.cache_read_tokens,
+            self.cache_write_5m_tokens,
+            self.cache_write_1h_tokens,
+            self.output_tokens,
+        )
+        return counts if all(0 <= n <= USAGE_TOKENS_MAX for n in counts) else (0, 0, 0, 0, 0)
+
+
+@event
+class Try:
+    """One request of background work to a model."""
+
+    model: str
+    usage: Usage | None = None
+
+
+@event
+class AgentDigest:
+    """An agent that a worker serves, and what it is made of."""
+
+    name: str
+    digest: str
+
+
+@event
+class ProposedCall:
+    """One tool_use block of a model response."""
+
+    index: Count
+    call_id: str
+    name: str
+    args: Body
+    args_sha256: str
+    args_error: str | None = None
+
+
+@event
+class Trigger:
+    """A change of state that a tool asks for with its result."""
+
+    trigger: str | None = None
+    project_id: str | None = None

@@ -1,0 +1,51 @@
+"""What is told of an open session on `user-sessions`, and how it is read. Pure.
+
+Key USER/SESSION, value {phase, project_id, opened_at} as compact JSON, or a tombstone: JSON and no
+Avro, for it is no event, nothing is decided by it, and whatever reads the topic can read it.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from .bounds import TimeMs
+
+
+class Tab(NamedTuple):
+    """An open session. `opened_at`: Unix ms."""
+
+    session_id: str
+    phase: str
+    project_id: str | None
+    opened_at: int
+
+
+class _Told(msgspec.Struct):
+    phase: str
+    project_id: str | None
+    opened_at: TimeMs
+
+
+_TOLD = msgspec.json.Decoder(_Told)
+
+
+def key_of(user_id: str, session_id: str) -> str:
+    """The key of a session's record; neither id has a slash."""
+    return f"{user_id}/{session_id}"
+
+
+def names_in(key: bytes | None) -> tuple[str, str]:
+    """(user id, session id) of a record's key; an empty session id where it is none of ours."""
+    user, _, session_id = (key or b"").decode("utf-8", "replace").partition("/")
+    return user, session_id
+
+
+def tab_in(session_id: str, value: bytes | None) -> Tab | None:
+    """What a record says; None for a tombstone, and for what nobody of ours wrote."""
+    if value is None:
+        return None
+    try:
+        told = _TOLD.decode(value)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    return Tab(session_id, told.phase, told.project_id, told.opened_at)

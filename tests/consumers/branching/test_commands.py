@@ -1,0 +1,87 @@
+"""`foldlog fork`, `foldlog regenerate`, and the gateway's routes for both."""
+
+import pytest
+
+from foldlog.consumers.client import Client
+from foldlog.consumers.gateway.access import token_for
+from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.branching.branched import talk
+from foldlog.tests.consumers.gateway.served import served
+from foldlog.tests.consumers.played import memory_log, settings_in
+
+SECRET = "a secret of forty characters, or of more"
+
+
+@pytest.fixture
+def shell(tmp_path, capsys):
+    shell = make_shell(tmp_path, capsys)
+    with Client(shell.settings, shell.log) as client:
+        talk(client, "s1", "one", "two")
+    return shell
+
+
+def test_fork_says_where_it_comes_from_and_how_to_go_on(shell):
+    done = shell("fork s1 --as f1")
+    assert done.code == 0, done.err
+    assert done.out.startswith("session f1 begins as s1 was after offset ")
+    assert "foldlog chat f1" in done.out
+    shown = shell("show f1 --view transcript --json")
+    assert [line["kind"] for line in shown.json[0]["lines"]][-1] == "ended"
+    assert "was open already" in shell("fork s1 --as f1").out
+
+
+def test_fork_makes_a_name_and_takes_an_offset(shell):
+    (done,) = shell("fork s1 --at 4 --json").json
+    assert done["session"].startswith("s-") and done["parent_session"] == "s1"
+    assert (done["parent_offset"], done["verdict"]) == (4, "accepted")
+
+
+def test_regenerate_says_it_again(shell):
+    (done,) = shell("regenerate s1 1 --as f1 --json").json
+    assert done["message_id"] == "m-one"
+    assert "the same was said to it" in shell("regenerate s1 --as f2").out
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("fork s1 --at 999", "beyond the end"),
+        ("fork nobody", "no session nobody"),
+        ("fork s1 --at -3", "begins at offset"),
+        ("fork s1 --user eve", "belongs to another user"),
+        ("regenerate s1 9", "has no turn 9"),
+        ("fork s1 --as not/an/id", "session_id must be"),
+    ],
+)
+def test_what_can_not_be_is_refused(shell, command, says):
+    refused = shell(command)
+    assert refused.code == 1 and says in refused.err
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    log = memory_log(threaded=True)
+    settings = settings_in(tmp_path)
+    with served(log, settings, tmp_path / "gateway", secret=SECRET) as running:
+        yield running
+
+
+def test_the_gateway_forks_for_the_owner_alone_and_shows_the_fork_at_once(gateway):
+    talk(gateway.gateway.client, "s1", "one", "two")
+    with gateway.http(token_for("ana", SECRET)) as ana:
+        made = ana.post("/v1/sessions/s1/fork", json={})
+        assert made.status_code == 201, made.text
+        fork = made.json()["session_id"]
+        assert made.json()["parent_session"] == "s1"
+        shown = ana.get(f"/v1/sessions/{fork}/transcript").json()
+        kinds = [line["kind"] for line in shown["lines"]] if "lines" in shown else shown
+        assert "answer" in str(kinds)
+        again = ana.post("/v1/sessions/s1/regenerate", json={"turn": 1, "name": "f2"})
+        assert again.json()["message_id"] == "m-one"
+        assert ana.get("/v1/sessions/f2").json()["turn"] == 1
+        beyond = ana.post("/v1/sessions/s1/fork", json={"at": 10**9})
+        assert (beyond.status_code, beyond.json()["code"]) == (409, "beyond_the_end")
+        assert ana.post("/v1/sessions/nobody/fork", json={}).status_code == 404
+    with gateway.http(token_for("bob", SECRET)) as bob:
+        assert bob.post("/v1/sessions/s1/fork", json={}).status_code == 404
+        assert bob.get(f"/v1/sessions/{fork}").status_code == 404

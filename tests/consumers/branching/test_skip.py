@@ -1,0 +1,249 @@
+"""`foldlog skip`: a frozen session continues without the record that froze it, everywhere."""
+
+import pytest
+
+from foldlog.consumers.branching import CanNotFork
+from foldlog.consumers.client import Client
+from foldlog.consumers.gateway.tail import Tail
+from foldlog.consumers.outcomes import CommandRefused
+from foldlog.consumers.replay import Replay
+from foldlog.log.partition import partition_for
+from foldlog.processors.store.views_codec import view_hashes
+from foldlog.schemas import codec
+from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS
+from foldlog.tests.cli.harness import make_shell
+from foldlog.tests.consumers.branching.branched import answers_of, lines_of, talk
+from foldlog.tests.consumers.played import settings_in
+
+POISON = b"\xc3\x01" + b"\1" * 8 + b"of another version"
+HEADERS = (("t", b"FROM_THE_FUTURE"), ("w", b"producer"), ("m", b"1"))
+
+
+def poison(client, session_id="s1", value=POISON, headers=HEADERS) -> int:
+    """A record that freezes a session; its offset."""
+    partition = partition_for(session_id, len(client.log.end_offsets(SESSION_EVENTS)))
+    return client.log.store(SESSION_EVENTS, partition, session_id.encode(), value, headers).offset
+
+
+def unheard(client, word: str) -> None:
+    """Say something to a frozen session."""
+    with pytest.raises(CommandRefused, match=r"counts once .*`foldlog skip`"):
+        client.say("s1", f"say {word}", message_id=f"m-{word}")
+
+
+class OneByOne:
+    """A reader whose every record is a batch of its own: the store is written after each."""
+
+    def __init__(self, reader):
+        self._reader = reader
+
+    def poll(self, timeout_s):
+        return self._reader.poll(timeout_s, 1)
+
+
+def followed(client, directory):
+    """The session's views in a gateway that reads the log to its end, and stores them."""
+    tail = Tail(client.log, directory, lambda _line: None, client.read_blob)
+    reader = client.log.reader(SESSION_EVENTS, tail.places())
+    while tail.lag():
+        tail._look(OneByOne(reader))
+    views = tail.views("s1")
+    reader.close()
+    tail.close()
+    return views
+
+
+def test_law_13_a_session_continues_without_a_record_and_counts_what_came_since(client):
+    played = talk(client, "s1", "one")
+    offset = poison(client)
+    unheard(client, "two")
+    skipped = client.skip("s1", reason="a bad deploy")
+    assert (skipped.offset, skipped.uncounted) == (offset, ())
+    views = client.views("s1")
+    assert views.frozen is None and views.turn.open and views.skipped == (offset,)
+    played.fold = client.fold("s1")
+    played.answer("here is two")
+    assert answers_of(client.views("s1")) == ["here is one", "here is two"]
+
+
+def test_every_reader_folds_a_skip_to_the_same_views(client, tmp_path):
+    """A gateway that was frozen when it was written, one that begins with it, and a replay."""
+    talk(client, "s1", "one")
+    poison(client)
+    unheard(client, "two")
+    assert followed(client, tmp_path / "before").frozen is not None
+    client.skip("s1")
+    talk(client, "s1", "three")
+    ours = view_hashes(client.views("s1"))
+    assert view_hashes(followed(client, tmp_path / "before")) == ours
+    assert view_hashes(followed(client, tmp_path / "fresh")) == ours
+    assert view_hashes(followed(client, tmp_path / "fresh")) == ours, "as it was stored"
+    assert Replay(client.log, "s1", read=client.read_blob).run().sessions["s1"].hashes == ours
+
+
+def test_a_version_that_understands_the_record_still_passes_over_it(client, tmp_path, monkeypatch):
+    """All that was decided since relies on it: after an upgrade it would be another session."""
+    talk(client, "s1", "one")
+    (value, headers) = next(
+        (record.value, record.headers)
+        for number in client.log.end_offsets(SESSION_EVENTS)
+        for record in client.log.records(SESSION_EVENTS, number)
+        if record.header("t") == b"MESSAGE_RECEIVED"
+    )
+    value = value.replace(b"m-one", b"m-new").replace(b"say one", b"say new")
+    understood = codec.decode
+
+    def old_version(given: bytes):
+        if given == value:
+            raise codec.Undecodable("of a newer version")
+        return understood(given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(codec, "decode", old_version)
+        poison(client, value=value, headers=headers)
+        unheard(client, "two")
+        client.skip("s1")
+        played = talk(client, "s1", "three")
+        then = view_hashes(client.views("s1"))
+        assert played
+    assert view_hashes(client.views("s1")) == then
+    assert view_hashes(followed(client, tmp_path / "upgraded")) == then
+    assert view_hashes(followed(client, tmp_path / "upgraded")) == then, "as it was stored"
+
+
+def test_a_command_that_came_while_it_was_frozen_counts_after_the_skip(client):
+    talk(client, "s1", "one")
+    poison(client)
+    with pytest.raises(CommandRefused):
+        client.lock("s1", "p1")
+    assert client.skip("s1").decision.views.state.project_id == "p1"
+
+
+def test_a_fork_of_a_session_with_a_skip_begins_as_it_is(client):
+    talk(client, "s1", "one")
+    poison(client)
+    client.skip("s1")
+    talk(client, "s1", "two")
+    client.fork("s1", name="f1")
+    fork = client.views("f1")
+    assert fork.frozen is None and lines_of(fork) == lines_of(client.views("s1"))
+    offset = poison(client, "f1")
+    assert client.skip("f1").offset == offset, "and so does a fork itself"
+    assert lines_of(client.views("f1")) == lines_of(fork)
+    talk(client, "f1", "three")
+
+
+def test_of_two_records_each_is_passed_over_by_itself(client):
+    talk(client, "s1", "one")
+    first, second = poison(client), poison(client)
+    unheard(client, "two")
+    again = client.skip("s1", first).decision.views
+    assert again.frozen.offset == second and again.skipped == (first,)
+    assert client.skip("s1", second).decision.views.turn.open
+    assert client.views("s1").skipped == (first, second)
+
+
+@pytest.mark.parametrize(
+    ("session_id", "offset", "user", "why"),
+    [
+        ("s1", 0, "ana", r"is frozen at offset \d+, not at 0"),
+        ("s2", None, "ana", "is not frozen"),
+        ("nobody", None, "ana", "there is no session nobody"),
+        ("s1", None, "eve", "belongs to another user"),
+    ],
+)
+def test_bad_input_nothing_else_is_passed_over(client, tmp_path, session_id, offset, user, why):
+    talk(client, "s1", "one")
+    talk(client, "s2", "one")
+    poison(client)
+    ends = client.log.end_offsets(SESSION_EVENTS)
+    with (
+        Client(settings_in(tmp_path, user), client.log) as someone,
+        pytest.raises(CanNotFork, match=why),
+    ):
+        someone.skip(session_id, offset)
+    assert client.log.end_offsets(SESSION_EVENTS) == ends
+
+
+def test_law_3_a_skip_that_the_log_holds_twice_counts_once(client):
+    talk(client, "s1", "one")
+    poison(client)
+    written = client.skip("s1").decision.offset
+    talk(client, "s1", "two")
+    before = client.views("s1")
+    partition = partition_for("s1", len(client.log.end_offsets(SESSION_EVENTS)))
+    record = client.log.records(SESSION_EVENTS, partition)[written]
+    poison(client, value=record.value, headers=record.headers)
+    assert client.views("s1") == before
+
+
+def test_a_skip_whose_seed_is_lost_leaves_the_session_frozen(client):
+    talk(client, "s1", "one")
+    offset = poison(client)
+    client.skip("s1")
+    for path in client.settings.blobs_dir.glob("??/*"):
+        path.unlink()
+    assert client.views("s1").frozen.offset == offset
+
+
+def test_doctor_names_the_record_and_the_command_that_passes_over_it(tmp_path, capsys):
+    shell = make_shell(tmp_path, capsys)
+    with Client(shell.settings, shell.log) as client:
+        talk(client, "s1", "one")
+        offset = poison(client)
+    found = [f for f in shell("doctor --json").json if f["check"] == "frozen"]
+    assert f"s1 is frozen at offset {offset}" in found[0]["text"]
+    assert "fingerprint" in found[0]["text"]
+    assert found[0]["do"].startswith(f"foldlog skip s1 --offset {offset}")
+    refused = shell(f"skip s1 --offset {offset + 1}")
+    assert refused.code == 1 and f"not at {offset + 1}" in refused.err
+    done = shell(f"skip s1 --offset {offset}")
+    assert done.code == 0 and f"continues without the record at offset {offset}" in done.out
+    assert [f for f in shell("doctor --json").json if f["check"] == "frozen"] == []
+    assert "is not frozen" in shell("skip s1 --json").err
+
+
+def dead_letter(log, session_id: str, offset: int) -> None:
+    """A dead letter as the worker of the session's partition writes it."""
+    partition = partition_for(session_id, len(log.end_offsets(SESSION_EVENTS)))
+    place = {"topic": SESSION_EVENTS, "partition": str(partition), "offset": str(offset)}
+    headers = [(f"__dlq.errors.{name}", value.encode()) for name, value in place.items()]
+    log.producer().append(DEAD_LETTERS, session_id, POISON, headers)
+
+
+def test_doctor_has_no_problem_with_a_dead_letter_that_was_skipped(tmp_path, capsys):
+    """After `foldlog skip` the dead letter was a PROBLEM until its retention ended."""
+    shell = make_shell(tmp_path, capsys)
+
+    def letters() -> list[tuple[str, str]]:
+        found = [f for f in shell("doctor --json").json if f["check"] == "dead letters"]
+        return [(f["level"], f["text"]) for f in found]
+
+    with Client(shell.settings, shell.log) as client:
+        for name in ("s1", "s2"):
+            talk(client, name, "one")
+            dead_letter(shell.log, name, poison(client, name))
+        first, second = (client.views(name).frozen.offset for name in ("s1", "s2"))
+        dead_letter(shell.log, "s4", first)  # the same offset of another partition
+    assert letters()[0] == ("problem", "3 records could not be decoded; the last of them:")
+    assert shell("skip s1").code == 0
+    left, *shown = letters()
+    more = "and 1 more that `foldlog skip` passed over"
+    text = f"2 records could not be decoded, {more}; the last of them:"
+    assert left == ("problem", text)
+    assert sorted(text for _, text in shown) == sorted([
+        f"offset {first}, partition {partition_for('s4', 4)}, topic {SESSION_EVENTS}",
+        f"offset {second}, partition {partition_for('s2', 4)}, topic {SESSION_EVENTS}",
+    ])
+
+
+def test_doctor_says_that_all_dead_letters_were_skipped(tmp_path, capsys):
+    shell = make_shell(tmp_path, capsys)
+    with Client(shell.settings, shell.log) as client:
+        talk(client, "s1", "one")
+        for _ in range(7):  # more than are shown of those that were not skipped
+            dead_letter(shell.log, "s1", poison(client))
+            assert shell("skip s1").code == 0
+    (found,) = [f for f in shell("doctor --json").json if f["check"] == "dead letters"]
+    assert found["level"] == "ok" and found["do"] == ""
+    assert found["text"] == "7 records could not be decoded; `foldlog skip` passed over all of them"

@@ -1,0 +1,59 @@
+"""What a fork takes over is placed by its SESSION_OPENED: no field of an offset is forgotten."""
+
+from typing import get_args, get_type_hints
+
+import pytest
+
+from foldlog.processors.fold import forks, session
+from foldlog.schemas.value import Value
+
+ANEW = {  # what a fork begins anew with, whatever is inside
+    "TurnView", "Stream", "LedgerView", "BackgroundView", "DeliveryView", "Frozen", "Origin",
+    "Sent", "SessionState",
+}
+MOVED = {
+    ("ContextView", "request"), ("Request", "offset"), ("Request", "checkpoint"),
+    ("Request", "compacted_upto"), ("Fragment", "offset"), ("Prefix", "offset"),
+    ("Line", "offset"), ("Received", "offset"), ("Progress", "offset"),
+    ("Batch", "offset"), ("Retraction", "offset"),
+    ("Short", "offset"), ("Summary", "offset"), ("Summary", "upto"),
+    ("CompactionView", "candidate_at"), ("CompactionView", "checkpoint_at"),
+    ("CompactionView", "compacted_upto"),
+}
+PLACES = ("offset", "upto", "checkpoint", "candidate_at", "checkpoint_at", "basis", "epoch")
+NO_PLACE = {("ContextView", "answered_at")}
+
+
+def values_in(kind, seen):
+    """Every Value class that views are made of."""
+    for part in (kind, *get_args(kind)):
+        if isinstance(part, type) and issubclass(part, Value) and part not in seen:
+            seen.add(part)
+            for hint in get_type_hints(part).values():
+                values_in(hint, seen)
+        elif part is not kind:
+            values_in(part, seen)
+    return seen
+
+
+def test_every_field_that_holds_an_offset_is_moved_or_begins_anew():
+    kinds = values_in(session.SessionViews, set())
+    assert {kind.__name__ for kind in kinds} >= {"Fragment", "Short", "Batch", "Line"}
+    kept = [kind for kind in kinds if kind.__name__ not in ANEW]
+    found = {
+        (kind.__name__, name)
+        for kind in kept
+        for name in kind.__struct_fields__
+        if any(place in name for place in PLACES)
+    }
+    anew = [kind for kind in kinds if kind.__name__ in ANEW]
+    inside_anew = {inner.__name__ for kind in anew for inner in values_in(kind, set())}
+    found = {place for place in found if place[0] not in inside_anew}
+    assert found - MOVED - NO_PLACE == set(), "say in fold/forks.py what a fork makes of it"
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 41, 42])
+def test_offsets_that_are_compared_keep_their_order_below_none(offset):
+    below = forks._below(offset, last=42)
+    assert below < -1
+    assert (below < forks._below(42, 42)) == (offset < 42)

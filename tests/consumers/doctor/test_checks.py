@@ -1,0 +1,228 @@
+"""The check-up finds what is wrong or waits for a person, and says what to do."""
+
+import dataclasses
+
+import pytest
+
+from foldlog.cli.doctor import MARKS
+from foldlog.consumers.doctor import agents as check_agents, checks as checks
+from foldlog.consumers.show import fold_everything
+from foldlog.log import MemoryLog
+from foldlog.log.partition import partition_for
+from foldlog.processors.outside.connection import ENDED, NOT_AGREED
+from foldlog.processors.wake.decide import TOO_LITTLE
+from foldlog.producers import Sessions
+from foldlog.schemas import events as ev
+from foldlog.schemas.topics import DEAD_LETTERS, SESSION_EVENTS, UNCLEAN, topics
+from foldlog.schemas.value import replace
+from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, opened
+
+
+@pytest.fixture
+def talk(log, settings):
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "hi", message_id="m1")
+    return sessions, played
+
+
+def only(findings, level):
+    return [finding for finding in findings if finding.level == level]
+
+
+def test_an_mcp_server_that_is_down_is_a_problem():
+    up, down = checks.mcp_servers({"a": "up, 3 tools", "b": "down: no such file"})
+    assert (up.level, down.level) == ("ok", "problem") and "b is down: no such file" in down.text
+
+
+def test_what_doctor_finds_has_a_level_that_is_printed():
+    """A server that came late made `foldlog doctor` fail with KeyError."""
+    states = {"a": "up, 3 tools", "b": f"up, 3 tools, {NOT_AGREED}", "c": "down: gone", "d": ENDED}
+    levels = [found.level for found in checks.mcp_servers(states)]
+    assert levels == ["ok", "note", "problem", "note"] and set(levels) <= set(MARKS)
+
+
+def test_topics_that_miss_or_differ(settings):
+    (missing, *_) = checks.topics_as_wanted(MemoryLog(), settings)
+    assert missing.level == "problem" and missing.do == "foldlog topics apply"
+    (differs, *_) = checks.topics_as_wanted(MemoryLog(topics(3)), settings)
+    assert differs.level == "problem" and "is 3, wanted 4" in differs.text
+    assert not only(checks.topics_as_wanted(memory_log(), settings), "problem")
+
+
+def test_a_topic_that_may_lose_acknowledged_records_is_a_problem(settings):
+    first, *others = topics(settings.partitions)
+    assert first.name == SESSION_EVENTS
+    specs = [dataclasses.replace(first, config={**first.config, UNCLEAN: "true"}), *others]
+    (found,) = only(checks.topics_as_wanted(MemoryLog(specs), settings), "problem")
+    assert found.text == f"session-events: {UNCLEAN} is true, wanted false"
+
+
+def test_a_log_whose_first_records_were_deleted(log, talk, settings):
+    partition = partition_for("s1", PARTITIONS)
+    log.trim(SESSION_EVENTS, partition, 1)
+    (finding,) = only(checks.topics_as_wanted(log, settings), "problem")
+    assert f"partition {partition} begins at offset 1" in finding.text and "stores" in finding.do
+
+
+def test_partitions_that_nobody_took(log, talk):
+    findings = list(checks.partitions_held(fold_everything(log), PARTITIONS))
+    assert len(findings) == 5 and "no worker ever took 4 of 4" in findings[0].text
+    talk[1].take()
+    (first, *_) = checks.partitions_held(fold_everything(log), PARTITIONS)
+    assert "no worker ever took 3 of 4 partitions for sessions" in first.text
+
+
+def test_frozen_sessions_say_where_and_why(log, talk):
+    head = [("t", b"NEW"), ("w", b"producer"), ("m", b"1")]
+    talk[1].producer.append(SESSION_EVENTS, "s1", b"future", head)
+    (finding,) = checks.frozen_sessions(fold_everything(log))
+    assert "s1 is frozen at offset 2" in finding.text and "upgrade" in finding.do
+
+
+def test_sessions_whose_agent_nobody_has(log, talk):
+    (finding,) = check_agents.agents_missing(fold_everything(log), frozenset({"other"}))
+    assert finding.level == "problem" and "needs agent shop; the worker has other" in finding.text
+    assert not list(check_agents.agents_missing(fold_everything(log), frozenset({"shop"})))
+
+
+def test_sessions_of_one_agent_that_nobody_has_are_one_line(log, talk, settings):
+    """A worker for another agent, on a log with 54 sessions: 54 pairs of lines."""
+    for n in range(9):
+        opened(log, settings, f"old{n}")
+    open_one, *others = check_agents.agents_missing(fold_everything(log), frozenset({"other"}))
+    assert not others and open_one.level == "problem"
+    said = "10 sessions need agent shop (with an open turn: s1); the worker has other"
+    assert open_one.text == said
+    talk[1].answer("hello")
+    (idle,) = check_agents.agents_missing(fold_everything(log), frozenset())
+    assert (idle.level, idle.text) == ("note", "10 sessions need agent shop; the worker has none")
+
+
+def test_approvals_and_doubts_that_wait(log, talk):
+    played = talk[1]
+    played.call()
+    played.start()
+    played.complete("", [("charge", {}), ("mail", {})])
+    played.invoke(0)
+    played.invoke(1, approval="ask")
+    played.tool_start()
+    played.uncertain()
+    asks, doubt = checks.people_wanted(fold_everything(log))
+    assert asks.do == "foldlog approve s1 1.1.1, or deny"
+    assert doubt.do.startswith("foldlog resolve s1 1.1.0 --happened TEXT")
+
+
+def everything_of(log, said: dict[str, str]):
+    """Sessions in this order whose newest background work came to that."""
+    everything = fold_everything(log)
+    views = {
+        name: replace(each, background=replace(each.background, said=said[name]))
+        for name, each in everything.sessions.items()
+    }
+    newest = {name: at for at, name in enumerate(said)}
+    return everything._replace(sessions=views, last_at=newest)
+
+
+def test_what_failed_in_the_background_is_said_before_what_was_not_worth_a_try(log, settings):
+    """Forty sessions that were too short for a summary hid the one whose model was gone."""
+    failed = "context: gone-model failed: not_found_error: no such model"
+    said = {f"a{n}": TOO_LITTLE for n in range(5)} | {"b0": "context: the summary is empty"}
+    said |= {f"z{n}": failed for n in range(4)} | {"c": "result: the turn was aborted"}
+    for name in said:
+        opened(log, settings, name)
+    found = list(checks.background_in_vain(everything_of(log, said)))
+    assert [f.text.partition(":")[0] for f in found] == [
+        "session z3", "session z2", "session z1", "2 more sessions whose background work failed",
+        "session c", "session a4", "session a3", "3 more sessions that wait for more",
+    ]
+    assert failed in found[0].text and found[0].do == checks.IN_VAIN
+    assert found[4].do == checks.AGAIN and found[5].do == checks.SKIPPED
+    assert len(list(checks.background_in_vain(everything_of(log, said), None))) == 11
+
+
+def test_where_the_agents_own_model_makes_summaries_another_cheap_model_is_no_help(log, settings):
+    _, played = opened(log, settings)
+    Sessions(log, settings).say("s1", "hi", message_id="m1")
+    played.answer("hello")
+    for why, do in (
+        ("context: the provider could not summarize", checks.BY_ITSELF),
+        ("context: claude-test failed: invalid_request_error: no", checks.BY_ITSELF),
+        ("context: claude-cheap failed: invalid_request_error: no", checks.IN_VAIN),
+    ):
+        (found,) = checks.background_in_vain(everything_of(log, {"s1": why}))
+        assert found.do == do and ("provider=True" in do) == (do is checks.BY_ITSELF)
+
+
+def test_sessions_that_found_no_room_are_named_with_what_helps(log, settings):
+    def speak(name: str, reason: str):
+        sessions, played = opened(log, settings, name)
+        sessions.say(name, "hi", message_id="m1")
+        played.call()
+        played.start()
+        played.complete("well")
+        played.end(reason)
+        return sessions
+
+    for n in range(5):
+        speak(f"s{n}", "budget_exceeded")
+    speak("fine", "end_turn")
+    speak("again", "budget_exceeded").say("again", "and now?", message_id="m2")
+    (found,) = checks.out_of_room(fold_everything(log))
+    assert found.level == "note" and "hard_tokens" in found.do and "again" not in found.text
+    assert "of 5 sessions of agent shop ended with budget_exceeded: s" in found.text
+    assert found.text.endswith("2 more")
+
+
+def test_I17_sessions_that_owe_work_and_get_none(log, talk):
+    everything = fold_everything(log)
+    at = everything.last_at["s1"]
+    assert not list(checks.owed_and_idle(everything, at + 1000))
+    (finding,) = checks.owed_and_idle(everything, at + 31_000)
+    assert "owes LLM_CALLED (N3) and is quiet for 31 s" in finding.text
+    talk[1].call()
+    talk[1].start()
+    assert not list(checks.owed_and_idle(fold_everything(log), at + 31_000)), "it is claimed"
+
+
+def test_dead_letters_are_counted_and_the_last_are_shown(log):
+    assert [f.level for f in checks.dead_letters(log, fold_everything(log))] == ["ok"]
+    for offset in range(7):
+        head = [("__dlq.errors.offset", str(offset).encode()), ("__dlq.errors.why", b"junk")]
+        log.producer().append(DEAD_LETTERS, None, b"x", head)
+    first, *shown = checks.dead_letters(log, fold_everything(log))
+    assert first.level == "problem" and "7 records" in first.text
+    assert [finding.text for finding in shown] == [f"offset {n}, why junk" for n in range(2, 7)]
+
+
+def test_stores_of_another_log_are_said_to_be_made_anew(log, settings, talk):
+    from foldlog.consumers.replay import store_directory
+    from foldlog.processors.store.store import Belongs, fold_version, new_store
+
+    assert "no worker worked here yet" in next(checks.stores(log, settings)).text
+    new_store(store_directory(settings, 0), Belongs("x", "y", "z"), 0).close()
+    mine = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
+    new_store(store_directory(settings, 1), mine, 0).close()
+    foreign, seen = checks.stores(log, settings)
+    assert foreign.level == "note" and "not folded from this log" in foreign.text
+    assert seen.text.startswith("2 stores in")
+
+
+def test_sessions_are_counted(log, talk, settings):
+    opened(log, settings, "s2")
+    Played(log, "s1").answer("hello")
+    assert checks.sessions_counted(fold_everything(log)).text == "2, 0 with an open turn"
+
+
+def test_S0_4_doctor_counts_what_tools_were_refused(log, talk):
+    _, played = talk
+    played.call()
+    played.start()
+    played.complete("", [("mail", {})])
+    played.invoke(0)
+    played.tool_start()
+    wanted = ev.Trigger(trigger="publish")
+    played.tool_result("sent", triggers=(wanted, wanted))
+    (found,) = checks.refused_to_tools(fold_everything(log))
+    invalid = "invalid transition: phase=chatting, event=publish"
+    assert found.text == f"tool mail was refused 2 times: {invalid} (s1)"
+    assert found.level == "note" and "correct the tool" in found.do

@@ -1,0 +1,229 @@
+"""Bundles: a session replays elsewhere, byte for byte, and one that was changed is found out."""
+
+import json
+import zipfile
+from hashlib import sha256
+
+import pytest
+
+from foldlog.consumers.exports import bundle_file
+from foldlog.consumers.exports.blocks import Contents
+from foldlog.consumers.exports.bundle import export_bundle, verify
+from foldlog.consumers.exports.bundle_file import BadBundle, Bundle, read_bundle
+from foldlog.consumers.exports.bundle_log import BundleLog, ReadOnly
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.consumers.show import UnknownSession, request_of
+from foldlog.log.blobs import BlobMissing
+from foldlog.processors.store.views_codec import view_hashes
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.consumers.exports.logs import WORLDS, Recorded, golden_log, random_log
+from foldlog.tests.golden import golden
+
+
+def exported(source: Recorded, path) -> Bundle:
+    export_bundle(path, source.log, source.session_id, Contents(source.read))
+    return read_bundle(path)
+
+
+def reader_of(bundle: Bundle):
+    held = dict(bundle.blobs())
+
+    def read(ref):
+        if ref.sha256 not in held:
+            raise BlobMissing(ref.sha256)
+        return held[ref.sha256]
+
+    return read
+
+
+def all_sources():
+    yield from (golden_log(name) for name in golden.names())
+    for seed in WORLDS:
+        yield random_log(seed)
+        yield random_log(seed, forged=True)
+
+
+def test_S2_11_a_bundle_replays_elsewhere_to_the_same_bytes(tmp_path):
+    replays = requests = 0
+    for source in all_sources():
+        try:
+            bundle = exported(source, tmp_path / "x")
+        except UnknownSession:
+            continue
+        read = reader_of(bundle)
+        replayed, differences = verify(bundle, read)
+        assert differences == []
+        with SessionFold(source.log, source.session_id, read=source.read) as here:
+            assert view_hashes(here.to_end()) == replayed.hashes == bundle.manifest.views
+        for step, sha in replayed.requests.items():
+            turn, number = map(int, step.split("."))
+            there = SessionFold(BundleLog(bundle), source.session_id, read=read)
+            try:
+                sent = request_of(there, turn, number, read)
+            except BlobMissing:
+                assert sha is None
+                continue
+            assert sent.sha256 == sha
+            requests += 1
+        again = tmp_path / "again"
+        export_bundle(again, BundleLog(bundle), source.session_id, Contents(read))
+        assert again.read_bytes() == (tmp_path / "x").read_bytes(), "a bundle of a bundle"
+        replays += 1
+    assert replays > 15 and requests > 50
+
+
+def test_S2_11_the_raw_records_are_those_of_the_log(tmp_path):
+    source = golden_log("conversation")
+    bundle = exported(source, tmp_path / "x")
+    assert list(bundle.records) == [r for r in source.records if r.offset < bundle.manifest.end]
+    assert {name for name, _ in bundle.blobs()} == set(source.blobs)
+
+
+def test_no_setting_and_no_place_of_the_machine_is_in_a_bundle(tmp_path):
+    exported(golden_log("conversation"), tmp_path / "x")
+    with zipfile.ZipFile(tmp_path / "x") as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+    assert set(manifest) == {
+        "format", "session_id", "partition", "partitions", "end", "records", "records_sha256",
+        "blobs", "folds", "builder", "views", "requests",
+    }
+    assert str(tmp_path).encode() not in (tmp_path / "x").read_bytes()
+
+
+def test_a_missing_blob_is_named_and_the_rest_still_replays(tmp_path):
+    source = golden_log("conversation")
+    gone = sorted(source.blobs)[0]
+    del source.blobs[gone]
+    bundle = exported(source, tmp_path / "x")
+    assert [b.sha256 for b in bundle.manifest.blobs if not b.held] == [gone]
+    replayed, differences = verify(bundle, reader_of(bundle))
+    assert differences == [] and replayed.hashes == bundle.manifest.views
+
+
+def test_a_bundle_can_not_be_written_to(tmp_path):
+    log = BundleLog(exported(golden_log("conversation"), tmp_path / "x"))
+    with pytest.raises(ReadOnly, match="only be read"):
+        log.producer()
+    assert log.end_offsets(SESSION_EVENTS) == {0: log.partitions(SESSION_EVENTS) and log._ends[0]}
+    assert log.offsets_at(SESSION_EVENTS, 1 << 50) == log.end_offsets(SESSION_EVENTS)
+
+
+# ---- bundles that somebody changed -----------------------------------------------------------
+
+
+def repacked(path, change, *, compress=zipfile.ZIP_STORED):
+    """The bundle with its members changed by `change(members)`."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members = change(members) or members
+    with zipfile.ZipFile(path, "w", compress) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def _flip(members):
+    lines = members["records.jsonl"].splitlines(keepends=True)
+    members["records.jsonl"] = b"".join(lines[:-1])
+
+
+def _blob(members):
+    name = next(name for name in members if name.startswith("blobs/"))
+    members[name] = b"x" + members[name][1:]
+
+
+def _manifest(**changes):
+    def change(members):
+        held = json.loads(members["manifest.json"])
+        members["manifest.json"] = json.dumps({**held, **changes}).encode()
+    return change
+
+
+def _foreign(members):
+    lines = [json.loads(line) for line in members["records.jsonl"].splitlines()]
+    lines[-1]["key"] = "another"
+    text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    members["records.jsonl"] = text
+    _manifest(records_sha256=sha256(text).hexdigest())(members)
+
+
+@pytest.mark.parametrize("change, why", [
+    (_flip, "records are not those"),
+    (_blob, "holds other bytes"),
+    (_foreign, "has no place in it"),
+    (_manifest(format="foldlog-bundle/9"), "format"),
+    (_manifest(session_id="another"), None),
+    (_manifest(partition=7), "does not lie where it says"),
+    (_manifest(partitions=10**12), "does not lie|records|place"),
+    (_manifest(end=3), "has no place in it"),
+    (_manifest(more=1), "manifest can not be read"),
+    (lambda members: members.pop("manifest.json") and None, "it has no manifest.json"),
+    (lambda members: members.pop("records.jsonl") and None, "lacks records.jsonl"),
+    (lambda members: members.update({"../../evil": b"x"}), "evil"),
+    (lambda members: members.update({"blobs/" + "a" * 64: b"x"}), "does not name"),
+    (lambda members: members.update({"manifest.json": b"[" * 9000}), "manifest"),
+    (lambda members: members.update({"manifest.json": b"[]"}), "manifest"),
+    (lambda members: members.update({"records.jsonl": b"junk\n"}), "record 0 can not be read"),
+])
+def test_a_changed_bundle_is_refused_with_what_is_wrong(tmp_path, change, why):
+    exported(golden_log("conversation"), tmp_path / "x")
+    repacked(tmp_path / "x", change)
+    with pytest.raises(BadBundle, match=why) as found:
+        read_bundle(tmp_path / "x")
+    assert "nothing of it was used" in str(found.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x"]
+
+
+def test_what_is_packed_or_claims_more_than_there_is_is_not_unpacked(tmp_path, monkeypatch):
+    exported(golden_log("conversation"), tmp_path / "x")
+    repacked(tmp_path / "x", lambda members: None, compress=zipfile.ZIP_DEFLATED)
+    with pytest.raises(BadBundle, match="packed"):
+        read_bundle(tmp_path / "x")
+    exported(golden_log("conversation"), tmp_path / "y")
+    monkeypatch.setattr(bundle_file, "MANIFEST_BYTES_MAX", 10)
+    with pytest.raises(BadBundle, match="larger than 10"):
+        read_bundle(tmp_path / "y")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100, -1, -30])
+def test_a_cut_bundle_is_no_bundle(tmp_path, cut):
+    exported(golden_log("conversation"), tmp_path / "x")
+    data = (tmp_path / "x").read_bytes()
+    (tmp_path / "x").write_bytes(data[:cut])
+    with pytest.raises(BadBundle):
+        read_bundle(tmp_path / "x")
+
+
+def test_a_flipped_bit_anywhere_is_found_or_changes_nothing(tmp_path):
+    bundle = exported(golden_log("terminate"), tmp_path / "x")
+    data = (tmp_path / "x").read_bytes()
+    found = 0
+    for place in range(0, len(data), 97):
+        changed = bytearray(data)
+        changed[place] ^= 1
+        (tmp_path / "x").write_bytes(changed)
+        try:
+            again = read_bundle(tmp_path / "x")
+            same = again.records == bundle.records and again.manifest == bundle.manifest
+            if not same:  # the manifest itself: what it claims is then not what the records come to
+                assert verify(again, reader_of(again))[1] or again.manifest.folds
+        except BadBundle:
+            found += 1
+    assert found > 50
+
+
+def test_a_manifest_that_lies_about_the_views_is_found_by_the_replay(tmp_path):
+    exported(golden_log("conversation"), tmp_path / "x")
+    held = read_bundle(tmp_path / "x").manifest.views
+    repacked(tmp_path / "x", _manifest(views={**held, "transcript": "0" * 64}))
+    lying = read_bundle(tmp_path / "x")
+    _, (difference,) = verify(lying, reader_of(lying))
+    assert difference.what == "view transcript" and difference.there == "0" * 64
+
+
+def test_a_session_that_is_not_there_has_no_bundle(tmp_path):
+    source = golden_log("conversation")
+    with pytest.raises(UnknownSession):
+        export_bundle(tmp_path / "x", source.log, "nobody", Contents(source.read))
+    assert not (tmp_path / "x").exists()
+
+

@@ -1,0 +1,74 @@
+"""Forks: what they inherit is exported with them, and their bundles replay without the parent."""
+
+import sqlite3
+
+import pytest
+
+from foldlog.consumers.client import Client
+from foldlog.consumers.exports.blocks import Contents
+from foldlog.consumers.exports.bundle import verify
+from foldlog.consumers.exports.bundle_file import read_bundle
+from foldlog.consumers.exports.formats import FORMATS, Export, export
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.processors.advice.prices import list_prices
+from foldlog.tests.consumers.played import Played, memory_log, opened, settings_in
+
+SAID = ["Be brief.", "hello", "buying", "charged", "done", "fork", "yes"]
+
+
+@pytest.fixture
+def forked(tmp_path):
+    """(client, name) of a fork of a fork of a session that had called a tool."""
+    log, settings = memory_log(), settings_in(tmp_path / "home")
+    sessions, played = opened(log, settings)
+    sessions.say("s1", "hello", message_id="m1")
+    played.call()
+    played.start()
+    played.complete("buying", [("charge", {"cents": 3})])
+    played.invoke()
+    played.tool_start()
+    played.tool_result("charged")
+    played.answer("done")
+    client = Client(settings, log, user="ana")
+    client.fork("s1", name="f1")
+    sessions.say("f1", "fork", message_id="m2")
+    branch = Played(log, "f1")
+    branch.fold = SessionFold(log, "f1", read=client.read_blob)
+    branch.answer("yes")
+    client.fork("f1", name="f2")
+    return client
+
+
+def exported(client: Client, name: str, session: str, path):
+    contents = Contents(client.read_blob)
+    asked = Export(client.log, (session,), contents, list_prices(), path, False, lambda *_: None)
+    export(name, asked)
+    return path
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("session", ["f1", "f2"])
+def test_a_fork_exports_what_it_inherits(forked, tmp_path, name, session):
+    path = exported(forked, name, session, tmp_path / "x")
+    if name == "rubyllm":
+        rows = sqlite3.connect(path).execute("SELECT content FROM messages ORDER BY id").fetchall()
+        assert [row[0] for row in rows] == SAID
+    if name == "audit":
+        text = path.read_text()
+        assert all(said in text for said in SAID[1:]) and "It was forked from" in text
+    if name == "jsonl":
+        calls = (path / "tool_calls.jsonl").read_text()
+        assert '"name":"charge"' in calls and '"args":{"cents": 3}' in calls
+    if name == "vercel":
+        ((state,),) = sqlite3.connect(path).execute(
+            "SELECT tool_state FROM parts WHERE type = 'tool-charge'").fetchall()
+        assert state == "output-available"
+
+
+@pytest.mark.parametrize("session", ["f1", "f2"])
+def test_S2_11_the_bundle_of_a_fork_replays_without_its_parent(forked, tmp_path, session):
+    bundle = read_bundle(exported(forked, "bundle", session, tmp_path / "x"))
+    held = dict(bundle.blobs())
+    replayed, differences = verify(bundle, lambda ref: held[ref.sha256])
+    assert differences == [] and replayed.views.frozen is None
+    assert len(replayed.views.messages.received) == 2

@@ -1,0 +1,186 @@
+"""RubyLLM's and Vercel's rows: constraints hold, conversations read in order, nothing is lost."""
+
+import json
+import sqlite3
+
+import pytest
+
+from foldlog.consumers.exports import rubyllm, vercel
+from foldlog.consumers.exports.blocks import Contents, blocks
+from foldlog.consumers.exports.reading import read_log
+from foldlog.consumers.exports.sqlite_file import write_sqlite
+from foldlog.processors.advice.prices import list_prices
+from foldlog.tests.consumers.exports.logs import WORLDS, Recorded, golden_log, random_log
+from foldlog.tests.golden import golden
+
+IN_ORDER = """
+    SELECT role, content, tool_call_id FROM messages
+    WHERE chat_id = (SELECT id FROM chats WHERE foldlog_session_id = ?) ORDER BY id
+"""
+PARTS_IN_ORDER = """
+    SELECT m.role, p.* FROM messages m JOIN parts p ON p."messageId" = m.id
+    WHERE m."chatId" = ? ORDER BY m.foldlog_seq, p."order"
+"""
+
+
+def make(source: Recorded, path, which: str) -> sqlite3.Connection:
+    contents = Contents(source.read)
+    fills = {
+        "rubyllm": lambda *to: rubyllm.fill(*to, contents, list_prices()),
+        "vercel": lambda *to: vercel.fill(*to, contents),
+    }
+    write_sqlite(path, source.log, None, contents, fills[which], lambda read, there: None)
+    made = sqlite3.connect(path)
+    made.row_factory = sqlite3.Row
+    return made
+
+
+def everything():
+    yield from (golden_log(name) for name in golden.names())
+    for seed in WORLDS:
+        yield random_log(seed)
+        yield random_log(seed, forged=True)
+
+
+def spoken(source: Recorded) -> list:
+    """(line, blocks) of what was said, as the fold has it."""
+    facts = read_log(source.log, None, Contents(source.read)).sessions.get(source.session_id)
+    lines = facts.views.transcript.lines if facts else ()
+    contents = Contents(source.read)
+    kinds = ("message", "answer", "partial")
+    return [(x, blocks(contents.whole(x.body) or b"")) for x in lines if x.kind in kinds]
+
+
+@pytest.mark.parametrize("which", ["rubyllm", "vercel"])
+def test_S4_2_S4_3_S4_4_constraints_hold_and_every_word_and_record_is_there(which, tmp_path):
+    for number, source in enumerate(everything()):
+        made = make(source, tmp_path / f"{number}.sqlite", which)
+        assert made.execute("PRAGMA foreign_key_check").fetchall() == []
+        assert made.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        offsets = [row[0] for row in made.execute(
+            'SELECT at_offset FROM foldlog_events ORDER BY "partition", at_offset')]
+        assert offsets == [record.offset for record in source.records]
+        said = [(line, held) for line, held in spoken(source) if held]
+        texts = [b.said[b.kind] for _, held in said for b in held if b.kind in ("text", "thinking")]
+        signatures = {b.said["signature"] for _, held in said for b in held
+                      if b.said.get("signature")}
+        if which == "rubyllm":
+            kept = [row[0] for row in made.execute(
+                "SELECT foldlog_blocks FROM messages WHERE role IN ('user', 'assistant')")]
+            raws = sorted(block.raw for _, held in said for block in held)
+            assert sorted(b.raw for text in kept for b in blocks(text.encode())) == raws
+            columns = " ".join(row[0] for row in made.execute(
+                "SELECT coalesce(thinking_signature, '') FROM messages"))
+            last = [[b.said["signature"] for b in held if b.said.get("signature")][-1:]
+                    for _, held in said]
+            assert all(one[0] in columns for one in last if one)
+        else:
+            rows = made.execute("SELECT coalesce(text_text, reasoning_text) FROM parts "
+                                "WHERE type IN ('text', 'reasoning') AND "
+                                "coalesce(text_text, reasoning_text) IS NOT NULL")
+            found = [row[0] for row in rows]
+            assert sorted(text for text in found if text) == sorted(text for text in texts if text)
+            meta = "".join(row[0] or "" for row in made.execute(
+                'SELECT "providerMetadata" FROM parts'))
+            assert all(json.dumps(one)[1:-1] in meta for one in signatures)
+        made.close()
+
+
+def test_S4_2_a_chat_is_legal_for_a_model_each_call_is_followed_by_its_result(tmp_path):
+    for number, source in enumerate(everything()):
+        made = make(source, tmp_path / f"{number}.sqlite", "rubyllm")
+        waiting: set[int] = set()
+        status = dict(made.execute("SELECT id, foldlog_status FROM tool_calls").fetchall())
+        for row in made.execute("SELECT * FROM messages ORDER BY id"):
+            if row["role"] == "tool":
+                assert row["tool_call_id"] in waiting
+                waiting.discard(row["tool_call_id"])
+                continue
+            if row["foldlog_status"] != "not_said":
+                assert not waiting, "something was said between a call and its result"
+            waiting |= {call[0] for call in made.execute(
+                "SELECT id FROM tool_calls WHERE message_id = ?", (row["id"],))}
+        assert all(status[call] != "done" for call in waiting)
+        made.close()
+
+
+def test_S4_2_a_conversation_as_a_user_asks_for_it(tmp_path):
+    made = make(golden_log("conversation"), tmp_path / "x.sqlite", "rubyllm")
+    rows = made.execute(IN_ORDER, (golden.SESSION_ID,)).fetchall()
+    assert [row["role"] for row in rows] == [
+        "system", "user", "assistant", "user", "assistant", "tool", "tool", "assistant", "tool",
+        "assistant",
+    ]
+    assert [row["content"] for row in rows if row["role"] == "user"] == ["hello ü", "buy two"]
+    calls = made.execute(
+        "SELECT t.name, t.arguments, m.content, p.role FROM tool_calls t "
+        "JOIN messages m ON m.tool_call_id = t.id JOIN messages p ON p.id = t.message_id "
+        "ORDER BY t.id").fetchall()
+    assert [tuple(row)[:2] for row in calls] == [
+        ("charge", '{"cents":3}'), ("look", '{"where":"there"}'), ("charge", '{"cents":4}')]
+    assert {row["role"] for row in calls} == {"assistant"}
+    (tokens,) = made.execute("SELECT sum(output_tokens) FROM messages").fetchone()
+    spent = golden_log("conversation")
+    facts = read_log(spent.log, None, Contents(spent.read)).sessions[golden.SESSION_ID]
+    assert tokens == facts.views.ledger.output_tokens
+    labels = [row[0] for row in made.execute("SELECT tool_call_id FROM tool_calls")]
+    assert len(set(labels)) == len(labels), "providers repeat their ids, a unique index does not"
+
+
+def test_S4_3_a_conversation_with_its_parts_and_tools_in_their_columns(tmp_path):
+    made = make(golden_log("conversation"), tmp_path / "x.sqlite", "vercel")
+    rows = made.execute(PARTS_IN_ORDER, (golden.SESSION_ID,)).fetchall()
+    first = rows[0]
+    assert (first["role"], first["type"], first["text_text"]) == ("user", "text", "hello ü")
+    charged = [row for row in rows if row["type"] == "tool-charge"]
+    assert [json.loads(row["tool_charge_input"]) for row in charged] == [{"cents": 3}, {"cents": 4}]
+    assert {row["tool_state"] for row in charged} == {"output-available"}
+    assert charged[0]["tool_toolCallId"] == "2.1.0"
+    thought = next(row for row in rows if row["type"] == "reasoning")
+    assert thought["reasoning_text"] == "who is it?"
+    names = [row["id"] for row in made.execute("SELECT id FROM messages ORDER BY foldlog_seq")]
+    assert names[:2] == ["golden/m1", "golden/turn/1"]
+
+
+@pytest.mark.parametrize("wrong", [
+    "INSERT INTO parts (id, messageId, type) VALUES ('x', 'golden/m1', 'text')",
+    "INSERT INTO parts (id, messageId, type) VALUES ('x', 'golden/m1', 'reasoning')",
+    "INSERT INTO parts (id, messageId, type) VALUES ('x', 'golden/m1', 'file')",
+    "INSERT INTO parts (id, messageId, type, tool_state) "
+    "VALUES ('x', 'golden/m1', 'tool-charge', 'output-available')",
+    "INSERT INTO parts (id, messageId, type, tool_toolCallId, tool_state) "
+    "VALUES ('x', 'golden/m1', 'tool-charge', '9.9.9', 'done')",
+    "INSERT INTO parts (id, messageId, type) VALUES ('x', 'golden/m1', 'tool-unheard')",
+    "INSERT INTO parts (id, messageId, type) VALUES ('x', 'nobody', 'step-start')",
+    "UPDATE parts SET tool_charge_input = 'no json' WHERE type = 'tool-charge'",
+    "INSERT INTO messages (id, chatId, role, foldlog_seq) VALUES ('x', 'golden', 'tool', 99)",
+])
+def test_S4_3_the_checks_of_the_schema_refuse_what_is_not_whole(wrong, tmp_path):
+    made = make(golden_log("conversation"), tmp_path / "x.sqlite", "vercel")
+    made.execute("PRAGMA foreign_keys = ON")
+    with pytest.raises(sqlite3.IntegrityError):
+        made.execute(wrong)
+
+
+def test_deleting_a_chat_takes_its_messages_and_parts(tmp_path):
+    made = make(golden_log("conversation"), tmp_path / "x.sqlite", "vercel")
+    made.execute("PRAGMA foreign_keys = ON")
+    made.execute("DELETE FROM chats")
+    assert made.execute("SELECT count(*) FROM parts").fetchone()[0] == 0
+
+
+def test_tools_have_columns_and_what_is_no_column_is_a_dynamic_tool():
+    found = vercel.tool_columns(["Charge", "charge", "no such tool", 'x"; DROP', "look"])
+    assert found == {"Charge": "tool_Charge", "charge": "tool_Charge", "look": "tool_look"}
+    made = sqlite3.connect(":memory:")
+    made.executescript(vercel.tables_sql(found))
+    assert len(vercel.tool_columns(f"t{n}" for n in range(5000))) == vercel.TOOLS_MAX
+
+
+def test_a_missing_blob_is_said_in_both(tmp_path):
+    for which, where in (("rubyllm", "messages WHERE foldlog_status = 'missing'"),
+                         ("vercel", "parts WHERE data_foldlog_kind = 'missing'")):
+        source = golden_log("conversation")
+        source.blobs.clear()
+        made = make(source, tmp_path / which, which)
+        assert made.execute(f"SELECT count(*) FROM {where}").fetchone()[0] > 0

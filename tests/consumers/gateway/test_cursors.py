@@ -1,0 +1,39 @@
+"""Cursors travel whole, and whatever else comes instead of one is told."""
+
+import base64
+
+import pytest
+from hypothesis import given, strategies as st
+
+from foldlog.consumers.gateway.cursors import NUMBER_MAX, BadCursor, cursor_of, place_of
+from foldlog.consumers.history import KINDS, Place, Said
+from foldlog.consumers.transcript_stream import Attempt
+
+numbers = st.integers(0, NUMBER_MAX)
+places = numbers.map(Place) | st.builds(
+    Place,
+    numbers,
+    st.builds(Attempt, numbers, numbers, numbers),
+    st.tuples(*[st.builds(Said, numbers, numbers) for _ in KINDS]),
+)
+
+
+@given(places)
+def test_a_place_comes_back_as_it_was(place):
+    assert place_of("s1", cursor_of("s1", place)) == place
+
+
+@given(st.text(max_size=300) | st.binary(max_size=100).map(lambda b: base64.b64encode(b).decode()))
+def test_whatever_is_no_cursor_is_told(text):
+    with pytest.raises(BadCursor):
+        place_of("s1", text)
+
+
+def test_a_cursor_of_another_session_or_version_is_told():
+    cursor = cursor_of("s1", Place(7))
+    with pytest.raises(BadCursor, match="another session"):
+        place_of("s2", cursor)
+    text = base64.urlsafe_b64decode(cursor + "==").decode()
+    other = base64.urlsafe_b64encode(text.replace("1.", "9.", 1).encode()).decode()
+    with pytest.raises(BadCursor, match="another version"):
+        place_of("s1", other)

@@ -1,0 +1,122 @@
+"""A worker is killed with -9 in the middle of an answer that is resumed: nobody sees a seam."""
+
+import asyncio
+import json
+
+import pytest
+
+from foldlog.consumers.client import Client
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.local.messages_api import Reply, Rule, Script, ScriptedServer, text
+from foldlog.log import open_log
+from foldlog.schemas import events as ev
+from foldlog.schemas.topics import topics
+from foldlog.tests.consumers.gateway.test_kills import (
+    Screen,
+    events_of,
+    gateway,
+    process,
+    settings,
+    until,
+    url_of,
+)
+
+pytestmark = [pytest.mark.broker, pytest.mark.crash]
+__all__ = ["settings"]
+
+STORY = " ".join(f"word{n:03}" for n in range(90))
+PACE_S = 0.02
+MIDDLE, SEEN = 60, 8  # deltas before the first worker is cut off; chunks seen before it is killed
+TELLER = """
+from foldlog import Agent
+
+agent = Agent(name="teller", model="claude-opus-5-5", recovery="resume")
+"""
+
+
+def tell(request):
+    """The story; who was interrupted is told the rest of it."""
+    if len(request.messages) <= 2:
+        said = [text(STORY)]
+        return Reply(said, chunk="word", pace_s=PACE_S, gate="never", gate_after=MIDDLE)
+    kept = request.messages[-2]["content"][0]["text"]
+    assert STORY.startswith(kept)
+    gate = {"gate": "all are here", "gate_after": 8}
+    return Reply([text(STORY[len(kept) :])], chunk="word", pace_s=PACE_S, **gate)
+
+
+class Viewer(Screen):
+    """A screen that nothing may be taken back from. `leaves`: behind so many characters."""
+
+    def __init__(self, leaves=None):
+        super().__init__()
+        self.leaves, self.began = leaves, asyncio.Event()
+
+    def draw(self, event):
+        assert event["type"] != "dropped", event
+        ended = super().draw(event)
+        if self.streams:
+            self.began.set()
+        if self.leaves is not None and len(self.streams) >= self.leaves and event["cursor"]:
+            self.leaves = None
+            return True
+        return ended
+
+
+def test_S2_9_a_killed_workers_answer_is_resumed_and_all_viewers_see_it_whole(settings, tmp_path):
+    (tmp_path / "resuming_teller.py").write_text(TELLER)
+    log = open_log(settings)
+    log.apply_topics(topics(settings.partitions))
+    with ScriptedServer(script=Script([Rule(reply=tell)])) as server:
+        with Client(settings, log) as client, client.fold("story", chunks=True) as folded:
+            client.say_on(folded, "tell me", agent="teller")
+            viewers = asyncio.run(_killed(settings, server, events_of(folded), tmp_path))
+        calls = server.calls()
+    (resumed,) = [seen.entry.event for seen in _all(log) if _is(seen, ev.GenResumed)]
+    (complete,) = [seen.entry.event for seen in _all(log) if _is(seen, ev.GenComplete)]
+    log.close()
+    assert resumed.strategy == "resume" and resumed.prior_seq >= 0
+    assert json.loads(complete.content.inline)[0]["text"] == STORY
+    for viewer in viewers:
+        assert viewer.lines == viewers[0].lines
+        assert STORY in [words for _, words in viewer.lines]
+    assert calls == 2, "each of the two workers asks the model once"
+
+
+def _all(log):
+    with SessionFold(log, "story") as folded:
+        return list(folded.upto(folded.end()))
+
+
+def _is(seen, kind):
+    return isinstance(seen.entry.event, kind) and seen.ruling.accepted
+
+
+async def _killed(settings, server, events, directory):
+    """Viewers: one that stays, one that comes between the kill and the resumption, one that left
+    before the kill and comes back when the answer goes on."""
+    worker = ("worker", "--agent", "resuming_teller:agent")
+    base_url = server.base_url
+
+    def streams(attempt, seq):
+        return lambda e: isinstance(e, ev.GenChunk) and e.attempt == attempt and e.seq >= seq
+
+    with gateway(settings, base_url) as serving:
+        with process(settings, base_url, *worker, cwd=directory) as first:
+            url = url_of(serving)
+            stays, late, back = Viewer(), Viewer(), Viewer(leaves=40)
+            staying = asyncio.create_task(stays.watch(url))
+            await asyncio.wait_for(back.watch(url), 30)
+            assert back.of == (1, 1, 1) and back.cursor
+            await asyncio.to_thread(until, events, streams(1, SEEN))
+            first.kill()
+            first.wait()
+        coming = asyncio.create_task(late.watch(url))
+        await asyncio.wait_for(late.began.wait(), 20)
+        with process(settings, base_url, *worker, cwd=directory):
+            await asyncio.to_thread(until, events, lambda e: isinstance(e, ev.GenResumed))
+            await asyncio.to_thread(until, events, streams(2, 0))
+            coming_back = asyncio.create_task(back.watch(url))
+            server.open("all are here")
+            await asyncio.wait_for(asyncio.gather(staying, coming, coming_back), 30)
+    return stays, late, back

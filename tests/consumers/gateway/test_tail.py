@@ -1,0 +1,215 @@
+"""The tail: its store is a cache; whatever becomes of it, the gateway shows what the log says."""
+
+import threading
+import time
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from foldlog.consumers.gateway import tail as tail_module
+from foldlog.consumers.gateway.tail import NotReady, Tail
+from foldlog.log.errors import TopicMismatch
+from foldlog.log.kafka import KafkaLog
+from foldlog.processors.store import partition_cache as owned
+from foldlog.processors.store.store import RocksBackend
+from foldlog.producers.sessions import Sessions
+from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.consumers.gateway.served import disk_full, served
+from foldlog.tests.consumers.played import PARTITIONS, Played, memory_log, settings_in
+
+PATIENCE_S = 20
+
+
+@pytest.fixture
+def log():
+    return memory_log(threaded=True)
+
+
+class Following:
+    """A tail that runs, and everything it said and handed on."""
+
+    def __init__(self, log, directory):
+        self.said, self.batches, self._news = [], [], threading.Condition()
+        self.interrupted = []
+        self.tail = Tail(log, directory, self.said.append)
+        self.tail.interrupted = lambda: self.interrupted.append(self.tail.failed)
+        self.tail.listen = self._take
+        self.tail.start()
+
+    def _take(self, batch):
+        with self._news:
+            self.batches.append(batch)
+            self._news.notify_all()
+
+    def until(self, holds):
+        end = time.monotonic() + PATIENCE_S
+        with self._news:  # chunks that nobody watches are no news
+            while not self._news.wait_for(lambda: holds(self.tail), 0.05):
+                assert time.monotonic() < end
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.tail.close()
+
+
+def talk(log, tmp_path, text="hi"):
+    sessions = Sessions(log, settings_in(tmp_path))
+    sessions.open("s1", agent="default")
+    sessions.say("s1", text)
+    played = Played(log, "s1")
+    played.call()
+    played.start()
+    played.complete("hello")
+    return played
+
+
+def has_answer(tail):
+    views = tail.views("s1")
+    return views is not None and any(line.kind == "answer" for line in views.transcript.lines)
+
+
+def test_it_begins_where_its_store_ends(log, tmp_path):
+    played = talk(log, tmp_path)
+    with Following(log, tmp_path / "gw") as first:
+        first.until(has_answer)
+    with Following(log, tmp_path / "gw") as second:
+        assert has_answer(second.tail) and second.tail.caught_up
+        assert [line["session_id"] for line in second.tail.summaries()] == ["s1"]
+        played.end()
+        second.until(lambda tail: not tail.views("s1").turn.open)
+        assert not second.said
+
+
+def test_a_damaged_store_is_made_anew_and_said(log, tmp_path):
+    talk(log, tmp_path)
+    with Following(log, tmp_path / "gw") as first:
+        first.until(has_answer)
+        partition, _ = first.tail.cursor("s1")
+    backend = RocksBackend(tmp_path / "gw" / str(partition))
+    backend.write([(b"h\0s1", b"nonsense")], [])
+    backend.close()
+    with Following(log, tmp_path / "gw") as second:
+        second.until(has_answer)
+        assert any("damaged" in text for text in second.said)
+
+
+def test_what_producers_asked_for_is_told_with_the_folds_word(log, tmp_path):
+    sessions = Sessions(log, settings_in(tmp_path))
+    with Following(log, tmp_path / "gw") as following:
+        sessions.open("s1", agent="default")
+        receipt = sessions.trigger("s1", "publish")
+        following.until(lambda tail: tail.cursor("s1")[1] > receipt.offset)
+        told = [d for batch in following.batches for d in batch.decided]
+        assert [(d.verdict, d.offset) for d in told] == [
+            ("accepted", receipt.offset - 1), ("refused", receipt.offset),
+        ]
+
+
+def test_chunks_are_decoded_for_sessions_that_are_watched_and_for_no_other(log, tmp_path):
+    played = talk(log, tmp_path)
+    played.end()
+    Sessions(log, settings_in(tmp_path)).say("s1", "more")
+    played.call()
+    played.start()
+    with Following(log, tmp_path / "gw") as following:
+        following.until(lambda tail: tail.caught_up)
+        played.chunk("unseen")
+        following.until(lambda tail: tail.views("s1").stream.chunks == 1)
+        assert not any(batch.seen for batch in following.batches)
+        following.tail.watch("s1")
+        played.chunk("seen")
+        following.until(lambda tail: tail.views("s1").stream.chunks == 2)
+        seen = [s.entry.event.delta for batch in following.batches for s in batch.seen]
+        assert seen == ["seen"]
+
+
+def test_to_look_at_many_sessions_keeps_few_of_them(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(owned, "HOT_SESSIONS_MAX", 2)
+    sessions, names = Sessions(log, settings_in(tmp_path)), [f"s{n}" for n in range(40)]
+    for name in names:
+        sessions.open(name, agent="default")
+    with Following(log, tmp_path / "tail") as following:
+        following.until(lambda tail: tail.caught_up)
+        assert all(following.tail.views(name) for name in names)
+        held = [place.hot(name) for place in following.tail._owned.values() for name in names]
+        assert len(list(filter(None, held))) <= 2 * len(following.tail._owned)
+
+
+def test_B_a_full_disk_is_told_and_outlived(log, tmp_path):
+    sessions = Sessions(log, settings_in(tmp_path))
+    sessions.open("s1", agent="default")
+    with Following(log, tmp_path / "gateway") as it:
+        with disk_full():
+            for number in range(8):
+                sessions.say("s1", "x" * 60_000, message_id=f"m{number}")
+            it.until(lambda tail: isinstance(tail.failed, OSError))
+            with pytest.raises(NotReady, match="tries again by itself"):
+                it.tail.ready()
+            assert it.interrupted and not it.tail.over
+        it.until(lambda tail: tail.failed is None)
+        sessions.say("s1", "there is room", message_id="last")
+        it.until(lambda tail: tail.views("s1").state.last_message_id == "last")
+        it.tail.ready()
+        assert len(it.tail.views("s1").messages.received) == 9
+        assert it.said[-1] == "the gateway follows the log again"
+    with Following(log, tmp_path / "gateway") as again:
+        again.until(lambda tail: tail.caught_up)
+        assert len(again.tail.views("s1").messages.received) == 9
+
+
+def test_B_viewers_are_let_go_when_the_gateway_stops_following_and_lose_nothing(log, tmp_path):
+    running = served(log, settings_in(tmp_path), tmp_path / "gateway")
+    with running as gateway, gateway.http() as http:
+        played = talk(log, tmp_path)
+        with http.stream("GET", "/v1/sessions/s1/stream") as stream:
+            lines = (line for line in stream.iter_lines() if line.startswith("id: "))
+            cursor = next(lines)[4:]
+            with disk_full():
+                sessions = Sessions(log, settings_in(tmp_path))
+                for number in range(8):
+                    sessions.say("s1", "x" * 60_000, message_id=f"m{number}")
+                for line in lines:  # until it ends
+                    cursor = line[4:]
+                assert http.get("/v1/sessions/s1").status_code == 503
+                health = http.get("/healthz")
+                assert (health.status_code, health.text) == (
+                    503, "does not follow the log: OSError\n"
+                )
+        while http.get("/healthz").status_code == 503:
+            time.sleep(0.01)
+        played.end()
+        with http.stream("GET", f"/v1/sessions/s1/stream?cursor={cursor}") as stream:
+            assert any('"kind":"ended"' in line for line in stream.iter_lines())
+
+
+@pytest.mark.broker
+def test_B_a_topic_that_was_made_again_ends_it_and_one_that_is_missing_does_not(
+    broker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tail_module, "QUIET_S", 0.1)
+    prefix = unique_name("again")
+    log = KafkaLog(broker.bootstrap_servers, topic_prefix=prefix)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    specs = topics(PARTITIONS)
+    log.apply_topics(specs).demand()
+    sessions = Sessions(log, settings_in(tmp_path))
+    sessions.open("s1", agent="default")
+    ended = threading.Event()
+    with Following(log, tmp_path / "gateway") as it:
+        it.tail.ended = ended.set
+        it.until(lambda tail: tail.views("s1") is not None)
+        for done in admin.delete_topics([prefix + SESSION_EVENTS]).values():
+            done.result()
+        it.until(lambda tail: isinstance(tail.failed, TopicMismatch))
+        log.apply_topics(specs).demand()
+        assert ended.wait(PATIENCE_S)
+        assert isinstance(it.tail.failed, tail_module.Replaced) and it.tail.over
+        assert "deleted and made again" in it.said[-1]
+    with Following(log, tmp_path / "gateway") as again:
+        again.until(lambda tail: tail.caught_up)
+        assert again.tail.views("s1") is None
+    sessions.close()
+    log.close()

@@ -1,0 +1,110 @@
+"""Sessions for the tests of the inspector: long, hostile, waiting for people. All are played."""
+
+import json
+from pathlib import Path
+
+from foldlog.log import MemoryLog, Settings
+from foldlog.processors.fold.session import SessionViews
+from foldlog.producers import Sessions
+from foldlog.tests.consumers.played import Played, memory_log, opened, settings_in
+
+HOSTILE = (
+    "<script>window.pwned = 1</script>",
+    "<img src=x onerror=\"window.pwned = 1\">",
+    "[press me](javascript:window.pwned=1) <a href=\"javascript:window.pwned=1\">here</a>",
+    "${window.pwned = 1} </textarea><svg onload=window.pwned=1> \u202egnp.exe",
+)
+
+
+class Place:
+    """One installation on a log in memory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.settings: Settings = settings_in(directory)
+        self.log: MemoryLog = memory_log(threaded=True)
+
+    def open(self, session_id: str) -> tuple[Sessions, Played]:
+        return opened(self.log, self.settings, session_id)
+
+    def talk(self, session_id: str, answers: int = 2, chunks: int = 2) -> Played:
+        """Turns of a message, a tool and two answers."""
+        sessions, played = self.open(session_id)
+        for number in range(1, answers + 1):
+            sessions.say(session_id, f"question {number}", message_id=f"m{number}")
+            turn(played, number, chunks)
+        return played
+
+
+def turn(played: Played, number: int, chunks: int) -> None:
+    """One turn: a call of a tool, then words in so many chunks."""
+    played.call()
+    played.start()
+    played.complete("Let me look.", [("read_file", {"path": f"notes/{number}.md"})])
+    played.invoke()
+    played.tool_start()
+    played.tool_result(f"contents of note {number}")
+    played.call()
+    played.start()
+    words = [f"word{place} " for place in range(chunks)]
+    for word in words:
+        played.chunk(word)
+    played.complete("".join(words))
+    played.end()
+
+
+def asking(place: Place, session_id: str = "asks") -> Played:
+    """A session with a call that waits for a person."""
+    sessions, played = place.open(session_id)
+    sessions.say(session_id, "charge it", message_id="m1")
+    played.call()
+    played.start()
+    played.complete("I would charge.", [("charge", {"amount_cents": 900})])
+    played.invoke(approval="ask")
+    return played
+
+
+def doubting(place: Place, session_id: str = "doubts") -> Played:
+    """A session with a call of which nobody knows whether it happened."""
+    sessions, played = place.open(session_id)
+    sessions.say(session_id, "charge it", message_id="m1")
+    played.call()
+    played.start()
+    played.complete("Charging.", [("charge", {"amount_cents": 900})])
+    played.invoke()
+    played.tool_start()
+    played.uncertain()
+    return played
+
+
+def hostile(place: Place, session_id: str = "hostile") -> Played:
+    """A session in which everything that can be said is an attack on a page."""
+    sessions, played = place.open(session_id)
+    sessions.say(session_id, HOSTILE[0], message_id="m1")
+    played.call()
+    played.start()
+    played.chunk(HOSTILE[1])
+    played.complete(HOSTILE[1], [("read", {"path": HOSTILE[0], HOSTILE[1]: HOSTILE[2]})])
+    played.invoke()
+    played.tool_start()
+    played.tool_result(json.dumps([{"type": "text", "text": "".join(HOSTILE)}]))
+    played.call()
+    played.start()
+    played.complete("\n".join(HOSTILE))
+    played.end()
+    return played
+
+
+def long(place: Place, session_id: str = "long", events: int = 10_000) -> Played:
+    """A session of at least so many events, most of them chunks."""
+    sessions, played = place.open(session_id)
+    number = 0
+    while length(played.views) < events:
+        number += 1
+        sessions.say(session_id, f"question {number}", message_id=f"m{number}")
+        turn(played, number, 90)
+    return played
+
+
+def length(views: SessionViews) -> int:
+    """About how many events made these views: a turn of `long` has 101."""
+    return 101 * views.turn.number

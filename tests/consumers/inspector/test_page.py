@@ -1,0 +1,303 @@
+"""The page in a real browser, through time: scrubbing, the request of an instant, two instants, and
+that it can be read and used by everybody, on a desk and on a phone, by ten thousand events."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import expect
+
+from foldlog.consumers.inspector import api
+from foldlog.consumers.inspector.timeline import Timelines
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.consumers.show import request_of
+from foldlog.schemas import events as ev
+from foldlog.tests.browser_fixture import DESK, PHONE
+from foldlog.tests.consumers.gateway.served import served
+from foldlog.tests.consumers.inspector.judges import CONTRASTS, SMALL, UNNAMED
+from foldlog.tests.consumers.inspector.sessions import Place, asking, doubting, long
+
+NAMES = ("talk", "asks", "doubts", "long", "more")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    made = Place(tmp_path_factory.mktemp("place"))
+    made.talk("talk", 3, chunks=4)
+    asking(made)
+    doubting(made)
+    long(made)
+    made.talk("more", 1)  # five sessions in four partitions: one begins behind another
+    return made
+
+
+@pytest.fixture(scope="module")
+def url(place):
+    price = {"input": 2, "output": 10, "cache_write_5m": 3, "cache_write_1h": 4, "cache_read": 1}
+    table = {"version": "test", "prices": [{"model": "claude-test", **price}]}
+    prices = place.settings.home / "prices.json"
+    prices.write_text(json.dumps(table), "utf-8")
+    settings = replace(place.settings, prices=prices)
+    with served(place.log, settings, place.settings.home / "gateway") as running:
+        yield running.url
+
+
+@pytest.fixture(scope="module")
+def moments(place):
+    return Timelines(place.log).of("talk").moments
+
+
+def conversation(page):
+    return page.get_by_role("log", name="Conversation")
+
+
+def at(page, offset):
+    """Wait until the page shows that moment."""
+    page.get_by_role("status").get_by_text(re.compile(f"Right after offset {offset}, ")).wait_for()
+
+
+def of_type(moments, kind):
+    return [moment for moment in moments if isinstance(moment.entry.event, kind)]
+
+
+def test_a_link_is_a_session_and_an_offset(url, page_at, moments):
+    chunk = of_type(moments, ev.GenChunk)[5]
+    offset = chunk.entry.offset
+    page = page_at(f"{url}/#/s/talk@{offset}")
+    at(page, offset)
+    said = conversation(page)
+    said.get_by_text("word0 word1", exact=True).wait_for()
+    expect(said.get_by_text("question 2")).to_have_count(1)
+    expect(said.get_by_text("question 3")).to_have_count(0)
+    page.reload()
+    at(page, offset)
+    expect(said.get_by_text("until here")).to_have_count(1)
+
+
+def test_the_keyboard_goes_event_by_event_through_what_the_fold_had(url, page_at, moments):
+    start = of_type(moments, ev.ToolStarted)[0].place
+    page = page_at(f"{url}/#/s/talk@{moments[start].entry.offset}")
+    at(page, moments[start].entry.offset)
+    for place in range(start + 1, start + 5):
+        page.keyboard.press("ArrowRight")
+        at(page, moments[place].entry.offset)
+        shown = len(moments[place].views.transcript.lines)
+        results = conversation(page).get_by_label("Result").count()
+        kinds = [line.kind for line in moments[place].views.transcript.lines.since(0)[:shown]]
+        assert results == kinds.count("result")
+    page.keyboard.press("ArrowLeft")
+    at(page, moments[start + 3].entry.offset)
+    page.keyboard.press("Home")
+    at(page, moments[0].entry.offset)
+    conversation(page).get_by_text("Nothing was said yet").wait_for()
+    page.keyboard.press("]")
+    at(page, of_type(moments, ev.TurnEnded)[0].entry.offset)
+    chunks = of_type(moments, ev.GenChunk)
+    page.goto(f"{url}/#/s/talk@{chunks[0].entry.offset - 1}")
+    at(page, chunks[0].entry.offset - 1)
+    page.keyboard.press("Shift+ArrowRight")
+    at(page, of_type(moments, ev.GenComplete)[1].entry.offset)
+    page.keyboard.press("l")
+    page.get_by_text("live", exact=True).wait_for()
+
+
+def test_the_slider_moves_the_whole_page(url, page_at, moments):
+    page = page_at(f"{url}/#/s/talk")
+    slider = page.get_by_role("slider", name="Event")
+    expect(slider).to_have_attribute("max", str(len(moments) - 1))
+    slider.fill("7")
+    at(page, moments[7].entry.offset)
+    assert page.url.endswith(f"#/s/talk@{moments[7].entry.offset}")
+    slider.press("ArrowRight")
+    at(page, moments[8].entry.offset)
+    spoken = slider.get_attribute("aria-valuetext")
+    assert spoken.startswith(f"offset {moments[8].entry.offset}, ")
+    chosen = page.get_by_role("option", selected=True)
+    assert chosen.get_attribute("id") == f"event-{moments[8].entry.offset}"
+
+
+def test_play_goes_to_the_end_and_stops(url, page_at, moments):
+    page = page_at(f"{url}/#/s/talk@{moments[0].entry.offset}")
+    at(page, moments[0].entry.offset)
+    page.get_by_label(re.compile("^Speed")).click()
+    page.get_by_role("heading", name="talk").click()  # keys go to the page, not to the button
+    page.keyboard.press("Space")
+    at(page, moments[-1].entry.offset)
+    page.get_by_role("button", name="Play", exact=True).wait_for()
+    conversation(page).get_by_text("turn 3 ended").wait_for()
+
+
+def test_the_request_of_an_instant_is_the_one_that_the_command_line_prints(
+    place, url, page_at, moments
+):
+    step = of_type(moments, ev.GenStart)[3]
+    page = page_at(f"{url}/#/s/talk@{step.entry.offset}")
+    page.get_by_role("tab", name="request").click()
+    page.get_by_text("its sha256 is the one that its claims name").wait_for()
+    page.get_by_text("the same, counted here").wait_for()
+    page.get_by_role("button", name="As it was sent").click()
+    shown = page.locator("pre.body").text_content()
+    sent = request_of(SessionFold(place.log, "talk"), 2, 2, lambda ref: b"")
+    assert shown.encode() == sent.body
+    assert page.locator(".sha").inner_text() == sent.sha256
+    page.keyboard.press("Home")
+    page.get_by_text("No request was decided by then").wait_for()
+
+
+def test_the_rows_that_were_owed_and_why(url, page_at, place):
+    timeline = Timelines(place.log).of("asks")
+    page = page_at(f"{url}/#/s/asks@{timeline.moments[-1].entry.offset}")
+    page.get_by_role("tab", name="wake").click()
+    owed = page.locator(".wake li")
+    owed.first.wait_for()
+    assert "T2w" in owed.first.inner_text() and "a person is asked" in owed.first.inner_text()
+    page.get_by_role("heading", name="asks").click()
+    page.keyboard.press("ArrowLeft")
+    page.locator(".wake").get_by_text("the model asked for a call that is not decided").wait_for()
+
+
+def test_two_offsets_are_compared(url, page_at, moments):
+    ended = of_type(moments, ev.TurnEnded)[0]
+    page = page_at(f"{url}/#/s/talk@{ended.entry.offset}")
+    page.get_by_role("tab", name="compare").click()
+    page.get_by_label("The mark").fill(str(moments[ended.place - 1].entry.offset))
+    page.get_by_role("button", name="Set", exact=True).click()
+    one = page.locator(".differences li").filter(has_text="turn.open")
+    one.wait_for()
+    assert one.locator("pre.before").inner_text().strip() == "true"
+    assert one.locator("pre.after").inner_text().strip() == "false"
+    page.get_by_label("The mark").fill("1")
+    page.get_by_role("heading", name="talk").click()
+    page.keyboard.press("ArrowLeft")
+    at(page, moments[ended.place - 1].entry.offset)
+    assert page.get_by_label("The mark").input_value() == "1", "what is typed stays"
+    page.keyboard.press("ArrowRight")
+    at(page, ended.entry.offset)
+    page.get_by_role("button", name="Change places").click()
+    at(page, moments[ended.place - 1].entry.offset)
+
+
+def test_state_budget_and_cost_are_those_of_the_moment(url, page_at, moments):
+    first = of_type(moments, ev.TurnEnded)[0]
+    page = page_at(f"{url}/#/s/talk@{first.entry.offset}")
+    page.get_by_role("tab", name="state").click()
+    page.get_by_text("Turn 1, ended, step 2").wait_for()
+    page.get_by_role("tab", name="budget").click()
+    page.get_by_role("img", name="Tokens per model call, over offsets").locator("canvas").wait_for()
+    page.get_by_role("tab", name="cost").click()
+    page.get_by_role("row", name=re.compile("^all 2")).wait_for()
+    page.get_by_text("Prompt caching saved 0 % of the input cost").wait_for()
+    assert first.views.turn.step == 2
+
+
+def test_a_fork_begins_as_it_was_and_goes_on_by_itself(url, page_at, moments):
+    ended = of_type(moments, ev.TurnEnded)[0].entry.offset
+    page = page_at(f"{url}/#/s/talk@{ended}")
+    at(page, ended)
+    page.get_by_role("button", name="Fork here").click()
+    page.wait_for_url(re.compile(r"#/s/(?!talk)[^@]+$"))
+    conversation(page).get_by_text("question 1", exact=True).wait_for()
+    page.get_by_text("live", exact=True).wait_for()
+    expect(conversation(page).get_by_text("question 2", exact=True)).to_have_count(0)
+    page.get_by_label("Message", exact=True).fill("another way")
+    page.get_by_role("button", name="Send").click()
+    conversation(page).get_by_text("another way", exact=True).wait_for()
+    page.goto(f"{url}/#/s/talk")
+    conversation(page).get_by_text("turn 3 ended").wait_for()
+    expect(conversation(page).get_by_text("another way")).to_have_count(0)
+
+
+def test_a_moment_before_the_session_is_said_in_words(url, page_at, place):
+    begins = {name: Timelines(place.log).of(name).moments[0].entry.offset for name in NAMES}
+    later = max(begins, key=begins.get)
+    assert begins[later] > 0
+    page = page_at(f"{url}/#/s/{later}@0")
+    page.get_by_role("alert").get_by_text("begins at offset").wait_for()
+    page.complaints.clear()  # the browser logs the 404
+    page.get_by_role("button", name="Live").first.click()
+    page.get_by_text("live", exact=True).wait_for()
+
+
+def test_ten_thousand_events_are_a_list_of_which_little_is_drawn(place, url, page_at):
+    page = page_at(f"{url}/#/s/long")
+    events = Timelines(place.log).of("long").moments
+    count = f"{len(events):,}"
+    page.get_by_text(f"of {count}", exact=False).first.wait_for()
+    page.get_by_label("chunks").check()
+    page.get_by_text(f"{count} of {count}").wait_for()
+    listed = page.get_by_role("listbox", name="Events")
+    listed.get_by_text(str(events[-1].entry.offset), exact=True).wait_for()
+    assert page.get_by_role("option").count() < 60
+    listed.focus()
+    listed.press("Home")
+    at(page, events[0].entry.offset)
+    listed.get_by_text("SESSION_OPENED").wait_for()
+    assert page.get_by_role("option").count() < 60
+    listed.press("PageDown")
+    page.get_by_label("Filter events").fill("question 77 ")
+    listed.get_by_text("question 77 message_id").click()
+    conversation(page).get_by_text("question 77", exact=True).wait_for()
+    expect(page.get_by_role("option")).to_have_count(1)
+    assert page.locator("#app *").count() < 3_000
+    page.get_by_role("button", name=re.compile("Show earlier")).click()
+
+
+def test_it_can_be_read_in_light_and_dark_and_everything_has_a_name(url, page_at):
+    page = page_at(f"{url}/")
+    for session in ("talk", "asks", "doubts"):
+        page.goto(f"{url}/#/s/{session}")
+        page.get_by_role("heading", name=session).wait_for()
+        page.get_by_text("live", exact=True).wait_for()
+        for tab in ("state", "wake", "budget", "request", "compare", "cost", "events"):
+            page.get_by_role("tab", name=tab).click()
+            assert page.evaluate(UNNAMED) == []
+            for scheme in ("dark", "light"):
+                page.emulate_media(color_scheme=scheme)
+                assert page.evaluate(CONTRASTS) == [], (session, tab, scheme)
+
+
+def test_a_chosen_theme_stays(url, page_at):
+    page = page_at(f"{url}/#/s/talk", color_scheme="light")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(ground)
+    page.get_by_role("button", name=re.compile("^Theme: auto")).click()
+    page.get_by_role("button", name=re.compile("^Theme: light")).click()
+    after = page.evaluate(ground)
+    assert before != after
+    page.reload()
+    assert page.evaluate(ground) == after
+
+
+def test_on_a_phone_one_part_at_a_time_and_nothing_sticks_out(url, page_at):
+    page = page_at(f"{url}/", viewport=PHONE, touch=True)
+    parts = page.get_by_role("navigation", name="Parts of the page")
+    for session in ("talk", "asks", "long"):
+        page.get_by_role("link", name=re.compile(f"^{session}")).tap()
+        conversation(page).locator("article").first.wait_for()
+        for name in ("Inspect", "Conversation", "Sessions"):
+            parts.get_by_role("button", name=name).tap()
+            assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
+            assert page.evaluate(SMALL) == []
+    parts.get_by_role("button", name="Conversation").tap()
+    page.get_by_role("slider", name="Event").fill("3")
+    page.get_by_role("button", name="Live").first.wait_for()
+    assert conversation(page).bounding_box()["height"] > 200
+
+
+def test_on_a_desk_nothing_sticks_out_either(url, page_at):
+    page = page_at(f"{url}/#/s/talk")
+    conversation(page).get_by_text("turn 3 ended").wait_for()
+    for width in (761, 1024, 1180, 1440):
+        page.set_viewport_size({**DESK, "width": width})
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+        assert page.evaluate("document.scrollingElement.scrollHeight") <= DESK["height"]
+
+
+def test_the_page_has_what_the_timeline_has(place, url, page_at, moments):
+    page = page_at(f"{url}/#/s/talk")
+    conversation(page).get_by_text("turn 3 ended").wait_for()
+    timeline = Timelines(place.log).of("talk")
+    told = api.lines_json(timeline, lambda ref: b"")["lines"]
+    messages = [line for line in told if line["kind"] == "message"]
+    expect(conversation(page).locator(".said.user")).to_have_count(len(messages))

@@ -1,0 +1,303 @@
+"""The timeline: the views at every offset, as any fold has them, and the answers made of them."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Semaphore
+
+import pytest
+
+from foldlog.consumers.inspector import api
+from foldlog.consumers.inspector.compare import differences
+from foldlog.consumers.inspector.timeline import (
+    Timeline,
+    Timelines,
+    TooManyTimelines,
+    UnknownOffset,
+)
+from foldlog.consumers.session_fold import SessionFold
+from foldlog.consumers.show import known, now_ms, owed_json, request_of
+from foldlog.consumers.transcript_stream import INITIAL, Token, see
+from foldlog.processors.advice.prices import list_prices
+from foldlog.processors.store.views_codec import view_hashes
+from foldlog.processors.wake.facts import Rules
+from foldlog.producers import BlobMissing, Sessions
+from foldlog.schemas import events as ev
+from foldlog.schemas.events.parts import BlobRef, Body
+from foldlog.tests.consumers.inspector.sessions import Place, asking, long, turn
+
+PRICES = list_prices()
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def no_blob(ref):
+    raise BlobMissing(f"there is no blob {ref.sha256}")
+
+
+def timeline_of(place, session_id="s1"):
+    return Timelines(place.log, no_blob).of(session_id)
+
+
+def folds_at(place, session_id, offset):
+    """The session as the command line folds it, anew, up to an offset."""
+    fold = SessionFold(place.log, session_id)
+    known(fold, offset)
+    return fold
+
+
+def test_the_views_at_every_offset_are_those_of_a_fold_that_stopped_there(place):
+    place.talk("s1", 2)
+    timeline = timeline_of(place)
+    assert len(timeline.moments) > 20
+    for moment in timeline.moments:
+        fold = folds_at(place, "s1", moment.entry.offset)
+        assert view_hashes(moment.views) == view_hashes(fold.views)
+        assert moment.views.stream == fold.views.stream
+
+
+def test_what_was_owed_at_an_offset_is_what_wake_says_there(place):
+    asking(place, "s1")
+    timeline = timeline_of(place)
+    rows = set()
+    for moment in timeline.moments:
+        found = api.moment_json(timeline, moment, no_blob, PRICES)["wake"]
+        fold = folds_at(place, "s1", moment.entry.offset)
+        assert found == owed_json(fold.views, moment.holders, moment.now_ms, Rules())
+        assert moment.now_ms <= now_ms(fold)
+        assert all(row["why"] for row in found)
+        rows |= {row["row"] for row in found}
+    assert {"N3", "S1", "T1", "T2w"} <= rows
+
+
+def test_who_held_the_partition_is_who_held_it_then(place):
+    place.talk("s1", 1)
+    timeline = timeline_of(place)
+    first, last = timeline.moments[0], timeline.moments[-1]
+    assert first.holders.holder("models") is None
+    assert last.holders.holder("models").owner == "w1/1"
+
+
+def test_it_reads_on_when_the_log_has_grown_and_keeps_what_it_had(place):
+    played = place.talk("s1", 1)
+    timelines = Timelines(place.log, no_blob)
+    before = timelines.of("s1")
+    moments = list(before.moments)
+    Sessions(place.log, place.settings).say("s1", "again", message_id="again")
+    turn(played, 2, 3)
+    after = timelines.of("s1")
+    assert after is before and len(after.moments) > len(moments)
+    assert all(a is b for a, b in zip(after.moments, moments, strict=False))
+    anew = Timeline(place.log, "s1").extend()
+    assert [m.entry.offset for m in anew.moments] == [m.entry.offset for m in after.moments]
+    assert view_hashes(anew.moments[-1].views) == view_hashes(after.moments[-1].views)
+
+
+def test_an_offset_between_two_events_is_the_moment_of_the_one_before(place):
+    place.talk("s1", 1)
+    timeline = timeline_of(place)
+    offsets = [moment.entry.offset for moment in timeline.moments]
+    gap = next(a for a, b in zip(offsets, offsets[1:], strict=False) if b > a + 1)
+    assert timeline.at(gap + 1) is timeline.at(gap)
+    assert timeline.at(10**9) is timeline.at() is timeline.moments[-1]
+
+
+def test_before_its_first_event_there_is_no_session(place):
+    before = place.talk("s0", 1)
+    other = next(name for name in map(str, range(99))
+                 if Timeline(place.log, name).partition == before.fold.partition)
+    with pytest.raises(UnknownOffset, match="has no events"):
+        timeline_of(place, other).at()
+    place.talk(other, 1)
+    timeline = timeline_of(place, other)
+    begins = timeline.moments[0].entry.offset
+    assert begins > 0 and timeline.known
+    with pytest.raises(UnknownOffset, match=f"begins at offset {begins} "):
+        timeline.at(begins - 1)
+
+
+def test_ten_thousand_events_share_their_rows(place):
+    long(place, "s1")
+    timeline = timeline_of(place)
+    assert len(timeline.moments) > 10_000
+    rows = timeline.moments[-1].views.transcript.lines
+    for moment in timeline.moments[:: 500]:
+        assert rows.extends(moment.views.transcript.lines)
+    page = api.events_json(timeline, 0)
+    assert page["next"] == api.PAGE_EVENTS < page["count"]
+
+
+def test_only_the_timelines_that_were_used_last_are_kept(place):
+    for name in ("a", "b", "c"):
+        place.talk(name, 1)
+    timelines = Timelines(place.log, no_blob, sessions_max=2)
+    a, _b = timelines.of("a"), timelines.of("b")
+    assert timelines.of("a") is a
+    timelines.of("c")
+    assert timelines.of("a") is a
+    small = Timelines(place.log, no_blob, events_max=1)
+    a = small.of("a")
+    assert small.of("a") is a
+    small.of("b")
+    assert small.of("a") is not a
+
+
+def test_few_sessions_are_folded_at_once_for_one_user(place, monkeypatch):
+    """Each fold reads a whole partition: one user's could hold every thread of the gateway."""
+    for name in ("a", "b", "c"):
+        place.talk(name, 1)
+    timelines, go_on, begun = Timelines(place.log, no_blob), Event(), Semaphore(0)
+    extend = Timeline.extend
+
+    def held(timeline):
+        begun.release()
+        assert go_on.wait(20)
+        return extend(timeline)
+
+    monkeypatch.setattr(Timeline, "extend", held)
+    with ThreadPoolExecutor(8) as threads:
+        folding = [threads.submit(timelines.of, name, "ana") for name in ("a", "b")]
+        for _ in folding:
+            assert begun.acquire(timeout=20)
+        with pytest.raises(TooManyTimelines):
+            timelines.of("c", "ana")
+        others = [threads.submit(timelines.of, *who) for who in (("a", "ana"), ("c", "ben"))]
+        for _ in others:
+            assert begun.acquire(timeout=20)
+        go_on.set()
+        assert all(future.result().known for future in folding + others)
+    assert timelines.of("c", "ana").known
+    place.talk("d", 1)
+    assert timelines.of("d", "ana").known, "what was folded no longer counts"
+
+
+def test_the_list_of_events_has_every_event_and_no_text_of_a_chunk(place):
+    played = place.talk("s1", 1)
+    played.send(ev.GenChunk(turn=1, step=9, attempt=1, seq=0, block=0, kind="text",
+                            delta="SECRET"), "models")
+    assert played.producer.flush(10) == 0
+    page = api.events_json(timeline_of(place))
+    events = [dict(zip(page["fields"], row, strict=True)) for row in page["events"]]
+    assert [e["offset"] for e in events] == sorted({e["offset"] for e in events})
+    text = json.dumps([e["summary"] for e in events if e["type"] == "GEN_CHUNK"])
+    assert "word" not in text and "SECRET" not in text and "6 characters of text" in text
+    assert events[-1]["verdict"] == "ignored" and events[-1]["code"]
+    called = next(e for e in events if e["type"] == "MESSAGE_RECEIVED")
+    assert called["summary"].startswith("question 1")
+
+
+def test_the_transcript_of_a_moment_is_the_first_lines_and_what_was_being_said(place):
+    place.talk("s1", 2, chunks=4)
+    timeline = timeline_of(place)
+    lines = api.lines_json(timeline, no_blob)["lines"]
+    viewer = INITIAL
+    fold = SessionFold(place.log, "s1", chunks=True)
+    said: list[Token] = []
+    for seen in fold.upto(fold.end()):
+        viewer, _ = see(viewer, seen)
+        said = list(viewer.tokens)
+        found = api.moment_json(timeline, timeline.at(seen.entry.offset), no_blob, PRICES)
+        rows = seen.views.transcript.lines
+        assert found["lines"] == len(rows)
+        assert [line["offset"] for line in lines[: found["lines"]]] == [r.offset for r in rows]
+        streamed = "".join(part["text"] for part in (found["open"] or {"parts": []})["parts"])
+        assert streamed == "".join(token.text for token in said)
+
+
+def test_the_request_at_a_moment_is_the_one_that_was_sent(place):
+    place.talk("s1", 2)
+    timeline = timeline_of(place)
+    assert api.request_json(timeline, timeline.at(1), no_blob) is None
+    steps = set()
+    for moment in timeline.moments:
+        found = api.request_json(timeline, moment, no_blob)
+        if found is None:
+            continue
+        number, step = map(int, found["step"].split("."))
+        sent = request_of(SessionFold(place.log, "s1"), number, step, no_blob)
+        assert (found["body"].encode(), found["sha256"]) == (sent.body, sent.sha256)
+        is_claimed = moment.entry.offset > found["offset"]
+        assert found["agrees"] is (True if is_claimed else None)
+        steps.add(found["step"])
+    assert steps == {"1.1", "1.2", "2.1", "2.2"}
+
+
+def test_a_claim_of_other_bytes_is_seen(place):
+    sessions, played = place.open("s1")
+    sessions.say("s1", "hi", message_id="m1")
+    played.call()
+    claim = played._claim() | {"request_sha256": "0" * 64}
+    played.append(ev.GenStart(**claim), "models")
+    timeline = timeline_of(place)
+    found = api.request_json(timeline, timeline.at(), no_blob)
+    assert found["agrees"] is False and found["claims"][0]["agrees"] is False
+
+
+def test_what_differs_between_two_moments_is_said_and_nothing_else(place):
+    place.talk("s1", 2)
+    timeline = timeline_of(place)
+    for moment in timeline.moments:
+        assert differences(moment.views, moment.views) == []
+    ended = next(m for m in timeline.moments if isinstance(m.entry.event, ev.TurnEnded))
+    before = timeline.moments[ended.place - 1]
+    found = api.compare_json(timeline, before, ended, no_blob)
+    by_path = {d["path"]: d for d in found["differences"]}
+    assert by_path["turn.open"]["before"] == "true" and by_path["turn.open"]["after"] == "false"
+    assert [p for p, d in by_path.items() if d["kind"] == "added" and "lines" in p] == [
+        f"transcript.lines[{len(before.views.transcript.lines)}]"]
+    assert found["requests"]["sha256"][0] == found["requests"]["sha256"][1]
+    back = api.compare_json(timeline, ended, before, no_blob)
+    assert {d["path"] for d in back["differences"]} == set(by_path)
+    far = api.compare_json(timeline, timeline.at(20), timeline.at(), no_blob)["requests"]
+    assert 0 < far["same_bytes"] < far["bytes"][0] < far["bytes"][1]
+
+
+@pytest.mark.parametrize(("one", "other", "same"), [
+    (b"", b"", 0), (b"a", b"", 0), (b"abc", b"abd", 2), (b"abc", b"abc", 3), (b"xbc", b"abc", 0),
+])
+def test_shared_bytes(one, other, same):
+    assert api.shared_bytes(one, other) == api.shared_bytes(other, one) == same
+
+
+def test_content_that_is_gone_is_said_where_it_would_be(place):
+    sessions, played = place.open("s1")
+    sessions.say("s1", "hi", message_id="m1")
+    played.call()
+    played.start()
+    ref = BlobRef(sha256="f" * 64, bytes=9, media_type="application/json")
+    played.complete(content=Body(ref=ref))
+    timeline = timeline_of(place)
+    lines = api.lines_json(timeline, no_blob)["lines"]
+    assert lines[-1]["content"] == f"[there is no blob {'f' * 64}]"
+    found = api.moment_json(timeline, timeline.at(), no_blob, PRICES)
+    assert "there is no blob" in found["event"]["not_resolved"]
+
+
+def test_cost_and_budget_of_a_moment(place):
+    place.talk("s1", 2)
+    timeline = timeline_of(place)
+    series = api.series_json(timeline, PRICES)
+    assert [row[0] for row in series["rows"]] == [
+        m.entry.offset for m in timeline.moments if isinstance(m.entry.event, ev.LlmCalled)]
+    first, last = timeline.moments[0], timeline.moments[-1]
+    assert api.cost_of(first, PRICES)["total"]["attempts"] == 0
+    assert api.cost_of(last, PRICES)["total"]["attempts"] == 4
+    budget = api.moment_json(timeline, last, no_blob, PRICES)["budget"]
+    assert (budget["soft"], budget["hard"]) == (1, 2)
+    assert budget["last_step"] == 15
+
+
+def test_who_reads_while_it_grows_finds_every_step_it_is_told_of(place):
+    place.talk("s1", 2)
+    timeline, rows = Timeline(place.log, "s1", no_blob), []
+
+    class Steps(list):
+        def append(self, step):
+            super().append(step)
+            rows.append(api.series_json(timeline, PRICES)["rows"])  # as another thread may now
+
+    timeline.steps = Steps()
+    timeline.extend()
+    assert [len(found) for found in rows] == [1, 2, 3, 4]

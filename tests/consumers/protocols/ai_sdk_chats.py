@@ -1,0 +1,41 @@
+"""Chats of the AI SDK, as tests drive them: its real client in node against a gateway."""
+
+import json
+from pathlib import Path
+
+from foldlog.consumers.gateway.access import token_for
+from foldlog.tests.consumers.protocols.spoken import SECRET
+
+CLIENT = Path(__file__).with_name("ai_sdk_chat.mjs")
+
+
+class Chat:
+    """One chat in node. Each method gives what the chat holds then."""
+
+    def __init__(self, node, gateway, session, name="a", **more):
+        self.node, self.name = node, f"{session}/{name}"
+        headers = {"authorization": f"Bearer {token_for('ana', SECRET)}"}
+        self("new", api=f"{gateway.url}/api/chat", id=session, headers=headers, **more)
+
+    def __call__(self, do, **more):
+        holds = self.node.ask({"do": do, "chat": self.name, **more})
+        assert "thrown" not in holds, holds["thrown"]
+        return holds
+
+    def send(self, text, message_id, **body):
+        parts = [{"type": "text", "text": text}]
+        return self("send", message={"id": message_id, "parts": parts}, options={"body": body})
+
+
+def stored(ana, session_id):
+    """The history, as the gateway gives it."""
+    return ana.get(f"/api/chat/{session_id}/messages").raise_for_status().json()["messages"]
+
+
+def texts(message):
+    return [part["text"] for part in message["parts"] if part["type"] == "text"]
+
+
+def as_stored(holds):
+    """A chat's messages as the gateway has them: a client's own have no metadata."""
+    return json.loads(json.dumps(holds["messages"]))

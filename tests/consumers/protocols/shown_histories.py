@@ -1,0 +1,67 @@
+"""What viewers are shown of golden and random sessions: what every protocol's encoder is fed."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from foldlog.consumers.history import Place, missed
+from foldlog.consumers.session_fold import Seen
+from foldlog.consumers.transcript_stream import INITIAL, Shown, Viewer, see
+from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.schemas.codec import entry_of
+from foldlog.schemas.ids import PARTITION_KEY
+from foldlog.tests.golden import golden
+from foldlog.tests.laws.law import world_of
+
+
+class Moment(NamedTuple):
+    """One event of a session that shows something: what, and the views and the viewer after it."""
+
+    shown: list[Shown]
+    views: SessionViews
+    viewer: Viewer
+
+
+class Watched(NamedTuple):
+    """A session as one viewer saw it that was always there."""
+
+    session_id: str
+    moments: list[Moment]
+    read: Any
+
+    def things(self) -> Iterator[tuple[Shown, SessionViews]]:
+        """Everything shown, and the session's views after it."""
+        for moment in self.moments:
+            for thing in moment.shown:
+                yield thing, moment.views
+
+    def late(self, moment: Moment) -> Iterator[tuple[Shown, SessionViews]]:
+        """What a viewer is shown that comes after a moment: the history, and what streams."""
+        for _, thing in missed(Place(), moment.views, moment.viewer, self.read):
+            yield thing, moment.views
+
+
+def golden_session(name: str) -> Watched:
+    """A recorded session."""
+    blobs = golden.blobs_of(golden.expected(name))
+    records = (entry_of(record, chunks=True) for record in golden.records(name))
+    return _watched(golden.SESSION_ID, records, lambda ref: blobs[ref.sha256])
+
+
+def random_session(seed: int, *, forged: bool = False) -> Watched:
+    """A long random history of the laws."""
+    world = world_of(seed, forged)
+    entries = (entry_of(record, chunks=True) for record in world.records)
+    return _watched(world.session_id, entries, world.blobs.read)
+
+
+def _watched(session_id: str, entries: Iterable[Any], read: Any) -> Watched:
+    views, viewer, moments = initial(session_id), INITIAL, []
+    for entry in entries:
+        if entry.session_id != session_id or entry.session_id == PARTITION_KEY:
+            continue
+        before = views
+        views, ruling = fold(before, entry)
+        viewer, shown = see(viewer, Seen(entry, ruling, before, views), read)
+        if shown:
+            moments.append(Moment(shown, views, viewer))
+    return Watched(session_id, moments, read)

@@ -1,0 +1,87 @@
+"""What a tool was asked and said arrives unharmed at every reader, or as its text."""
+
+import json
+
+import pytest
+from hypothesis import given, strategies as st
+
+from foldlog.consumers.gateway.routes.plain import compact
+from foldlog.consumers.protocols.ai_sdk import parts as ai_sdk_parts
+from foldlog.consumers.protocols.exact import value_of
+from foldlog.consumers.protocols.plain import line_json
+from foldlog.processors.fold.projections.transcript import Line
+from foldlog.schemas import events as ev
+
+READER = """
+import { createInterface } from 'node:readline'
+for await (const line of createInterface({ input: process.stdin })) {
+  console.log(JSON.stringify([JSON.parse(line)]))
+}
+"""
+
+
+def line(data, kind="call", name=""):
+    return Line(kind, 1, 1, 0, 0, name, "1.1.0", ev.Body(inline=data))
+
+
+def content(data, kind="call"):
+    return line_json(line(data, kind), lambda _ref: b"")["content"]
+
+
+@pytest.fixture(scope="module")
+def javascript(talk, tmp_path_factory):
+    script = tmp_path_factory.mktemp("reader") / "reader.mjs"
+    script.write_text(READER)
+    return talk(script)
+
+
+NUMBERS = {
+    b'{"id":9007199254740993}': {"id": "9007199254740993"},
+    b'{"id":-12345678901234567890}': {"id": "-12345678901234567890"},
+    b'{"id":9007199254740991}': {"id": 9007199254740991},
+    b'{"much":1e400,"less":-1e400}': {"much": "1e400", "less": "-1e400"},
+    b'{"little":1e-400}': {"little": "1e-400"},
+    b'{"odd":1e-99999999999999999999}': {"odd": "1e-99999999999999999999"},
+    b'{"pi":3.14159265358979323846}': {"pi": "3.14159265358979323846"},
+    b'{"usd":1.10,"big":1E5,"third":0.1}': {"usd": 1.1, "big": 100000.0, "third": 0.1},
+    b'[["' + b"9" * 5000 + b'",' + b"9" * 5000 + b"]]": [["9" * 5000] * 2],
+}
+
+
+@pytest.mark.parametrize("data", NUMBERS)
+def test_a_number_that_no_double_holds_is_a_text(javascript, data):
+    assert content(data) == NUMBERS[data]
+    (read,) = javascript.ask(json.loads(compact(content(data))))
+    assert read == NUMBERS[data], "what JavaScript reads is what was meant"
+    assert ai_sdk_parts.value_of(data) == NUMBERS[data]
+
+
+def test_the_input_of_a_call_is_as_exact_in_the_ai_sdk():
+    said = b'[{"type":"tool_use","id":"t","name":"pay","input":{"to":9007199254740993,"n":1e400}}]'
+    (part,) = ai_sdk_parts.final_parts(line(said, "answer", "tool_use"), lambda _ref: b"")
+    assert part.input == {"to": "9007199254740993", "n": "1e400"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"a":NaN}', b'{"a":-Infinity}', b'{"a":"half \\ud800"}', b"{", b"",
+        b"[" * 200 + b"]" * 200, b"[" * 99_999 + b"]" * 99_999,
+    ],
+)
+def test_what_is_no_value_is_a_text_and_can_be_written(data):
+    assert content(data) == data.decode()
+    assert json.loads(compact(content(data)).encode()) == data.decode()
+
+
+def test_bytes_that_are_no_text_say_so():
+    assert content(b"\xff\xfe1\x00") == {"base64": "//4xAA=="}
+
+
+@given(st.recursive(
+    st.one_of(st.none(), st.booleans(), st.text(), st.integers(-(2**53) + 1, 2**53 - 1),
+              st.floats(allow_nan=False, allow_infinity=False)),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+))
+def test_any_value_that_doubles_hold_is_itself(value):
+    assert value_of(json.dumps(value).encode()) == value

@@ -1,0 +1,211 @@
+"""Traces made from the log: the same spans each time, one per attempt, under their turns."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from foldlog.consumers.session_fold import Seen
+from foldlog.consumers.telemetry import otlp
+from foldlog.consumers.telemetry.spans import CLIENT, INTERNAL, Link, Span, spans_of
+from foldlog.log import partition_for
+from foldlog.producers import Sessions
+from foldlog.producers.tracing import TRACEPARENT
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.cli.harness import Shell, make_shell
+from foldlog.tests.consumers.gateway.served import served
+from foldlog.tests.consumers.played import PARTITIONS, memory_log, settings_in
+from foldlog.tests.golden.record import PLAYS
+from foldlog.tests.laws.history import History
+
+PARENT = "00-" + "a1" * 16 + "-" + "b2" * 8 + "-01"
+
+
+def seen_of(s: History) -> list[Seen]:
+    return [Seen(x.entry, x.ruling, x.before, x.views) for x in s.steps]
+
+
+def spans(name: str) -> list[Span]:
+    return list(spans_of(seen_of(PLAYS[name]()), "log"))
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_spans_are_the_same_each_time_and_grow_with_the_log(name):
+    seen = seen_of(PLAYS[name]())
+    whole = list(spans_of(seen, "log"))
+    assert whole == list(spans_of(seen, "log"))
+    for cut in range(0, len(seen), 7):
+        part = list(spans_of(seen[:cut], "log"))
+        assert whole[: len(part)] == part
+    assert len({span.span_id for span in whole}) == len(whole)
+    other = {span.span_id for span in spans_of(seen, "another log")}
+    assert not other & {span.span_id for span in whole}
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_every_parent_and_link_is_a_span_that_ended_before_or_with_its_trace(name):
+    found = spans(name)
+    known = {(span.trace_id, span.span_id) for span in found}
+    turns = [span for span in found if span.name.startswith("invoke_agent")]
+    open_turn = PLAYS[name]().views.turn.open
+    for span in found:
+        assert span.start_ms <= span.end_ms and len(span.trace_id) == 32 == 2 * len(span.span_id)
+        if span.parent_id and not open_turn:
+            assert (span.trace_id, span.parent_id) in known
+        assert {tuple(link) for link in span.links} <= known or open_turn
+    ended = [x for x in PLAYS[name]().views.transcript.lines if x.kind == "ended"]
+    assert [span.attributes["foldlog.turn"] for span in turns] == [x.turn for x in ended]
+
+
+def test_a_turn_with_tools_has_their_names_and_its_tokens():
+    found = spans("conversation")
+    by_name = {}
+    for span in found:
+        by_name.setdefault(span.name, []).append(span)
+    assert len(by_name["execute_tool charge"]) == 2 and len(by_name["execute_tool look"]) == 1
+    (charge, _) = by_name["execute_tool charge"]
+    assert charge.kind == INTERNAL and charge.attributes["gen_ai.tool.call.id"] == "c"
+    chats = [span for span in found if span.name.startswith("chat ")]
+    assert all(span.kind == CLIENT for span in chats)
+    assert {span.span_id for span in chats} >= {link.span_id for link in charge.links}
+    assert chats[0].attributes["gen_ai.response.finish_reasons"] == ["end_turn"]
+    last = by_name[next(name for name in by_name if name.startswith("invoke_agent"))][-1]
+    of_turn = [x for x in chats if x.parent_id == last.span_id]
+    assert last.attributes["gen_ai.usage.input_tokens"] == sum(
+        x.attributes["gen_ai.usage.input_tokens"] for x in of_turn
+    ) > 0
+    text = json.dumps(otlp.request_json(found))
+    for content in ("good day", "buying", '"cents"', "mind the price"):
+        assert content not in text
+
+
+def test_an_attempt_that_was_lost_is_a_span_of_its_own_and_linked_to():
+    found = [span for span in spans("crash_and_resume") if span.name.startswith("chat ")]
+    lost = [span for span in found if span.error == "superseded"]
+    assert lost
+    linked = {link.span_id for span in found for link in span.links}
+    assert {span.span_id for span in lost} <= linked
+
+
+def test_background_work_lies_beside_the_turns():
+    beside = [x for x in spans("compaction") if "foldlog.background.kind" in x.attributes]
+    turns = {x.trace_id for x in spans("compaction") if x.name.startswith("invoke_agent")}
+    assert beside and all(not x.parent_id and x.trace_id not in turns for x in beside)
+    rows = [row for row in PLAYS["compaction"]().views.ledger.spent if row.work]
+    read = [x.attributes["gen_ai.usage.input_tokens"] for x in beside]
+    assert max(row.request for row in rows) > 1, "a span has all requests of its attempt"
+    assert len(read) < len(rows) and sum(read) == sum(row.read_tokens for row in rows)
+
+
+# -- sending ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def receiver(status: int = 200):
+    """An OTLP receiver: (its address, what came)."""
+    came: list[tuple[str, dict, bytes]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            came.append((self.path, dict(self.headers.items()), body))
+            self.send_response(status)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_args):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", came
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def shell(tmp_path, capsys) -> Shell:
+    """A command line over a log that has a recorded session in it."""
+    made = make_shell(tmp_path, capsys)
+    producer = made.log.producer()
+    for record in PLAYS["conversation"]().records:
+        place = partition_for("golden", PARTITIONS)
+        producer.append(SESSION_EVENTS, record.key, record.value, record.headers, partition=place)
+    return made
+
+
+def test_foldlog_traces_sends_what_a_receiver_of_otlp_reads(shell):
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    ran = shell("traces golden --json")
+    (said,) = ran.json
+    (made,) = said["resourceSpans"][0]["scopeSpans"]
+    with receiver() as (url, came):
+        ran = shell(f"traces golden --otlp {url}", "--header", "Authorization=Basic abc")
+        assert ran.code == 0 and f"{len(made['spans'])} spans" in ran.out
+        ((path, headers, body),) = came
+    assert path == "/v1/traces" and headers["Authorization"] == "Basic abc"
+    assert headers["Content-Type"] == "application/x-protobuf"
+    read = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans
+    assert [span.span_id.hex() for span in read] == [span["spanId"] for span in made["spans"]]
+    assert [span.trace_id.hex() for span in read] == [span["traceId"] for span in made["spans"]]
+    assert "execute_tool charge" in shell("traces golden").out
+
+
+def test_without_the_extra_spans_are_sent_as_json(shell, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "opentelemetry.proto.collector.trace.v1", None)
+    with receiver() as (url, came):
+        assert shell(f"traces golden --otlp {url}/v1/traces").code == 0
+    ((path, headers, body),) = came
+    assert path == "/v1/traces" and headers["Content-Type"] == "application/json"
+    assert json.loads(body)["resourceSpans"]
+
+
+def test_bad_input_a_receiver_that_refuses_one_that_is_not_there_and_no_session(shell):
+    with receiver(401) as (url, _):
+        ran = shell(f"traces golden --otlp {url}")
+    assert ran.code == 1 and "answered 401" in ran.err and "again" in ran.err
+    ran = shell("traces golden --otlp http://127.0.0.1:1")
+    assert ran.code == 1 and "can't be reached" in ran.err and "urlopen" not in ran.err
+    for wrong in ("bla", "", "ftp://a.example", "http://", "http://a.example:x"):
+        ran = shell("traces golden --otlp", wrong)
+        assert ran.code == 2 and "say http(s)://HOST" in ran.err, wrong
+    assert shell("traces nobody").code == 1
+    assert shell(f"traces golden --otlp {url} --header secret").code == 2
+
+
+# -- what wrote an event was traced too ------------------------------------------------------------
+
+
+def test_the_turn_is_linked_to_the_span_of_who_spoke(tmp_path, capsys):
+    shell = make_shell(tmp_path, capsys)
+    sessions = Sessions(shell.log, shell.settings)
+    sessions.open("s1", agent="shop")
+    for value in (PARENT, "nonsense", "00-" + "A" * 32):
+        token = TRACEPARENT.set(value)
+        sessions.say("s1", "hi")
+        TRACEPARENT.reset(token)
+    records = shell.log.records(SESSION_EVENTS, partition_for("s1", PARTITIONS))
+    assert [r.header("traceparent") for r in records] == [None, PARENT.encode(), None, None]
+    link = Link("a1" * 16, "b2" * 8)
+    s = PLAYS["conversation"]()
+    opened = next(x for x in s.steps if x.views.turn.open)
+    turn = [x for x in spans_of(seen_of(s), "log", {opened.entry.offset: link}) if not x.parent_id]
+    assert link in turn[0].links
+
+
+def test_a_request_to_the_gateway_carries_its_trace_into_the_log(tmp_path):
+    log = memory_log(threaded=True)
+    with served(log, settings_in(tmp_path), tmp_path / "gateway") as running:
+        with running.http() as http:
+            told = {"session_id": "s1"}
+            made = http.post("/v1/sessions", json=told, headers={"traceparent": PARENT})
+            assert made.status_code < 300, made.text
+    (record,) = log.records(SESSION_EVENTS, partition_for("s1", PARTITIONS))
+    assert record.header("traceparent") == PARENT.encode()

@@ -1,0 +1,165 @@
+"""The blob store keeps bytes under their hash, durably, and gives no others."""
+
+import os
+import threading
+import time
+from hashlib import sha256
+
+import pytest
+from hypothesis import given, strategies as st
+
+from foldlog.log.blobs import INLINE_BYTES_MAX, BlobCorrupt, BlobError, BlobMissing, BlobStore
+
+
+@pytest.fixture
+def blobs(tmp_path):
+    return BlobStore(tmp_path / "blobs")
+
+
+@given(data=st.binary(max_size=4096))
+def test_S2_3_what_is_put_is_what_is_got(tmp_path_factory, data):
+    blobs = BlobStore(tmp_path_factory.getbasetemp() / "shared-blobs")
+    stored = blobs.put(data)
+    assert stored == (sha256(data).hexdigest(), len(data))
+    assert blobs.get(stored.sha256) == data
+
+
+def test_S2_3_the_same_bytes_are_kept_once(blobs):
+    first = blobs.put(b"x" * 1000)
+    inode = os.stat(blobs._path(first.sha256)).st_ino
+    assert blobs.put(b"x" * 1000) == first
+    assert os.stat(blobs._path(first.sha256)).st_ino == inode
+
+
+def test_file_and_directory_are_synced_before_put_returns(blobs, monkeypatch):
+    synced = []
+    real = os.fsync
+
+    def record(fd):
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", record)
+    name = blobs.put(b"a new blob").sha256
+    assert [p for p in synced if "/incoming/" in p], "the file itself"
+    assert synced[-1] == str(blobs.directory.resolve() / name[:2]), "then the directory, last"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "..", "../../etc/passwd", "a" * 63, "a" * 65, "A" * 64, "/" * 64, "a" * 63 + "\n"],
+)
+def test_a_name_that_is_no_hash_opens_nothing(blobs, name):
+    with pytest.raises(BlobMissing, match="names no blob"):
+        blobs.get(name)
+
+
+@given(name=st.text(max_size=80))
+def test_S2_3_no_text_leaves_the_directory(tmp_path_factory, name):
+    blobs = BlobStore(tmp_path_factory.getbasetemp() / "shared-blobs")
+    with pytest.raises(BlobMissing):
+        blobs.get(name)
+
+
+def test_other_bytes_under_a_name_are_refused(blobs):
+    name = blobs.put(b"the truth").sha256
+    blobs._path(name).write_bytes(b"the trush")
+    with pytest.raises(BlobCorrupt, match="other bytes"):
+        blobs.get(name)
+
+
+@pytest.mark.parametrize("found", [b"the", b"the trush"], ids=["torn", "rotten"])
+def test_a_damaged_blob_is_written_anew(blobs, found):
+    name = blobs.put(b"the truth").sha256
+    blobs._path(name).write_bytes(found)
+    blobs.put(b"the truth")
+    assert blobs.get(name) == b"the truth"
+
+
+def test_a_symbolic_link_is_not_followed(blobs, tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    name = sha256(b"secret").hexdigest()
+    path = blobs._path(name)
+    path.parent.mkdir()
+    path.symlink_to(tmp_path / "secret")
+    with pytest.raises(BlobCorrupt):
+        blobs.get(name)
+
+
+def test_a_missing_blob_says_what_to_do(blobs):
+    with pytest.raises(BlobMissing, match="FOLDLOG_BLOBS"):
+        blobs.get("0" * 64)
+
+
+def test_no_error_tells_the_path_and_the_log_does(blobs, monkeypatch, caplog):
+    """Whoever asked over the gateway was told where the blobs lie on its machine."""
+    damaged = blobs.put(b"abc").sha256
+    (blobs.directory / damaged[:2] / damaged).write_bytes(b"xyz")
+    linked = blobs.put(b"def").sha256
+    path = blobs.directory / linked[:2] / linked
+    path.unlink()
+    path.symlink_to("/nowhere")
+    for name in (damaged, linked, "0" * 64):
+        for _ in range(2):
+            with pytest.raises(BlobError, match=name) as raised:
+                blobs.get(name)
+            assert str(blobs.directory) not in str(raised.value)
+        told = [r for r in caplog.records if f"{name[:2]}/{name}" in r.getMessage()]
+        assert len(told) == 1 and str(blobs.directory) in told[0].getMessage()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", lambda a, b: os.rename(blobs.directory / "no", b))
+        with pytest.raises(BlobError) as raised:
+            blobs.put(b"new")
+    assert str(blobs.directory) not in str(raised.value) and "No such file" in str(raised.value)
+    assert str(blobs.directory / "no") in caplog.text
+
+
+def test_a_failed_write_leaves_nothing_and_says_so(blobs, monkeypatch):
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BlobError, match="No space left"):
+        blobs.put(b"abc")
+    monkeypatch.undo()
+    assert os.listdir(blobs.directory / "incoming") == []
+    with pytest.raises(BlobMissing):
+        blobs.get(sha256(b"abc").hexdigest())
+
+
+def test_leftovers_of_the_dead_are_dropped_and_those_of_the_living_kept(tmp_path):
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+    (incoming / "old").write_bytes(b"x")
+    (incoming / "new").write_bytes(b"x")
+    day_ago = time.time() - 86400
+    os.utime(incoming / "old", (day_ago, day_ago))
+    BlobStore(tmp_path)
+    assert os.listdir(incoming) == ["new"]
+
+
+def test_many_threads_put_the_same_and_other_blobs(blobs):
+    start = threading.Barrier(8)
+
+    def work(n):
+        start.wait()
+        for i in range(10):
+            blobs.put(b"shared %d" % i)
+            blobs.put(b"own %d %d" % (n, i))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i in range(10):
+        assert blobs.get(sha256(b"shared %d" % i).hexdigest()) == b"shared %d" % i
+    assert os.listdir(blobs.directory / "incoming") == []
+
+
+def test_S2_3_a_body_is_inline_up_to_the_limit(blobs):
+    small, large = b"x" * INLINE_BYTES_MAX, b"x" * (INLINE_BYTES_MAX + 1)
+    inline, referred = blobs.body(small, "text/plain"), blobs.body(large, "text/plain")
+    assert inline.inline == small and inline.ref is None
+    assert referred.inline is None and referred.ref.bytes == len(large)
+    assert blobs.resolve(inline) == small and blobs.resolve(referred) == large

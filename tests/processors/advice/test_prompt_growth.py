@@ -1,0 +1,142 @@
+"""A system prompt that grows from session to session (S3.9): its part is named, with tokens."""
+
+import json
+from datetime import date
+
+import pytest
+
+from foldlog.consumers.doctor.budget import budget_mistakes
+from foldlog.consumers.show import Everything
+from foldlog.processors.advice import prompt_growth
+from foldlog.processors.advice.mistakes import Watch, grown_in, in_sessions
+from foldlog.processors.advice.prompt_growth import Growth
+from foldlog.processors.agent import Agent
+from foldlog.processors.fold.projections.transcript import Line
+from foldlog.processors.fold.rows import Rows
+from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.request.layers import Layer, Layers
+from foldlog.processors.request.prefix import assemble
+from foldlog.processors.worker.assemble import Teller
+from foldlog.schemas.events.parts import Body
+from foldlog.schemas.value import replace
+from foldlog.tests.laws.history import opened
+
+ONE = opened()
+ONE.say("go")
+ONE.answer("done")
+TODAY = date(2026, 11, 23)
+
+
+def session(number: int, system: int = 10, memory: int = 0, user: str = "ana") -> SessionViews:
+    """A session whose prompt and core memory have so many words."""
+    agent = Agent(name="helper", model="claude-test", system="word " * system)
+    layers = [Layer("core", "memory", "fact " * memory)] if memory else []
+    prefix = assemble(agent, Layers(tuple(layers)))
+    views, name = ONE.views, f"s{number:03}"
+    (row,) = views.context.prefixes
+    bodies = {"system": Body(inline=prefix.system), "tools": Body(inline=prefix.tools)}
+    row = replace(row, sha256=f"{system}-{memory}", **bodies)
+    return replace(
+        views,
+        session_id=name,
+        state=replace(views.state, session_id=name, user_id=user),
+        context=replace(views.context, prefixes=Rows([row])),
+        transcript=replace(views.transcript, lines=Rows([Line("message", 1, 0, 0, number)])),
+    )
+
+
+def told(sessions: list[SessionViews]) -> list[str]:
+    """What doctor says of the prompts of these sessions."""
+    held = {views.session_id: views for views in sessions}
+    everything = Everything(held, dict.fromkeys(held, 0), {}, dict.fromkeys(held, 0), 0)
+    found = budget_mistakes(everything, lambda ref: b"", TODAY)
+    return [finding.text for finding in found if finding.check == "budget prompt"]
+
+
+def test_S3_9_a_prompt_that_grows_from_session_to_session_is_named_with_its_part_and_tokens():
+    """No session grows in itself: each has one prefix, a little longer than the one before."""
+    sessions = [session(n, system=100 + 40 * n) for n in range(30)]
+    (text,) = told(sessions)
+    assert text.startswith("system prompt of agent helper: ")
+    assert "has grown by" in text and "from session to session: " in text
+    assert "in session s000, " in text and "29 sessions later (session s029)" in text
+    grown = int(text.split("has grown by ")[1].split()[0])
+    assert grown > prompt_growth.GROWTH_TOKENS_MAX
+
+
+def test_S3_9_the_layer_that_grew_is_named_and_the_others_are_not():
+    sessions = [session(n, system=100, memory=100 + 100 * n) for n in range(20)]
+    (text,) = told(sessions)
+    assert text.startswith("memory core of agent helper: ")
+
+
+def test_S3_9_a_prompt_that_stays_or_shrinks_again_is_no_finding():
+    assert told([session(n, system=3_000, memory=800) for n in range(20)]) == []
+    sizes = [100, 100, 3_000, 3_000, 100]
+    assert told([session(n, system=size) for n, size in enumerate(sizes)]) == []
+
+
+def test_S3_9_the_memory_of_one_user_is_not_compared_with_that_of_another():
+    first, second = session(1, memory=10, user="ana"), session(2, memory=3_000, user="bo")
+    assert told([first, second]) == []
+    (text,) = told([first, second, session(3, memory=3_000, user="ana")])
+    assert text.startswith("memory core") and "in session s001" in text
+
+
+def test_S3_9_an_old_change_of_mind_is_forgotten_after_so_many_sessions(monkeypatch):
+    monkeypatch.setattr(prompt_growth, "SESSIONS_BACK", 5)
+    sizes = [100, *[3_000] * 4]
+    assert len(told([session(n, system=size) for n, size in enumerate(sizes)])) == 1
+    assert told([session(n, system=size) for n, size in enumerate([*sizes, 3_000])]) == []
+
+
+def test_S3_9_a_session_looked_at_twice_counts_once():
+    growth = Growth()
+    for n in (1, 2, 2, 2):
+        found = grown_in(session(n, system=100 + 2_000 * (n > 1)), growth)
+    (grown,) = found[("helper",)]
+    assert (grown.since, grown.sessions) == ("s001", 1)
+    (mistake,) = in_sessions([grown])
+    assert mistake.tokens == grown.tokens and "1 session later" in mistake.text
+
+
+def test_S3_9_dev_tells_it_once_and_again_when_it_has_grown_as_much_again():
+    watch, said = Watch(), {}
+    for n, size in enumerate([100, 150, 1_000, 1_050, 1_100, 2_500]):
+        said[n] = [m.culprit for m in watch.look(session(n, system=size))]
+    assert said == {0: [], 1: [], 2: ["system prompt"], 3: [], 4: [], 5: ["system prompt"]}
+
+
+def test_S3_9_dev_knows_the_sessions_of_the_process_before_it(tmp_path):
+    said: list[str] = []
+    file = tmp_path / "sizes.json"
+    Teller(said.append, lambda _id: 0, file).look(session(1, system=100))
+    assert said == []
+    Teller(said.append, lambda _id: 0, file).look(session(2, system=2_000))
+    (line,) = said
+    assert line.startswith("session s002: system prompt: ") and "in session s001" in line
+    Teller(said.append, lambda _id: 0, file).look(session(3, system=2_000))
+    assert len(said) == 1, "told by the process before"
+
+
+@pytest.mark.parametrize("held", [
+    "", "[", "[1]", "{}", '[{"group": 1}]', '[{"group": ["a"], "sessions": [["s", 1]]}]',
+    '[{"group": ["a"], "sessions": [], "told": {}}]',
+    '[{"group": ["a"], "sessions": [["s", {"p": "x"}]], "told": {}}]',
+])
+def test_bad_input_a_file_of_sizes_that_is_none_begins_anew(tmp_path, held):
+    file, said = tmp_path / "sizes.json", []
+    file.write_text(held)
+    Teller(said.append, lambda _id: 0, file).look(session(1, system=100))
+    Teller(said.append, lambda _id: 0, file).look(session(2, system=2_000))
+    assert len(said) == 1
+
+
+def test_the_state_is_bounded_and_the_same_after_a_round_trip(monkeypatch):
+    monkeypatch.setattr(prompt_growth, "GROUPS_MAX", 3)
+    growth = Growth()
+    for n in range(200):
+        grown_in(session(n, memory=10, user=f"user{n % 7}"), growth)
+    held = growth.held()
+    assert len(held) == 3 and max(len(row["sessions"]) for row in held) <= 50
+    assert Growth(json.loads(json.dumps(held))).held() == json.loads(json.dumps(held))

@@ -1,0 +1,85 @@
+"""A result that repeats its arguments, or what was said before, is found however it was cut."""
+
+import json
+import random
+import time
+
+import pytest
+
+from foldlog.processors.advice.mistakes import mistakes
+from foldlog.processors.limits import DEFAULT_LIMITS
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import History
+from foldlog.tests.processors.advice.test_mistakes import NEWS, ROOMY, kinds, served, told
+
+WORDS = " ".join(f"word{n * 7919 % 10_007}" for n in range(2_000))
+SPOKEN = "\n".join(f'entry {n * 7919 % 10_007} said "öffnen", and left' for n in range(1_200))
+
+
+def test_S3_9_a_result_that_echoes_its_arguments_is_found():
+    args = json.dumps({"where": NEWS})
+    for said in (NEWS, json.dumps({"ok": True, "you_said": NEWS})):
+        (found,) = mistakes(told(said, args=args).views)
+        assert (found.kind, found.culprit, found.call) == ("echo", "look", "1.1.0")
+        assert "100 % of the result are its own arguments" in found.text
+
+
+def test_S3_9_a_result_that_repeats_an_earlier_message_or_result_names_it():
+    s = told(NEWS)
+    s.answer(Use("put", "{}", "b"))
+    s.result("1.2.0", NEWS + "and one line more that is new\n")
+    (found,) = mistakes(s.views)
+    assert (found.culprit, found.call) == ("put", "1.2.0")
+    assert "said before, by look 1.1.0" in found.text
+
+
+def test_S3_9_a_result_that_repeats_what_a_person_had_said_is_found():
+    s = History(agent=ROOMY)
+    s.take().open()
+    s.say(raw=f"[{answers.text(NEWS)}]".encode())
+    s.answer(Use("look", "{}", "a")).result("1.1.0", NEWS)
+    (found,) = mistakes(s.views)
+    assert "100 % of the result were said before, by the message of turn 1" in found.text
+
+
+def test_S3_9_a_quotation_is_no_echo():
+    assert kinds(told(NEWS, args=json.dumps({"where": NEWS[: len(NEWS) // 3]}))) == []
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        ("you said: " + WORDS, WORDS),
+        ({"ok": True, "input": WORDS * 3}, WORDS * 3),
+        ({"ok": True, "input": SPOKEN}, SPOKEN),
+        (json.dumps({"ok": True, "input": SPOKEN}), SPOKEN),
+        ("received " + "again and again " * 400, "again and again " * 400),
+    ],
+    ids=["one line", "cut", "cut, of lines", "cut, plain ASCII", "the same words"],
+)
+def test_S3_9_an_echo_is_found_in_one_long_line_and_in_json_that_was_cut(tmp_path, returned, text):
+    """The dearest were missed: whole lines were compared, and cut JSON is no JSON any more."""
+    shown = served(tmp_path, returned)
+    (found,) = mistakes(told(shown, args=json.dumps({"where": text})).views)
+    assert (found.kind, found.culprit) == ("echo", "look")
+    assert "% of the result are its own arguments" in found.text
+    assert 500 < found.tokens <= DEFAULT_LIMITS.result_tokens
+
+
+def test_S3_9_what_two_texts_share_by_chance_is_no_echo(tmp_path):
+    table = "\n".join(f"{'- ' * 150}{n} {n * 7919}" for n in range(100))
+    assert kinds(told(table, args=json.dumps({"where": "- " * 200}))) == []
+    third = WORDS[: len(WORDS) // 3]
+    assert kinds(told("you said: " + WORDS, args=json.dumps({"where": third}))) == []
+
+
+def test_S3_9_looking_for_echoes_takes_time_that_grows_as_the_texts_do():
+    """Pieces that nearly match everywhere: 64 KB each."""
+    nearly = ("abcd" * 7 + "e") * 2_200
+    other = ("abcd" * 7 + "f") * 2_200
+    began = time.perf_counter()
+    assert kinds(told(nearly, args=json.dumps({"where": other}))) == []
+    noise = random.Random(7).randbytes(30_000).hex()
+    assert kinds(told(noise, args=json.dumps({"where": nearly}))) == []
+    assert time.perf_counter() - began < 5

@@ -1,0 +1,394 @@
+"""The answer is rebuilt from its deltas byte for byte, wherever they were cut, whatever came along.
+
+Rows: S1.C, constraint 7, section 11 ("content as received", "index", labels).
+"""
+
+import json
+from hashlib import sha256
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, strategies as st
+
+from foldlog.processors.effects.models.answer import ANSWER_CHARS_MAX, Answer
+from foldlog.processors.effects.models.blocks import DEPTH_MAX, why_no_arguments
+from foldlog.processors.effects.models.errors import AttemptFailed
+from foldlog.processors.effects.models.json_bytes import Malformed
+from foldlog.schemas.enums import ChunkKind
+
+START = {"id": "msg_1", "model": "m-1", "usage": {"input_tokens": 3, "output_tokens": 1}}
+
+
+def compact(value):
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def wire(event, escaped=False):
+    """An event as it is sent: characters as they are, or escaped; surrogate halves always are."""
+    text = json.dumps(event, ensure_ascii=escaped)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def answer_of(*events, escaped=False):
+    answer, shown = Answer(), []
+    for event in events:
+        shown += answer.feed("", event if isinstance(event, str) else wire(event, escaped))
+    return answer, shown
+
+
+def start(index, block):
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def delta(index, kind, **fields):
+    return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
+
+
+def stop(index):
+    return {"type": "content_block_stop", "index": index}
+
+
+def finish(reason="end_turn", **usage):
+    return {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}
+
+
+def call_events(index, raw, *, id="toolu_1", name="read", given="{}", pieces=None):
+    block = f'{{"type":"tool_use","id":{json.dumps(id)},"name":{json.dumps(name)},"input":{given}}}'
+    begin = f'{{"type":"content_block_start","index":{index},"content_block":{block}}}'
+    parts = [raw] if pieces is None else pieces
+    return [begin, *(delta(index, "input_json_delta", partial_json=p) for p in parts), stop(index)]
+
+
+# blocks cut anywhere ----------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+arguments = st.builds(
+    lambda value, ascii_, indent: json.dumps(value, ensure_ascii=ascii_, indent=indent),
+    st.dictionaries(texts, json_values, max_size=3),
+    st.booleans(),
+    st.sampled_from([None, 1]),
+)
+
+
+@st.composite
+def cut(draw, text):
+    """The pieces of a text; empty pieces and surrogate halves may be among them."""
+    utf16 = text.encode("utf-16-le")
+    places = draw(st.lists(st.integers(0, len(utf16) // 2), max_size=5))
+    ends = [0, *sorted(places), len(utf16) // 2]
+    return [utf16[2 * a : 2 * b].decode("utf-16-le", "surrogatepass") for a, b in pairwise(ends)]
+
+
+@st.composite
+def blocks(draw, index):
+    """(events of one block, the JSON it must become, what a viewer sees of it)"""
+    kind = draw(st.sampled_from(["text", "thinking", "redacted", "tool", "server", "unknown"]))
+    text = draw(texts)
+    if kind == "text":
+        pieces = [delta(index, "text_delta", text=p) for p in draw(cut(text))]
+        block = {"type": "text", "text": text}
+        return [start(index, {**block, "text": ""}), *pieces, stop(index)], compact(block), text
+    if kind == "thinking":
+        signature = draw(texts)
+        block = {"type": "thinking", "thinking": text, "signature": signature}
+        events = [start(index, {**block, "thinking": "", "signature": ""})]
+        events += [delta(index, "thinking_delta", thinking=p) for p in draw(cut(text))]
+        events += [delta(index, "signature_delta", signature=signature), stop(index)]
+        return events, compact(block), text
+    if kind == "redacted":
+        block = {"type": "redacted_thinking", "data": text}
+        begin = start(index, block)
+        return [begin, stop(index)], compact(block), ""
+    if kind in ("tool", "server"):
+        raw = draw(arguments)
+        type_ = "tool_use" if kind == "tool" else "server_tool_use"
+        name = draw(texts)
+        head = {"type": type_, "id": draw(texts), "name": name}
+        events = [start(index, {**head, "input": {}})]
+        events += [delta(index, "input_json_delta", partial_json=p) for p in draw(cut(raw))]
+        return [*events, stop(index)], compact(head)[:-1] + f',"input":{raw}}}', name + raw
+    block = {"type": "future", "payload": draw(json_values), "empty": None}
+    pretty = json.dumps(block, ensure_ascii=False, indent=1)
+    begin = f'{{"type":"content_block_start","index":{index},"content_block":{pretty}}}'
+    return [begin, stop(index)], compact(block), ""
+
+
+noise = st.lists(
+    st.sampled_from(
+        [
+            {"type": "future_event", "index": 0, "x": [1]},
+            delta(0, "future_delta", future="x"),
+            delta(99, "text_delta", text="for a block that never began"),
+            {"type": "message_start", "message": {"id": "msg_2", "model": "other"}},
+            '{"x": 1}',
+        ]
+    ),
+    max_size=3,
+)
+
+
+@given(st.data(), st.booleans())
+def test_S1_C_constraint_7_blocks_are_rebuilt_byte_for_byte_wherever_deltas_are_cut(data, escaped):
+    made = [data.draw(blocks(index)) for index in range(data.draw(st.integers(0, 4)))]
+    events = [{"type": "message_start", "message": START}]
+    for of_block, _, _ in made:
+        for event in of_block:
+            events += [event, *data.draw(noise)]
+    events += [finish(), {"type": "message_stop"}, finish("max_tokens"), stop(0)]
+    answer, shown = answer_of(*events, escaped=escaped)
+    if not escaped:  # else ids and signatures keep their escapes, and only the values are equal
+        assert answer.content() == ("[" + ",".join(block for _, block, _ in made) + "]").encode()
+    assert json.loads(answer.content()) == [json.loads(block) for _, block, _ in made]
+    for index, (_, _, seen) in enumerate(made):
+        said = "".join(piece.text for piece in shown if piece.block == index)
+        assert said.encode("utf-16", "surrogatepass").decode("utf-16") == seen
+    assert (answer.response_id, answer.model, answer.stop_reason) == ("msg_1", "m-1", "end_turn")
+
+
+def test_S1_C_unknown_fields_numbers_and_escapes_stay_as_they_came():
+    block = (
+        r'{"type": "future", "n": [1.10, 1e400, -0.0, 12345678901234567890123], "s": "\u00e9\/"}'
+    )
+    answer, _ = answer_of(f'{{"type":"content_block_start","index":0,"content_block":{block}}}')
+    assert answer.content() == (
+        rb'[{"type":"future","n":[1.10,1e400,-0.0,12345678901234567890123],"s":"\u00e9\/"}]'
+    )
+
+
+def test_S1_C_a_block_that_begins_with_text_shows_and_keeps_it():
+    answer, shown = answer_of(
+        start(0, {"type": "text", "text": "He", "citations": [{"n": 1}]}),
+        delta(0, "text_delta", text="llo"),
+        delta(0, "citations_delta", citation={"n": 2}),
+    )
+    assert answer.content() == b'[{"type":"text","text":"Hello","citations":[{"n":1},{"n":2}]}]'
+    assert "".join(piece.text for piece in shown) == "Hello"
+
+
+def test_S1_C_omitted_thinking_keeps_its_empty_block_and_signature():
+    answer, _ = answer_of(
+        start(0, {"type": "thinking", "thinking": "", "signature": ""}),
+        delta(0, "signature_delta", signature="EqQB+/=="),
+        stop(0),
+        finish(),
+    )
+    assert answer.content() == b'[{"type":"thinking","thinking":"","signature":"EqQB+/=="}]'
+
+
+def test_a_compaction_block_takes_what_its_delta_sets():
+    said = {"content": "short", "encrypted_content": "e"}
+    begin = start(0, {"type": "compaction", "content": None})
+    answer, _ = answer_of(begin, delta(0, "compaction_delta", **said), stop(0))
+    assert json.loads(answer.content()) == [{"type": "compaction", **said}]
+
+
+def test_a_block_that_ended_and_one_that_begins_twice_are_not_touched_again():
+    answer, shown = answer_of(
+        start(0, {"type": "text", "text": ""}),
+        delta(0, "text_delta", text="a"),
+        stop(0),
+        delta(0, "text_delta", text="b"),
+        start(0, {"type": "text", "text": "c"}),
+        *call_events(1, "", given='{"n":1}', pieces=[]),
+        stop(1),
+    )
+    assert json.loads(answer.content())[0] == {"type": "text", "text": "a"}
+    assert "".join(piece.text for piece in shown) == 'aread{"n":1}'
+
+
+def test_blocks_lie_in_the_order_of_their_index():
+    answer, _ = answer_of(
+        start(1, {"type": "text", "text": "b"}), start(0, {"type": "text", "text": "a"})
+    )
+    assert [block["text"] for block in json.loads(answer.content())] == ["a", "b"]
+
+
+@pytest.mark.parametrize("field", ["text", "signature", "tool", "unknown"])
+def test_half_a_surrogate_pair_is_replaced_and_kills_nothing(field):
+    half = "a\\ud83d!"
+    begin = {
+        "text": f'{{"type":"text","text":"{half}"}}',
+        "signature": f'{{"type":"thinking","thinking":"","signature":"{half}"}}',
+        "tool": f'{{"type":"tool_use","id":"{half}","name":"{half}","input":{{}}}}',
+        "unknown": f'{{"type":"future","x":["{half}",1]}}',
+    }[field]
+    answer, _ = answer_of(
+        f'{{"type":"content_block_start","index":0,"content_block":{begin}}}', finish("tool_use")
+    )
+    assert "a\ufffd!" in answer.content().decode()
+    assert "\\ud83d" not in answer.content().decode()
+    assert all(call.call_id == call.name == "a\ufffd!" for call in answer.calls())
+
+
+# calls ------------------------------------------------------------------------------------------
+
+
+def test_calls_are_counted_over_tool_use_blocks_and_bound_to_their_raw_text():
+    raw = '{ "path" : "\\u00e9", "n": 1.0 }'
+    answer, _ = answer_of(
+        start(0, {"type": "server_tool_use", "id": "srv", "name": "search", "input": {}}),
+        *call_events(1, raw, pieces=[raw[:9], raw[9:]]),
+        *call_events(2, "", id="toolu_2", name="now", pieces=[""]),
+        finish("tool_use"),
+    )
+    first, second = answer.calls()
+    assert (first.index, first.call_id, first.name) == (0, "toolu_1", "read")
+    assert first.args == raw.encode() and first.error is None
+    assert first.args_sha256 == sha256(raw.encode()).hexdigest()
+    assert (second.index, second.args, second.error) == (1, b"{}", None)
+    assert b'"input":' + raw.encode() in answer.content()
+
+
+def test_repeated_call_ids_inside_a_response_are_two_calls():
+    answer, _ = answer_of(*call_events(0, "{}"), *call_events(1, "{}"), finish("tool_use"))
+    assert [(c.index, c.call_id) for c in answer.calls()] == [(0, "toolu_1"), (1, "toolu_1")]
+
+
+def test_a_label_is_cut_at_128_and_the_content_keeps_it_whole():
+    answer, _ = answer_of(*call_events(0, "{}", id="i" * 300), finish("tool_use"))
+    assert answer.calls()[0].call_id == "i" * 128
+    assert json.loads(answer.content())[0]["id"] == "i" * 300
+
+
+@pytest.mark.parametrize("reason", ["end_turn", "max_tokens", "pause_turn", "refusal", "odd"])
+def test_only_tool_use_proposes_calls(reason):
+    assert answer_of(*call_events(0, '{"a":1}'), finish(reason))[0].calls() == []
+
+
+def test_an_input_that_came_whole_is_kept_and_shown():
+    answer, shown = answer_of(
+        *call_events(0, "", given='{"a": 1.0}', pieces=[]), finish("tool_use")
+    )
+    assert answer.calls()[0].args == b'{"a": 1.0}'
+    assert [(piece.kind, piece.text) for piece in shown] == [
+        (ChunkKind.TOOL_NAME, "read"),
+        (ChunkKind.TOOL_INPUT, '{"a": 1.0}'),
+    ]
+
+
+BAD_ARGUMENTS = [
+    '{"a": 1',
+    '{"path": "a", oops',
+    "[1]",
+    '"text"',
+    "null",
+    "12",
+    '{"a": NaN}',
+    '{"a": "\x01"}',
+    '{"a": "\\ud83d"}',
+    '{"a": "\ud83d"}',
+    '{"a": "\\\ud800"}',
+    "\ufeff{}",
+    '{"a":' * (DEPTH_MAX + 1) + "1" + "}" * (DEPTH_MAX + 1),
+    '{"a":[' + "9" * 5_000 + "]}",
+    '{"a":' + "[" * 50_000 + "]" * 50_000 + "}",
+]
+
+
+@pytest.mark.parametrize("raw", BAD_ARGUMENTS, ids=lambda raw: ascii(raw[:20]))
+def test_arguments_that_are_no_object_keep_their_raw_text_and_send_an_empty_one(raw):
+    answer, _ = answer_of(*call_events(0, raw), finish("tool_use"))
+    (call,) = answer.calls()
+    assert call.error and "\n" not in call.error
+    assert call.args == raw.encode("utf-8", "backslashreplace")
+    assert json.loads(answer.content())[0]["input"] == {}
+
+
+def test_deep_but_bearable_arguments_pass():
+    assert why_no_arguments('{"a":' * DEPTH_MAX + "1" + "}" * DEPTH_MAX) is None
+    assert why_no_arguments('{"a": "' + "[" * 500 + '"}') is None
+
+
+def test_S2_9_content_so_far_keeps_text_and_leaves_out_cut_calls():
+    whole = call_events(0, '{"a":1}')
+    open_call = call_events(1, '{"b":', id="toolu_2")[:-1]
+    answer, _ = answer_of(
+        *whole,
+        *open_call,
+        start(2, {"type": "text", "text": ""}),
+        delta(2, "text_delta", text="hal"),
+    )
+    kept = json.loads(answer.content_so_far())
+    assert [block["type"] for block in kept] == ["tool_use", "text"]
+    assert kept[1]["text"] == "hal"
+    assert answer.stop_reason is None
+
+
+# usage, errors, nonsense ------------------------------------------------------------------------
+
+
+def test_usage_totals_overwrite_and_are_split_into_four_inputs():
+    first = {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 100,
+        "cache_read_input_tokens": 7,
+        "cache_creation": {"ephemeral_5m_input_tokens": 60, "ephemeral_1h_input_tokens": 40},
+        "output_tokens": 1,
+        "service_tier": "standard",
+    }
+    answer, _ = answer_of(
+        {"type": "message_start", "message": {**START, "usage": first}},
+        finish(output_tokens=5, input_tokens=None),
+        finish(output_tokens=9, input_tokens=11),
+        finish(output_tokens=9, input_tokens=None),
+    )
+    usage = answer.usage()
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == (11, 7, 9)
+    assert (usage.cache_write_5m_tokens, usage.cache_write_1h_tokens) == (60, 40)
+    assert usage.raw == compact({**first, "input_tokens": 11, "output_tokens": 9}).encode()
+
+
+def test_cache_writes_without_a_split_have_the_default_lifetime():
+    usage = answer_of(finish(cache_creation_input_tokens=5, cache_creation=None))[0].usage()
+    assert (usage.cache_write_5m_tokens, usage.cache_write_1h_tokens) == (5, 0)
+
+
+def test_usage_that_never_came_is_unknown_and_odd_numbers_are_zero():
+    assert Answer().usage() is None
+    odd = finish(input_tokens=-1, output_tokens="7", cache_read_input_tokens=True)
+    usage = answer_of(odd)[0].usage()
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (0, 0, 0)
+
+
+def test_an_error_event_fails_the_attempt_with_its_type_and_code():
+    error = {"type": "overloaded_error", "message": "full", "details": {"error_code": "c"}}
+    with pytest.raises(AttemptFailed) as raised:
+        answer_of({"type": "error", "error": error, "request_id": "req_1"})
+    trouble = raised.value.trouble
+    assert (trouble.type, trouble.code, trouble.status) == ("overloaded_error", "c", 200)
+    assert (trouble.message, trouble.request_id) == ("full", "req_1")
+    with pytest.raises(AttemptFailed):
+        Answer().feed("error", '{"error": "odd"}')
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '{"type":"content_block_start","index":',
+        "[]",
+        "null",
+        '{"type":"ping","n":NaN}',
+        '{"type":"content_block_start","index":"0","content_block":{}}',
+        '{"type":"content_block_start","index":-1,"content_block":{}}',
+        '{"type":"content_block_start","content_block":{}}',
+        '{"type":"content_block_start","index":0,"content_block":[]}',
+        '{"type":"message_start","message":7}',
+        "[" * 100_000,
+    ],
+    ids=lambda data: data[:40],
+)
+def test_an_event_that_can_not_be_read_is_malformed(data):
+    with pytest.raises(Malformed):
+        answer_of(data)
+
+
+def test_an_answer_without_end_is_malformed():
+    answer = Answer()
+    answer._chars = ANSWER_CHARS_MAX
+    with pytest.raises(Malformed):
+        answer.feed("", "{}")

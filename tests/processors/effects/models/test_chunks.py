@@ -1,0 +1,154 @@
+"""Chunks: nothing lost, nothing doubled, the first at once, the rest by time or size (law 10)."""
+
+from hypothesis import given, strategies as st
+
+from foldlog.processors.effects.models.chunks import (
+    CHUNK_CHARS_MAX,
+    FLUSH_AFTER_S,
+    FLUSH_CHARS,
+    Chunks,
+)
+from foldlog.schemas.enums import ChunkKind
+
+TEXT, INPUT, NAME = ChunkKind.TEXT, ChunkKind.TOOL_INPUT, ChunkKind.TOOL_NAME
+
+
+class Clock:
+    """Timers that go off when the test says so."""
+
+    def __init__(self):
+        self.due = []
+
+    def later(self, seconds, call):
+        assert seconds == FLUSH_AFTER_S
+        timer = Timer(call)
+        self.due.append(timer)
+        return timer
+
+    def pass_(self):
+        due, self.due = self.due, []
+        for timer in due:
+            if not timer.cancelled:
+                timer.call()
+
+
+class Timer:
+    def __init__(self, call):
+        self.call, self.cancelled = call, False
+
+    def cancel(self):
+        self.cancelled = True
+
+
+def make():
+    sent, clock = [], Clock()
+    return Chunks(lambda *chunk: sent.append(chunk), clock.later), sent, clock
+
+
+def test_S1_C_the_first_token_goes_out_at_once_and_the_next_with_the_timer():
+    chunks, sent, clock = make()
+    chunks.add(0, TEXT, "")
+    assert sent == []
+    chunks.add(0, TEXT, "Hel")
+    assert sent == [(0, 0, TEXT, "Hel")]
+    chunks.add(0, TEXT, "lo ")
+    chunks.add(0, TEXT, "you")
+    assert len(sent) == 1
+    clock.pass_()
+    assert sent[1:] == [(1, 0, TEXT, "lo you")]
+    clock.pass_()
+    assert len(sent) == 2
+
+
+def test_S1_C_size_and_a_new_block_and_a_new_kind_flush():
+    chunks, sent, _ = make()
+    chunks.add(0, TEXT, "a")
+    chunks.add(0, TEXT, "b" * FLUSH_CHARS)
+    chunks.add(0, TEXT, "c")
+    chunks.add(1, NAME, "read")
+    chunks.add(1, INPUT, "{")
+    chunks.flush()
+    chunks.flush()
+    assert [(block, kind, text[:4]) for _, block, kind, text in sent] == [
+        (0, TEXT, "a"),
+        (0, TEXT, "bbbb"),
+        (0, TEXT, "c"),
+        (1, NAME, "read"),
+        (1, INPUT, "{"),
+    ]
+    assert [seq for seq, *_ in sent] == list(range(5))
+
+
+def test_a_huge_delta_becomes_chunks_that_a_record_can_hold():
+    chunks, sent, _ = make()
+    chunks.add(0, TEXT, "x" * (2 * CHUNK_CHARS_MAX + 1))
+    assert [len(text) for *_, text in sent] == [CHUNK_CHARS_MAX, CHUNK_CHARS_MAX, 1]
+
+
+def test_a_pair_that_comes_in_two_halves_is_one_character_and_a_lone_half_is_replaced():
+    chunks, sent, clock = make()
+    chunks.add(0, TEXT, "\ud83d")
+    clock.pass_()
+    assert sent == []
+    chunks.add(0, TEXT, "\ude00")
+    assert [text for *_, text in sent] == ["\U0001f600"]
+    chunks.add(0, TEXT, "a\ud83d")
+    chunks.add(1, TEXT, "b")
+    chunks.flush()
+    assert [text for *_, text in sent[1:]] == ["a\ufffd", "b"]
+
+
+halves = st.characters(categories=("Cs",))
+moves = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from([TEXT, INPUT]), st.text(halves | st.characters()))
+    | st.sampled_from(["time", "flush"]),
+    max_size=30,
+)
+
+
+@given(moves)
+def test_P6_chunks_say_every_delta_once_in_order(moves):
+    chunks, sent, clock = make()
+    said = []
+    for move in moves:
+        if move == "time":
+            clock.pass_()
+        elif move == "flush":
+            chunks.flush()
+            said.append(None)
+        else:
+            chunks.add(*move)
+            said.append(move)
+    chunks.flush()
+    assert [seq for seq, *_ in sent] == list(range(len(sent)))
+    assert all(text and text.encode() for *_, text in sent)
+    assert spoken(sent, joined=True) == spoken_of(said)
+
+
+def spoken(sent, joined):
+    runs = []
+    for _, block, kind, text in sent:
+        if runs and runs[-1][:2] == (block, kind):
+            runs[-1] = (block, kind, runs[-1][2] + text)
+        else:
+            runs.append((block, kind, text))
+    return runs
+
+
+def spoken_of(moves):
+    """What the moves say: runs of one place, a surrogate pair never across a flush or a run."""
+    runs, place, text = [], None, ""
+    for move in [*moves, None]:
+        if move is not None and move[2] == "":
+            continue
+        if move is None or move[:2] != place:
+            if text:
+                shown = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+                if runs and runs[-1][:2] == place:
+                    runs[-1] = (*place, runs[-1][2] + shown)
+                else:
+                    runs.append((*place, shown))
+            place, text = (None if move is None else move[:2]), ""
+        if move is not None:
+            text += move[2]
+    return runs

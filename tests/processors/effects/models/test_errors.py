@@ -1,0 +1,180 @@
+"""Every failure class has a policy, and every way the API fails finds its class.
+
+The rows are section 8 of the Messages API sheet: status or type, and the advice.
+"""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, strategies as st
+
+from foldlog.processors.effects.models import errors as models_errors
+from foldlog.processors.effects.models.errors import (
+    POLICY,
+    RETRY_AFTER_MOST_MS,
+    Trouble,
+    class_of,
+    retry_after_ms,
+    wait_ms,
+)
+
+NOW = datetime(2026, 11, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def status(number, type=None, message="x", **more):
+    return Trouble(source="status", status=number, type=type, message=message, **more)
+
+
+def event(type, **more):
+    return Trouble(source="event", status=200, type=type, message="x", **more)
+
+
+CASES = [
+    # (trouble, class, permanent, the whole key waits)
+    (status(400, "invalid_request_error"), "bad_request", True, False),
+    (status(400), "bad_request", True, False),
+    (
+        status(400, "invalid_request_error", "prompt is too long: 201 tokens > 200 maximum"),
+        "context_too_long",
+        True,
+        False,
+    ),
+    *[
+        (status(400, "invalid_request_error", f"messages.1.content.0: {words}"), name, True, False)
+        for words, name in (
+            ("Invalid signature in thinking block. The block is bound", "thinking_refused"),
+            ("Invalid `signature` in `thinking` block", "thinking_refused"),
+            ("blocks in the latest assistant message cannot be modified.", "thinking_refused"),
+            ("Could not process image", "file_refused"),
+            ("pdf.source.base64.data: The PDF specified was not valid.", "file_refused"),
+            ("Expected `thinking` or `redacted_thinking`, but found `text`", "context_too_long"),
+        )
+    ],
+    (
+        status(400, message="You have reached your specified API usage limits."),
+        "spend_limit",
+        True,
+        False,
+    ),
+    (status(401, "authentication_error"), "authentication", True, False),
+    (status(402, "billing_error"), "billing", True, False),
+    (status(403, "permission_error"), "permission", True, False),
+    (status(404, "not_found_error"), "not_found", True, False),
+    (status(408, "timeout_error"), "timeout", False, False),
+    (status(409, "conflict_error"), "conflict", True, False),
+    (status(413, "request_too_large"), "request_too_large", True, False),
+    (status(413), "request_too_large", True, False),
+    (status(418), "client_error", True, False),
+    (status(422, "invalid_request_error"), "unprocessable", True, False),
+    (status(429, "rate_limit_error", retry_after_ms=0), "rate_limit", False, True),
+    (status(429, "rate_limit_error"), "spend_limit", True, False),
+    (status(429), "spend_limit", True, False),
+    (
+        status(429, "rate_limit_error", code="enforced_spend_limit_reached", retry_after_ms=1),
+        "spend_limit",
+        True,
+        False,
+    ),
+    (status(499), "client_closed", True, False),
+    (status(500, "api_error"), "api_error", False, False),
+    (status(502), "api_error", False, False),
+    (status(503, "api_error"), "api_error", False, False),
+    (status(504, "timeout_error"), "timeout", False, False),
+    (status(529, "overloaded_error"), "overloaded", False, True),
+    (status(529, "overloaded_error", code="compaction_unavailable"), "overloaded", False, True),
+    (event("overloaded_error"), "overloaded", False, True),
+    (event("rate_limit_error"), "rate_limit", False, True),
+    (event("api_error"), "api_error", False, False),
+    (event("timeout_error"), "timeout", False, False),
+    (event("invalid_request_error"), "bad_request", True, False),
+    (event("type_of_the_future"), "api_error", False, False),
+    (event(None), "api_error", False, False),
+    (Trouble(source="transport", message="x"), "transport", False, False),
+    (Trouble(source="truncated", message="x"), "truncated", False, False),
+    (Trouble(source="stalled", message="x"), "stalled", False, False),
+    (Trouble(source="malformed", message="x"), "malformed", False, False),
+    (Trouble(source="internal", message="x"), "internal", False, False),
+]
+
+
+@pytest.mark.parametrize(("trouble", "name", "permanent", "shared"), CASES)
+def test_every_failure_finds_its_class_and_policy(trouble, name, permanent, shared):
+    assert class_of(trouble) == name
+    assert (POLICY[name].backoff is None, POLICY[name].shared) == (permanent, shared)
+
+
+def test_every_class_of_the_table_is_reached_and_every_lookup_ends_in_it():
+    assert {name for _, name, _, _ in CASES} == set(POLICY)
+    for table in ("_CLASS_OF_CODE", "_CLASS_OF_TYPE", "_CLASS_OF_STATUS"):
+        assert set(getattr(models_errors, table).values()) <= set(POLICY)
+    assert {name for _, name in models_errors._CLASS_OF_WORDS} <= set(POLICY)
+
+
+@given(st.integers(100, 999), st.none() | st.text(), st.none() | st.text())
+def test_any_status_type_and_code_has_a_policy(code, type, error_code):
+    for source in ("status", "event"):
+        trouble = Trouble(source=source, status=code, type=type, code=error_code, message="x")
+        assert class_of(trouble) in POLICY
+
+
+def test_waits_grow_are_capped_and_never_depend_on_chance():
+    for policy in POLICY.values():
+        waits = [
+            wait_ms(policy, attempt=n, identity="s 1.1", retry_after_ms=None) for n in range(1, 99)
+        ]
+        if policy.backoff is None:
+            assert set(waits) == {0}
+            continue
+        assert waits == sorted(waits)
+        assert policy.backoff.first_ms / 2 <= waits[0] <= policy.backoff.first_ms
+        assert policy.backoff.most_ms / 2 <= waits[-1] <= policy.backoff.most_ms
+        assert all(b <= 2 * a + 2 for a, b in pairwise(waits))
+
+
+def test_jitter_spreads_claims_and_repeats_for_one():
+    def waits():
+        return [
+            wait_ms(POLICY["overloaded"], attempt=1, identity=f"s{n} 1.1.1", retry_after_ms=None)
+            for n in range(50)
+        ]
+
+    assert waits() == waits()
+    assert len(set(waits())) > 40
+
+
+@given(st.integers(0, 2**53), st.integers(1, 9))
+def test_retry_after_is_a_minimum_up_to_our_own_limit(asked_ms, attempt):
+    policy = POLICY["rate_limit"]
+    wait = wait_ms(policy, attempt=attempt, identity="s 1.1.1", retry_after_ms=asked_ms)
+    assert min(asked_ms, RETRY_AFTER_MOST_MS) < wait
+    assert wait <= RETRY_AFTER_MOST_MS + policy.backoff.most_ms
+
+
+@pytest.mark.parametrize(
+    ("headers", "asked_ms"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7000),
+        ({"retry-after": "0.5"}, 500),
+        ({"retry-after-ms": "20", "retry-after": "9"}, 20),
+        ({"retry-after": "-3"}, 0),
+        ({"retry-after": "nan"}, 0),
+        ({"retry-after": "soon"}, 0),
+        ({"retry-after": ""}, 0),
+        ({"retry-after": "1e999"}, 2**53),
+        ({"retry-after": "Sun, 01 Nov 2026 12:00:30 GMT"}, 30_000),
+        ({"retry-after": "Sun, 01 Nov 2026 11:00:00 GMT"}, 0),
+        (
+            {
+                "retry-after": "Sun, 01 Nov 2026 13:00:30 GMT",
+                "date": "Sun, 01 Nov 2026 13:00:00 GMT",
+            },
+            30_000,
+        ),
+        ({"retry-after": "Sun, 01 Nov 2026 12:00:30 -0000"}, 0),
+        ({"retry-after": "Sun, 01 Nov 99999 12:00:30 GMT"}, 0),
+    ],
+)
+def test_retry_after_is_read_in_every_form(headers, asked_ms):
+    assert retry_after_ms(headers, NOW) == asked_ms

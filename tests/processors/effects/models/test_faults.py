@@ -1,0 +1,177 @@
+"""Every fault of the scripted Messages API ends in one outcome, and says when to try again.
+
+Rows: S2.9, P6. The server's journal is the witness of physical calls.
+"""
+
+import json
+
+import pytest
+
+from foldlog.local.messages_api import FAULTS, Reply, Rule, Stage, text
+from foldlog.processors.effects.models.call import GenClaim
+from foldlog.processors.effects.models.errors import POLICY, wait_ms
+from foldlog.processors.effects.slots import Slots
+from foldlog.schemas.events import GenComplete, GenFailed
+from foldlog.tests.processors.effects.models.attempts import ANSWER, CLAIM, run
+
+# faults -----------------------------------------------------------------------------------------
+
+FAILED = {
+    # fault: (class, status)
+    "status": ("api_error", 500),
+    "rate_limit": ("rate_limit", 429),
+    "rate_limit_ms": ("rate_limit", 429),
+    "rate_limit_bare": ("spend_limit", 429),
+    "rate_limit_huge": ("rate_limit", 429),
+    "enforced_spend_limit": ("spend_limit", 429),
+    "spend_limit": ("spend_limit", 400),
+    "bad_request": ("bad_request", 400),
+    "unauthorized": ("authentication", 401),
+    "billing": ("billing", 402),
+    "forbidden": ("permission", 403),
+    "not_found": ("not_found", 404),
+    "timeout": ("timeout", 408),
+    "conflict": ("conflict", 409),
+    "too_large": ("request_too_large", 413),
+    "unprocessable": ("unprocessable", 422),
+    "server_error": ("api_error", 500),
+    "server_error_no_retry": ("api_error", 500),
+    "unavailable": ("api_error", 503),
+    "gateway_timeout": ("timeout", 504),
+    "overloaded": ("overloaded", 529),
+    "html_error": ("api_error", 502),
+    "accepted_then_lost": ("transport", None),
+    "no_answer": ("stalled", None),
+    "eof": ("truncated", None),
+    "eof_before_message_delta": ("truncated", None),
+    "error_event": ("overloaded", 200),
+    "reset": ("transport", None),
+    "cut": ("transport", None),
+    "half_open": ("stalled", None),
+    "stall": ("stalled", None),
+    "stall_with_pings": ("stalled", None),
+    "cut_in_tool_input": ("truncated", None),
+    "bad_event_json": ("malformed", None),
+}
+SHAPED = [name for name, mode in FAULTS.items() if mode.stage is Stage.SHAPE]
+COMPLETED = [
+    "eof_before_message_stop",
+    *(n for n, m in FAULTS.items() if m.stage is Stage.NOISE and n not in FAILED),
+]
+
+
+def test_every_fault_of_the_server_has_a_row_here():
+    assert set(FAILED) | set(COMPLETED) | set(SHAPED) == set(FAULTS)
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_S2_9_every_failure_is_one_event_with_a_policy_and_what_came(serve, name):
+    # Pings come often enough to pass for life, if bytes were life.
+    fault = {"name": name, "every_s": 0.02} if name == "stall_with_pings" else name
+    server = serve(Reply(ANSWER, fault=fault))
+    begun = FAULTS[name].stage is not Stage.BEFORE
+    stalls = FAILED[name][0] == "stalled"
+    sink = run(server, stall_after=("" if begun else "-") if stalls else None)
+    failed = sink.only
+    assert isinstance(failed, GenFailed), failed
+    error, status = FAILED[name]
+    assert (failed.error, failed.status) == (error, status), failed.detail
+    assert failed.permanent == (POLICY[error].backoff is None) == (failed.retry_at is None)
+    assert POLICY[error].advice in failed.detail
+    assert server.calls() == 1, "the SDK retried by itself"
+    assert (failed.usage is not None) == begun
+    blocks = json.loads(failed.content.inline)
+    assert bool(sink.chunks) == begun
+    assert "".join(b.get("text", "") for b in blocks) == sink.said("text")
+    assert "".join(b.get("thinking", "") for b in blocks) == sink.said("thinking")
+    if name == "cut_in_tool_input":
+        assert "tool_use" not in [b["type"] for b in blocks] and sink.said("tool_input")
+
+
+@pytest.mark.parametrize("name", COMPLETED)
+def test_noise_leaves_the_answer_as_it_is(serve, name):
+    sink = run(serve(Reply(ANSWER, fault=name)))
+    done = sink.only
+    assert isinstance(done, GenComplete), done
+    blocks = json.loads(done.content.inline)
+    assert [b["type"] for b in blocks][:4] == [
+        "thinking",
+        "redacted_thinking",
+        "text",
+        "tool_use",
+    ]
+    assert sink.said("text") == blocks[2]["text"] == ANSWER[2]["text"]
+    assert [call.args.inline for call in done.calls] == [ANSWER[3]["raw_input"].encode()]
+    if name == "unknown_fields":
+        assert {b.get("future_field") for b in blocks} == {"kept"}
+    if name == "unknown_block":
+        assert blocks[4]["payload"] == {"n": 1, "s": "é"}
+
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_every_odd_shape_of_an_answer_completes(serve, name):
+    done = run(serve(Reply(ANSWER, fault=name))).only
+    assert isinstance(done, GenComplete), done
+    if name == "invalid_tool_json":
+        assert done.calls[0].args.inline == b'{"path": "a", oops' and done.calls[0].args_error
+    if name == "parallel_tool_calls":
+        assert [call.index for call in done.calls] == list(range(10))
+    if name == "empty_content":
+        assert done.content.inline == b"[]"
+
+
+@pytest.mark.parametrize("how", ["cut", "reset", "stall"])
+def test_S2_9_a_call_whose_input_is_cut_is_never_kept(serve, how):
+    fault = {"name": "cut_in_tool_input", "how": how}
+    failed = run(serve(Reply(ANSWER, fault=fault)), stall_after="tool_input").only
+    assert isinstance(failed, GenFailed)
+    assert [b["type"] for b in json.loads(failed.content.inline)][-1] == "text"
+
+
+@pytest.mark.parametrize(
+    ("type", "error"),
+    [
+        ("api_error", "api_error"),
+        ("rate_limit_error", "rate_limit"),
+        ("invalid_request_error", "bad_request"),
+        ("odd", "api_error"),
+    ],
+)
+def test_an_error_event_is_judged_by_its_type_and_not_by_status_200(serve, type, error):
+    fault = {"name": "error_event", "type": type, "message": "said in mid-stream"}
+    failed = run(serve(Reply(ANSWER, fault=fault))).only
+    assert (failed.error, failed.status) == (error, 200)
+    assert "said in mid-stream" in failed.detail and "req_" in failed.detail
+
+
+def test_P6_a_cut_attempt_and_its_retry_share_no_chunk(serve):
+    said = "The answer is 42."
+    server = serve([Rule(reply=Reply([text(said)], fault="cut"), attempt=1), Reply([text(said)])])
+    again = GenClaim(session_id="s1", turn=1, step=2, attempt=2, claimed_at=CLAIM.claimed_at)
+    cut, whole = run(server), run(server, claim=again)
+    assert isinstance(cut.only, GenFailed) and isinstance(whole.only, GenComplete)
+    assert said.startswith(cut.said("text")) and whole.said("text") == said
+    assert {c.attempt for c in cut.chunks} == {1} and {c.attempt for c in whole.chunks} == {2}
+    assert [c.seq for c in whole.chunks] == list(range(len(whole.chunks)))
+    assert json.loads(whole.only.content.inline) == [{"type": "text", "text": said}]
+
+
+# when to try again ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_retry_at_counts_from_the_claim_and_is_the_same_for_everybody(serve, number):
+    claim = GenClaim(session_id="s1", turn=1, step=2, attempt=number, claimed_at=10**12)
+    server = serve(Reply(fault={"name": "rate_limit", "retry_after": 7}))
+    passed = iter([100.0, *[102.5] * 1000])
+    failed = run(server, claim=claim, clock=lambda: next(passed)).only
+    wait = wait_ms(POLICY["rate_limit"], attempt=number, identity=claim.label, retry_after_ms=7000)
+    assert failed.retry_at == 10**12 + 2500 + wait
+
+
+def test_only_what_the_whole_key_must_wait_for_slows_the_key(serve):
+    for fault, shared in (("rate_limit", True), ("overloaded", True), ("server_error", False)):
+        pace = Slots(1)
+        failed = run(serve(Reply(fault=fault)), pace=pace).only
+        assert pace.back_off_until_ms == (failed.retry_at if shared else 0)
+        assert pace.free(failed.retry_at) and pace.free(failed.retry_at - 1) != shared

@@ -1,0 +1,249 @@
+"""background: an extraction that came to nothing is owed again, and nothing outlives a session."""
+
+import asyncio
+import re
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from foldlog.log.blobs import BlobStore
+from foldlog.processors.agent import Agent
+from foldlog.processors.effects import background as effect
+from foldlog.processors.fold.projections.background import MEMORY_TRIES, MEMORY_WAIT_MS
+from foldlog.processors.limits import Limits
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.processors.tools.tool import tool
+from foldlog.processors.wake import background_tasks as tasks
+from foldlog.processors.wake.background_tasks import Task, task_of
+from foldlog.processors.worker.claims import unbegun_work
+from foldlog.schemas import events as ev
+from foldlog.schemas.tokens import CHARS_PER_TOKEN, NEW
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.agents import variant
+from foldlog.tests.laws.desk import Blobs
+from foldlog.tests.laws.history import History, opened
+
+
+def remembering() -> History:
+    """A turn has ended, and what to remember of it is being found out."""
+    s = opened(agent=variant(memory=True))
+    s.say("I like tea.")
+    return s.answer("So do I.")
+
+
+def memory_work(s: History):
+    (work,) = [work for work in s.views.background.works if work.kind == "memory"]
+    return work
+
+
+def miss(s: History, why: str = "no words") -> None:
+    """The extraction that runs comes to nothing."""
+    work = memory_work(s)
+    done = answers.done("memory", work.upto, work.attempt, why=why)
+    assert s.append(done, "background").accepted
+
+
+def read_by(s: History) -> str:
+    """What the model that extracts is shown."""
+    return task_of(s.views, memory_work(s), s.agent, s.blobs.read).request.decode()
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def test_S1_H_an_extraction_that_came_to_nothing_is_tried_again_and_later_each_time():
+    s = remembering()
+    for number in range(MEMORY_TRIES - 1):
+        first = memory_work(s)
+        miss(s)
+        view = s.views.background
+        assert (view.memory_missed, view.said) == (number + 1, "memory: no words")
+        assert s.rows() == ["B1w"], "not at once"
+        s.later(MEMORY_WAIT_MS * 10**number - 2)
+        assert s.rows() == ["B1w"]
+        s.later(2).work()
+        assert memory_work(s).upto > first.upto, "another work, with tries of its own"
+        assert "I like tea." in read_by(s)
+
+
+def test_S1_H_what_was_never_extracted_is_let_go_after_so_many_tries():
+    s = remembering()
+    for _ in range(MEMORY_TRIES):
+        s.later(MEMORY_WAIT_MS * 10**MEMORY_TRIES).work()
+        miss(s)
+    assert s.later(10**12).rows() == []
+    s.say("And coffee?")
+    s.answer("Too.")
+    assert "coffee" in read_by(s) and "tea" not in read_by(s)
+    assert s.views.background.memory_missed == 0
+
+
+def test_S1_H_the_next_turns_extraction_covers_what_was_missed():
+    s = remembering()
+    miss(s)
+    s.say("And coffee?")
+    s.answer("Too.")
+    assert s.rows() == ["B1w"], "a new turn does not hurry a model that fails"
+    s.later(MEMORY_WAIT_MS).work()
+    assert "tea" in read_by(s) and "coffee" in read_by(s)
+    work = memory_work(s)
+    s.append(answers.done("memory", work.upto, work.attempt), "background")
+    assert (s.views.background.memory_missed, s.rows()) == (0, [])
+
+
+def test_S1_H_where_nothing_was_said_nothing_is_tried_again():
+    s = remembering()
+    ending = unbegun_work(s.views, memory_work(s))
+    assert ending.ok and s.append(ending, "background").accepted
+    assert (s.views.background.memory_missed, s.rows()) == (0, [])
+
+
+# -- a session that is over ------------------------------------------------------------------------
+
+
+def test_constraint_3_who_is_terminated_while_idle_leaves_no_work_behind():
+    s = remembering()
+    work = memory_work(s)
+    s.terminate()
+    assert s.views.background.works == () and s.rows() == []
+    ending = answers.done("memory", work.upto, work.attempt, why="it was stopped")
+    assert s.append(ending, "background").code == "duplicate"
+    assert s.views.ledger.output_tokens == 15, "what it cost counts"
+
+
+def test_constraint_3_work_that_outlives_the_grace_of_a_terminated_turn_is_dropped():
+    s = remembering()
+    s.say("more")
+    s.work()
+    s.terminate()
+    assert memory_work(s).stop
+    s.later(60_000).work()
+    assert not s.turn.open and s.views.background.works == ()
+
+
+def test_law_7_a_claim_that_comes_after_the_end_is_void():
+    s = remembering()
+    miss(s)
+    s.later(MEMORY_WAIT_MS)
+    ((claim, role),) = s.in_the_air("B1")
+    s.terminate()
+    assert s.land([(claim, role)]) == ["void"]
+    assert s.views.background.works == ()
+
+
+# -- tries of one work -----------------------------------------------------------------------------
+
+
+def test_a_second_try_is_timed_from_its_own_beginning(monkeypatch):
+    """The first hangs for 50 s and may be tried 2 s later, and so may the second."""
+    at, waited, began = [0.0], [], []
+
+    async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
+        began.append(call.claimed_at)
+        at[0] += 50
+        failed = answers.failed((0, 0, call.attempt), retry_at=call.claimed_at + 50_000 + 2_000)
+        await sink.outcome("s", failed)
+
+    async def stopped(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
+        waited.append(failed.retry_at - now)
+        at[0] += 2
+        return False
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    monkeypatch.setattr(effect, "_stopped", stopped)
+    claim = effect.WorkClaim("s", "result", 3, 1, 1_000_000)
+    task = Task(b"{}", "claude-cheapest", 5_000)
+    made = effect._asked(claim, task, Limits(), Stop(), None, [], lambda: at[0])
+    with pytest.raises(effect.Useless, match="overloaded"):
+        asyncio.run(made)
+    assert began == [1_000_000, 1_052_000, 1_104_000] and waited == [2_000, 2_000]
+
+
+def test_S0_5_a_request_that_the_deadline_broke_off_says_what_it_took(monkeypatch, tmp_path):
+    async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
+        await stop.wait()
+        told = answers.stopped((0, 0, 1), ["so"], Blobs())
+        await sink.outcome("s", replace(told, usage=answers.usage(70)))
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    agent = Agent(name="a", model="m", limits=Limits(background_timeout_ms=20))
+    (done,) = worked("result", Task(b"{}", "claude-cheapest", 5_000), agent, tmp_path)
+    assert not done.ok and "20 ms" in done.why and not done.released
+    assert (done.model, done.usage) == ("claude-cheapest", answers.usage(70))
+
+
+def test_lane_B_a_work_that_does_not_end_when_it_is_asked_is_given_up(monkeypatch, tmp_path):
+    async def generate(*_: Any, **more: Any):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    monkeypatch.setattr(effect, "GRACE_S", 0.02)
+    agent = Agent(name="a", model="m", limits=Limits(background_timeout_ms=20))
+    (done,) = worked("result", Task(b"{}", "claude-cheapest", 5_000), agent, tmp_path)
+    assert not done.ok and "20 ms" in done.why and done.usage is None
+
+
+# -- what comes of it ------------------------------------------------------------------------------
+
+CHARS_OF_WORD = 5.7  # of English prose, with the blank behind it
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens"),
+    [(tasks._SUMMARY, tasks.SUMMARY_TOKENS), (tasks._SHORT, tasks.SHORT_TOKENS)],
+)
+def test_as_many_words_as_are_asked_for_have_room(prompt, tokens):
+    words = int(re.search(r"at most ([0-9,]+) words", prompt)[1].replace(",", ""))
+    assert words * CHARS_OF_WORD / CHARS_PER_TOKEN[NEW] <= 0.8 * tokens
+
+
+@pytest.mark.parametrize(("stop_reason", "is_cut"), [("end_turn", False), ("max_tokens", True)])
+def test_S3_4_a_summary_that_was_cut_says_so(stop_reason, is_cut, monkeypatch, tmp_path):
+    async def generate(call: Any, request: bytes, sink: Any, stop: Stop, client: Any, **more: Any):
+        said = ['{"type":"text","text":"They want"}']
+        await sink.outcome("s", answers.complete((0, 0, 1), said, stop_reason, Blobs()))
+
+    monkeypatch.setattr(effect.models, "generate", generate)
+    task = Task(b"{}", "claude-cheapest", 5_000, kept_from=4)
+    made, done = worked("context", task, Agent(name="a", model="m"), tmp_path)
+    assert done.ok and b"They want" in made.summary.inline
+    assert (effect.CUT.encode() in made.summary.inline) is is_cut
+
+
+def worked(kind: str, task: Task, agent: Agent, path: Any, stop: Stop | None = None) -> list[Any]:
+    """What background work writes."""
+    kept = effect.Kept([])
+    claim = effect.WorkClaim("s", kind, 3, 1, 1_000_000)
+    blobs = BlobStore(path)
+    asyncio.run(effect.work(claim, task, agent, kept, stop or Stop(), client, blobs=blobs))
+    return kept.outcomes
+
+
+async def client() -> None:
+    """No model is asked."""
+
+
+def test_constraint_3_a_compactor_that_hangs_ends_with_the_abort_and_holds_up_nobody(tmp_path):
+    stop, ended, threads = Stop(), threading.Event(), []
+
+    def hangs(text: str) -> str:
+        threads.append(threading.current_thread())
+        stop.request("the turn was aborted")
+        ended.wait(60)
+        return "short"
+
+    @tool(effect="pure", compactor=hangs)
+    def read() -> str:
+        """Read."""
+        return ""
+
+    agent = Agent(name="a", model="m", tools=(read,))
+    task = Task(b"{}", "m", 5_000, call="1.1.0", tool="read", text="long " * 4_000)
+    try:
+        (done,) = worked("result", task, agent, tmp_path, stop)
+        assert not done.ok and "stopped" in done.why
+        assert not ended.is_set() and threads[0].is_alive() and threads[0].daemon
+    finally:
+        ended.set()

@@ -1,0 +1,85 @@
+"""context: what the model may be shown, kept as it came; left out only when a request is built."""
+
+
+
+from foldlog.processors.fold.projections.context import estimated_tokens
+from foldlog.processors.wake.budget import Rules, plan
+from foldlog.schemas import events as ev
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import History, asked, opened
+from foldlog.tests.laws.legal import findings
+
+LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
+SERVER_USE = '{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}'
+SERVER_RESULT = '{"type":"web_search_tool_result","tool_use_id":"srv1","content":[]}'
+
+
+def answered(*blocks: "str | Use", stop: str = "end_turn") -> History:
+    """A turn that was answered so, and the request of the next one."""
+    s = opened()
+    s.say("go", "m1")
+    s.answer(*blocks, stop=stop)
+    s.say("next", "m2")
+    s.work()
+    assert not findings(s.request_bytes())
+    return s
+
+
+# -- reminders (constraint 6) ----------------------------------------------------------------------
+
+
+def test_constraint_6_a_reminder_is_said_once_at_the_end_of_its_message_and_stays_there():
+    s = asked(LOOK)
+    s.result("1.1.0", "done", reminders=("look left too", "and right"))
+    s.work()
+    assert s.messages()[-1] == (
+        "user",
+        ["result: done", "Reminder: look left too", "Reminder: and right"],
+    )
+    before = s.messages()
+    s.answer("ok").say("more")
+    s.work()
+    assert s.messages()[: len(before)] == before and s.messages()[-1] == ("user", ["more"])
+    assert s.turn.reminders == ()
+
+
+def test_constraint_6_a_reminder_that_comes_twice_is_said_once():
+    s = opened()
+    reminder = ev.ReminderAdded(reminder_id="r1", text="mind the gap")
+    assert s.append(reminder, "sessions").accepted
+    s.say("go")
+    s.work()
+    assert s.append(reminder, "sessions").code == "duplicate"
+    s.answer("ok").say("more")
+    s.work()
+    assert str(s.messages()).count("mind the gap") == 1
+
+
+# -- tokens (constraint 5) -------------------------------------------------------------------------
+
+
+def test_constraint_5_last_step_tokens_are_all_input_and_output_updated_each_step():
+    s = asked(LOOK)
+    assert s.views.context.last_step_tokens == 100 + 1 + 2 + 3 + 10
+    s.result("1.1.0")
+    s.answer("ok", read=500)
+    assert s.views.context.last_step_tokens == 500 + 1 + 2 + 3 + 10
+
+
+def test_the_estimate_is_what_the_last_response_weighed_and_the_tail_since():
+    s = asked(LOOK)
+    weighed = estimated_tokens(s.views.context)
+    assert weighed == s.views.context.last_step_tokens
+    s.result("1.1.0", "x" * 260)
+    assert estimated_tokens(s.views.context) == weighed + 260 // 3, "as its event says"
+    before = estimated_tokens(s.views.context)
+    s.say("y" * 260, when_busy="steer")
+    assert estimated_tokens(s.views.context) == before, "not said yet"
+    assert plan(s.views, Rules()).tokens > before
+
+
+def test_constraint_1_no_request_covers_more_than_there_is():
+    s = answered("ok")
+    request = s.views.context.request
+    assert request.fragments <= len(s.views.context.fragments)
+    assert request.prefixes <= len(s.views.context.prefixes)

@@ -1,0 +1,235 @@
+"""session_state: what is promised to be true now, field by field, and never above 1 KB."""
+
+import json
+
+import pytest
+
+from foldlog.processors.fold.field_writers import MEANING, WRITERS
+from foldlog.processors.fold.projections import session_state
+from foldlog.processors.fold.projections.session_state import PendingTool, SessionState, as_json
+from foldlog.processors.fold.transitions import TRANSITIONS, InvalidTransition, transition
+from foldlog.schemas import events as ev
+from foldlog.schemas.events import BY_NAME
+from foldlog.schemas.value import replace
+from foldlog.tests.laws.agents import BUILDER
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import asked, opened
+from foldlog.tests.laws.plausible import ODD_IDS
+
+LOOK, POST = Use("look", "{}", "a"), Use("post", "{}", "b")
+BUILD = Use("build_and_deploy", '{"project_id":"p1"}', "c")
+TRIGGERS = sorted({event for row in TRANSITIONS.values() for event in row} | {"fly", ""})
+
+
+def test_S0_1_the_state_has_exactly_its_fields():
+    s = opened()
+    assert list(json.loads(as_json(s.state))) == [
+        "session_id",
+        "user_id",
+        "project_id",
+        "phase",
+        "pending_tool",
+        "cancel_token",
+        "last_message_id",
+        "updated_at",
+    ]
+
+
+def test_S0_1_the_largest_legal_state_is_below_1_KB():
+    id, digits = "x" * 128, 999_999_999
+    pending = PendingTool(f"{digits}.{digits}.{digits}", "n" * 64, digits, digits)
+    largest = SessionState(id, id, id, "verifying", pending, id, id, 2**53)
+    assert len(as_json(largest)) < 1024
+
+
+def test_S0_1_nothing_is_guessed_from_text():
+    s = opened()
+    before = s.state
+    s.say("please start_build project p1 and cancel everything", "m1")
+    said = {"last_message_id": "m1", "updated_at": s.records[-1].timestamp_ms}
+    assert s.state == replace(before, **said)
+
+
+def test_S0_2_every_field_has_named_writers_and_a_meaning():
+    assert set(WRITERS) == set(SessionState.__struct_fields__) == set(MEANING)
+    for field, names in WRITERS.items():
+        assert names and set(names) <= set(BY_NAME), field
+    every = {name for field, names in WRITERS.items() if field != "updated_at" for name in names}
+    assert every <= set(WRITERS["updated_at"]) | {"SESSION_OPENED"}
+
+
+# -- phases ----------------------------------------------------------------------------------------
+
+
+def test_S0_4_TRANSITIONS_is_the_table_of_the_mission():
+    assert TRANSITIONS == {
+        "chatting": {"open_existing": "chatting", "start_build": "building"},
+        "building": {"todo_done_build": "verifying", "cancel": "chatting"},
+        "verifying": {"publish": "done", "revert": "building", "cancel": "chatting"},
+        "done": {"open_existing": "chatting", "start_build": "building"},
+    }
+
+
+@pytest.mark.parametrize("phase", TRANSITIONS)
+@pytest.mark.parametrize("trigger", TRIGGERS)
+def test_S0_4_every_phase_and_trigger_is_in_the_table_or_refused_with_both_names(phase, trigger):
+    s = opened()
+    path = {"chatting": [], "building": ["start_build"]}
+    path["verifying"] = [*path["building"], "todo_done_build"]
+    path["done"] = [*path["verifying"], "publish"]
+    for step in path[phase]:
+        assert s.trigger(step).accepted
+    assert s.state.phase == phase
+    ruling = s.trigger(trigger)
+    if trigger in TRANSITIONS[phase]:
+        assert s.state.phase == TRANSITIONS[phase][trigger] == transition(phase, trigger)
+        return
+    assert ruling.detail == f"invalid transition: phase={phase}, event={trigger}"
+    assert (ruling.verdict, ruling.code) == ("refused", "invalid_transition")
+    assert s.state.phase == phase and s.rows() == ["R"]
+    with pytest.raises(InvalidTransition, match=f"phase={phase}, event={trigger}"):
+        transition(phase, trigger)
+
+
+def test_S0_11_of_publish_and_cancel_the_first_in_the_log_wins_and_the_other_is_told():
+    for first, second in (("publish", "cancel"), ("cancel", "publish")):
+        s = opened()
+        s.trigger("start_build")
+        s.trigger("todo_done_build")
+        act = {
+            "publish": lambda s=s: s.trigger("publish"),
+            "cancel": lambda s=s: s.cancel(seen_phase="verifying"),
+        }
+        assert act[first]().accepted
+        lost = act[second]()
+        assert lost.verdict == "refused" and lost.detail
+        assert s.state.phase == {"publish": "done", "cancel": "chatting"}[first]
+        s.work()
+        answered = s.steps[-1].entry.event
+        assert isinstance(answered, ev.Refused) and answered.detail == lost.detail
+
+
+def test_S0_11_a_cancel_in_the_middle_of_a_turn_moves_the_phase_and_ends_the_turn():
+    s = opened()
+    s.trigger("start_build")
+    s.say()
+    s.work()
+    assert s.cancel("stop-1", seen_phase="building", turn=1).accepted
+    assert (s.state.phase, s.state.cancel_token) == ("chatting", "stop-1")
+    s.stopped("so far")
+    s.work()
+    assert not s.turn.open and s.state.cancel_token is None, "cleared by the TURN_ENDED"
+    assert s.became_of(s.state.last_message_id) == "cancelled"
+
+
+# -- what tools ask for ----------------------------------------------------------------------------
+
+
+def test_S0_2_a_tool_moves_the_phase_and_locks_the_project_with_its_result():
+    s = asked(BUILD, agent=BUILDER)
+    triggers = (ev.Trigger(trigger="start_build", project_id="p1"),)
+    assert s.result("1.1.0", triggers=triggers).accepted
+    assert (s.state.phase, s.state.project_id) == ("building", "p1")
+    assert not s.turn.refusals
+
+
+def test_S0_2_no_other_tool_locks_a_project():
+    s = asked(LOOK)
+    triggers = (ev.Trigger(trigger="start_build", project_id="p1"),)
+    assert s.result("1.1.0", "done", triggers=triggers).accepted
+    assert (s.state.phase, s.state.project_id) == ("building", None)
+    (owed,) = s.turn.refusals
+    assert (owed.code, owed.offset) == ("not_the_project_tool", s.offset - 1)
+    assert owed.detail == "look may not lock a project: build_and_deploy may"
+    s.work()
+    assert not s.turn.refusals, "answered in the log"
+    assert s.messages()[2][1] == [f"result: done\n{owed.detail}"]
+
+
+def test_in_a_session_of_rules_1_any_tool_locks_a_project_and_is_owed_no_answer():
+    s = asked(LOOK, rules=1)
+    triggers = (ev.Trigger(project_id="p1"), ev.Trigger(trigger="publish"))
+    assert s.result("1.1.0", triggers=triggers).accepted
+    assert s.state.project_id == "p1" and not s.turn.refusals
+
+
+def test_S0_2_a_fold_that_breaks_the_table_of_writers_freezes_and_changes_nothing(monkeypatch):
+    """The table was compared by a law, and by nothing where the state is written."""
+    s = opened()
+    before = s.state
+    honest = session_state.apply
+
+    def planted(state, entry, *turns):
+        return replace(honest(state, entry, *turns), project_id="stolen")
+
+    monkeypatch.setattr(session_state, "apply", planted)
+    s.say("hello")
+    assert s.state == before
+    assert s.views.frozen.offset == s.offset - 1
+    assert "MESSAGE_RECEIVED may not change project_id" in s.views.frozen.why
+
+
+def test_an_illegal_trigger_of_a_tool_refuses_only_the_trigger_and_the_model_is_told():
+    s = asked(BUILD, agent=BUILDER)
+    s.lock("p1")
+    triggers = (
+        ev.Trigger(trigger="publish"),
+        ev.Trigger(trigger="start_build"),
+        ev.Trigger(project_id="p2"),
+    )
+    assert s.result("1.1.0", "done", triggers=triggers).accepted
+    assert (s.state.phase, s.state.project_id) == ("building", "p1")
+    (owed,) = s.turn.refusals
+    assert owed.code == "invalid_transition", "as a person's"
+    s.work()
+    invalid = "invalid transition: phase=chatting, event=publish"
+    assert s.messages()[2][1] == [f"result: done\n{invalid}\nproject_id already locked"]
+    answered = [step.entry.event for step in s.steps if type(step.entry.event) is ev.Refused]
+    (refused,) = answered
+    assert (refused.offset, refused.code) == (owed.offset, "invalid_transition")
+    assert refused.detail == f"{invalid}; project_id already locked"
+
+
+@pytest.mark.parametrize("id", ODD_IDS)
+def test_bad_input_a_project_that_is_no_id_is_not_locked_by_a_tool_either(id):
+    s = asked(BUILD, agent=BUILDER)
+    assert s.result("1.1.0", "done", triggers=(ev.Trigger(project_id=id),)).accepted
+    assert s.state.project_id is None
+    s.work()
+    assert "project_id must be 1-128 characters" in s.messages()[2][1][0]
+
+
+# -- the pending tool ------------------------------------------------------------------------------
+
+
+def test_S0_9_pending_tool_is_the_oldest_begun_call_and_how_many_are_open():
+    s = asked(LOOK, POST)
+    assert s.state.pending_tool == PendingTool("1.1.0", "look", 1, 2)
+    assert b"args" not in as_json(s.state)
+    s.result("1.1.0")
+    assert s.state.pending_tool == PendingTool("1.1.1", "post", 1, 1)
+    s.uncertain("1.1.1")
+    assert s.state.pending_tool == PendingTool("1.1.1", "post", 1, 1), "doubt included"
+    s.resolve("1.1.1", "did_not_happen")
+    assert s.state.pending_tool is None
+
+
+def test_S0_9_a_doubt_outlives_its_turn_and_so_does_pending_tool():
+    s = asked(POST)
+    s.uncertain("1.1.0")
+    s.cancel()
+    s.work()
+    assert not s.turn.open and s.state.pending_tool == PendingTool("1.1.0", "post", 1, 1)
+    s.resolve("1.1.0")
+    assert s.state.pending_tool is None
+
+
+def test_updated_at_is_the_time_of_the_last_event_that_changed_another_field():
+    s = opened()
+    assert s.lock("p1").accepted
+    at = s.state.updated_at
+    s.later(1000).lock("p2")
+    s.trigger("open_existing")
+    assert s.state.updated_at == at, "refused, or changed nothing"
+    s.later(1000).say()
+    assert s.state.updated_at == s.records[-1].timestamp_ms

@@ -1,0 +1,29 @@
+"""Rows that are appended twice: first ahead of the log, then as they come back from it."""
+
+from foldlog.processors.fold.rows import Rows
+
+
+def test_the_same_rows_again_are_the_version_that_was_made_ahead():
+    old = Rows("ab", key=str)
+    ahead = old.append("c", "d")
+    again = old.append("c")
+    assert list(again) == ["a", "b", "c"] and again._list is old._list, "nothing is copied"
+    assert again.last("d") is None and ahead.last("d") == "d" and again.last("c") == "c"
+    assert list(again.append("d")) == list(ahead) == ["a", "b", "c", "d"]
+
+
+def test_other_rows_than_those_made_ahead_are_another_past():
+    old = Rows("ab", key=str)
+    ahead = old.append("c", "d")
+    other = old.append("x")
+    assert list(other) == ["a", "b", "x"] and list(ahead) == ["a", "b", "c", "d"]
+    assert other.last("c") is None and ahead.last("x") is None
+    assert list(old.append("c", "d", "e")) == ["a", "b", "c", "d", "e"]
+    assert list(ahead) == ["a", "b", "c", "d"] and len(old) == 2
+
+
+def test_rows_extend_what_they_grew_from_and_no_other_past():
+    old = Rows("ab")
+    grown = old.append("c")
+    assert grown.extends(old) and old.extends(old) and not old.extends(grown)
+    assert not old.append("x").extends(grown) and not Rows("abc").extends(old)

@@ -1,0 +1,118 @@
+"""Schemas that the Messages API refuses are made to fit, and the server is given its own names."""
+
+import json
+
+import pytest
+from hypothesis import given, strategies as st
+
+from foldlog import Agent
+from foldlog.local.messages_api.errors import ApiError
+from foldlog.local.messages_api.shape import check_shape
+from foldlog.processors.outside import McpServer
+from foldlog.processors.outside.definitions import Listed, definitions_of
+from foldlog.processors.outside.fitting import fitted
+from foldlog.processors.outside.tools import with_outside_tools
+from foldlog.processors.tools.tool import tool
+from foldlog.tests.processors.tools.tool_bench import make_host, run_once
+
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+ODATA = {
+    "type": "object",
+    "properties": {"$top": NUMBER, "filter[id]": TEXT, "name": TEXT},
+    "required": ["$top", "name"],
+}
+EITHER = {
+    "type": "object",
+    "properties": {"title": TEXT},
+    "anyOf": [
+        {"properties": {"content": TEXT}, "required": ["content"]},
+        {"properties": {"url": TEXT}, "required": ["url"]},
+    ],
+}
+SERVER = McpServer(name="s", command=("x",), approvals={"*": "none"}, effects={"*": "pure"})
+
+
+def agent_with(schema, call=None):
+    found = definitions_of(SERVER, [Listed("t", "Does.", schema)])
+    agent, notes = with_outside_tools(
+        Agent(name="a", model="m", mcp=(SERVER,)), {"s": found}, {"s": call}
+    )
+    assert not notes
+    return agent
+
+
+def taken(agent):
+    """Whether the API takes a request with the agent's tools."""
+    body = {
+        "model": "claude-opus-5-5",
+        "max_tokens": 1,
+        "tools": json.loads(agent.tools_json()),
+        "messages": [{"role": "user", "content": "hi"}],
+    }
+    check_shape(body, frozenset())
+    return True
+
+
+@pytest.mark.parametrize("schema", [ODATA, EITHER])
+def test_the_stand_in_refuses_what_the_api_refuses(schema):
+    refused = {"name": "t", "input_schema": schema}
+    body = {"model": "m", "max_tokens": 1, "messages": [], "tools": [refused]}
+    with pytest.raises(ApiError, match="at the top level|Property keys should match"):
+        check_shape(body | {"messages": [{"role": "user", "content": "hi"}]}, frozenset())
+
+
+def test_parameters_are_renamed_for_the_model_and_not_for_the_server(tmp_path):
+    asked = []
+
+    async def call(definition, arguments, meta):
+        asked.append(arguments)
+        return {"content": [{"type": "text", "text": "found"}]}
+
+    agent = agent_with(ODATA, call)
+    assert taken(agent)
+    made = agent.tool("s__t")
+    assert set(made.input_schema["properties"]) == {"_top", "filter_id_", "name"}
+    assert made.input_schema["required"] == ["_top", "name"]
+    args = b'{"_top": 3, "filter_id_": "x", "name": "n"}'
+    assert run_once(made, make_host(tmp_path), args).only.outcome == "ok"
+    assert asked == [{"$top": 3, "filter[id]": "x", "name": "n"}]
+
+
+def test_alternatives_stand_side_by_side_and_the_description_names_them():
+    made = agent_with(EITHER).tool("s__t")
+    assert set(made.input_schema) == {"type", "properties"}
+    assert set(made.input_schema["properties"]) == {"title", "content", "url"}
+    assert made.description.startswith("Does.\nIts arguments must also match")
+    assert '"anyOf"' in made.description and '"required":["url"]' in made.description
+    both = {"type": "object", "allOf": [{"properties": {"a": TEXT}, "required": ["a"]}, {}, 3]}
+    made = agent_with(both).tool("s__t")
+    assert made.input_schema["required"] == ["a"] and taken(agent_with(both))
+
+
+def test_what_fits_stays_as_it_is():
+    schema = {"type": "object", "properties": {"a.b-c_9": {"anyOf": [TEXT, NUMBER]}}}
+    assert fitted(schema).schema is schema
+    assert agent_with(schema).tool("s__t").description == "Does."
+    for odd in (None, 3, [], {"properties": 3, "anyOf": 4}, {"type": "object", "anyOf": "x"}):
+        fitted(odd)
+
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=80)
+
+
+@given(st.dictionaries(names, st.just(TEXT), max_size=6), st.lists(names, max_size=3))
+def test_any_names_fit_and_come_back(properties, required):
+    schema = {"type": "object", "properties": properties, "required": [*properties, *required]}
+    found = fitted(schema)
+    theirs = dict(found.names)
+    ours = found.schema["properties"]
+    assert {theirs.get(name, name) for name in ours} == set(properties)
+    assert taken(agent_with(schema)) and len(ours) == len(properties)
+
+
+def test_a_parameter_of_ours_that_no_request_may_hold_is_refused_when_the_tool_is_made():
+    def pay(größe: int) -> str:
+        """Pay."""
+
+    with pytest.raises(TypeError, match="'größe' of tool pay must be called by"):
+        tool(pay)

@@ -1,0 +1,292 @@
+"""MCP servers on stdin and stdout: real processes, killed, slow, huge, changed, absent."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+
+import psutil
+import pytest
+
+from foldlog import Agent
+from foldlog.consumers.doctor.checks import mcp_servers
+from foldlog.processors.outside import McpServer, connection
+from foldlog.processors.outside.tools import OutsideTools
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.schemas.events import ToolFailedUncertain
+
+
+def text(event):
+    return event.content.inline.decode()
+
+
+def test_a_servers_tools_are_an_agents_tools_and_the_operator_decides(world):
+    agent = world.begin(
+        world.stdio(
+            allow=("add", "charge", "fail"),
+            effects={"charge": "idempotent"},
+            approvals={"charge": "none", "fail": "deny"},
+        )
+    )
+    found = {t.name: (t.effect, t.approval) for t in agent.tools}
+    assert found == {
+        "small__add": ("once", "ask"),  # it says it only reads; nobody here said so
+        "small__charge": ("idempotent", "none"),
+        "small__fail": ("once", "deny"),
+    }
+    assert text(world.call(agent, "small__charge", cents=5)) == "charged 5"
+    assert "cents is missing" in agent.tool("small__charge").arguments.why_wrong(b"{}")
+
+
+def test_hints_seed_the_defaults_only_where_the_operator_trusts_them(world):
+    agent = world.begin(world.stdio(trust_hints=True, allow=("add", "charge")))
+    found = {t.name: (t.effect, t.approval) for t in agent.tools}
+    assert found == {"small__add": ("pure", "none"), "small__charge": ("once", "ask")}
+
+
+def test_the_prefix_has_the_same_bytes_for_the_same_server(world):
+    (world.directory / "tools").write_text('["zeta", "alpha"]')
+    first = world.begin(world.stdio()).tools_json()
+    (world.directory / "tools").write_text('["alpha", "zeta"]')
+    assert world.begin(world.stdio()).tools_json() == first
+    assert "\u202e" not in first.decode() and "\x07" not in first.decode()
+
+
+def test_E33_a_server_is_told_that_foldlog_asks_and_its_version(world):
+    (world.directory / "who").touch()
+    agent = world.begin(world.stdio(allow=("who",)))
+    assert text(world.call(agent, "small__who")) == f"foldlog {version('foldlog')}"
+
+
+def test_what_a_server_answers_becomes_a_result(world):
+    agent = world.begin(world.stdio())
+    failed = world.call(agent, "small__fail")
+    assert failed.outcome == "error" and "fail" in text(failed)
+    alone = world.call(agent, "small__picture", alone=True)
+    assert text(alone).startswith("[28 bytes of binary data, not shown.]")
+    assert world.host.blobs.get(alone.content.ref.sha256).startswith(b"\x89PNG")
+    mixed = world.call(agent, "small__picture", alone=False)
+    assert text(mixed).startswith("look:\n[image, image/png, 30 bytes, not shown]")
+    kept = json.loads(world.host.blobs.get(mixed.content.ref.sha256))
+    assert kept["content"][1]["type"] == "image", "what is not shown is not lost"
+
+
+def test_S3_5_a_huge_answer_is_bounded_and_the_connection_lives_on(world):
+    agent = world.begin(world.stdio(effects={"huge": "pure"}))
+    big = world.call(agent, "small__huge", megabytes=2)
+    assert big.outcome == "ok" and big.bytes == 2 * 1024 * 1024 and big.tokens <= 8_000
+    too_big = world.call(agent, "small__huge", megabytes=20)  # twice that: text and structure
+    assert too_big.outcome == "error" and "at most" in text(too_big)
+    assert text(world.call(agent, "small__add", a=1, b=2)) == "3"
+
+
+@pytest.mark.parametrize("effect", ["once", "pure"])
+def test_a_server_that_dies_in_a_call_leaves_doubt_only_where_it_matters(world, effect):
+    agent = world.begin(world.stdio(effects={"die.now": effect}))
+    (name,) = [t.name for t in agent.tools if "die" in t.name]
+    event = world.call(agent, name)
+    if effect == "once":
+        assert isinstance(event, ToolFailedUncertain) and "lost" in event.reason
+    else:
+        assert event.outcome == "error" and "lost" in text(event)
+    assert world.calls() == ["die"], "it was not called again by itself"
+    assert text(world.call(agent, "small__add", a=1, b=2)) == "3", "a new process serves"
+
+
+def test_a_server_that_died_while_idle_makes_no_doubt(world):
+    agent = world.begin(world.stdio())
+    assert text(world.call(agent, "small__charge", cents=1)) == "charged 1"
+    pid = int((world.directory / "calls").read_text().split()[1])
+    os.kill(pid, 9)
+    until = time.monotonic() + 5
+    while "down" not in world.open[0].status()["small"] and time.monotonic() < until:
+        time.sleep(0.01)
+    assert text(world.call(agent, "small__charge", cents=2)) == "charged 2"
+
+
+@pytest.mark.parametrize("how", ["deadline", "abort"])
+def test_S1_D_a_slow_call_ends_in_time(world, how):
+    agent = world.begin(world.stdio(effects={"slow": "pure"}))
+    stop = Stop()
+
+    async def main():
+        calling = asyncio.ensure_future(
+            world.calling(
+                agent, "small__slow", stop, 1_000 if how == "deadline" else None, seconds=60
+            )
+        )
+        if how == "abort":
+            while not world.calls():
+                await asyncio.sleep(0.01)
+            stop.request("the turn is ending")
+        return await calling
+
+    event = asyncio.run(main())
+    assert event.outcome == ("error" if how == "deadline" else "cancelled")
+    assert text(world.call(agent, "small__add", a=2, b=2)) == "4", "others are served meanwhile"
+
+
+def test_secrets_reach_the_server_and_nobody_else(world):
+    server = world.stdio(env={"SHOP_KEY": "hush-hush"})
+    agent = world.begin(server)
+    assert text(world.call(agent, "small__secret")) == "hush-hush None"
+    here = psutil.Process().children(recursive=True)
+    lines = [" ".join(child.cmdline()) for child in here]
+    assert any("stdio_server" in line for line in lines)
+    assert not any("hush" in line for line in lines), "arguments can be seen by others"
+    assert "hush" not in repr(server)
+    (world.directory / "broken").touch()
+    world.begin(server)
+    assert any("***" in line for line in world.said), "its own last words are told, without it"
+    assert not any("hush" in line for line in world.said)
+    lists = (world.directory / "lists").iterdir()
+    assert not any(b"hush" in path.read_bytes() for path in lists)
+
+
+def test_a_server_that_is_down_keeps_its_tools_and_fails_with_words(world):
+    first = world.begin(world.stdio())
+    world.close()
+    (world.directory / "broken").touch()
+    agent = world.begin(world.stdio())
+    assert agent.tools_json() == first.tools_json(), "the prefix of the requests does not move"
+    assert any("tools it listed before are kept" in line for line in world.said)
+    event = world.call(agent, "small__charge", cents=1)
+    assert event.outcome == "error" and "was not run" in text(event) and "down" in text(event)
+    (world.directory / "broken").unlink()
+    assert text(world.call(agent, "small__charge", cents=1)) == "charged 1", "it is back"
+
+
+def test_a_server_that_never_was_there_stops_nobody(world):
+    agent = world.begin(McpServer(name="no", command=("no-such-program-anywhere",)))
+    assert agent.tools == () and any("it has no tools" in line for line in world.said)
+    silent = McpServer(name="mute", command=(sys.executable, "-c", "import time; time.sleep(60)"))
+    assert world.begin(silent, start_s=0.5).tools == ()
+    assert "no answer within 0.5 s" in world.said[-1]
+
+
+def test_doctor_says_of_a_server_that_never_answers_that_it_is_down(world):
+    """It was "ok, not connected yet" for as long as nobody called it, and nobody could."""
+    noise = "while True: print('no protocol at all', flush=True); __import__('time').sleep(0.1)"
+    world.begin(McpServer(name="garb", command=(sys.executable, "-c", noise)), start_s=0.5)
+    (finding,) = mcp_servers(world.open[-1].status())
+    assert finding.level == "problem"
+    assert finding.text == "server garb is down: no answer within 0.5 s"
+
+
+def test_a_server_is_given_up_with_words_when_a_call_has_waited_for_it(world, monkeypatch):
+    world.begin(world.stdio())
+    world.close()
+    monkeypatch.setattr(connection, "CONNECT_S", 0.5)
+    (world.directory / "mute").touch()
+    agent = world.begin(world.stdio(), start_s=0.1)
+    event = world.call(agent, "small__charge", cents=1)
+    assert event.outcome == "error" and "did not answer within 0.5 s" in text(event)
+    until = time.monotonic() + 10
+    while world.open[-1].status() != {"small": "down: no answer within 0.5 s"}:
+        assert time.monotonic() < until, world.open[-1].status()
+        time.sleep(0.02)
+
+
+def test_doctor_counts_the_tools_that_count(world):
+    (world.directory / "tools").write_text(json.dumps([f"tool{n}" for n in range(301)]))
+    agent = world.begin(world.stdio())
+    (finding,) = mcp_servers(world.open[-1].status())
+    assert len(agent.tools) == 256 and finding.text == "server small is up, 256 of its 309 tools"
+    (world.directory / "tools").unlink()
+    world.begin(world.stdio())
+    (finding,) = mcp_servers(world.open[-1].status())
+    assert finding.text == "server small is up, 8 tools"
+
+
+def test_a_server_that_comes_too_late_has_its_tools_at_the_next_start(world):
+    server = world.stdio(effects={"charge": "idempotent"})
+    agent = world.begin(server, start_s=0.01)
+    assert agent.tools == () and not any("which effects names" in line for line in world.said)
+    until = time.monotonic() + 30
+    while not (late := any("when the worker starts anew" in line for line in world.said)):
+        assert time.monotonic() < until, world.said
+        time.sleep(0.02)
+    assert late
+    (finding,) = mcp_servers(world.open[-1].status())
+    assert finding.level == "note" and "up" in finding.text, "it is up, the agents lack its tools"
+    assert world.begin(server, start_s=0.01).tool("small__charge"), "however slow it is"
+
+
+def test_tools_change_only_with_the_agent(world):
+    (world.directory / "tools").write_text('["old"]')
+    agent = world.begin(world.stdio())
+    assert text(world.call(agent, "small__old")) == "new"
+    before = agent.tools_json()
+    (world.directory / "tools").write_text('["new"]')
+    (name,) = [t.name for t in agent.tools if "die" in t.name]
+    world.call(agent, name)
+    gone = world.call(agent, "small__old")
+    assert gone.outcome == "error" and "has no such tool any more" in text(gone)
+    assert agent.tools_json() == before
+    assert "lists other tools than before (new, old)" in world.said[-1]
+    later = world.begin(world.stdio())
+    assert later.tool("small__new") and not later.tool("small__old")
+
+
+def test_schemas_that_nobody_can_use_cost_their_own_tool_only(world):
+    (world.directory / "odd").touch()
+    agent = world.begin(world.stdio())
+    assert len(agent.tools) == 5, world.said
+    said = "\n".join(world.said)
+    assert "refers to another document" in said and "nested too deeply" in said
+    assert "bytes, at most 16384 are taken" in said
+
+
+def test_a_misspelt_rule_is_told(world):
+    world.begin(world.stdio(approvals={"chrage": "deny"}))
+    assert any("has no tool 'chrage', which approvals names" in line for line in world.said)
+
+
+def test_servers_die_with_their_worker(tmp_path):
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from foldlog import Agent\n"
+        "from foldlog.processors.outside import McpServer\n"
+        "from foldlog.processors.outside.tools import OutsideTools\n"
+        "server = McpServer(name='s', command=(sys.executable, sys.argv[1], sys.argv[2]))\n"
+        "agent = Agent(name='a', model='m', mcp=[server])\n"
+        "OutsideTools([agent], Path(sys.argv[2]), print, start_s=60).begin()\n"
+        "print('up', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    script = os.path.join(os.path.dirname(__file__), "stdio_server.py")
+    worker = subprocess.Popen(
+        [sys.executable, "-c", program, script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout.readline() == "up\n"
+    children = psutil.Process(worker.pid).children(recursive=True)
+    assert len(children) >= 2
+    worker.kill()
+    worker.wait()
+    worker.stdout.close()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
+
+
+def test_without_servers_nothing_is_started_or_imported(tmp_path):
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from foldlog import Agent\n"
+        "from foldlog.processors.outside.tools import OutsideTools\n"
+        "tools = OutsideTools([Agent(name='a', model='m')], Path(sys.argv[1]) / 'x', print)\n"
+        "tools.begin(); tools.close()\n"
+        "assert 'mcp' not in sys.modules and not (Path(sys.argv[1]) / 'x').exists()\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
+
+
+def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    agent = Agent(name="a", model="m", mcp=[McpServer(name="s", url="http://127.0.0.1:1/mcp")])
+    with pytest.raises(Exception, match=r"foldlog\[mcp\]"):
+        OutsideTools([agent], tmp_path, print).begin()

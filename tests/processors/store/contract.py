@@ -1,0 +1,269 @@
+"""What every backend and every store must do: cases that test_dict.py and test_rocks.py inherit.
+
+A case gets `open`, which opens the same place again and again, as a worker that restarts does.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import pytest
+
+from foldlog.processors.fold.projections.partition import INITIAL, PartitionView
+from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.store.partition_cache import may_owe
+from foldlog.processors.store.store import Backend, Belongs, Cursor, Store
+from foldlog.processors.store.views_codec import view_hashes
+from foldlog.schemas.codec import ChunkSeen
+from foldlog.tests.laws.agents import LIMITS
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import History, Step, opened
+from foldlog.tests.laws.law import world_of
+from foldlog.tests.laws.worlds import World
+
+BELONGS = Belongs("cluster", "topic", "folds")
+SEEDS = (1, 2, 3)
+
+
+class BackendContract:
+    """Ordered bytes to bytes, in batches."""
+
+    @pytest.fixture
+    def open(self, tmp_path) -> Callable[[], Backend]:
+        raise NotImplementedError
+
+    def test_what_was_put_is_there_and_what_was_not_is_none(self, open):
+        backend = open()
+        backend.write([(b"a", b"1"), (b"b", b""), (b"\xff\x00", b"\x00")], [])
+        assert [backend.get(key) for key in (b"a", b"b", b"\xff\x00", b"c", b"")] == [
+            b"1", b"", b"\x00", None, None,
+        ]
+
+    def test_a_later_put_wins_and_a_deleted_key_is_gone(self, open):
+        backend = open()
+        backend.write([(b"a", b"1"), (b"b", b"2")], [])
+        backend.write([(b"a", b"3")], [b"b", b"never there"])
+        assert (backend.get(b"a"), backend.get(b"b")) == (b"3", None)
+
+    def test_a_scan_gives_the_keys_of_a_prefix_in_byte_order(self, open):
+        backend = open()
+        keys = [b"r\0s\0b", b"r\0s\0a", b"r\0s\0\xff", b"r\0s1\0a", b"r\0r\0a", b"q", b"s", b"\xff"]
+        backend.write([(key, key) for key in keys], [])
+        assert list(backend.scan(b"r\0s\0")) == [
+            (key, key) for key in (b"r\0s\0a", b"r\0s\0b", b"r\0s\0\xff")
+        ]
+        assert [key for key, _ in backend.scan(b"")] == sorted(keys)
+        assert [key for key, _ in backend.scan(b"\xff")] == [b"\xff"]
+        assert list(backend.scan(b"x")) == []
+
+    def test_what_was_written_is_there_when_it_is_opened_again(self, open):
+        backend = open()
+        backend.write([(b"a", b"1")], [])
+        backend.close()
+        again = open()
+        assert again.get(b"a") == b"1"
+        again.close()
+
+
+class Counting:
+    """A backend that notes what is put; everything goes through to the real one."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.batches: list[list[tuple[bytes, bytes]]] = []
+        self.get, self.scan, self.close = backend.get, backend.scan, backend.close
+
+    def write(self, puts, deletes) -> None:
+        self.batches.append(list(puts))
+        self._backend.write(self.batches[-1], deletes)
+
+    @property
+    def puts(self) -> list[tuple[bytes, bytes]]:
+        return [put for batch in self.batches for put in batch]
+
+
+class Full(Counting):
+    """A backend whose disk can be full."""
+
+    full = False
+
+    def write(self, puts, deletes) -> None:
+        if self.full:
+            raise OSError("the disk is full")
+        super().write(puts, deletes)
+
+
+@lru_cache
+def world(seed: int) -> World:
+    return world_of(seed)
+
+
+def keep(store: Store, step: Step, holders: PartitionView = INITIAL) -> None:
+    """Write a step's views as a worker does: of a chunk only the stream place."""
+    views = {step.views.session_id: step.views}
+    chunk = isinstance(step.entry.event, ChunkSeen) and step.before.turn is step.views.turn
+    changed, streamed = ({}, views) if chunk else (views, {})
+    store.write(changed, streamed, may_owe, holders, Cursor(step.entry.offset + 1, 7))
+
+
+class StoreContract:
+    """Views and cursor, changed together."""
+
+    @pytest.fixture
+    def open(self, tmp_path) -> Callable[[], Backend]:
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_what_was_written_is_loaded_with_its_cursor_after_any_batch(self, open, seed):
+        """Batches of several events, restarts between some of them."""
+        store, steps = Store(open()), world(seed).steps
+        store.claim(BELONGS)
+        for number, step in enumerate(steps):
+            if number % 3 == 0 or number == len(steps) - 1:
+                whole = step.views
+                store.write({"s1": whole}, {}, may_owe, step.holders, Cursor(step.entry.offset + 1))
+            if number % 20 == 19:
+                store.close()
+                store = Store(open())
+                assert view_hashes(store.load("s1")) == view_hashes(whole)
+        store.close()
+        store = Store(open())
+        assert store.load("s1") == steps[-1].views
+        assert store.cursor == Cursor(steps[-1].entry.offset + 1)
+        assert store.partition == steps[-1].holders and store.belongs == BELONGS
+        store.close()
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_folding_on_from_a_store_is_folding_on_from_memory(self, open, seed):
+        store, steps = Store(open()), world(seed).steps
+        cut = len(steps) // 2
+        for step in steps[:cut]:
+            keep(store, step)
+        store.close()
+        store = Store(open())
+        views = store.load("s1") or initial("s1")
+        for step in steps[cut:]:
+            views, _ = fold(views, step.entry)
+            store.write({"s1": views}, {}, may_owe, INITIAL, Cursor(step.entry.offset + 1))
+        assert view_hashes(store.load("s1")) == view_hashes(world(seed).views)
+        store.close()
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_beyond_2_rows_are_put_once_and_never_rewritten(self, open, seed):
+        backend = Counting(open())
+        store = Store(backend)
+        for number, step in enumerate(world(seed).steps):
+            keep(store, step)
+            if number == 30:  # a session that left the cache and comes back
+                store.forget("s1")
+                store.load("s1")
+        rows = [key for key, _ in backend.puts if key.startswith(b"r\0")]
+        assert rows and len(rows) == len(set(rows)), "a row was put twice"
+        store.close()
+
+    def test_beyond_2_a_turn_writes_as_much_when_the_session_is_long(self, open):
+        backend = Counting(open())
+        store, s = Store(backend), opened()
+        weights = []
+        for turn in range(1, 41):
+            before, start = sum(len(k) + len(v) for k, v in backend.puts), len(s.steps)
+            s.say("words", f"m{turn}")
+            s.answer("some answer")
+            for step in s.steps[start:]:
+                keep(store, step)
+            weights.append(sum(len(k) + len(v) for k, v in backend.puts) - before)
+        assert weights[39] <= 1.2 * weights[9], weights
+        store.close()
+
+    def test_law_10_a_chunk_writes_its_place_and_the_cursor_and_nothing_else(self, open):
+        backend = Counting(open())
+        store, s = Store(backend), opened()
+        s.say()
+        s.work()
+        keep(store, s.steps[-1])
+        s.chunk()
+        keep(store, s.steps[-1])
+        assert [key[:1] for key, _ in backend.batches[-1]] == [b"c", b"\0"]
+        assert store.load("s1") == s.views
+        store.close()
+
+    def test_law_10_a_stream_place_is_written_when_it_moved_and_only_then(self, open):
+        backend = Counting(open())
+        store, s = Store(backend), opened()
+        placed = []
+        for act in (s.say, s.work, s.chunk, s.chunk, s.answer, s.say):
+            before = len(s.steps)
+            act()
+            for step in s.steps[before:]:
+                keep(store, step)
+                if any(key.startswith(b"c\0") for key, _ in backend.batches[-1]):
+                    placed.append(type(step.entry.event).__name__)
+                assert store.load("s1") == step.views
+        assert placed == ["MessageReceived", "ChunkSeen", "ChunkSeen"], "at first, then of chunks"
+        store.close()
+
+    def test_S1_G_a_batch_that_fails_changes_neither_views_nor_cursor(self, open):
+        backend = Full(open())
+        store, s = Store(backend), opened()
+        keep(store, s.steps[-1])
+        s.say()
+        backend.full = True
+        with pytest.raises(OSError, match="full"):
+            keep(store, s.steps[-1])
+        assert store.cursor.offset == s.steps[0].entry.offset + 1
+        store.close()
+        store = Store(open())
+        assert store.load("s1") == s.steps[0].views
+        assert store.cursor.offset == s.steps[0].entry.offset + 1
+        store.close()
+
+    def test_the_sessions_that_may_owe_something_are_known_without_reading_any(self, open):
+        store = Store(open())
+        busy, idle, doubt = History("busy"), History("idle"), untold_doubt()
+        for s in (busy, idle):
+            s.take().open()
+            s.say()
+        idle.answer("done")
+        for s in (busy, idle, doubt):
+            keep(store, s.steps[-1])
+        assert sorted(store.busy()) == ["busy", "doubt"]
+        assert sorted(store.sessions()) == ["busy", "doubt", "idle"]
+        busy.answer("done")
+        keep(store, busy.steps[-1])
+        assert store.busy() == ["doubt"]
+        store.close()
+
+    def test_sessions_whose_names_begin_alike_do_not_mix(self, open):
+        store = Store(open())
+        names = ["s", "s1", "s10", "s:1", "s@", "ü", "x" * 256]
+        for name in names:
+            s = History(name)
+            s.take().say(name, "m1")
+            s.open()
+            s.say(name, "m1")
+            keep(store, s.steps[-1])
+        store.close()
+        store = Store(open())
+        for name in names:
+            views = store.load(name)
+            assert isinstance(views, SessionViews) and views.session_id == name
+            assert [row.content.inline for row in views.messages.received] in (
+                [f'[{{"type":"text","text":"{name}"}}]'.encode()], [None], [],
+            )
+        assert sorted(store.sessions()) == sorted(names)
+        store.close()
+
+    def test_a_session_that_is_unknown_is_none(self, open):
+        store = Store(open())
+        assert store.load("s1") is None and store.cursor == Cursor() and store.belongs is None
+        store.close()
+
+
+def untold_doubt() -> History:
+    """A session whose turn is over and whose doubt nobody was told of."""
+    s = opened("doubt")
+    s.say()
+    s.answer(Use("post", "{}", "p"))
+    s.cancel()
+    s.later(LIMITS.grace_ms).discharge("C2")
+    assert s.rows() == ["T7"]
+    return s

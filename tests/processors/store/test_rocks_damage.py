@@ -1,0 +1,249 @@
+"""Damaged files of RocksDB are rebuilt; what the system refuses to open is never deleted."""
+
+import errno
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from itertools import count, filterfalse, islice
+from pathlib import Path
+
+import pytest
+
+from foldlog.log import Corrupt
+from foldlog.processors.agent import Agent
+from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.store.rocks import RocksBackend, _Errors, classified
+from foldlog.processors.store.store import Belongs, Store, new_store, open_readonly, open_store
+from foldlog.processors.store.views_codec import view_hashes
+from foldlog.schemas.codec import entry_of
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.laws.rig import SESSION, Rig, answered, opened, said
+from foldlog.tests.processors.worker.test_damage import work
+
+AGENT = Agent(name="a", model="m")
+BELONGS = Belongs("cluster", "topic", "folds")
+FLIPS = 60  # single bits, over all files of a store
+UNUSED = ("LOCK", "LOG", "IDENTITY")
+
+
+class OnDisk(Rig):
+    """A rig whose store is in RocksDB."""
+
+    def __init__(self, directory: Path, incarnation: str = "1", log=None) -> None:
+        super().__init__(AGENT, incarnation, log=log)
+        self.directory, self.told = directory, []
+        self.worker._say = self.told.append
+
+    def _open(self, partition: int, *, fresh: bool) -> Store:
+        end = self.log.end_offsets(SESSION_EVENTS)[partition]
+        if fresh:
+            return new_store(self.directory, BELONGS, end)
+        return open_store(self.directory, BELONGS, end, self.told.append)
+
+
+@pytest.fixture(scope="module")
+def at_rest(tmp_path_factory):
+    """A log, and its store as a killed worker leaves it: tables, and a write-ahead log."""
+    place = tmp_path_factory.mktemp("rocks")
+    rig = OnDisk(place / "live")
+    rig.write("producer", opened("a"))
+    rig.write("producer", said())
+    rig.assign()
+    rig.settle()
+    rig.worker.owned[0].store._backend._db.flush()
+    rig.write("models", answered())
+    rig.write("producer", said("m2"))
+    rig.settle()
+    killed = place / "killed"
+    shutil.copytree(place / "live", killed)
+    rig.revoke()
+    sizes = {path.name: path.stat().st_size for path in killed.iterdir()}
+    assert any(name.endswith(".sst") for name in sizes)
+    assert all(sizes[name] for name in sizes if name.endswith(".log")), "the last batches are there"
+    return rig.log, killed
+
+
+def begins_again(log, directory: Path) -> OnDisk:
+    """The next worker on that log and store, until it has nothing to do."""
+    rig = OnDisk(directory, "2", log)
+    rig.assign()
+    work(rig)
+    return rig
+
+
+def right(rig: OnDisk) -> bool:
+    """Whether views, in memory and on disk, are those of the log."""
+    views = initial(SESSION)
+    for entry in map(entry_of, rig.log.records(SESSION_EVENTS, 0)):
+        if entry.session_id == SESSION:
+            views, _ = fold(views, entry)
+    stored = rig.worker.owned[0].store.load(SESSION)
+    return view_hashes(stored) == view_hashes(views) and rig.worker.holds(0)
+
+
+def copied(directory: Path, to: Path) -> Path:
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(directory, to)
+    return to
+
+
+def test_S2_11_any_flipped_bit_is_harmless_or_has_the_store_rebuilt(at_rest, tmp_path):
+    """A block's checksum has "lock" in its name: it was taken for a held lock, and the worker
+    ended, and the next one, and the next."""
+    log, killed = at_rest
+    dice, rebuilt = random.Random(7), 0
+    files = sorted(path for path in killed.iterdir() if path.name not in UNUSED)
+    for number in range(FLIPS):
+        directory = copied(killed, tmp_path / "store")
+        path = directory / files[number % len(files)].name
+        data = bytearray(path.read_bytes())
+        place, bit = dice.randrange(len(data)), dice.randrange(8)
+        data[place] ^= 1 << bit
+        path.write_bytes(data)
+        rig = begins_again(log, directory)
+        assert right(rig), f"bit {bit} of byte {place} of {path.name}: {rig.told}"
+        rebuilt += any("made anew" in line for line in rig.told)
+        rig.revoke()
+    assert rebuilt > FLIPS // 4
+
+
+@pytest.mark.parametrize("how", ["cut", "gone"])
+def test_S2_11_a_file_that_was_cut_or_is_gone_is_harmless_or_has_the_store_rebuilt(
+    at_rest, tmp_path, how
+):
+    log, killed = at_rest
+    for path in sorted(killed.iterdir()):
+        if path.name in UNUSED:
+            continue
+        directory = copied(killed, tmp_path / "store")
+        here = directory / path.name
+        if how == "cut":
+            here.write_bytes(here.read_bytes()[: here.stat().st_size // 2])
+        else:
+            here.unlink()
+        rig = begins_again(log, directory)
+        assert right(rig), f"{path.name}: {rig.told}"
+        rig.revoke()
+
+
+def test_a_damaged_store_says_so_to_whoever_only_reads_it(at_rest, tmp_path):
+    directory = copied(at_rest[1], tmp_path / "store")
+    (directory / "CURRENT").write_bytes(b"nonsense\n")
+    with pytest.raises(Corrupt, match="CURRENT"):
+        open_readonly(directory)
+
+
+# -- what the system refuses -----------------------------------------------------------------------
+
+
+def refused(directory: Path, code: int) -> None:
+    """Opening raises that error of the system, and everything is still there."""
+    before = {path.name for path in directory.iterdir()} - set(UNUSED)
+    with pytest.raises(OSError) as told:
+        open_store(directory, BELONGS, 10**6, pytest.fail)
+    assert told.value.errno == code
+    tables = {name for name in before if name.endswith(".sst")}
+    assert tables <= {path.name for path in directory.iterdir()}, "nothing was deleted"
+
+
+def kept_views(directory: Path) -> dict[str, str]:
+    store = open_store(directory, BELONGS, 10**6, pytest.fail)
+    try:
+        return view_hashes(store.load(SESSION))
+    finally:
+        store.close()
+
+
+def limit_with_free(descriptors: int) -> int:
+    """The limit below which so many descriptors are free: it bounds their numbers, and a process
+    that closed some has gaps between them."""
+    used = {int(name) for name in os.listdir("/proc/self/fd")}
+    return next(islice(filterfalse(used.__contains__, count()), descriptors, None))
+
+
+def test_too_few_descriptors_are_no_damage(at_rest, tmp_path):
+    directory = copied(at_rest[1], tmp_path / "store")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    outcomes = []
+    for more in range(0, 16, 2):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit_with_free(more), hard))
+        try:
+            open_store(directory, BELONGS, 10**6, pytest.fail).close()
+            outcomes.append(0)
+        except OSError as error:
+            outcomes.append(error.errno)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert set(outcomes) <= {0, errno.EMFILE} and errno.EMFILE in outcomes
+    assert kept_views(directory)
+
+
+def test_an_error_of_the_clients_own_files_has_its_number_too():
+    with pytest.raises(OSError) as raised, _Errors():
+        raise OSError("Too many open files (os error 24)")  # as rocksdict raises it
+    assert raised.value.errno == errno.EMFILE
+
+
+def test_a_full_disk_is_no_damage(at_rest, tmp_path):
+    """As a limit on the size of files, which the system refuses in the same way."""
+    directory = copied(at_rest[1], tmp_path / "store")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        for most in (1, 100, 5_000):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+            try:
+                open_store(directory, BELONGS, 10**6, pytest.fail).close()
+            except OSError as error:
+                assert error.errno == errno.EFBIG
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    finally:
+        signal.signal(signal.SIGXFSZ, handler)
+    assert kept_views(directory)
+
+
+def test_a_lock_that_another_process_holds_is_no_damage(at_rest, tmp_path):
+    directory = copied(at_rest[1], tmp_path / "store")
+    code = (
+        "import sys; from pathlib import Path;"
+        "from foldlog.processors.store.store import RocksBackend;"
+        "held = RocksBackend(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(directory)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )
+    try:
+        assert child.stdout.readline() == "held\n"
+        refused(directory, errno.EAGAIN)
+    finally:
+        child.communicate("")
+    held = RocksBackend(directory)
+    refused(directory, errno.ENOLCK)
+    held.close()
+    assert kept_views(directory)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("IO error: No space left on device: While appending to file: D/000016.log", errno.ENOSPC),
+        ("Corruption: IO error: While open a file: D/CURRENT: Too many open files", errno.EMFILE),
+        ("IO error: While open a file for appending: D/LOG: Permission denied", errno.EACCES),
+        ("IO error: While open a file: D/MANIFEST-000005: Read-only file system", errno.EROFS),
+        ("IO error: While pread offset 0 len 4096: D/000009.sst: Input/output error", errno.EIO),
+    ],
+)
+def test_what_the_system_says_is_no_damage_whatever_RocksDB_calls_it(text, code):
+    found = classified(Exception(text))
+    assert isinstance(found, OSError) and found.errno == code
+
+
+def test_what_is_not_known_is_no_damage():
+    unknown = Exception("Not implemented: block format of the future")
+    assert classified(unknown) is unknown

@@ -1,0 +1,65 @@
+"""A child that folds the same history into a store for ever, to be killed in the middle.
+
+Round after round the history of a seed is folded into a new session (s0, s1, ...), a few events a
+batch. A line on stdout after each batch says that it is written.
+"""
+
+import sys
+from itertools import count
+from pathlib import Path
+
+from foldlog.processors.fold.projections.partition import INITIAL
+from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.store.partition_cache import may_owe
+from foldlog.processors.store.store import Cursor, RocksBackend, Store
+from foldlog.schemas.value import replace
+from foldlog.tests.laws.law import world_of
+from foldlog.tests.processors.store.contract import BELONGS
+
+ROUNDS_MAX = 500
+BATCH = 3  # events; the rows of one batch must come together or not at all
+
+
+def steps(seed: int):
+    """(offset, session_id, entry) of every event of every round, endlessly."""
+    entries = [step.entry for step in world_of(seed).steps]
+    offset = count()
+    for number in range(ROUNDS_MAX):
+        for entry in entries:
+            yield next(offset), f"s{number}", replace(entry, session_id=f"s{number}")
+
+
+def session_ids(seed: int) -> list[str]:
+    """Every session that may be there."""
+    return [f"s{number}" for number in range(ROUNDS_MAX)]
+
+
+def views_at(seed: int, session_id: str, cursor: int) -> SessionViews | None:
+    """The views of a session when the log was folded up to a cursor."""
+    views = None
+    length = len(world_of(seed).steps)
+    start = int(session_id[1:]) * length
+    for number, step in enumerate(world_of(seed).steps, start):
+        if number < cursor:
+            entry = replace(step.entry, session_id=session_id)
+            views, _ = fold(views or initial(session_id), entry)
+    return views
+
+
+def main(directory: Path, seed: int) -> None:
+    """Write until killed."""
+    store = Store(RocksBackend(directory))
+    store.claim(BELONGS)
+    changed: dict[str, SessionViews] = {}
+    known: dict[str, SessionViews] = {}
+    for offset, session_id, entry in steps(seed):
+        views, _ = fold(known.get(session_id) or initial(session_id), entry)
+        known[session_id] = changed[session_id] = views
+        if offset % BATCH == BATCH - 1:
+            store.write(changed, {}, may_owe, INITIAL, Cursor(offset + 1))
+            changed = {}
+            print(offset, flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,142 @@
+"""What became of a call: the side log and the reconciler, and doubt where neither knows (S2.8)."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from foldlog.processors.tools.call import reconcile
+from foldlog.processors.tools.output_sink import Stop
+from foldlog.processors.tools.tool import DidNotHappen, Happened, ToolFailed, tool
+from foldlog.schemas.events import ToolFailedUncertain
+from foldlog.tests.processors.tools.tool_bench import Told, claim_of, make, make_host, run_once
+
+
+@pytest.fixture
+def host(tmp_path):
+    return make_host(tmp_path)
+
+
+# --- the side log ---
+
+
+def test_S2_8_an_idempotent_call_that_ran_before_returns_the_earlier_result(host):
+    runs = []
+
+    def deploy(ctx, version: str) -> dict:
+        runs.append(ctx.attempt)
+        ctx.trigger("publish")
+        ctx.remind("deployed")
+        return {"deployed": version}
+
+    a_tool, args = make("idempotent", deploy), b'{"version":"v1"}'
+    first = run_once(a_tool, host, args).only
+    again = run_once(a_tool, host, args, attempt=2).only
+    assert runs == [1]
+    assert replace(first, attempt=2) == again
+    run_once(a_tool, host, args, index=1)
+    run_once(a_tool, host, args, turn=3)
+    assert runs == [1, 1, 1], "other calls have their own"
+
+
+def test_S2_8_a_tool_may_record_before_it_is_through(host):
+    def deploy(ctx) -> str:
+        if not ctx.side_log.has_result:
+            ctx.side_log.record("done by attempt 1")
+            raise ConnectionError("lost after the effect")
+        raise AssertionError("asked although the result is known")
+
+    a_tool = make("idempotent", deploy)
+    assert run_once(a_tool, host).only.outcome == "error"
+    assert run_once(a_tool, host, attempt=2).text == "done by attempt 1"
+
+
+@pytest.mark.parametrize("effect", ["pure", "once"])
+def test_only_idempotent_tools_repeat_an_earlier_result(host, effect):
+    runs = []
+
+    def work() -> int:
+        runs.append(1)
+        return len(runs)
+
+    a_tool = make(effect, work)
+    assert [run_once(a_tool, host).text for _ in range(2)] == ["1", "2"]
+
+
+# --- reconciling ---
+
+
+def reconciled(a_tool, host, args=b"{}", stop=None, **changes):
+    async def main():
+        told = Told()
+        await reconcile(claim_of(a_tool, args, **changes), a_tool, args, told, stop or Stop(), host)
+        return told
+
+    return asyncio.run(main())
+
+
+def charge(ctx, cents: int) -> str:
+    """Charge."""
+    raise AssertionError("a reconciler is asked, the tool is never run again")
+
+
+def asked(answer):
+    def reconciler(ctx, cents):
+        assert (ctx.call_key, cents) == ("2.1.0", 5)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return tool(reconciler=reconciler)(charge)
+
+
+ARGS = b'{"cents":5}'
+
+
+def test_S2_8_a_reconciler_that_knows_it_happened(host):
+    told = reconciled(asked(Happened({"id": "ch_1"})), host, ARGS)
+    assert (told.only.outcome, told.only.via, told.text) == ("ok", "reconciler", '{"id":"ch_1"}')
+
+
+def test_S2_8_a_reconciler_that_knows_it_did_not_happen(host):
+    told = reconciled(asked(DidNotHappen("no such charge")), host, ARGS)
+    assert (told.only.outcome, told.only.via) == ("not_run", "reconciler")
+    assert told.text == "the call did not happen: no such charge"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (None, "can't say"),
+        (True, "can't say"),
+        (ConnectionError("down"), "raised ConnectionError: down"),
+        (ToolFailed("not found"), "raised ToolFailed"),
+    ],
+)
+def test_S2_8_a_reconciler_that_does_not_know_leaves_the_doubt(host, answer, says):
+    event = reconciled(asked(answer), host, ARGS).only
+    assert isinstance(event, ToolFailedUncertain) and says in event.reason
+
+
+def test_S2_8_without_a_reconciler_nobody_knows(host):
+    event = reconciled(tool(charge), host, ARGS).only
+    assert isinstance(event, ToolFailedUncertain) and "worker is gone" in event.reason
+
+
+def test_S2_8_the_side_log_is_asked_before_the_reconciler(host):
+    host.side_log.of("s1", "2.1.0").record({"id": "ch_2"})
+    told = reconciled(asked(DidNotHappen()), host, ARGS)
+    assert (told.only.outcome, told.text) == ("ok", '{"id":"ch_2"}')
+
+
+def test_S2_8_a_reconciler_has_a_deadline_and_can_be_stopped(host):
+    async def hangs(ctx, cents):
+        await asyncio.Event().wait()
+
+    a_tool = tool(reconciler=hangs)(charge)
+    event = reconciled(a_tool, host, ARGS, timeout_ms=20).only
+    assert isinstance(event, ToolFailedUncertain) and "within 0.02 s" in event.reason
+    stop = Stop()
+    stop.request("cancel c-1")
+    event = reconciled(a_tool, host, ARGS, stop=stop).only
+    assert isinstance(event, ToolFailedUncertain) and "cancel c-1" in event.reason

@@ -1,0 +1,101 @@
+"""What outlives sessions, watched: instruction files, memory and todos, really read and written."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from foldlog.processors.memory.service import MemoryService
+from foldlog.processors.memory.tools import MEMORY_TOOLS
+from foldlog.processors.request.layers import FILES, Layers
+from foldlog.processors.worker.instruction_files import read_layers
+from foldlog.schemas.topics import MEMORY_EVENTS
+from foldlog.tests.processors.tools.tool_bench import make_host, run_once
+
+FIELDS = {
+    "MEMORY_WRITTEN": "memory.entries",
+    "MEMORY_RETIRED": "memory.entries",
+    "PREFERENCE_SET": "memory.entries",
+    "TODO_ADDED": "memory.todos",
+    "TODO_MARKED": "memory.todos",
+}
+READS = {
+    "core": "memory.entries",
+    "index": "memory.entries",
+    "load": "memory.entries",
+    "search": "memory.entries",
+    "search_text": "memory.entries",
+    "view": "memory.entries",
+    "todos": "memory.todos",
+}
+
+
+class NotingReader:
+    """The real reader; what is asked of it is noted."""
+
+    def __init__(self, reader: Any, note: Callable[[str], None]) -> None:
+        self._reader, self._note = reader, note
+
+    def __getattr__(self, name: str) -> Any:
+        if name in READS:
+            self._note(READS[name])
+        return getattr(self._reader, name)
+
+
+def layers_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., Layers]:
+    """What a worker gives a decision to read layers with."""
+
+    def read(agent: Any, views: Any) -> Layers:
+        reader = NotingReader(memory.reader, note)
+        user = views.state.user_id
+        layers = read_layers(agent, memory=reader, user_id=user, project_id="shop")
+        if any(layer.name in FILES for layer in layers.texts):
+            note("files")
+        return layers
+
+    return read
+
+
+def todos_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., str]:
+    """What a worker gives a decision to read todos with."""
+    reader = NotingReader(memory.reader, note)
+    return lambda agent, views: reader.todos("project:shop")
+
+
+def tools_used(memory: MemoryService, directory: Path, note: Callable[[str], None]) -> None:
+    """An agent's tools read and write memory and todos."""
+    plain, memory.reader = memory.reader, NotingReader(memory.reader, note)
+    host = dataclasses.replace(make_host(directory), memory=memory)
+    calls = [
+        ("remember", {"text": "likes tea", "kind": "core"}),
+        ("load_memory", {"path": "core.md"}),
+        ("todo_add", {"todos": ["paint"]}),
+        ("todo_list", {}),
+    ]
+    for index, (name, arguments) in enumerate(calls):
+        tool = next(tool for tool in MEMORY_TOOLS if tool.name == name)
+        args = json.dumps(arguments).encode()
+        told = run_once(
+            tool, host, args, index=index, user_id="ana", project_id="shop", claim_offset=1
+        )
+        assert told.only.outcome == "ok", told.only
+    memory.reader = plain
+
+
+def remember_for(memory: MemoryService, note: Callable[[str], None]) -> Callable[..., int]:
+    """What a worker gives an extraction to write memory with."""
+
+    def remember(scope: str, events: list[Any]) -> int:
+        plain, memory.reader = memory.reader, NotingReader(memory.reader, note)
+        known = memory.keep(scope, events, at=0)
+        memory.reader = plain
+        return known
+
+    return remember
+
+
+def written_by(log: Any, role: str) -> set[str]:
+    """The fields of memory that a role has written, from the log."""
+    records = [record for number in range(2) for record in log.records(MEMORY_EVENTS, number)]
+    return {FIELDS[r.header("t").decode()] for r in records if r.header("w") == role.encode()}

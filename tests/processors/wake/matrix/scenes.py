@@ -1,0 +1,168 @@
+"""Histories that together touch every item of the matrix at every point."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from foldlog.local.messages_api import Reply, Request, ScriptedServer
+from foldlog.processors.agent import Agent
+from foldlog.tests.laws.history import ROLES
+from foldlog.tests.processors.memory.desk import new_log, serving
+from foldlog.tests.processors.wake.matrix.outside import (
+    layers_for,
+    remember_for,
+    todos_for,
+    tools_used,
+    written_by,
+)
+from foldlog.tests.processors.wake.matrix.watching import Touched, Watching
+from foldlog.tests.symptoms.by_background import (
+    AGENT,
+    LIMITS,
+    cheap_model,
+    due,
+    long_result,
+    talked,
+    use,
+    worked,
+)
+
+
+def opened(agent: Agent = AGENT) -> Watching:
+    """A session whose worker has every role."""
+    history = Watching("s1", agent)
+    history.take(roles=tuple(dict.fromkeys([*ROLES, "background"])))
+    assert history.open().accepted
+    return history
+
+
+def with_tools() -> Watching:
+    """Allowed, asked and denied calls, a reminder, a cancel, a doubt that a person resolves."""
+    history = opened()
+    history.say("go")
+    history.answer(use("look"), use("charge", "b"), use("post", "c"))
+    history.allow("1.1.1", remember=True)
+    history.work()
+    history.result("1.1.0", "seen", reminders=("look twice",))
+    history.result("1.1.1", "paid")
+    history.uncertain("1.1.2")
+    history.work()
+    history.resolve("1.1.2", "happened", "it was sent")
+    history.answer(use("look", "d"))
+    history.say("stop", when_busy="steer")
+    history.cancel()
+    history.result("1.2.0", "seen", "cancelled", reminders=("for the next turn",))
+    history.work()
+    history.answer("ok")
+    return history
+
+
+def drained(history: Watching, server: ScriptedServer, directory: Path) -> None:
+    """All background work that is due is done."""
+    while due(history):
+        worked(history, server, directory)
+        history.work()
+
+
+def shortened(server: ScriptedServer, directory: Path) -> Watching:
+    """A short form that comes too late for its first request, and is adopted after a pause."""
+    history = opened()
+    history.say("look")
+    history.answer(use())
+    long_result(history)
+    history.work()
+    drained(history, server, directory)
+    history.answer("there", read=7_000)
+    history.later(3_600_000)
+    history.say("I am back")
+    history.answer("hello")
+    return history
+
+
+def compacted(server: ScriptedServer, directory: Path) -> Watching:
+    """A summary that is made while a turn runs, and adopted at its next step."""
+    history = opened()
+    talked(history, 8, tokens=900)
+    history.say("look again")
+    history.answer(use(), read=LIMITS.soft_tokens + 1)
+    assert due(history) == ["context"]
+    worked(history, server, directory)
+    history.result("9.1.0", "seen")
+    history.answer("done", read=3_000)
+    return history
+
+
+def resumed(server: ScriptedServer, directory: Path) -> Watching:
+    """A summary that is made while the session rests, and adopted when somebody is back."""
+    history = opened()
+    talked(history, 10)
+    assert due(history) == ["resume"]
+    drained(history, server, directory)
+    history.later(3_600_000)
+    history.say("I am back")
+    history.answer(use())
+    history.result("11.1.0", "seen")
+    history.work()
+    return history
+
+
+def failing() -> Watching:
+    """Attempts that fail and are taken over, and a request that is too long."""
+    history = opened()
+    history.say("go")
+    history.work()
+    history.chunk()
+    history.fail()
+    history.later(60_000)
+    history.work()
+    history.stopped("half")
+    history.answer(use(), read=10 * LIMITS.hard_tokens)
+    history.result("1.1.0", "seen")
+    history.later(100_000)
+    history.work()
+    assert history.became_of() == "budget_exceeded"
+    return history
+
+
+def rememberer(request: Request) -> Reply:
+    """Finds something worth remembering."""
+    return Reply(['[{"kind":"core","text":"Ana likes tea."}]'])
+
+
+def remembering(directory: Path) -> Watching:
+    """Instruction files and memory in the prompt, memory and todos by tools and in background."""
+    (directory / "FOLDLOG.md").write_text("Run the tests.")
+    log = new_log()
+    with serving(log, directory / "state") as memory, ScriptedServer(rememberer) as server:
+        history = opened(replace(AGENT, memory=True, workdir=directory))
+        history.read_layers = layers_for(memory, lambda field: history.reads.add(("A", field)))
+        history.read_todos = todos_for(memory, lambda field: history.reads.add(("A", field)))
+        tools_used(memory, directory, lambda field: history.reads.add(("D", field)))
+        history.writes |= {("D", field) for field in written_by(log, "tools")}
+        history.say("I like tea")
+        history.answer(use())
+        history.result("1.1.0", "seen")
+        history.answer("Good.")
+        assert due(history) == ["memory"]
+
+        remember = remember_for(memory, lambda field: history.reads.add(("H", field)))
+        worked(history, server, directory, remember)
+        history.writes |= {("H", field) for field in written_by(log, "background")}
+    return history
+
+
+class Seen(NamedTuple):
+    """What was touched in all histories; `built`: fields that the builder read."""
+
+    reads: Touched
+    writes: Touched
+    built: set[str]
+
+
+def everything(directory: Path) -> Seen:
+    """All of them, played."""
+    with ScriptedServer(cheap_model) as server:
+        played = [play(server, directory) for play in (shortened, compacted, resumed)]
+    played += [with_tools(), failing(), remembering(directory)]
+    names = Seen._fields
+    return Seen(*(set().union(*(getattr(h, name) for h in played)) for name in names))

@@ -1,0 +1,116 @@
+"""A history that notes which fields of the views are read and written at which point of a turn.
+
+Written: a field differs before and after the fold of an accepted event. Read: the real decision,
+builder or task is given views that note every field that is asked for.
+"""
+
+from typing import Any
+
+from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.request.build import request_bytes
+from foldlog.processors.wake.background_tasks import is_made, task_of
+from foldlog.processors.wake.decide import Desk, decide, no_layers, no_todos, rules_of
+from foldlog.processors.wake.facts import Obligation, _next
+from foldlog.processors.wake.matrix import BY_KIND, DECIDED_AT, WRITTEN_AT
+from foldlog.schemas import events as ev
+from foldlog.schemas.events import BY_CLASS
+from foldlog.schemas.value import Value
+from foldlog.tests.laws.history import History
+
+Touched = set[tuple[str, str]]
+"""(letter of a point, "view.field")."""
+
+VIEWS = tuple(
+    name for name in SessionViews.__struct_fields__ if name not in ("session_id", "frozen")
+)
+
+
+class Noting:
+    """A value whose fields can be read, and which notes that they were."""
+
+    def __init__(self, value: Any, note, name: str = "") -> None:
+        self._value, self._note, self._name = value, note, name
+
+    def __getattr__(self, field: str) -> Any:
+        derived = getattr(type(self._value), field, None)
+        if isinstance(derived, property):  # it reads fields of its own
+            return derived.__get__(self)
+        found = getattr(self._value, field)
+        if not self._name and field in VIEWS:
+            return Noting(found, self._note, field)
+        if self._name:
+            self._note(f"{self._name}.{field}")
+        return found
+
+
+def kind_of(event: Any, views: SessionViews) -> str:
+    """The kind of background work that an event is of."""
+    if hasattr(event, "kind"):
+        return event.kind
+    if isinstance(event, ev.ResultCompacted):
+        return "result"
+    return "context" if views.turn.open else "resume"
+
+
+def written_at(event: Any, views: SessionViews) -> str:
+    """The point at which an event writes, or '' for what comes from outside of a turn's life."""
+    name = BY_CLASS[type(event)].name
+    where = WRITTEN_AT[name]
+    if isinstance(where, dict):
+        return where[kind_of(event, views)]
+    if name == "LLM_CALLED":
+        return where[0] if event.step == 1 else where[1]
+    return where
+
+
+class Watching(History):
+    """`reads`, `writes` and `built` grow while it is played."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self.reads: Touched = set()
+        self.writes: Touched = set()
+        self.built: set[str] = set()  # fields that the builder of requests reads
+        self.read_layers, self.read_todos = no_layers, no_todos
+        super().__init__(*args, **more)
+
+    def append_raw(self, *args: Any, **more: Any):
+        before, count = self.views, len(self.steps)
+        ruling = super().append_raw(*args, **more)
+        if len(self.steps) > count and ruling.accepted:
+            event = self.steps[-1].entry.event
+            letter = written_at(event, before) if type(event) in BY_CLASS else "C"
+            for view in VIEWS:
+                old, new = getattr(before, view), getattr(self.views, view)
+                for field in new.__struct_fields__ if isinstance(new, Value) else ():
+                    if letter and getattr(old, field) != getattr(new, field):
+                        self.writes.add((letter, f"{view}.{field}"))
+        return ruling
+
+    def noting(self, letter: str) -> Any:
+        """The views of now; what is read of them is noted for a point."""
+        return Noting(self.views, lambda field: self.reads.add((letter, field)))
+
+    def owed(self) -> tuple[Obligation, ...]:
+        found = super().owed()
+        if any(owed.lane == "N" for owed in found):  # a step, the end of its turn, or a wait
+            asked = {"gate": "live", "closing": False}
+            _next(asked, self.noting("F"), self.at, rules_of(self.agent))
+        return found
+
+    def do(self, owed: Obligation):
+        where = DECIDED_AT.get(owed.owed, "")
+        if owed.owed == "BACKGROUND_STARTED":
+            done = super().do(owed)
+            work = self.views.background.works[-1]
+            views = self.noting(BY_KIND[work.kind])
+            assert not is_made(views, work)
+            task_of(views, work, self.agent, self.blobs.read)
+            return done
+        if owed.owed in ("GEN_START", "GEN_RESUMED"):
+            request_bytes(Noting(self.views, self.built.add), self.blobs.read)
+            self.reads |= {(where, field) for field in self.built}
+        elif where:
+            letter = where[min(self.turn.step, len(where) - 1)]
+            desk = Desk(self.blobs.body, self.blobs.read, self.read_layers, self.read_todos)
+            decide(owed, self.noting(letter), self.agent, desk)
+        return super().do(owed)

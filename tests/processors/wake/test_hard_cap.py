@@ -1,0 +1,114 @@
+"""S3.6: a request of exactly the hard cap is sent, and one token more ends the turn."""
+
+from dataclasses import replace
+
+import pytest
+
+from foldlog.processors.agent import Agent
+from foldlog.processors.wake.budget import due_works, needs_room, plan
+from foldlog.processors.wake.decide import rules_of
+from foldlog.schemas import events as ev
+from foldlog.tests.laws.agents import variant
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import History, opened
+
+LOOK = Use("look", "{}", "a")
+WINDOW = "sliding_window_8"
+
+
+def capped(agent: Agent, tokens: int) -> Agent:
+    """The agent with this hard cap, and a soft budget that is never passed before it."""
+    return replace(agent, limits=replace(agent.limits, hard_tokens=tokens, soft_tokens=tokens))
+
+
+def answered(agent: Agent) -> History:
+    """A second step is due: the prefix is in force, and nothing can be made shorter."""
+    s = opened(agent=agent)
+    s.say("go")
+    s.answer(LOOK)
+    assert s.result("1.1.0").accepted and s.rows() == ["N3"]
+    return s
+
+
+def tokens_of(s: History) -> int:
+    return plan(s.views, rules_of(s.agent)).tokens
+
+
+def test_S3_6_a_step_of_exactly_the_hard_cap_is_called():
+    s = answered(variant("full"))
+    cap = tokens_of(s)
+    s.agent = capped(s.agent, cap)
+    assert s.rows() == ["N3"]
+    s.work()
+    called = s.steps[-2].entry.event
+    assert isinstance(called, ev.LlmCalled)
+    assert called.step == 2 and called.prompt_tokens == cap == called.budget.hard_tokens
+
+
+def test_S3_6_a_step_one_token_over_the_hard_cap_is_not_called():
+    s = answered(variant("full"))
+    cap = tokens_of(s) - 1
+    s.agent = capped(s.agent, cap)
+    assert s.rows() == ["N2"]
+    s.work()
+    ended = s.steps[-1].entry.event
+    assert (ended.reason, ended.limit, ended.used) == ("budget_exceeded", cap, cap + 1)
+
+
+def first_step(cap: int | None) -> History:
+    """The first step of a session, which is weighed with a prefix that is not in force yet."""
+    agent = variant("full", system="Be brief. " * 200)
+    s = opened(agent=agent if cap is None else capped(agent, cap))
+    s.say("go")
+    return s.work()
+
+
+def called(s: History) -> list[int]:
+    events = [step.entry.event for step in s.steps]
+    return [event.prompt_tokens for event in events if isinstance(event, ev.LlmCalled)]
+
+
+def test_S3_6_the_first_step_counts_its_prefix_to_the_token():
+    (weighed,) = called(first_step(None))
+    assert called(first_step(weighed)) == [weighed]
+    over = first_step(weighed - 1)
+    assert called(over) == [] and over.became_of() == "budget_exceeded"
+
+
+@pytest.mark.parametrize(("more", "goes_on"), [(0, True), (-1, False)])
+def test_S3_6_a_prefix_that_shrank_to_exactly_the_cap_lets_a_session_go_on(more, goes_on):
+    short = variant("full", system="Be brief.")
+
+    def second_turn(agent: Agent, cap: int | None) -> History:
+        s = opened(agent=variant("full", system="Be brief. " * 200))
+        s.say("go")
+        s.answer("well", read=3_000)
+        s.agent = agent if cap is None else capped(agent, cap)
+        s.say("on", "m2")
+        assert s.rows() == (["N3"] if cap is None else ["N2"]), "weighed with the old prefix"
+        return s.work()
+
+    _, weighed = called(second_turn(short, None))
+    s = second_turn(short, weighed + more)
+    assert len(called(s)) == (2 if goes_on else 1)
+    assert s.became_of("m2") == ("" if goes_on else "budget_exceeded")
+
+
+def test_S3_6_a_window_that_fits_exactly_is_not_halved():
+    s = opened(agent=variant(WINDOW))
+    for number in range(6):
+        s.say(f"question {number} " * 9, f"m{number}")
+        s.answer("well " * 9, read=2_000)
+    s.say("on", "m9")
+    cap = tokens_of(s)
+    assert plan(s.views, rules_of(capped(s.agent, cap))).strategy == WINDOW
+    assert plan(s.views, rules_of(capped(s.agent, cap - 1))).strategy == "sliding_window_4"
+
+
+def test_S3_6_a_summary_must_be_made_only_over_the_cap():
+    s = answered(variant("compacted"))
+    for cap, must in ((tokens_of(s), False), (tokens_of(s) - 1, True)):
+        rules = rules_of(capped(s.agent, cap))
+        assert needs_room(s.views, rules) == must
+        summaries = [due for due in due_works(s.views, rules) if due.kind == "context"]
+        assert bool(summaries) == must

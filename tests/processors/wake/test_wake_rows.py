@@ -1,0 +1,373 @@
+"""Every row of WAKE in a handwritten history: when it is owed, and that law 9 holds there.
+
+Given (the history), when (its last line), then (the row). The order is the table's.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from foldlog.processors.wake.decide import rules_of
+from foldlog.processors.wake.facts import wake
+from foldlog.processors.wake.table import BY_ID, SEED_ROWS
+from foldlog.schemas import events as ev
+from foldlog.tests.laws import answers
+from foldlog.tests.laws.agents import LIMITS, MINUTE, variant
+from foldlog.tests.laws.answers import Use
+from foldlog.tests.laws.history import History, Step, asked, opened
+from foldlog.tests.laws.law9 import check_law_9
+
+# What a claim's deadline allows a tool beside its time: to begin, twice looked at, and to end.
+BEGINS_AND_ENDS_MS = 2 * LIMITS.start_window_ms + LIMITS.grace_ms
+
+LOOK = Use("look", "{}", "a")
+POST = Use("post", "{}", "b")
+WIRE = Use("wire", '{"cents":1}', "w")
+CHARGE = Use("charge", '{"cents":3}', "c")
+COMPLETE = Use("complete", "{}", "d")
+SAME_AGAIN, ANOTHER = "w1/2", "w2/1"  # a newer incarnation of the holder, and a stranger
+
+
+def streaming() -> History:
+    """A model call is claimed by the holder."""
+    s = opened()
+    s.say()
+    return s.work()
+
+
+def proposed(*uses: Use) -> History:
+    """A response asked for these calls, nothing is decided."""
+    s = streaming()
+    s.complete(*uses)
+    return s
+
+
+def allowed(use: Use) -> History:
+    """A call is decided and not claimed."""
+    return proposed(use).work(before=("T3",))
+
+
+def void(use: Use, times: int = 1) -> History:
+    """A claim that came back only after somebody else had taken the partition; so often."""
+    s, row = allowed(use), "T3"
+    for number in range(times):
+        late = s.in_the_air(row)
+        s.take(f"w{number + 2}/1")
+        assert s.land(late) == ["accepted"]
+        row = "T5"
+    return s
+
+
+def failing(times: int, end: str = "fail") -> History:
+    s = streaming()
+    for _ in range(times):
+        getattr(s, end)()
+        if end == "fail":
+            s.later(1)
+        s.work(before=("S4u",))
+    return s
+
+
+def crashing(times: int) -> History:
+    """The worker died so often in the middle of the model call."""
+    s = streaming()
+    for number in range(times):
+        s.take(f"w1/{number + 2}")
+        s.work(before=("S4g",))
+    return s
+
+
+def large_result() -> History:
+    """A result that is worth a short form."""
+    return then(asked(LOOK), lambda s: s.result("1.1.0", "a row of it\n" * 1_000))
+
+
+def beside(*, times: int = 1) -> History:
+    """A short form is being made; before that so many workers but one died of it."""
+    s = large_result()
+    s.discharge("B1")
+    for number in range(2, times + 1):
+        s.take(f"w1/{number}").discharge("B3")
+    return s
+
+
+def unremembered() -> History:
+    """What to remember of a turn was asked in vain, just now."""
+    s = opened(agent=variant(memory=True))
+    s.say()
+    work = s.answer("hi").views.background.works[-1]
+    s.append(answers.done(work.kind, work.upto, work.attempt, why="no words"), "background")
+    return s
+
+
+def pushed(times: int = 0) -> History:
+    """An answer is owed to a push channel; so many workers died in delivering it."""
+    s = opened()
+    s.say(channel="push:crm")
+    s.answer("hi")
+    s.later(1)
+    return s if times == 0 else crashed_in(s, times)
+
+
+def crashed_in(s: History, times: int) -> History:
+    for number in range(2, times + 2):
+        s.take(f"w1/{number}").work(before=("D4g",))
+    return s
+
+
+def owed_to_a_channel() -> History:
+    s = opened()
+    s.say(channel="push:crm")
+    s.work()
+    s.complete("hi")
+    return s
+
+
+def over_the_cap() -> History:
+    """A step is due whose request would be too long, after many messages."""
+    s = opened()
+    for _ in range(8):
+        s.say("long " * 20)
+        s.answer("well")
+    s.say()
+    s.answer(LOOK, read=LIMITS.hard_tokens + 1)
+    return then(s, lambda s: s.result("9.1.0"))
+
+
+def then(s: History, *acts: Callable[[History], object]) -> History:
+    for act in acts:
+        act(s)
+    return s
+
+
+GIVEN: dict[str, Callable[[], History]] = {
+    "R": lambda: then(opened(), lambda s: s.say(by="bob")),
+    "A1": lambda: then(streaming(), lambda s: s.cancel()),
+    "A1t": lambda: then(asked(LOOK), lambda s: s.cancel()),
+    "A2": lambda: then(
+        streaming(), lambda s: s.chunk(), lambda s: s.take(SAME_AGAIN), lambda s: s.cancel()
+    ),
+    "C1": lambda: then(streaming(), lambda s: s.cancel()),
+    "C2": lambda: then(opened(), lambda s: s.say(), lambda s: s.cancel()),
+    "T1": lambda: proposed(LOOK),
+    "T2": lambda: asked(CHARGE).later(LIMITS.approval_expiry_ms),
+    "T2w": lambda: asked(CHARGE),
+    "T3": lambda: allowed(LOOK),
+    "T4": lambda: asked(LOOK),
+    "T4w": lambda: asked(LOOK).take(ANOTHER),
+    "T5": lambda: void(POST),
+    "T5r": lambda: asked(LOOK).take(SAME_AGAIN),
+    "T6v": lambda: void(POST, times=2),
+    "T6r": lambda: asked(LOOK).take(SAME_AGAIN).work().take("w1/3"),
+    "T6": lambda: asked(POST).take(SAME_AGAIN),
+    "T7": lambda: then(asked(POST), lambda s: s.uncertain("1.1.0")),
+    "S1": lambda: then(opened(), lambda s: s.say(), lambda s: s.work(before=("S1",))),
+    "S1r": lambda: then(streaming(), lambda s: s.fail()),
+    "S1w": lambda: then(streaming(), lambda s: s.fail(retry_at=s.at + 5_000)),
+    "S2": lambda: streaming(),
+    "S2w": lambda: streaming().take(ANOTHER),
+    "S3": lambda: streaming().take(SAME_AGAIN),
+    "S4": lambda: then(streaming(), lambda s: s.fail(permanent=True)),
+    "S4u": lambda: failing(LIMITS.model_attempts),
+    "S4g": lambda: crashing(LIMITS.model_attempts),
+    "N1": lambda: then(streaming(), lambda s: s.complete("done")),
+    "N1s": lambda: then(asked(COMPLETE), lambda s: s.result("1.1.0")),
+    "N2": lambda: then(opened(), lambda s: s.say("long " * 4_000)),
+    "N2w": lambda: over_the_cap(),
+    "N3": lambda: then(opened(), lambda s: s.say()),
+    "D1": lambda: owed_to_a_channel(),
+    "D1r": lambda: then(pushed(), lambda s: s.undelivered("push:crm")).later(1),
+    "D1w": lambda: then(pushed(), lambda s: s.undelivered("push:crm", retry_at=s.at + 9_000)),
+    "D2": lambda: pushed(),
+    "D2w": lambda: pushed().take(ANOTHER),
+    "D3": lambda: pushed().take(SAME_AGAIN),
+    "D4": lambda: then(
+        pushed(LIMITS.delivery_attempts - 1), lambda s: s.undelivered("push:crm")
+    ).later(1),
+    "D4g": lambda: pushed(LIMITS.delivery_attempts - 1).take("w1/9"),
+    "B1": lambda: large_result(),
+    "B1w": lambda: unremembered(),
+    "B1s": lambda: then(
+        streaming(), lambda s: s.complete(LOOK, read=LIMITS.soft_tokens)
+    ),
+    "B2": lambda: beside(),
+    "B2a": lambda: then(beside(), lambda s: s.cancel()),
+    "B2w": lambda: beside().take(ANOTHER),
+    "B3": lambda: beside().take(SAME_AGAIN),
+    "B3u": lambda: beside(times=LIMITS.background_attempts).take("w1/9"),
+    "B3a": lambda: then(beside(), lambda s: s.cancel(), lambda s: s.take(SAME_AGAIN)),
+}
+
+
+@pytest.mark.parametrize("row", BY_ID)
+def test_S2_7_every_row_is_owed_in_its_history_and_keeps_law_9(row):
+    s = GIVEN[row]()
+    assert row in s.rows()
+    step = Step(s.steps[-1].entry, s.steps[-1].ruling, s.views, s.views, s.holders, s.at)
+    rows: Counter = Counter()
+    check_law_9(s, step, rows)
+    assert rows[row]
+
+
+def test_the_given_histories_are_those_of_the_table():
+    assert list(GIVEN) == list(BY_ID)
+
+
+# -- seed 002's eight rows -------------------------------------------------------------------------
+
+
+SEED = {
+    "MESSAGE_RECEIVED": (lambda: GIVEN["N3"](), ["N3"]),
+    "LLM_CALLED": (lambda: GIVEN["S1"](), ["S1"]),
+    "TOOL_INVOKED": (lambda: allowed(LOOK), ["T3"]),
+    "TOOL_RESULT": (lambda: then(asked(LOOK), lambda s: s.result("1.1.0")), ["N3"]),
+    "GEN_START, GEN_CHUNK": (lambda: streaming().take(SAME_AGAIN), ["S3"]),
+    "GEN_COMPLETE": (lambda: GIVEN["N1"](), ["N1"]),
+    "GEN_SENT": (
+        lambda: then(
+            streaming().answer("hi"),
+            lambda s: s.append(ev.GenSent(turn=1, step=1, channel="sse"), "consumers"),
+        ),
+        [],
+    ),
+    "SESSION_TERMINATED": (
+        lambda: then(opened(), lambda s: s.say(), lambda s: s.terminate()),
+        ["C2"],
+    ),
+}
+
+
+@pytest.mark.parametrize("last", SEED)
+def test_S2_7_what_the_last_event_of_a_session_owes(last):
+    given, rows = SEED[last]
+    s = given()
+    assert s.rows() == rows
+    s.work()
+    assert "TERMINATED" not in last or s.rows() == []
+
+
+def test_S2_7_the_mapping_of_the_seed_is_complete():
+    assert [row[0] for row in SEED_ROWS] == list(SEED)
+
+
+# -- when a wait is over ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "after"),
+    [
+        ("T2w", "T2"), ("T4w", "T5r"), ("S1w", "S1r"), ("S2w", "S3"), ("C1", "C2"),
+        ("N2w", "N2"), ("B2w", "B3"), ("D1w", "D1r"), ("D2w", "D3"),
+    ],
+)
+def test_a_wait_says_when_to_look_again_and_not_a_moment_earlier(row, after):
+    s = GIVEN[row]()
+    (owed,) = (owed for owed in s.owed() if owed.row == row)
+    rules = rules_of(s.agent)
+    early = [o.row for o in wake(s.views, s.holders, owed.due - 1, rules)]
+    due = [o.row for o in wake(s.views, s.holders, owed.due, rules)]
+    assert row in early and after not in early
+    assert row not in due and after in due
+
+
+def test_a_chunk_extends_the_deadline_of_its_generation_by_the_stall_timeout():
+    s = streaming().take(ANOTHER)
+    s.later(LIMITS.stall_timeout_ms - 10)
+    s.chunk()
+    s.later(LIMITS.margin_ms + 100)
+    assert s.rows() == ["S2w"]
+    s.later(LIMITS.stall_timeout_ms)
+    assert s.rows() == ["S3"]
+
+
+# -- takeovers (law 6) -----------------------------------------------------------------------------
+
+
+def test_law_6_a_stranger_waits_for_the_deadline_and_the_margin():
+    s = asked(LOOK).take(ANOTHER)
+    assert s.rows() == ["T4w"]
+    s.later(2 * MINUTE + BEGINS_AND_ENDS_MS + LIMITS.margin_ms)
+    assert s.rows() == ["T5r"]
+
+
+def test_law_6_a_newer_incarnation_of_the_same_worker_does_not_wait():
+    assert asked(LOOK).take(SAME_AGAIN).rows() == ["T5r"]
+    assert streaming().take(SAME_AGAIN).rows() == ["S3"]
+
+
+def test_law_6_a_claim_behind_the_newer_take_is_void_and_made_anew_even_if_it_runs_once():
+    s = void(POST)
+    s.work()
+    assert s.call("1.1.0").attempt == 2 and s.rows() == ["T4"]
+
+
+def test_law_6_nobody_who_lost_the_partition_starts_anything():
+    s = allowed(POST)
+    late = s.in_the_air("T3")
+    s.take(ANOTHER).work()
+    assert s.land(late) == ["duplicate"]
+    assert s.call("1.1.0").claim.owner == ANOTHER
+
+
+def test_S2_8_a_begun_once_call_is_never_run_again_whatever_comes():
+    s = asked(POST)
+    for number in range(2, 6):
+        s.take(f"w1/{number}").later(5 * MINUTE).work()
+        assert s.rows() == ["T6"] and s.call("1.1.0").attempt == 1
+    done = s.discharge("T6")
+    assert [what for what, _ in done.begun] == ["reconcile"]
+
+
+def test_S2_8_a_reconciler_is_asked_only_after_the_deadline_and_the_margin():
+    s = asked(WIRE).take(SAME_AGAIN)
+    assert not any(s.discharge("T6")), "its no might still become untrue"
+    s.later(2 * MINUTE + BEGINS_AND_ENDS_MS + LIMITS.margin_ms)
+    assert [what for what, _ in s.discharge("T6").begun] == ["reconcile"]
+
+
+def test_S2_8_a_claim_that_never_began_needs_no_reconciler():
+    s = void(WIRE, times=2)
+    (reported,) = s.discharge("T6v").reported
+    assert reported.outcome == "not_run"
+
+
+@pytest.mark.parametrize(("row", "outcome"), [("T6r", "error"), ("T6v", "not_run")])
+def test_used_up_attempts_are_an_error_if_one_may_have_run_and_not_run_if_none_can(row, outcome):
+    s = GIVEN[row]()
+    (reported,) = s.discharge(row).reported
+    assert reported.outcome == outcome and s.call("1.1.0").status == "done"
+
+
+def test_S2_9_a_takeover_of_a_generation_is_visible_and_says_how_far_it_had_come():
+    s = streaming()
+    s.chunk("a", 0)
+    s.chunk("b", 1)
+    s.take(SAME_AGAIN).work()
+    resumed = s.steps[-1].entry.event
+    assert isinstance(resumed, ev.GenResumed)
+    assert (resumed.strategy, resumed.attempt, resumed.prior_seq) == ("replace", 2, 1)
+
+
+def test_S2_9_a_lost_attempt_without_chunks_had_come_nowhere_whatever_the_step_before_did():
+    s = streaming()
+    s.chunk("a", 0)
+    s.chunk("b", 1)
+    s.complete(LOOK)
+    s.work()
+    s.result("1.1.0")
+    s.work()
+    s.take(SAME_AGAIN).work()
+    assert s.steps[-1].entry.event.prior_seq == -1
+
+
+def test_law_3_attempts_count_crashes_and_failures_alike():
+    s = streaming()
+    s.fail()
+    s.work()
+    s.take(SAME_AGAIN).work()
+    assert s.place == (1, 1, 3)
+    s.fail()
+    assert s.rows() == ["S4u"]
+    s.work()
+    assert s.became_of() == "failed"

@@ -1,0 +1,110 @@
+"""Law 6: an owner's death is known before its deadline where it is certain, and never guessed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from foldlog.processors.agent import Agent
+from foldlog.processors.fold.projections.partition import Holder, PartitionView
+from foldlog.processors.store.partition_cache import Owned
+from foldlog.processors.store.state_dir import StateDir
+from foldlog.processors.store.store import DictBackend, Store
+from foldlog.processors.tools.tool import tool
+from foldlog.processors.worker.deaths import Registry
+from foldlog.schemas import events as ev
+from foldlog.tests.laws.rig import ROLES, Rig, answered, call, opened, said
+
+HOLDS = """
+import sys
+from pathlib import Path
+from foldlog.processors.store.state_dir import StateDir
+held = StateDir(Path(sys.argv[1]))
+print(held.worker_id, flush=True)
+sys.stdin.read()
+"""
+
+
+@tool(effect="pure")
+def look() -> str:
+    """Reads."""
+    return "seen"
+
+
+AGENT = Agent(name="a", model="m", tools=(look,))
+
+
+def taken_over(dead: bool | None) -> Rig:
+    """A worker that took a partition in which another had begun a tool."""
+    before = Rig(AGENT, roles=("sessions", "models"))
+    before.write("producer", opened("a"))
+    before.write("producer", said())
+    before.assign()
+    before.settle()
+    before.write("models", answered(call("look")))
+    before.settle()
+    rig = Rig(AGENT, "2", log=before.log)
+    rig.worker.deaths.is_dead = lambda owner: dead if owner == "other/1" else None
+    for role in ROLES:
+        epoch = rig.write(role, ev.PartitionTaken(role=role, owner="other/1"), key="#partition")
+    start = {"turn": 1, "step": 1, "index": 0, "attempt": 1, "owner": "other/1", "epoch": epoch}
+    rig.write("tools", ev.ToolStarted(**start, start_by=rig.ms + 9, deadline=rig.ms + 120_000))
+    rig.assign()
+    for _ in range(3):
+        rig.worker.tick()
+        rig.settle()
+        rig.ms += 1_000
+    return rig
+
+
+def test_what_a_dead_worker_ran_is_taken_over_at_once_and_the_log_says_why():
+    """It waited for the deadline: 145 s for a tool with the default timeout."""
+    rig = taken_over(dead=True)
+    assert [gone.owner for gone in rig.events(ev.OwnerGone)] == ["other/1"], "once"
+    assert [start.owner for start in rig.events(ev.ToolStarted)] == ["other/1", "w/2"]
+
+
+@pytest.mark.parametrize("dead", [False, None])
+def test_what_a_worker_runs_that_lives_or_is_unknown_waits_for_its_deadline(dead):
+    rig = taken_over(dead)
+    assert rig.events(ev.OwnerGone) == []
+    assert len(rig.events(ev.ToolStarted)) == 1
+
+
+def test_a_lock_is_looked_at_once_for_all_partitions_and_never_ones_own():
+    """A restarted worker asked for its own lock, for each partition, twice a second for good."""
+    asked: list[str] = []
+    rig = Rig(AGENT, "2")
+    deaths = rig.worker.deaths
+    deaths.is_dead = lambda owner: asked.append(owner)  # and so nothing is known of it
+    before = PartitionView((Holder("models", "other/1", 1), Holder("sessions", "w/1", 0)))
+    owned = {number: Owned(number, Store(DictBackend())) for number in (0, 1, 2)}
+    for one in owned.values():
+        deaths.took(one, before)
+    deaths.look(owned, rig.ms)
+    assert asked == ["other/1"]
+
+
+def test_a_paused_worker_lives_a_killed_one_is_dead_and_a_copy_is_unknown(tmp_path):
+    registry, home = Registry(tmp_path / "run"), tmp_path / "w"
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(home)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        name = process.stdout.readline().strip()
+        owner = f"{name}/1"
+        assert registry.is_dead(owner) is None, "nobody said where it works"
+        registry.register(name, home)
+        os.kill(process.pid, signal.SIGSTOP)
+        assert registry.is_dead(owner) is False
+    finally:
+        process.kill()
+        process.communicate()
+    assert registry.is_dead(owner) is True
+    registry.register("w-of.another", home)
+    assert registry.is_dead("w-of.another/1") is None, "its directory is not the one it had"
+    StateDir(home).close()

@@ -1,0 +1,270 @@
+"""Every begun effect ends in an outcome, also when its task dies; the host ends when asked to."""
+
+import asyncio
+import threading
+import time
+from hashlib import sha256
+
+import pytest
+
+from foldlog.log.blobs import BlobStore
+from foldlog.log.memory import MemoryLog
+from foldlog.processors.agent import Agent
+from foldlog.processors.effects.slots import Slots
+from foldlog.processors.fold.projections.turn_view import Call, Claim
+from foldlog.processors.limits import DEFAULT_LIMITS, Limits
+from foldlog.processors.store.chunks_reader import chunks_reader
+from foldlog.processors.tools.result_cache import ResultCache
+from foldlog.processors.tools.side_log import SideLogStore
+from foldlog.processors.tools.tool import Happened, tool
+from foldlog.processors.worker import effects_host
+from foldlog.processors.worker.effects_host import EffectsHost
+from foldlog.processors.worker.outbox import Outbox
+from foldlog.processors.worker.ports import BeginGeneration, BeginTool
+from foldlog.processors.worker.reports import Reports
+from foldlog.schemas import events as ev
+from foldlog.schemas.codec import entry_of
+from foldlog.schemas.topics import SESSION_EVENTS, topics
+
+CLAIM = Claim("w/1", 0, 7, 0, 10**15)
+WAIT_S = 20.0
+
+
+class Unwind(BaseException):
+    """As frameworks raise to end a task of theirs: no Exception, so nobody means to catch it."""
+
+
+async def unwinds() -> str:
+    """Does not come back."""
+    raise Unwind("out of here")
+
+
+class Host:
+    """A real host on an in-memory log."""
+
+    def __init__(self, path, make_client=lambda: None) -> None:
+        self.log = MemoryLog(topics(1), threaded=True)
+        self.said: list[str] = []
+        self.reader = self.log.reader(SESSION_EVENTS, {0: 0})
+        reports = Reports(self.log.producer(), Outbox(path / "outbox"), self.said.append)
+        self.host = EffectsHost(
+            reports,
+            BlobStore(path / "blobs"),
+            SideLogStore(path / "side_log"),
+            Slots(9),
+            make_client,
+            chunks_reader(self.log),
+            self.said.append,
+            results=ResultCache(path / "results.sqlite", self.said.append),
+        )
+
+    def outcome(self):
+        """The next outcome in the log."""
+        records = self.reader.poll(WAIT_S, 1)
+        assert records, self.said
+        return entry_of(records[0]).event
+
+
+@pytest.fixture
+def start(tmp_path):
+    """A factory of hosts that are closed at the end."""
+    hosts = []
+
+    def make(**more) -> Host:
+        hosts.append(Host(tmp_path, **more))
+        return hosts[-1]
+
+    yield make
+    for host in hosts:
+        host.host.close()
+
+
+def begin_tool(function, effect: str, limits: Limits = DEFAULT_LIMITS, **more) -> BeginTool:
+    made = tool(effect=effect, **more)(function)
+    call = Call(
+        turn=1,
+        step=1,
+        index=0,
+        call_id="c",
+        name=made.name,
+        args=ev.Body(inline=b"{}"),
+        args_sha256=sha256(b"{}").hexdigest(),
+        args_error=None,
+        proposed_at=0,
+        status="started",
+        effect=effect,
+        attempt=1,
+        claim=CLAIM,
+    )
+    agent = Agent(name="a", model="m", tools=[made], limits=limits)
+    return BeginTool(call, b"{}", CLAIM, agent)
+
+
+def test_T4_a_once_tool_whose_task_dies_is_in_doubt(start):
+    host = start()
+    host.host.run_tool("s", begin_tool(unwinds, "once"))
+    outcome = host.outcome()
+    assert isinstance(outcome, ev.ToolFailedUncertain) and "Unwind" in outcome.reason
+
+
+def test_T4_a_pure_tool_whose_task_dies_ends_in_an_error(start):
+    host = start()
+    host.host.run_tool("s", begin_tool(unwinds, "pure"))
+    outcome = host.outcome()
+    assert isinstance(outcome, ev.ToolResult) and outcome.outcome == "error"
+
+
+@pytest.mark.parametrize("effect", ["once", "pure"])
+def test_T4_an_outcome_that_can_not_be_written_is_not_the_last_word(start, monkeypatch, effect):
+    """It was taken for told, and the call stayed open until the worker started anew."""
+    host = start()
+    write = Reports.outcome
+    broken = iter([ValueError("no event can hold that")])
+
+    async def outcome(self, session_id, event):
+        for error in broken:
+            raise error
+        await write(self, session_id, event)
+
+    def look() -> str:
+        """Look."""
+        return "done"
+
+    monkeypatch.setattr(Reports, "outcome", outcome)
+    host.host.run_tool("s", begin_tool(look, effect))
+    told = host.outcome()
+    said = told.reason if effect == "once" else told.content.inline.decode()
+    assert "no event can hold that" in said
+
+
+def test_a_reminder_that_is_no_utf8_is_said_as_far_as_it_is(start):
+    def look(ctx) -> str:
+        """Look."""
+        ctx.remind("the file \udcff.txt is gone")
+        return "looked"
+
+    host = start()
+    host.host.run_tool("s", begin_tool(look, "once"))
+    told = host.outcome()
+    assert told.outcome == "ok" and told.reminders == ("the file ?.txt is gone",)
+
+
+def test_S0_8_a_result_is_used_again_for_the_user_whose_session_asked(start):
+    runs = []
+
+    def look() -> int:
+        """Looks."""
+        runs.append(1)
+        return len(runs)
+
+    host, begin = start(), begin_tool(look, "pure", cache_ttl_s=3_600)
+    told = []
+    for session, user in (("s", "ana"), ("other", "ana"), ("s2", "bob"), ("s3", "")):
+        host.host.run_tool(session, begin._replace(user_id=user))
+        outcome = host.outcome()
+        told.append((outcome.content.inline, outcome.cached_at is not None))
+    assert told == [(b"1", False), (b"1", True), (b"2", False), (b"3", False)]
+    assert not host.said
+
+
+def test_T4_a_once_tool_that_the_loop_could_not_begin_in_time_is_not_run(start):
+    """Behind a tool that held the loop for minutes it ran long after its deadline."""
+    began, let_go, ran = threading.Event(), threading.Event(), []
+
+    async def blocks() -> str:
+        """Holds the loop, as an ordinary HTTP client in an async tool does."""
+        began.set()
+        let_go.wait(WAIT_S)
+        return "at last"
+
+    async def charge() -> str:
+        """Charges."""
+        ran.append(1)
+        return "charged"
+
+    host = start()
+    host.host.run_tool("first", begin_tool(blocks, "pure"))
+    assert began.wait(WAIT_S)
+    host.host.run_tool("s", begin_tool(charge, "once", Limits(start_window_ms=1)))
+    asked = time.monotonic()
+    while time.monotonic() < asked + 0.002:
+        pass
+    let_go.set()
+    assert sorted(host.outcome().outcome for _ in range(2)) == ["not_run", "ok"]
+    assert ran == []
+
+
+def test_S2_a_model_call_that_the_loop_could_not_begin_in_time_is_not_sent(start):
+    """Another may have taken it over by then: it would be paid twice."""
+    began, let_go, asked_for = threading.Event(), threading.Event(), []
+
+    async def blocks() -> str:
+        """Holds the loop."""
+        began.set()
+        let_go.wait(WAIT_S)
+        return "at last"
+
+    def make():
+        asked_for.append(1)
+        raise RuntimeError("no client")
+
+    host = start(make_client=make)
+    host.host.run_tool("first", begin_tool(blocks, "pure"))
+    assert began.wait(WAIT_S)
+    agent = Agent(name="a", model="m", limits=Limits(start_window_ms=1))
+    host.host.generate("s", BeginGeneration(1, 1, 1, CLAIM, b"{}", agent))
+    asked = time.monotonic()
+    while time.monotonic() < asked + 0.002:
+        pass
+    let_go.set()
+    (failed,) = [o for o in (host.outcome(), host.outcome()) if isinstance(o, ev.GenFailed)]
+    assert (failed.error, failed.permanent) == ("not_begun", False)
+    assert asked_for == []
+
+
+def test_T6_a_reconciler_whose_task_dies_leaves_the_call_in_doubt(start):
+    async def was_it_done(ctx) -> Happened:
+        raise Unwind("out of here")
+
+    host = start()
+    host.host.reconcile("s", begin_tool(unwinds, "once", reconciler=was_it_done))
+    assert isinstance(host.outcome(), ev.ToolFailedUncertain)
+
+
+def test_a_client_that_could_not_be_made_is_tried_again_by_the_next_call(start):
+    tried = []
+
+    def make():
+        tried.append(1)
+        raise RuntimeError("no")
+
+    host = start(make_client=make)
+    agent = Agent(name="a", model="m")
+    for attempt in (1, 2):
+        begin = BeginGeneration(1, 1, attempt, CLAIM, b"{}", agent)
+        host.host.generate(f"s{attempt}", begin)
+        assert host.outcome().error == "client"
+    assert len(tried) == 2
+
+
+def test_a_tool_that_blocks_the_loop_does_not_keep_the_host_from_ending(tmp_path, monkeypatch):
+    monkeypatch.setattr(effects_host, "FAREWELL_S", 0.1)
+    began, let_go = threading.Event(), threading.Event()
+
+    async def blocks() -> str:
+        """Never lets go."""
+        began.set()
+        let_go.wait(WAIT_S)  # what `requests` in an async tool does
+        return "late"
+
+    host = Host(tmp_path)
+    host.host.run_tool("s", begin_tool(blocks, "pure"))
+    assert began.wait(WAIT_S)
+    try:
+        host.host.close()
+    finally:
+        let_go.set()
+        host.host._thread.join(WAIT_S)
+        loop = host.host._loop  # what the tool held back ends here, so that no task is left
+        loop.run_until_complete(asyncio.wait(asyncio.all_tasks(loop)))
+    assert any("effect" in line for line in host.said)

@@ -1,0 +1,35 @@
+"""The first prompt of a new worker has all the memory that the log held when the worker started."""
+
+from foldlog.processors.agent import Agent
+from foldlog.processors.fold.session import initial
+from foldlog.processors.limits import DEFAULT_LIMITS
+from foldlog.processors.worker.layers_reader import LayersReader
+from foldlog.schemas.value import replace
+from foldlog.tests.consumers.played import settings_in
+from foldlog.tests.processors.memory.desk import ANA, new_log, serving, writer_of, wrote
+
+ENTRIES = 600  # several batches of the service
+
+
+def test_S3_2_the_first_prompt_waits_for_the_memory_of_its_user(tmp_path):
+    """A worker that started fast began sessions without what their users had told before."""
+    log = new_log()
+    writer = writer_of(log)
+    for number in range(ENTRIES):
+        writer.write(ANA, wrote(f"e{number}", "old", "decisions.md"), f"e{number}")
+    writer.write(ANA, wrote("last", "likes tea"), "last")
+    agent = Agent(name="a", model="m", memory=True)
+    views = initial("s")
+    views = replace(views, state=replace(views.state, user_id="ana"))
+    with serving(log, tmp_path / "state", caught_up=False) as service:
+        read = LayersReader(settings_in(tmp_path), service, print)
+        assert "likes tea" in str(read(agent, views).texts)
+
+
+def test_the_first_prompt_waits_less_long_than_a_claim_of_another_may_take(tmp_path, monkeypatch):
+    """It holds the poll thread: claims that came back behind it were all too late to begin."""
+    waited: list[float] = []
+    with serving(new_log(), tmp_path / "state") as service:
+        monkeypatch.setattr(service, "_wait", lambda _held, wait_s: waited.append(wait_s) or True)
+        service.await_start()
+    assert [wait_s * 1_000 <= DEFAULT_LIMITS.start_window_ms / 2 for wait_s in waited] == [True]

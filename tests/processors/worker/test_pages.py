@@ -1,0 +1,121 @@
+"""The pages for machines: who may read them, and what a hostile client can hold up."""
+
+import http.client
+import socket
+
+import pytest
+
+from foldlog.log.errors import SettingsError
+from foldlog.processors.worker import pages as pages_module
+from foldlog.processors.worker.pages import Caller, Pages, refusal, text
+
+TOKEN = "a-token-of-the-test"
+
+
+@pytest.fixture
+def pages():
+    made = Pages(("127.0.0.1", 0), None, {"/status": text("numbers")}.get)
+    yield made
+    made.close()
+
+
+def asked(pages: Pages, path: str, host: str | None = None) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(*pages.server_address, timeout=20)
+    try:
+        connection.request("GET", path, headers={} if host is None else {"Host": host})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_a_page_is_found_with_and_without_a_slash(pages):
+    assert asked(pages, "/status") == asked(pages, "/status/?x=1") == (200, "numbers\n")
+    assert asked(pages, "/users/ana")[0] == 404, "no worker lists sessions"
+
+
+def test_a_name_that_was_resolved_to_loopback_reads_nothing(pages):
+    """DNS rebinding: a page of evil.example asked a worker on 127.0.0.1 by its own name."""
+    for name in ("evil.example", f"evil.example:{pages.server_address[1]}", "127.0.0.1.evil", ""):
+        assert asked(pages, "/status", name)[0] == 403, name
+    for name in ("localhost:1", "127.0.0.1", "[::1]:80"):
+        assert asked(pages, "/status", name)[0] == 200, name
+
+
+@pytest.mark.parametrize("begin", ["POST /status HTTP/1.1", "GET / HTTP/9.9", "<b>\r\n"])
+def test_what_is_no_question_gets_no_page_of_the_library(pages, begin):
+    """Its answers were HTML without `nosniff`, and held what was sent."""
+    with socket.create_connection(pages.server_address, 20) as connection:
+        connection.sendall(f"{begin}\r\nHost: evil.example\r\n\r\n".encode())
+        with connection.makefile("rb") as file:
+            answer = file.read().decode()
+    assert "<" not in answer and begin.split()[0] not in answer
+    head, _, body = answer.rpartition("\r\n\r\n")
+    assert body.split(":")[0] in ("400", "501", "505")
+    assert not head or "X-Content-Type-Options: nosniff" in head
+
+
+@pytest.mark.parametrize(
+    ("path", "peer", "host", "authorization", "status"),
+    [
+        ("/status", "10.0.0.7", "worker-1:9464", "", 401),
+        ("/status", "10.0.0.7", "127.0.0.1", "", 401),
+        ("/status", "10.0.0.7", "worker-1:9464", "Bearer wrong", 401),
+        ("/status", "10.0.0.7", "worker-1:9464", f"Bearer {TOKEN}", None),
+        ("/healthz", "10.0.0.7", "worker-1:9464", "", None),
+        ("/readyz", "10.0.0.7", "10.0.0.9:9464", "", None),
+        ("/readyz", "::ffff:127.0.0.1", "evil.example", "", 403),
+        ("/status", "::ffff:127.0.0.1", "localhost:9464", "", None),
+        ("/status", "::1", "[::1]:9464", "", None),
+    ],
+)
+def test_other_machines_need_the_token_and_probes_do_not(path, peer, host, authorization, status):
+    found = refusal(path, Caller(peer, host, authorization), TOKEN)
+    assert (found and found.status) == status
+    if status is None and authorization:
+        assert refusal(path, Caller(peer, host, authorization), None) is not None, "none is set"
+
+
+def test_an_address_that_others_reach_is_not_bound_without_a_token():
+    with pytest.raises(SettingsError, match="FOLDLOG_WEB_TOKEN"):
+        Pages(("0.0.0.0", 0), None, {}.get)
+    Pages(("0.0.0.0", 0), TOKEN, {}.get).close()
+
+
+def test_an_address_in_use_is_told_in_words(pages):
+    with pytest.raises(SettingsError, match="cannot be bound: Address already in use"):
+        Pages(pages.server_address, None, {}.get)
+
+
+def test_half_sent_requests_hold_a_bounded_number_of_connections_for_a_bounded_time(
+    pages, monkeypatch
+):
+    monkeypatch.setattr(pages_module, "REQUEST_S", 0.2)
+    held = [socket.create_connection(pages.server_address) for _ in range(40)]
+    try:
+        for each in held:
+            each.sendall(b"GET /status HTTP/1.1\r\nHost: 127.")
+            each.settimeout(20)
+        assert {each.recv(1) for each in held} == {b""}, "each was cut, none was answered"
+    except ConnectionError:
+        pass  # cut while it still sent
+    finally:
+        for each in held:
+            each.close()
+    assert asked(pages, "/status")[0] == 200
+
+
+def test_one_machine_keeps_no_probe_of_another_out(pages):
+    """32 half-sent requests of anybody took every place: the next probe was closed unanswered."""
+    held = [socket.create_connection(pages.server_address, 20) for _ in range(40)]
+    try:
+        assert held[-1].recv(1) == b"", "it is one too many of this machine"
+        other = http.client.HTTPConnection(
+            *pages.server_address, timeout=20, source_address=("127.0.0.2", 0)
+        )
+        other.request("GET", "/status")
+        assert other.getresponse().status == 200
+        other.close()
+    finally:
+        for each in held:
+            each.close()

@@ -1,0 +1,343 @@
+"""The worker between its laws: takes, rejections, waiting for a slot, what the disk refuses."""
+
+import pytest
+
+from foldlog.log.blobs import BlobError, BlobStore
+from foldlog.log.faults import LOST, Faults
+from foldlog.processors.agent import Agent
+from foldlog.processors.store import partition_cache as owned_module
+from foldlog.processors.tools.tool import tool
+from foldlog.processors.worker.worker import SESSION_TIMEOUT_MS
+from foldlog.schemas import events as ev
+from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.tests.laws.rig import ROLES, SESSION, Rig, answered, call, opened, said
+
+
+@tool(effect="pure")
+def look() -> str:
+    """Reads."""
+    return "seen"
+
+
+AGENT = Agent(name="a", model="m", tools=(look,))
+
+
+def talking(rig: Rig, *names: str) -> None:
+    """Sessions of these names, each with a message."""
+    for name in names:
+        rig.write("producer", opened("a"), key=name)
+        rig.write("producer", said(), key=name)
+
+
+def seen(step: int) -> ev.ToolResult:
+    """What `look` returned."""
+    return ev.ToolResult(
+        turn=1,
+        step=step,
+        index=0,
+        attempt=1,
+        outcome="ok",
+        via="tool",
+        content=ev.Body(inline=b"seen"),
+        bytes=4,
+        tokens=1,
+        left_out=0,
+    )
+
+
+# -- taking partitions ---------------------------------------------------------------------------
+
+
+def test_law6_who_reads_a_newer_take_waits_a_session_timeout_before_it_takes_again():
+    """A worker that stood still read that another holds the partition, and took it back at once."""
+    rig = Rig(AGENT)
+    rig.assign()
+    rig.settle()
+    rig.ms += 10 * SESSION_TIMEOUT_MS
+    for role in ROLES:
+        rig.write(role, ev.PartitionTaken(role=role, owner="other/1"), key="#partition")
+    takes = len(rig.events(ev.PartitionTaken))
+    rig.read()
+    rig.worker.tick()
+    assert len(rig.events(ev.PartitionTaken)) == takes
+    rig.ms += SESSION_TIMEOUT_MS - 1
+    rig.worker.tick()
+    assert len(rig.events(ev.PartitionTaken)) == takes
+    rig.ms += 1
+    rig.worker.tick()
+    assert len(rig.events(ev.PartitionTaken)) == takes + len(ROLES)
+
+
+def test_law6_who_still_catches_up_does_not_take_again():
+    """A refold of a minute took ten times: claims made under the first take were void."""
+    rig = Rig(AGENT)
+    talking(rig, *(f"s{n}" for n in range(5)))
+    rig.assign()
+    for _ in range(9):  # of the ten that were there before
+        rig.ms += SESSION_TIMEOUT_MS
+        rig.read(1)
+        rig.worker.tick()
+    rig.settle()
+    assert len(rig.events(ev.PartitionTaken)) == len(ROLES)
+    assert len(rig.events(ev.LlmCalled)) == 5
+
+
+def test_law6_a_take_that_was_lost_is_made_again():
+    rig = Rig(AGENT)
+    rig.log.faults = Faults([LOST] * len(ROLES))
+    rig.assign()
+    rig.settle()
+    assert rig.events(ev.PartitionTaken) == []
+    rig.ms += SESSION_TIMEOUT_MS
+    rig.worker.tick()
+    assert len(rig.events(ev.PartitionTaken)) == len(ROLES)
+
+
+# -- law 9 at run time ---------------------------------------------------------------------------
+
+
+def overtaken_by(rig: Rig, event: object, make: object) -> None:
+    """Let a decision be made while our records are held back; `event` comes before them."""
+    (producer,) = rig.log._producers
+    producer.pause()
+    rig.write("tools", make)
+    rig.read()
+    rig.write("sessions", event)
+    producer.resume()
+    rig.settle()
+
+
+def test_law9_rejections_at_different_views_do_not_freeze_a_session():
+    """Workers of two versions of an agent, for a while: each loses a decision now and then."""
+    rig = Rig(AGENT)
+    talking(rig, SESSION)
+    rig.assign()
+    rig.settle()
+    for step in (1, 2):
+        rig.write("models", answered(call("look"), step=step))
+        rig.settle()
+        nothing = ev.Body(inline=b"[]")
+        prefix = ev.ContextSet(system=nothing, tools=nothing, sha256=f"{step:064d}")
+        overtaken_by(rig, prefix, seen(step))
+    assert rig.worker.rulings["stale"] == 2
+    assert rig.worker.owned[0].stuck == {}
+    assert [what for what, _ in rig.began].count("generate") == 3
+
+
+def test_law9_what_a_frozen_session_rejects_does_not_hide_that_it_is_frozen():
+    """Decisions and claims of one view met a frozen session: it was stuck, and owed nothing."""
+    rig = Rig(AGENT)
+    talking(rig, SESSION)
+    rig.assign()
+    rig.settle()
+    (producer,) = rig.log._producers
+    producer.pause()
+    rig.write("models", answered(call("look"), call("look", 1), call("look", 2)))
+    rig.read()
+    rig.log.store(SESSION_EVENTS, 0, SESSION.encode(), b"?", (("t", b"NEW"), ("m", b"1")))
+    producer.resume()
+    rig.settle()
+    assert rig.worker.rulings["frozen"] == 6  # three decisions, each with its claim
+    assert rig.worker.owned[0].stuck == {}
+
+
+# -- claims ahead of their decisions -------------------------------------------------------------
+
+
+def test_law5_a_decision_and_its_claim_come_back_in_one_hop():
+    rig = Rig(AGENT)
+    talking(rig, SESSION)
+    rig.assign()
+    rig.read()
+    assert len(rig.events(ev.LlmCalled)) == len(rig.events(ev.GenStart)) == 1
+    assert rig.began == []
+    rig.read()
+    assert [what for what, _ in rig.began] == ["generate"]
+    rig.write("models", answered(call("look")))
+    rig.read()
+    assert len(rig.events(ev.ToolInvoked)) == len(rig.events(ev.ToolStarted)) == 1
+    rig.settle()
+    assert [what for what, _ in rig.began] == ["generate", "run_tool"]
+    assert rig.worker.rulings == {}
+
+
+def test_law8_a_claim_falls_with_the_decision_that_it_was_made_for():
+    """A message came between: both are ignored, and owed anew."""
+    rig = Rig(AGENT)
+    talking(rig, SESSION)
+    rig.assign()
+    (producer,) = rig.log._producers
+    rig.settle()
+    rig.write("models", answered())
+    rig.settle()
+    rig.write("producer", said("m2"))
+    producer.pause()
+    rig.read()
+    rig.write("producer", said("m3"))
+    producer.resume()
+    rig.settle()
+    assert rig.worker.rulings == {"stale": 1, "superseded": 1}
+    assert rig.events(ev.LlmCalled)[-1].includes == ("m2", "m3")
+    assert len(rig.events(ev.GenStart)) == 3
+    assert [begin.turn for _, begin in rig.began] == [1, 2]
+    assert rig.worker.owned[0].stuck == {}
+
+
+# -- what is remembered --------------------------------------------------------------------------
+
+
+def test_a_takeover_of_many_sessions_keeps_only_so_many_in_memory(monkeypatch):
+    monkeypatch.setattr(owned_module, "HOT_SESSIONS_MAX", 3)
+    first = Rig(AGENT, "1")
+    talking(first, *(f"s{n}" for n in range(20)))
+    first.assign()
+    first.settle()
+    second = Rig(AGENT, "2", first.log)
+    second.disk = first.disk
+    most = []
+
+    class Store(owned_module.Store):
+        def load(self, session_id):
+            most.append(len(second.worker.owned[0]._hot))
+            return super().load(session_id)
+
+    monkeypatch.setattr("foldlog.tests.laws.rig.Store", Store)
+    second.assign()
+    while second.reader.positions()[0] < second.log.end_offsets(SESSION_EVENTS)[0]:
+        second.read(2)
+    assert len(most) >= 20
+    assert max(most) <= 3 + 2, "what may stay, and what a batch may add"
+
+
+def test_claims_that_never_came_back_are_forgotten_with_their_session():
+    rig = Rig(AGENT)
+    rig.log.faults = losing = LosesClaims()
+    talking(rig, SESSION)
+    rig.assign()
+    rig.settle()
+    rig.write("models", answered(call("look")))
+    for _ in range(4):
+        rig.settle()
+        rig.ms += 20_000
+        rig.worker.tick()
+    losing.on = False
+    rig.ms += 20_000
+    rig.worker.tick()
+    rig.settle()
+    rig.write("tools", seen(1))
+    rig.settle()
+    rig.write("models", answered(step=2))
+    rig.settle()
+    assert rig.events(ev.TurnEnded)
+    assert rig.worker.actions._times._produced_at == {}
+
+
+class LosesClaims(Faults):
+    """Every TOOL_STARTED is lost on its way, while it is on."""
+
+    on = True
+
+    def fate(self, producer, topic, partition, headers):
+        lost = self.on and headers[0][1] == b"TOOL_STARTED"
+        return LOST if lost else super().fate(producer, topic, partition, headers)
+
+
+# -- slots ---------------------------------------------------------------------------------------
+
+
+class Busy(Rig):
+    """`busy`: how many model calls run already."""
+
+    busy = 9
+
+    def running(self, role: str) -> int:
+        return self.busy if role == "models" else 0
+
+
+def test_a_back_off_of_the_key_is_waited_out_and_not_asked_about_again_and_again():
+    rig = Rig(AGENT)
+    rig.worker.actions._slots["models"].back_off(rig.ms + 9_000)
+    talking(rig, SESSION)
+    rig.assign()
+    rig.settle()
+    assert rig.worker.next_due_ms() == 9_000
+    rig.ms += 9_000
+    rig.worker.tick()
+    rig.settle()
+    assert [what for what, _ in rig.began] == ["generate"]
+
+
+def test_sessions_that_wait_for_a_slot_cost_no_look_each_until_one_is_free():
+    """A thousand of them took half a core: each was woken every 50 ms."""
+    rig = Busy(AGENT)
+    names = [f"s{n:02}" for n in range(30)]
+    talking(rig, *names)
+    rig.assign()
+    rig.settle()
+    woken = []
+    wake = rig.worker.wake
+    rig.worker.wake = lambda owned, session_id: (woken.append(session_id), wake(owned, session_id))
+    for _ in range(20):
+        rig.ms += rig.worker.next_due_ms()
+        rig.worker.tick()
+    assert woken == []
+    rig.busy = 7
+    rig.ms += rig.worker.next_due_ms()
+    rig.worker.tick()
+    assert woken == ["s00", "s01"], "first come, first served, as many as there are slots"
+    assert len(rig.events(ev.GenStart)) == 2
+
+
+def test_a_session_that_waited_for_a_slot_and_was_lost_takes_none():
+    rig = Busy(AGENT)
+    talking(rig, SESSION)
+    rig.assign()
+    rig.settle()
+    rig.revoke()
+    rig.busy = 0
+    rig.ms += 60_000
+    rig.worker.tick()
+    assert rig.events(ev.GenStart) == []
+    rig.assign()
+    rig.settle()
+    assert len(rig.events(ev.GenStart)) == 1
+
+
+class Running(Rig):
+    """Model calls that began run on."""
+
+    def running(self, role: str) -> int:
+        return sum(1 for what, _ in self.began if what == "generate") if role == "models" else 0
+
+
+def test_claims_that_come_back_together_keep_their_slots():
+    """Read back, they were in the air no more and ran not yet: others took their slots."""
+    rig = Running(AGENT)
+    talking(rig, *(f"z{n}" for n in range(9)))
+    rig.assign()
+    rig.read()
+    talking(rig, *(f"a{n}" for n in range(9)))
+    rig.read()  # they are decided while the others are claimed: both come back in one batch
+    assert len(rig.events(ev.GenStart)) == 9 and len(rig.events(ev.LlmCalled)) == 18
+    rig.settle()
+    assert len(rig.began) == 9
+
+
+# -- the disk ------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_refuses_ends_the_worker_and_is_no_fault_of_a_session(tmp_path):
+    """A full disk under the blobs left every session that was woken alone until the next start."""
+    rig = Rig(AGENT)
+    blobs = BlobStore(tmp_path / "blobs")
+    (tmp_path / "blobs" / "incoming").rmdir()  # from here on writing fails, as on a full disk
+
+    def store(data: bytes, media_type: str) -> ev.Body:
+        return ev.Body(ref=blobs.store(data, media_type))
+
+    actions = rig.worker.actions
+    actions._desk = actions._desk._replace(store_body=store)
+    talking(rig, SESSION)
+    rig.assign()
+    with pytest.raises(BlobError):
+        rig.settle()
