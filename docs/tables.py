@@ -9,7 +9,7 @@ from dataclasses import fields
 from inspect import getsource
 from pathlib import Path
 
-from foldlog.docs import requests_shown
+from foldlog.docs import reference_shown, requests_shown
 from foldlog.log import access
 from foldlog.processors.fold.field_writers import MEANING, WRITERS
 from foldlog.processors.fold.projections.partition import ROLES
@@ -24,7 +24,8 @@ from foldlog.schemas.topics import TOPICS
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md", "docs/architecture.md", "docs/budgets.md", "docs/memory.md", "docs/requests.md",
-    "docs/security.md",
+    "docs/security.md", "docs/reference/settings.md", "docs/reference/cli.md",
+    "docs/reference/python.md",
 )
 MARK = re.compile(r"(<!-- generated: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -188,6 +189,12 @@ def limits() -> str:
     return _table(("limit", "if left out", "what it is for"), rows)
 
 
+def settings() -> str:
+    """The settings of an installation."""
+    head = ("setting", "environment variable", "type", "default", "meaning")
+    return _table(head, reference_shown.settings())
+
+
 MADE = {
     "limits": limits,
     "events": events,
@@ -205,6 +212,9 @@ MADE = {
     "mistakes": mistakes,
     "points": points,
     "matrix": matrix,
+    "settings": settings,
+    "commands": reference_shown.commands,
+    "python": reference_shown.python,
 }
 
 

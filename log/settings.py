@@ -79,47 +79,63 @@ _SECRETS = ("api_key", "gateway_secret", "web_token", "registry_user", "registry
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Settings:
-    """All settings of one process.
-
-    bootstrap_servers None: none is configured; the command line then looks for the local broker.
-    api_key and base_url None: the scripted server answers. client_properties are librdkafka's, as
-    read from the `client.properties` file. managed_instructions: the operator's instruction file,
-    which every agent gets; config_dir holds the user's. prices: a table of one's own (None: the
-    list prices that come with foldlog). embedder: MODULE:ATTR of what makes vectors of memory
-    (None: that of docs/search.md). web_token: what a worker's pages ask of callers on
-    other machines. channels: where answers are pushed to, by name;
-    channels_wrong: what the file says of others that can't be used, which `demand_channels` raises.
-    framing: one of FRAMINGS, how records are written; registry_url: the schema registry, which
-    "confluent" needs to write and every reader of such records needs once. tool_env: names of
-    variables that commands of tools get beside the usual ones; `*` at the end stands for any rest.
-    """
+    """All settings of one process. Under each: what it means, and a default that is computed."""
 
     bootstrap_servers: str | None = None
+    """The Kafka brokers, `HOST:PORT,...`. Default: the local broker that `foldlog up` starts."""
     topic_prefix: str = ""
+    """Prepended to every topic name: separates installations on one cluster."""
     partitions: int = PARTITIONS
+    """Partitions of the topics, used when they are created; `foldlog move` changes it later."""
     linger_ms: int = 0
+    """Milliseconds the producer waits to fill a batch."""
     client_properties: Mapping[str, str] = field(default_factory=dict)
+    """Path of a `client.properties` file: librdkafka settings such as TLS and logins."""
     home: Path
+    """Directory of local data. Default: `$XDG_STATE_HOME/foldlog`, or `~/.local/state/foldlog`."""
     state_dir: Path
+    """Directory of a worker's stores, outbox and lock. Default: `HOME/worker`, in `home`."""
     blobs_dir: Path
+    """Directory of the blob store, shared by all machines. Default: `HOME/blobs`, in `home`."""
     cache_dir: Path
+    """Directory of downloads. Default: `$XDG_CACHE_HOME/foldlog`, or `~/.cache/foldlog`."""
     config_dir: Path | None = None
+    """Directory of the user's own instruction file.
+    Default: `$XDG_CONFIG_HOME/foldlog`, or `~/.config/foldlog`.
+    """
     managed_instructions: Path | None = None
+    """The operator's instruction file, which every agent reads."""
     prices: Path | None = None
+    """A price table of your own. Default: the list prices shipped with foldlog."""
     embedder: str | None = None
+    """`MODULE:ATTR` that makes the vectors of memory. Default: see docs/search.md."""
     api_key: str | None = None
+    """Key of the Messages API. Without it, and without `base_url`, the scripted server answers."""
     base_url: str | None = None
+    """Address of the Messages API. Default: the provider's."""
     gateway_secret: str | None = None
+    """Signs the gateway's tokens, 32 bytes or more; without it the gateway serves loopback only."""
     web_token: str | None = None
+    """Token that a worker's pages require from other machines, 16 characters or more."""
     user: str
+    """The user that commands act as. Default: the login name."""
     inline_limit_bytes: int = INLINE_LIMIT_BYTES
+    """Larger content goes to the blob store instead of the event."""
     channels: Mapping[str, Channel] = field(default_factory=dict)
+    """Where answers are pushed to, by name: see docs/delivery.md."""
     channels_wrong: tuple[str, ...] = ()
     framing: str = FRAMINGS[0]
+    """How records are written, `avro` or `confluent`; both are always read."""
     registry_url: str | None = None
+    """The schema registry, needed to write `confluent` records and to read them the first time."""
     registry_user: str | None = None
+    """Login at the schema registry; goes together with `registry_password`."""
     registry_password: str | None = None
+    """Password at the schema registry."""
     tool_env: tuple[str, ...] = ()
+    """Environment variables that commands of tools also get, `A,B*`; `*` at the end is a wildcard.
+    Default: the usual ones, see docs/agents.md.
+    """
 
     @classmethod
     def load(

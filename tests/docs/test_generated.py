@@ -2,6 +2,7 @@
 
 import pytest
 
+from foldlog.docs.reference_shown import settings
 from foldlog.docs.tables import MADE, MARK, PAGES, ROOT, regenerated
 
 
@@ -20,3 +21,7 @@ def test_a_changed_table_is_noticed():
     text = (ROOT / "README.md").read_text("utf-8")
     assert regenerated(text.replace("SESSION_OPENED", "SESSION_BEGUN", 1)) == regenerated(text)
     assert "SESSION_BEGUN" not in regenerated(text.replace("SESSION_OPENED", "SESSION_BEGUN", 1))
+
+
+def test_every_setting_says_what_it_means():
+    assert [row[0] for row in settings() if not row[-1]] == []

@@ -1,0 +1,213 @@
+"""The reference pages, generated: settings, commands of `foldlog`, names a Python program imports.
+
+Everything comes from the code and its docstrings: correct those, then run `make docs`.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from textwrap import dedent
+
+import click
+
+import foldlog
+from foldlog.cli.__main__ import COMMANDS, foldlog as root_command
+from foldlog.log import settings as of_installation
+
+
+def settings() -> list[tuple[str, ...]]:
+    """Rows: setting, environment variables, type, default, meaning."""
+    (declared,) = ast.parse(inspect.getsource(of_installation.Settings)).body
+    rows = []
+    for field, doc in _documented_fields(declared):
+        name = field.target.id
+        variables = of_installation._ENV.get(name, ())
+        if name != "channels" and not variables:
+            continue  # derived from another setting, nobody sets it
+        meaning, _, default = doc.partition("Default: ")
+        default = default.rstrip(".") or _default(field, of_installation)
+        kind = _type(field.annotation).removesuffix(" | None")
+        in_range = of_installation._INTS.get(name)
+        kind += f", {in_range[0]:,} to {in_range[1]:,}" if in_range else ""
+        shown = " or ".join(f"`{variable}`" for variable in variables) or "in the file only"
+        kind = kind if in_range else f"`{kind}`"
+        rows.append((f"`{name}`", shown, kind, _linked(default), _linked(meaning)))
+    return rows
+
+
+def _linked(text: str) -> str:
+    """One line, with links to the pages of docs/ that it names."""
+    return re.sub(r"docs/([a-z-]+\.md)", r"[\1](../\1)", " ".join(text.split()))
+
+
+def _documented_fields(declared: ast.ClassDef) -> Iterator[tuple[ast.AnnAssign, str]]:
+    """The fields of a class with the docstring that follows each, or an empty text."""
+    for field, after in zip(declared.body, [*declared.body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign) and not field.target.id.startswith("_"):
+            said = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            yield field, inspect.cleandoc(after.value.value) if said else ""
+
+
+def _default(field: ast.AnnAssign, module: object) -> str:
+    if field.value is None:
+        return ""
+    source = ast.unparse(field.value)
+    empty = {"None": "", "''": "", "()": "", "field(default_factory=dict)": ""}
+    if source in empty:
+        return empty[source] or "none"
+    value = eval(source, vars(module))
+    return f"{value:,}" if isinstance(value, int) else f"`{value}`"
+
+
+def commands() -> str:
+    """Every command under its heading: usage, help, arguments and options."""
+    parts, heading = [_command(root_command, "foldlog", 2)], None
+    for named in COMMANDS:
+        if named.heading != heading:
+            heading = named.heading
+            parts.append(f"## {heading}\n")
+        context = click.Context(root_command, info_name="foldlog")
+        command = root_command.get_command(context, named.name)
+        parts.append(_command(command, f"foldlog {named.name}", 3))
+    return "\n".join(parts)
+
+
+def _command(command: click.Command, path: str, depth: int) -> str:
+    context = click.Context(command, info_name=path, **command.context_settings)
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    lines = [f"{'#' * depth} {path}", "", f"`{usage}`", "", _prose(command.help or "")]
+    rows = [
+        record for parameter in command.get_params(context)
+        if (record := parameter.get_help_record(context)) and "--help" not in record[0]
+    ]
+    if rows:
+        lines += ["", "| option | meaning |", "|---|---|"]
+        lines += [f"| `{_cell(option)}` | {_cell(text)} |" for option, text in rows]
+    parts = ["\n".join(lines) + "\n"]
+    if isinstance(command, click.Group) and command is not root_command:
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            parts.append(_command(inner, f"{path} {name}", depth + 1))
+    return "\n".join(parts)
+
+
+def _prose(text: str) -> str:
+    """Help text as Markdown; \\b marks lines that are shown as they stand."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    shown = []
+    for paragraph in paragraphs:
+        if paragraph.startswith("\b\n"):
+            shown.append("```text\n" + paragraph.removeprefix("\b\n") + "\n```")
+        else:
+            shown.append(" ".join(paragraph.split()).replace("<", "\\<"))
+    return "\n\n".join(shown)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "&#124;").replace("<", "&lt;")
+
+
+def python() -> str:
+    """Every name that `foldlog` exports: how it is called, its docstring, its public methods."""
+    parts = []
+    for name in foldlog.__all__:
+        found = getattr(foldlog, name)
+        if inspect.isclass(found):
+            parts.append(_class(name, found))
+        elif inspect.isfunction(found):
+            tree = _tree(found)
+            parts.append(_entry(f"## {name}", _call(name, tree), found.__doc__))
+        else:  # a tool: what the model reads is its docstring
+            tree = _tree(found.function)
+            parts.append(_entry(f"## {name}", f"tool {_call(name, tree)}", found.description))
+    return "\n".join(parts)
+
+
+def _tree(found: object) -> ast.stmt:
+    (tree,) = ast.parse(dedent(inspect.getsource(found))).body
+    return tree
+
+
+def _class(name: str, found: type) -> str:
+    tree = _tree(found)
+    bases = [ast.unparse(base) for base in tree.bases]
+    methods = [each for each in tree.body if isinstance(each, ast.FunctionDef)]
+    made = next((each for each in methods if each.name == "__init__"), None)
+    fields = list(_documented_fields(tree)) if made is None else []
+    if made is not None:
+        call = _call(name, made)
+    elif fields:
+        keyword_only = any("kw_only=True" in ast.unparse(each) for each in tree.decorator_list)
+        words = ["*"] if keyword_only else []
+        words += [ast.unparse(field) for field, _ in fields if "init=False" not in
+                  (ast.unparse(field.value) if field.value else "")]
+        call = _wrapped(name, words)
+    else:
+        call = f"class {name}({', '.join(bases)})"
+    parts = [_entry(f"## {name}", call, ast.get_docstring(tree))]
+    if any(doc for _, doc in fields):
+        parts.append("".join(
+            f"- `{field.target.id}`: {_linked(doc)}\n" for field, doc in fields if doc
+        ))
+    for method in methods:
+        if method.name.startswith("_"):
+            continue
+        marks = {ast.unparse(mark) for mark in method.decorator_list}
+        is_property = "property" in marks
+        returns = f": {_type(method.returns)}" if method.returns else ""
+        shown = f"{name}.{method.name}{returns}" if is_property else _call(
+            f"{name}.{method.name}", method, bound="staticmethod" not in marks
+        )
+        parts.append(_entry(f"### {name}.{method.name}", shown, ast.get_docstring(method)))
+    return "\n".join(parts)
+
+
+def _type(annotation: ast.expr) -> str:
+    """An annotation, without the quotes of a forward reference."""
+    return ast.unparse(annotation).strip("'")
+
+
+def _call(name: str, function: ast.FunctionDef, bound: bool = True) -> str:
+    """How a function is called, one argument a line where they do not fit into one."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    defaults = [None] * (len(positional) - len(given.defaults)) + given.defaults
+    words = [_argument(each, value) for each, value in zip(positional, defaults, strict=True)]
+    if given.posonlyargs:
+        words.insert(len(given.posonlyargs), "/")
+    if bound and words and words[0] in ("self", "cls"):
+        words = words[1:]
+    if given.vararg:
+        words.append(f"*{_argument(given.vararg, None)}")
+    elif given.kwonlyargs:
+        words.append("*")
+    words += [
+        _argument(each, value)
+        for each, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    ]
+    if given.kwarg:
+        words.append(f"**{_argument(given.kwarg, None)}")
+    returns = f" -> {_type(function.returns)}" if function.returns else ""
+    if function.name == "__init__":
+        returns = ""
+    return _wrapped(name, words, returns)
+
+
+def _argument(each: ast.arg, value: ast.expr | None) -> str:
+    shown = each.arg + (f": {_type(each.annotation)}" if each.annotation else "")
+    if value is None:
+        return shown
+    return f"{shown} = {ast.unparse(value)}" if each.annotation else f"{shown}={ast.unparse(value)}"
+
+
+def _wrapped(name: str, words: list[str], returns: str = "") -> str:
+    flat = f"{name}({', '.join(words)}){returns}"
+    if len(flat) <= 88:
+        return flat
+    return f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f"){returns}"
+
+
+def _entry(heading: str, call: str, doc: str | None) -> str:
+    prose = _prose(doc or "")
+    return f"{heading}\n\n```python\n{call}\n```\n\n{prose}\n"

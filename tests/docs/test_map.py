@@ -1,0 +1,48 @@
+"""docs/README.md lists every page, and every link of every page leads to a file and a heading."""
+
+import re
+
+import pytest
+
+from foldlog.tests.structure.tree import ROOT, all_paths
+
+PAGES = [path for path in all_paths() if path.endswith(".md") and path.startswith("docs/")]
+PAGES += ["README.md"]
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def _text(path: str) -> str:
+    return (ROOT / path).read_text("utf-8")
+
+
+def _links(path: str) -> list[str]:
+    found = _LINK.findall(_CODE.sub("", _text(path)))
+    return [link for link in found if "://" not in link]
+
+
+def _anchors(path: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = _HEADING.findall(_text(path))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_map_lists_every_page():
+    linked = {f"docs/{link}" for link in _links("docs/README.md")}
+    listed = {page for page in PAGES if not page.startswith("docs/decisions/")}
+    assert listed - linked - {"README.md", "docs/README.md"} == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    lost = []
+    for link in _links(page):
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        known = target.exists() and (not anchor or anchor in _anchors(
+            str(target.resolve().relative_to(ROOT))
+        ))
+        if not known:
+            lost.append(link)
+    assert lost == []
