@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.wake.decide import END_REASONS
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, digest

@@ -15,7 +15,7 @@ from foldlog.bench.job import MODEL, Turn, summary
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.projections.background import SUMMARIES
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.rendered import Built
 from foldlog.processors.store.store import Backend, Belongs, Store
 from foldlog.processors.worker.actions import Actions, BeginGeneration, BeginTool

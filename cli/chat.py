@@ -20,7 +20,7 @@ from ..consumers.unanswered import demand_agent
 from ..consumers.waiting import asking, doubtful
 from ..log.errors import FoldlogError, LogFatal, Refused
 from ..processors.fold.projections.turn_view import Call
-from ..processors.fold.session import SessionViews
+from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt, new_session_id
 from ..schemas.enums import Decision as Decided, Resolution
 from .decide import arguments

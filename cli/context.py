@@ -12,7 +12,7 @@ from .printing import brief, emit, line, note, table
 
 if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
-    from ..processors.fold.session import SessionViews
+    from ..processors.fold.views import SessionViews
 
 AT = click.option(
     "--at",

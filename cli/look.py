@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ..consumers.session_fold import SessionFold
     from ..processors.advice.prices import PriceTable
     from ..processors.fold.projections.ledger import LedgerView
-    from ..processors.fold.session import SessionViews
+    from ..processors.fold.views import SessionViews
 
 
 SAID_CHARS_MAX = 4_000

@@ -13,7 +13,8 @@ from ..log.errors import Refused
 from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..processors.fold.projections.messages import Received
-from ..processors.fold.session import SessionViews, fold, initial
+from ..processors.fold.session import fold
+from ..processors.fold.views import SessionViews, initial
 from ..processors.store.fork_seeds import seeded
 from ..producers.fork import (
     open_fork,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ..log.errors import Refused
 from ..processors.fold.grants import SHELL_SPECIAL, granting
 from ..processors.fold.projections.turn_view import Call
-from ..processors.fold.session import SessionViews
+from ..processors.fold.views import SessionViews
 from ..schemas.enums import Resolution
 from ..schemas.grant import pattern_text
 from ..schemas.ids import call_key, parse_call_key

@@ -12,7 +12,7 @@ from ..log import open_log
 from ..log.blobs import BlobStore
 from ..log.door import Log
 from ..log.settings import Settings
-from ..processors.fold.session import SessionViews
+from ..processors.fold.views import SessionViews
 from ..producers.checks import Blocks
 from ..producers.sessions import Receipt, Sessions
 from ..schemas.enums import CancelMode, Decision as Decided, Resolution, WhenBusy

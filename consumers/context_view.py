@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..processors.fold.projections.compaction import in_force
 from ..processors.fold.projections.context import Fragment, estimated_tokens, fragment_tokens
 from ..processors.fold.projections.turn_view import thinking_refused, too_long
-from ..processors.fold.session import SessionViews
+from ..processors.fold.views import SessionViews
 from ..processors.limits import DEFAULT_LIMITS
 from ..processors.request.strategies import build_context
 from ..processors.wake.budget import is_cold

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from ..processors.fold.projections.transcript import CONTINUED, Line
 from ..processors.fold.rows import Rows
-from ..processors.fold.session import SessionViews
+from ..processors.fold.views import SessionViews
 from ..schemas.enums import ChunkKind
 from .contents import ReadBlob, blocks_of, whole
 from .transcript_stream import (

@@ -16,7 +16,7 @@ from ..log.errors import LogUnreachable, Refused
 from ..log.made import LogMoved, apply_topics, facts_of, note, partitions_of
 from ..log.settings import Settings
 from ..processors.fold.projections.partition import ROLES
-from ..processors.fold.session import SessionViews
+from ..processors.fold.views import SessionViews
 from ..producers.fork import open_fork, store_seed, without_chunks, without_skipped
 from ..producers.sessions import Sessions
 from ..schemas.codec import entry_of

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..log.errors import Refused, Retry
 from ..processors.fold.projections.partition import INITIAL, PartitionView
 from ..processors.fold.projections.transcript import Line
-from ..processors.fold.session import SessionViews
+from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt
 from .contents import ReadBlob, text_of_body
 from .session_fold import Seen, SessionFold

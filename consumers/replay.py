@@ -18,7 +18,8 @@ from ..log.settings import Settings
 from ..processors.fold.projections import partition as partition_fold
 from ..processors.fold.projections.partition import PartitionView
 from ..processors.fold.ruling import Ruling
-from ..processors.fold.session import SessionViews, fold, initial
+from ..processors.fold.session import fold
+from ..processors.fold.views import SessionViews, initial
 from ..processors.store import views_codec
 from ..processors.store.store import Belongs, Store, fold_version, open_readonly
 from ..schemas.codec import Entry

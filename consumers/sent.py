@@ -6,7 +6,7 @@ and a repetition changes nothing.
 """
 
 from ..log.door import Producer
-from ..processors.fold.session import SessionViews
+from ..processors.fold.views import SessionViews
 from ..schemas.codec import encode, headers_for
 from ..schemas.events import GenSent
 from ..schemas.topics import SESSION_EVENTS

@@ -13,7 +13,8 @@ from ..log.door import Log
 from ..processors.fold.projections import partition as partition_fold
 from ..processors.fold.projections.partition import PartitionView
 from ..processors.fold.ruling import Ruling
-from ..processors.fold.session import SessionViews, fold, initial
+from ..processors.fold.session import fold
+from ..processors.fold.views import SessionViews, initial
 from ..processors.store.fork_seeds import ReadBlob
 from ..schemas.codec import Entry
 from .follow import POLL_S, Follow

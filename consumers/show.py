@@ -12,7 +12,8 @@ from ..log.door import Log
 from ..log.errors import Refused
 from ..processors.fold.projections import partition as partition_fold
 from ..processors.fold.projections.partition import PartitionView
-from ..processors.fold.session import SessionViews, fold, initial
+from ..processors.fold.session import fold
+from ..processors.fold.views import SessionViews, initial
 from ..processors.request.build import BUILDER, request_bytes, request_sha256
 from ..processors.request.continuation import resumed_request
 from ..processors.wake.facts import Obligation, Rules, wake

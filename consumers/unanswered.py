@@ -5,7 +5,7 @@ say it is told before it is written. This file must not know who asks.
 """
 
 from ..log.errors import Refused
-from ..processors.fold.session import SessionViews
+from ..processors.fold.views import SessionViews
 from .protocols.durable.writing import AGENT as STREAM
 
 ELSEWHERE = "Nothing was written. To talk to an agent, say it in another session."

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..processors.fold.projections.partition import INITIAL, PartitionView, without, worker_id
 from ..processors.fold.projections.turn_view import Call, TurnView
 from ..processors.fold.rulings.workers import step_is_due
-from ..processors.fold.session import SessionViews
+from ..processors.fold.views import SessionViews
 
 
 class Waits(NamedTuple):

@@ -14,7 +14,8 @@ from ...log.door import Log, Offsets, Reader
 from ...log.errors import LogUnreachable, OffsetGone
 from ...log.made import partitions_of
 from ...log.partition import partition_for
-from ...processors.fold.session import SessionViews, fold
+from ...processors.fold.session import fold
+from ...processors.fold.views import SessionViews
 from ...processors.store.fork_seeds import ReadBlob, seeded
 from ...schemas.codec import Entry, entry_of
 from ...schemas.record import Record

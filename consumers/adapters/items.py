@@ -16,7 +16,7 @@ from ...log.door import Log
 from ...log.errors import Refused
 from ...log.settings import Settings
 from ...processors.fold.projections.items import ItemsView, last_item, newest_first, version
-from ...processors.fold.session import SessionViews
+from ...processors.fold.views import SessionViews
 from ...producers.items import Items
 from ...producers.sessions import Receipt, Sessions, Unacknowledged
 from ...schemas import events as ev

@@ -15,7 +15,7 @@ from ...log.settings import Settings
 from ...processors.fold.projections import partition as partition_fold
 from ...processors.fold.projections.background import ABORTED, NOT_SUMMARIZED, NOTHING_LEFT, STOPPED
 from ...processors.fold.projections.transcript import Line
-from ...processors.fold.session import SessionViews
+from ...processors.fold.views import SessionViews
 from ...processors.outside.connection import ENDED
 from ...processors.store.store import Belongs, fold_version, open_readonly
 from ...processors.wake.decide import TOO_LITTLE

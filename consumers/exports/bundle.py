@@ -20,7 +20,7 @@ from ...log.door import Log
 from ...log.errors import LogCut, LogUnreachable
 from ...log.made import partitions_of
 from ...log.partition import partition_for
-from ...processors.fold.session import SessionViews
+from ...processors.fold.views import SessionViews
 from ...processors.request.build import BUILDER, request_bytes, request_sha256
 from ...processors.request.continuation import resumed_request
 from ...processors.store import views_codec

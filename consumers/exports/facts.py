@@ -17,7 +17,7 @@ from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.projections.turn_view import Call, call_of, closed
 from ...processors.fold.ruling import Ruling
-from ...processors.fold.session import SessionViews, initial
+from ...processors.fold.views import SessionViews, initial
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.ids import call_key

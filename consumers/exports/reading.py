@@ -12,7 +12,8 @@ from ...log.errors import LogCut
 from ...processors.fold.projections import partition as partition_fold
 from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.ruling import ACCEPTED, Ruling
-from ...processors.fold.session import fold, initial
+from ...processors.fold.session import fold
+from ...processors.fold.views import initial
 from ...schemas.codec import Entry
 from ...schemas.ids import PARTITION_KEY
 from ..follow import Follow

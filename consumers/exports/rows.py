@@ -10,7 +10,7 @@ from typing import Any
 from ...processors.advice.prices import PriceTable, usd
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import Line
-from ...processors.fold.session import SessionViews
+from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.ids import call_key

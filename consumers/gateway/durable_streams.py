@@ -10,7 +10,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from ...log.errors import Retry
-from ...processors.fold.session import SessionViews
+from ...processors.fold.views import SessionViews
 from ..contents import whole
 from ..protocols.durable.writing import Written
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from ...log.blobs import BlobError, BlobStore
 from ...log.errors import Retry
-from ...processors.fold.session import SessionViews
+from ...processors.fold.views import SessionViews
 from ...processors.store.chunks_reader import chunks_reader
 from ...producers.attachments import admitted
 from ...producers.checks import an_id

@@ -29,7 +29,8 @@ from ...log.errors import (
 from ...log.partition import partition_for
 from ...processors.fold.projections import partition as partition_fold
 from ...processors.fold.projections.partition import PartitionView
-from ...processors.fold.session import SessionViews, fold, initial
+from ...processors.fold.session import fold
+from ...processors.fold.views import SessionViews, initial
 from ...processors.store.fork_seeds import ReadBlob, seeded
 from ...processors.store.partition_cache import Owned, is_foldable
 from ...processors.store.store import Belongs, Store, fold_version, new_store, open_store

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...processors.fold.partial_answer import Chain, chunks_of
-from ...processors.fold.session import SessionViews
+from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ..contents import ReadBlob
 from ..history import Frame, Place, count, missed

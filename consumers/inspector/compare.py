@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ...processors.fold.rows import Rows
-from ...processors.fold.session import SessionViews
+from ...processors.fold.views import SessionViews
 from ...schemas.value import field_names
 from ..contents import DIGESTS, plain
 

@@ -18,7 +18,8 @@ from ...log.partition import partition_for
 from ...processors.fold.projections import partition as partition_fold
 from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.ruling import Ruling
-from ...processors.fold.session import SessionViews, fold, initial
+from ...processors.fold.session import fold
+from ...processors.fold.views import SessionViews, initial
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.topics import SESSION_EVENTS

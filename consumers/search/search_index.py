@@ -17,7 +17,8 @@ from ...log.door import Log, Offsets
 from ...log.settings import Settings
 from ...processors.fold.projections.partition import INITIAL
 from ...processors.fold.projections.transcript import Line
-from ...processors.fold.session import SessionViews, fold, initial
+from ...processors.fold.session import fold
+from ...processors.fold.views import SessionViews, initial
 from ...processors.search.snippet import Snippet, Snippets
 from ...processors.search.words import query_of
 from ...processors.store.store import Cursor, Store, fold_version

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ...schemas.tokens import estimate
 from ..fold.projections.prefixes import Prefix as PrefixRow
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..tools.tiers import FIND, USE, may_hide, search_tokens
 
 FIXED_SHARE = 0.9  # S3.8: what 90 % of turns use is in the fixed prompt

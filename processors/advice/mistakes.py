@@ -17,7 +17,7 @@ from ..fold.projections.context import ContextView
 from ..fold.projections.prefixes import Prefix as PrefixRow
 from ..fold.projections.transcript import Line
 from ..fold.rows import Rows
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..request.prefix import Prefix
 from ..tools.log_text import LOG_LINES_MAX, looks_like_log
 from ..tools.tiers import FIND, SCHEMA_TOKENS, USE

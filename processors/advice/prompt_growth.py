@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ...schemas.tokens import estimate
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..request.prefix import Prefix
 from .prefix_drift import parts
 

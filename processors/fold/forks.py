@@ -10,23 +10,13 @@ from typing import Any
 
 from ...schemas import events as ev
 from ...schemas.codec import Entry, digest
-from ...schemas.value import Value, replace
-from ..fold.partial_answer import chunks_of
-from .partial_answer import said_so_far
+from ...schemas.value import replace
+from .partial_answer import chunks_of, said_so_far
 from .projections import background, context, delivery, items, ledger, transcript
 from .projections.compaction import CompactionView, Short, Summary
 from .projections.messages import MessagesView, Progress
 from .projections.turn_view import Closing, Stream, TurnView
-
-
-class Origin(Value):
-    """Where a fork comes from. `session_id`, `offset`: its parent, and where it was left; `seed`:
-    the sha256 of the blob; `opened`: the fork's SESSION_OPENED, where its own history begins."""
-
-    session_id: str
-    offset: int
-    seed: str
-    opened: int
+from .views import Origin, SessionViews
 
 
 def origin_of(entry: Entry) -> Origin:
@@ -35,7 +25,7 @@ def origin_of(entry: Entry) -> Origin:
     return Origin(event.parent_session, event.parent_offset, event.seed_ref.sha256, entry.offset)
 
 
-def endings(views: Any, last: Entry, chunks: list[ev.GenChunk]) -> list[Entry]:
+def endings(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -> list[Entry]:
     """The events that close the open turn of a parent, as if right after its last one.
 
     What an open attempt had said is kept as it is when somebody stops it.
@@ -66,7 +56,7 @@ def endings(views: Any, last: Entry, chunks: list[ev.GenChunk]) -> list[Entry]:
     ]
 
 
-def closing(views: Any, at: int) -> Any:
+def closing(views: SessionViews, at: int) -> SessionViews:
     """The views of a parent whose turn is about to be ended by a fork.
 
     What waits behind the turn is the parent's to answer: here it is consumed with it.
@@ -82,7 +72,7 @@ def closing(views: Any, at: int) -> Any:
     )
 
 
-def begun(views: Any, parent: Any, entry: Entry, last: int) -> Any:
+def begun(views: SessionViews, parent: SessionViews, entry: Entry, last: int) -> SessionViews:
     """The views of a fork after its SESSION_OPENED. `views`: before it; `parent`: with its turn
     ended; `last`: the offset of the parent's last event."""
     at, event = entry.offset, entry.event
@@ -194,4 +184,4 @@ def _compaction(empty: CompactionView, parent: CompactionView, last: int) -> Com
     )
 
 
-__all__ = ["Origin", "begun", "closing", "endings", "origin_of"]
+__all__ = ["begun", "closing", "endings", "origin_of"]

@@ -11,7 +11,7 @@ from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen, Entry, Unreadable, digest, entry_of
 from ...schemas.events import BY_CLASS, EVENT_TYPES
 from ...schemas.seed import Seed, unseal
-from ...schemas.value import Value, replace
+from ...schemas.value import replace
 from . import forks
 from .field_writers import demand_writer
 from .projections import (
@@ -26,64 +26,14 @@ from .projections import (
     transcript,
     turn,
 )
-from .projections.turn_view import HOLDS_TOOLS, REFUSALS_MAX, Refusal, Stream, TurnView
+from .projections.turn_view import HOLDS_TOOLS, REFUSALS_MAX, Refusal, TurnView
 from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNKNOWN_SESSION, UNREADABLE, Ruling, refused
 from .rulings import (
     background as background_rulings,
     producers as producer_rulings,
     workers as worker_rulings,
 )
-
-
-class Frozen(Value):
-    """Where a session stopped, and why: refolded after an upgrade (law 13)."""
-
-    offset: int
-    why: str
-
-
-class SessionViews(Value):
-    """Every view of one session, at one offset."""
-
-    session_id: str
-    state: session_state.SessionState
-    turn: TurnView
-    stream: Stream
-    context: context.ContextView
-    transcript: transcript.TranscriptView
-    ledger: ledger.LedgerView
-    messages: messages.MessagesView
-    compaction: compaction.CompactionView
-    background: background.BackgroundView
-    delivery: delivery.DeliveryView
-    items: items.ItemsView
-    frozen: Frozen | None = None
-    origin: forks.Origin | None = None
-    skipped: tuple[int, ...] = ()  # offsets of the records passed over (RECORD_SKIPPED)
-
-
-def frozen_at(offset: int, why: str) -> Frozen:
-    """A session stops here; the reason is shortened, and made to fit UTF-8."""
-    return Frozen(offset, why[:500].encode("utf-8", "replace").decode())
-
-
-def initial(session_id: str) -> SessionViews:
-    """The views of a session of which nothing is known yet."""
-    return SessionViews(
-        session_id,
-        session_state.INITIAL,
-        turn.INITIAL,
-        Stream(),
-        context.initial(),
-        transcript.initial(),
-        ledger.initial(),
-        messages.initial(),
-        compaction.initial(),
-        background.INITIAL,
-        delivery.INITIAL,
-        items.initial(),
-    )
-
+from .views import SessionViews, frozen_at, initial
 
 _WRITERS = {row.cls: frozenset(row.writers) for row in EVENT_TYPES}
 _WRITERS[ChunkSeen] = _WRITERS[ev.GenChunk]
@@ -320,4 +270,4 @@ def is_input(event: Any) -> bool:
     return BY_CLASS[type(event)].is_input
 
 
-__all__ = ["ACCEPTED", "Frozen", "SessionViews", "fold", "initial", "is_input", "judge"]
+__all__ = ["ACCEPTED", "fold", "is_input", "judge"]

@@ -15,7 +15,8 @@ from ...log.errors import Corrupt
 from ...schemas.ids import ID_CHARS_MAX
 from ...schemas.record import Record
 from ..fold.projections.partition import PartitionView
-from ..fold.session import SessionViews, streamed_on
+from ..fold.session import streamed_on
+from ..fold.views import SessionViews
 from ..wake.budget import Rules, due_works
 from .clocks import Anchor
 from .store import Cursor, Store

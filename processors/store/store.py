@@ -24,7 +24,7 @@ from .. import crash_points
 from ..fold.projections.partition import PartitionView
 from ..fold.projections.turn_view import Stream
 from ..fold.rulings.producers import RULES
-from ..fold.session import Frozen, SessionViews, initial
+from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
 from .rocks import RocksBackend
 

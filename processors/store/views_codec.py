@@ -22,7 +22,7 @@ from ..fold.projections.prefixes import Prefix
 from ..fold.projections.transcript import Line, Sent
 from ..fold.projections.turn_view import Stream
 from ..fold.rows import Rows
-from ..fold.session import SessionViews, initial
+from ..fold.views import SessionViews, initial
 
 # The series of rows of a session: the type of their rows, and where they are.
 SERIES: dict[type, str] = {

@@ -19,7 +19,7 @@ from ..fold.projections.background import ABORTED, KINDS, find_work
 from ..fold.projections.delivery import delivery_of
 from ..fold.projections.prefixes import prefix_of
 from ..fold.projections.turn_view import Call, find_call, part_refused
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..request.blocks import ReadBlob, whole_of
 from ..request.layers import MEMORY, NO_LAYERS, Layers
 from ..request.prefix import assemble, layers_of

@@ -10,7 +10,7 @@ from ..fold.projections.background import KINDS, Work
 from ..fold.projections.delivery import Owed, next_owed
 from ..fold.projections.partition import PartitionView, claim_status
 from ..fold.projections.turn_view import Call, Claim, generation_deadline, is_open, part_refused
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from .budget import Due, Rules, due_works, may_still_come, must_shorten, plan
 from .table import REBUILT, Row, match
 

@@ -14,7 +14,7 @@ from ..agent import Agent
 from ..effects.slots import Slots
 from ..fold.projections.turn_view import Call, TurnView, find_call
 from ..fold.ruling import Ruling
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..request.build import ReadBlob
 from ..request.rendered import Built, Renderings
 from ..store.clocks import Clock

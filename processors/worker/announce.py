@@ -16,7 +16,7 @@ from ...log.errors import AppendError, FoldlogError, LogFatal
 from ...log.partition import partition_for
 from ...schemas.tabs import key_of
 from ...schemas.topics import USER_SESSIONS
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..store.partition_cache import may_owe
 from .worker import Worker
 

@@ -29,7 +29,7 @@ from ..agent_digest import digests_of
 from ..effects.delivery import finder
 from ..effects.slots import Slots
 from ..fold.projections import partition
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..memory.service import MemoryService
 from ..outside.tools import OutsideTools
 from ..search.embed import load_embedder

@@ -7,7 +7,7 @@ from ..fold.projections.background import ABORTED, KINDS, NOTHING_LEFT, Work, fi
 from ..fold.projections.delivery import delivery_of
 from ..fold.projections.partition import Holder
 from ..fold.projections.turn_view import Claim, find_call
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..request.build import BUILDER
 from ..request.continuation import Kept
 from ..wake.background_tasks import is_made

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ...log.settings import Settings
 from ...schemas.memory_paths import PROJECT, scope_of
 from ..agent import Agent
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..memory.service import MemoryService
 from ..request.layers import Layers
 from .instruction_files import places_of, read_layers

@@ -16,7 +16,8 @@ from ...log.errors import OffsetGone
 from ...schemas.codec import entry_of
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
-from ..fold.session import SessionViews, fold, initial
+from ..fold.session import fold
+from ..fold.views import SessionViews, initial
 from ..store.partition_cache import Owned
 
 POLL_S = 0.2

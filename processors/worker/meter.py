@@ -18,7 +18,7 @@ from ..fold.projections import compaction, ledger, session_state
 from ..fold.projections.ledger import Spent
 from ..fold.projections.turn_view import call_of
 from ..fold.ruling import Ruling
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..store.partition_cache import Owned
 from .actions import Actions, Discharged
 

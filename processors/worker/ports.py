@@ -14,7 +14,7 @@ from ..effects.delivery import Delivery
 from ..fold.partial_answer import Chain
 from ..fold.projections.delivery import Owed, delivery_of
 from ..fold.projections.turn_view import Call, Claim
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..request.build import ReadBlob
 from ..request.continuation import Kept
 from ..tools.run import READER

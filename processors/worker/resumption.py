@@ -14,7 +14,7 @@ from ...schemas.enums import Recovery
 from ..agent import Agent
 from ..fold.partial_answer import chunks_of
 from ..fold.projections.turn_view import Generation
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..request.build import request_sha256
 from ..request.continuation import Kept, continued, kept_of, may_resume
 from ..request.rendered import Built

@@ -6,7 +6,7 @@ from ...schemas import events as ev
 from ...schemas.tokens import estimate
 from ..fold.projections.delivery import Owed, delivery_of
 from ..fold.projections.turn_view import Call, TurnView, find_call
-from ..fold.session import SessionViews
+from ..fold.views import SessionViews
 from ..wake.facts import Obligation
 from .claims import claimed_work
 from .ports import BeginGeneration, BeginTool

@@ -22,7 +22,8 @@ from .. import crash_points
 from ..agent import Agent
 from ..agent_digest import digests_of
 from ..fold.projections import partition as partition_fold
-from ..fold.session import ACCEPTED, SessionViews, fold, initial
+from ..fold.session import ACCEPTED, fold
+from ..fold.views import SessionViews, initial
 from ..store.clocks import Clock, ClockWatch, Reading, reading
 from ..store.fork_seeds import seeded
 from ..store.identity import Identity

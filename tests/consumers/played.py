@@ -12,7 +12,7 @@ from pathlib import Path
 
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.log import Log, MemoryLog, Settings
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.build import BUILDER, request_bytes, request_sha256
 from foldlog.producers import Sessions
 from foldlog.schemas import events as ev

@@ -17,7 +17,8 @@ from foldlog.log import Settings, open_log
 from foldlog.log.blobs import BlobStore
 from foldlog.processors.fold.projections import partition as partition_fold
 from foldlog.processors.fold.projections.partition import PartitionView
-from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.store.partition_cache import is_foldable
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import Obligation, wake

@@ -18,7 +18,7 @@ from foldlog.processors.effects import background
 from foldlog.processors.effects.models import call as models
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.rulings.producers import RULES
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.rules import violations
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.tools import call as tools

@@ -10,7 +10,8 @@ from foldlog.consumers.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.fold.projections.context import all_input, estimated_tokens
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.processors.limits import Limits
 from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.tools.tool import tool

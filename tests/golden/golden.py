@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from foldlog.processors.fold.projections.session_state import as_json
-from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.request.build import BUILDER, request_bytes, request_sha256
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas import events as ev

@@ -12,7 +12,7 @@ from foldlog.log.blobs import BlobMissing
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.projections.partition import PartitionView
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.layers import NO_LAYERS, Layers
 from foldlog.processors.request.rendered import Renderings
 from foldlog.processors.store.partition_cache import Owned

@@ -14,7 +14,8 @@ from foldlog.processors.fold.projections.partition import ROLES, PartitionView
 from foldlog.processors.fold.projections.turn_view import Call, find_call
 from foldlog.processors.fold.ruling import Ruling
 from foldlog.processors.fold.rulings.producers import RULES
-from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.request.build import request_bytes
 from foldlog.processors.request.layers import NO_LAYERS
 from foldlog.processors.request.rendered import Renderings

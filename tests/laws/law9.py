@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from foldlog.processors.fold.projections.turn_view import FILE_REFUSED, THINKING_REFUSED, TOO_LONG
-from foldlog.processors.fold.session import SessionViews, fold
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.store.partition_cache import may_owe
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import Obligation, wake

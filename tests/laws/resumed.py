@@ -12,7 +12,7 @@ from typing import Any
 
 from foldlog.processors.effects.models.resumed import ResumedAnswer
 from foldlog.processors.fold.partial_answer import chunks_of
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.continuation import Kept, resumed_request
 from foldlog.schemas import events as ev
 from foldlog.tests.laws import answers

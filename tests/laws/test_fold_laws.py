@@ -20,8 +20,9 @@ from foldlog.processors.fold.projections.turn_view import (
     call_of,
     find_call,
 )
-from foldlog.processors.fold.session import SessionViews, fold, initial, is_input, judge
+from foldlog.processors.fold.session import fold, is_input, judge
 from foldlog.processors.fold.transitions import TRANSITIONS
+from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.store import views_codec
 from foldlog.processors.store.partition_cache import may_owe
 from foldlog.processors.store.store import Cursor, DictBackend, Store

@@ -5,7 +5,8 @@ from dataclasses import replace
 from foldlog.log.blobs import BlobMissing
 from foldlog.processors.agent import Agent
 from foldlog.processors.fold.projections import partition as partition_fold
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.processors.limits import Limits
 from foldlog.processors.store.partition_cache import Owned, may_owe
 from foldlog.processors.store.store import Cursor, DictBackend, Store

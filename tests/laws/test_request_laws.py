@@ -6,7 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from foldlog.processors.fold.projections.context import Request
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.processors.request.build import request_bytes, request_sha256
 from foldlog.schemas import events as ev
 from foldlog.schemas.tokens import family_of

@@ -6,7 +6,8 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 from hypothesis import example, given, settings, strategies as st
 
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.schemas import codec, events as ev
 from foldlog.schemas.codec import BY_NAME, HEAD_BYTES, ROWS, Undecodable, decode, encode, entry_of
 from foldlog.schemas.record import Record

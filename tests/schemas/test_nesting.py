@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from foldlog.processors.fold.cut_points import is_fixed
 from foldlog.processors.fold.projections.delivery import text_of
 from foldlog.processors.fold.rulings.items import item_added
-from foldlog.processors.fold.session import initial
+from foldlog.processors.fold.views import initial
 from foldlog.schemas import events as ev
 from foldlog.schemas.nesting import NESTING_MAX, depth_of, parsed
 

@@ -6,7 +6,8 @@ turn ends by an event that lies behind its answer in the log, so whoever sees th
 
 import pytest
 
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.tests.laws.answers import Use

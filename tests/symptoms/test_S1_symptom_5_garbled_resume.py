@@ -8,7 +8,8 @@ import pytest
 
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.processors.fold.cut_points import is_cut
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas.codec import entry_of
 from foldlog.tests.laws.legal import findings

@@ -14,7 +14,8 @@ from foldlog.local.messages_api import (
     thinking,
     tool_use,
 )
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.processors.request.blocks import raw_blocks
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of

@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ....processors.fold.session import SessionViews
+from ....processors.fold.views import SessionViews
 from ....producers.checks import Invalid
 from ....schemas.attachments import reference_of
 from ....schemas.events.parts import BlobRef

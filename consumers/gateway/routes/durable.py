@@ -15,7 +15,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....processors.fold.session import SessionViews
+from ....processors.fold.views import SessionViews
 from ....producers.checks import Invalid
 from ...protocols.durable import reading as durable
 from ...protocols.durable.reading import BadOffset, Page, Stream

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ....processors.fold.projections.turn_view import Call, is_open
-from ....processors.fold.session import initial
+from ....processors.fold.views import initial
 from ....producers.checks import an_id, content_json
 from ....producers.sessions import Receipt, new_session_id
 from ...calls import call_named, demand_match, demand_unresolved

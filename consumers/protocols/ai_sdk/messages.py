@@ -8,7 +8,7 @@ steered a turn is a part of that answer; one that still waits comes last.
 from collections.abc import Iterable
 from typing import Any
 
-from ....processors.fold.session import SessionViews
+from ....processors.fold.views import SessionViews
 from ...contents import ReadBlob
 from ...history import history
 from ...transcript_stream import Settled, Told

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ....processors.fold.projections.transcript import Line
-from ....processors.fold.session import SessionViews
+from ....processors.fold.views import SessionViews
 from ....schemas import events as ev
 from ....schemas.enums import ChunkKind, Decision, EndReason, Outcome, Resolution
 from ....schemas.ids import call_key, parse_call_key

@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from ....processors.fold.projections.transcript import Line
-from ....processors.fold.session import SessionViews
+from ....processors.fold.views import SessionViews
 from ...contents import ReadBlob
 from ..plain import line_json
 from .reading import JSON

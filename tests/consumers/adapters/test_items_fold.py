@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.processors.fold.projections.items import last_item, newest_first, version
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.store.views_codec import view_parts
 from foldlog.schemas import events as ev
 from foldlog.tests.laws.history import History, opened

@@ -3,7 +3,7 @@
 import json
 
 from foldlog.consumers.client import Client
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.tests.consumers.played import Played
 
 

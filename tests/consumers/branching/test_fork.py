@@ -10,7 +10,8 @@ from foldlog.consumers.calls import UnknownCall
 from foldlog.consumers.client import Client
 from foldlog.consumers.outcomes import CommandRefused
 from foldlog.consumers.replay import Replay
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.processors.request.build import context_of, request_bytes
 from foldlog.processors.wake.facts import Rules, wake
 from foldlog.producers.fork import open_fork

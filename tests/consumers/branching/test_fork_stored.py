@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from foldlog.processors.fold.session import initial
+from foldlog.processors.fold.views import initial
 from foldlog.processors.store.partition_cache import Owned
 from foldlog.schemas.value import replace
 

@@ -4,7 +4,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from foldlog.processors.fold import forks, session
+from foldlog.processors.fold import forks
+from foldlog.processors.fold.views import SessionViews
 from foldlog.schemas.value import Value
 
 ANEW = {  # what a fork begins anew with, whatever is inside
@@ -37,7 +38,7 @@ def values_in(kind, seen):
 
 
 def test_every_field_that_holds_an_offset_is_moved_or_begins_anew():
-    kinds = values_in(session.SessionViews, set())
+    kinds = values_in(SessionViews, set())
     assert {kind.__name__ for kind in kinds} >= {"Fragment", "Short", "Batch", "Line"}
     kept = [kind for kind in kinds if kind.__name__ not in ANEW]
     found = {

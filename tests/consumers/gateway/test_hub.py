@@ -13,7 +13,7 @@ from foldlog.consumers.history import Place
 from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.transcript_stream import Attempt, Token
 from foldlog.log.errors import LogUnreachable
-from foldlog.processors.fold.session import initial
+from foldlog.processors.fold.views import initial
 from foldlog.processors.store.chunks_reader import chunks_reader
 from foldlog.producers.sessions import Sessions
 from foldlog.tests.consumers.played import Played, memory_log, settings_in

@@ -31,7 +31,7 @@ from foldlog.consumers.gateway.serve import (
 from foldlog.consumers.gateway.watching import Seat, Watching
 from foldlog.consumers.history import Place
 from foldlog.consumers.transcript_stream import Told
-from foldlog.processors.fold.session import initial
+from foldlog.processors.fold.views import initial
 from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.played import memory_log, settings_in
 

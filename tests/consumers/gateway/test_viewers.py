@@ -8,7 +8,8 @@ from foldlog.consumers.gateway.watching import Seat, Watching
 from foldlog.consumers.history import Place
 from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.transcript_stream import Dropped, Settled, Token, Told
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import SESSION_EVENTS

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from foldlog.log import MemoryLog, Settings
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.producers import Sessions
 from foldlog.tests.consumers.played import Played, memory_log, opened, settings_in
 

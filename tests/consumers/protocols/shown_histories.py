@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from foldlog.consumers.history import Place, missed
 from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.transcript_stream import INITIAL, Shown, Viewer, see
-from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.tests.golden import golden

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from foldlog.consumers.protocols.ag_ui.events import Encoder
 from foldlog.consumers.protocols.ag_ui.messages import Messages, snapshots
 from foldlog.consumers.transcript_stream import Dropped
-from foldlog.processors.fold.session import initial
+from foldlog.processors.fold.views import initial
 from foldlog.tests.consumers.protocols.shown_histories import golden_session, random_session
 from foldlog.tests.golden import golden
 

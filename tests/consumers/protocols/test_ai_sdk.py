@@ -15,7 +15,7 @@ import pytest
 from foldlog.consumers.protocols.ai_sdk.messages import messages
 from foldlog.consumers.protocols.ai_sdk.stream import begin, encode, steered_in
 from foldlog.consumers.transcript_stream import Shown
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.tests.consumers.protocols.shown_histories import (
     Watched,
     golden_session,

@@ -13,7 +13,7 @@ from foldlog.processors.advice.prompt_growth import Growth
 from foldlog.processors.agent import Agent
 from foldlog.processors.fold.projections.transcript import Line
 from foldlog.processors.fold.rows import Rows
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.request.prefix import assemble
 from foldlog.processors.worker.assemble import Teller

@@ -1,7 +1,8 @@
 """messages, transcript and ledger: what became of a message, what a person sees, what it cost."""
 
 from foldlog.processors.fold.projections.turn_view import REFUSALS_MAX
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.processors.store.views_codec import view_hashes
 from foldlog.schemas import events as ev
 from foldlog.schemas.value import replace

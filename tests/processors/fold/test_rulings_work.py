@@ -4,7 +4,7 @@ from dataclasses import replace as changed
 
 import pytest
 
-from foldlog.processors.fold.session import Frozen
+from foldlog.processors.fold.views import Frozen
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode
 from foldlog.schemas.value import replace

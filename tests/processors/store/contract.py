@@ -9,7 +9,8 @@ from functools import lru_cache
 import pytest
 
 from foldlog.processors.fold.projections.partition import INITIAL, PartitionView
-from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.store.partition_cache import may_owe
 from foldlog.processors.store.store import Backend, Belongs, Cursor, Store
 from foldlog.processors.store.views_codec import view_hashes

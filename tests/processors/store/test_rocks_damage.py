@@ -15,7 +15,8 @@ import pytest
 
 from foldlog.log import Corrupt
 from foldlog.processors.agent import Agent
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.processors.store.rocks import RocksBackend, _Errors, classified
 from foldlog.processors.store.store import Belongs, Store, new_store, open_readonly, open_store
 from foldlog.processors.store.views_codec import view_hashes

@@ -9,7 +9,8 @@ from itertools import count
 from pathlib import Path
 
 from foldlog.processors.fold.projections.partition import INITIAL
-from foldlog.processors.fold.session import SessionViews, fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.processors.store.partition_cache import may_owe
 from foldlog.processors.store.store import Cursor, RocksBackend, Store
 from foldlog.schemas.value import replace

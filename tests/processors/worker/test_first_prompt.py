@@ -1,7 +1,7 @@
 """The first prompt of a new worker has all the memory that the log held when the worker started."""
 
 from foldlog.processors.agent import Agent
-from foldlog.processors.fold.session import initial
+from foldlog.processors.fold.views import initial
 from foldlog.processors.limits import DEFAULT_LIMITS
 from foldlog.processors.worker.layers_reader import LayersReader
 from foldlog.schemas.value import replace

@@ -16,7 +16,8 @@ from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.models.answer import Answer
 from foldlog.processors.fold.projections.context import estimated_tokens
-from foldlog.processors.fold.session import fold, initial
+from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.views import initial
 from foldlog.processors.store.partition_cache import may_owe
 from foldlog.processors.store.store import Cursor, DictBackend, Store
 from foldlog.processors.store.views_codec import view_hashes

@@ -6,7 +6,7 @@ Played histories are watched field by field; a cell too many or too few is a fai
 import pytest
 
 from foldlog.processors.fold.projections.background import KINDS
-from foldlog.processors.fold.session import initial
+from foldlog.processors.fold.views import initial
 from foldlog.processors.wake.matrix import (
     ABORT_FACTS,
     ABORT_LANES,

@@ -6,7 +6,7 @@ builder or task is given views that note every field that is asked for.
 
 from typing import Any
 
-from foldlog.processors.fold.session import SessionViews
+from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.build import request_bytes
 from foldlog.processors.wake.background_tasks import is_made, task_of
 from foldlog.processors.wake.decide import Desk, decide, no_layers, no_todos, rules_of
