@@ -1,7 +1,8 @@
 """Runs a page of docs/ as a reader would: its commands in order, in a directory of its own.
 
-What a page prints behind a command must be in what the command printed, line by line; numbers and
-hashes may differ, `...` stands for anything. It must not know which page it runs.
+A code block whose first line is a comment with a file name is saved as that file. The output that
+a page shows must appear in the output of the command, line by line; numbers and hashes may differ,
+`...` stands for anything.
 """
 
 import os
@@ -13,17 +14,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 40  # for a worker to take its partitions on a busy machine, or for a look to be there
-STAYS = ("foldlog dev", "foldlog worker", "python -m foldlog.local.messages_api")
+STAYS = ("foldlog dev", "foldlog worker", "python -m foldlog.local.messages_api",
+         "python -m http.server")
 LOOKS = {"show", "sessions", "status", "context", "request", "doctor", "tail", "search", "wake"}
-PORT = "8199"  # of the scripted server, as pages have it
+LOOKS = {f"foldlog {command}" for command in LOOKS} | {"cat refunds.txt"}
+PORTS = ("8199", "5173")  # of the scripted server and of a page's own server, as pages have them
+GATEWAY_PORT = "8377"  # if it is free
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_BEGINS = re.compile(r"^(?=foldlog |python |export |for )", re.MULTILINE)  # a command, not its text
+_FILE = re.compile(r"(?:# |<!-- )(\w+\.\w+)(?: -->)?\n")
+_SERVES = re.compile(r"the gateway serves http://127\.0\.0\.1:(\d+)/")
+_BEGINS = re.compile(r"^(?=(?:foldlog|python|export|for|kill|cat) )", re.MULTILINE)
 _VARIES = re.compile(r"\\\.\\\.\\\.|[0-9a-f]{8,}|\d+")
 
 
@@ -75,9 +81,7 @@ class Reader:
             script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n')
             script.chmod(0o755)
         self.env["PATH"] = f"{self._bin}:{self.env['PATH']}"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = str(free.getsockname()[1])
+        self.ports = dict(zip(PORTS, map(str, _free_ports(len(PORTS))), strict=True))
         self._staying: list[tuple[subprocess.Popen, Path]] = []
 
     def __enter__(self) -> "Reader":
@@ -90,10 +94,15 @@ class Reader:
             process.wait(WAIT_S)
 
     def read(self, page: str) -> None:
-        """Type every `sh` block of the page, and compare what comes with what the page prints."""
+        """Save the files of the page and type its `sh` blocks, and compare the outputs."""
         for block in blocks(page):
+            text = block.text
+            for shown, ours in self.ports.items():
+                text = text.replace(shown, ours)
             if block.language == "sh":
-                self.type(block.text.replace(PORT, self._port), block.printed)
+                self.type(text, block.printed)
+            elif (file := _FILE.match(text)) is not None:
+                (self.directory / file[1]).write_text(text)
 
     def type(self, text: str, expected: str = "") -> None:
         """Type one block; assert that nothing failed and that `expected` was printed."""
@@ -104,7 +113,7 @@ class Reader:
                 self.env[name] = value
             elif command.startswith(STAYS):
                 self._stay(command.strip(), expected)
-            elif command.startswith("foldlog ") and command.split()[1] in LOOKS:
+            elif " ".join(command.split()[:2]) in LOOKS:
                 looks.append(command)
             else:
                 acts += [*looks, command]
@@ -125,26 +134,40 @@ class Reader:
         while missing(wanted, out.read_text()):
             assert process.poll() is None and time.monotonic() < until, out.read_text()
             time.sleep(0.05)
+        if (serves := _SERVES.search(out.read_text())) is not None:
+            self.ports[GATEWAY_PORT] = serves[1]
 
     def _run(self, acts: str, looks: str, expected: str) -> None:
         """Run what acts once, and what only looks until there is what the page shows."""
-        printed, until = self._shell(acts) if acts else "", _until()
+        printed, until = "", _until()
+        if acts:
+            printed, code = self._shell(acts)
+            assert code == 0, (acts, printed)
         while True:
-            seen = printed + (self._shell(looks) if looks else "")
-            lost = missing(expected, seen)
-            if not lost:
+            shown, code = self._shell(looks) if looks else ("", 0)
+            lost = missing(expected, printed + shown)
+            if not lost and code == 0:
                 return
-            told = "\n".join([acts + looks, seen[-4_000:], *(f"missing: {line}" for line in lost)])
+            told = "\n".join([acts + looks, (printed + shown)[-4_000:],
+                              *(f"missing: {line}" for line in lost)])
             assert looks and time.monotonic() < until, told
             time.sleep(0.2)  # another process is waited for, which tells nobody
 
-    def _shell(self, script: str) -> str:
+    def _shell(self, script: str) -> tuple[str, int]:
         done = subprocess.run(
             ["sh", "-ec", script], cwd=self.directory, env=self.env, text=True, timeout=WAIT_S,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
-        assert done.returncode == 0 and "Traceback" not in done.stdout, (script, done.stdout)
-        return done.stdout
+        assert "Traceback" not in done.stdout, (script, done.stdout)
+        return done.stdout, done.returncode
+
+
+def _free_ports(number: int) -> list[int]:
+    with ExitStack() as stack:
+        free = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for each in free:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in free]
 
 
 def _until() -> float:

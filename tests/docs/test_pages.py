@@ -13,6 +13,7 @@ from foldlog.processors.effects.models.call import _streaming
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.tool import tool
 from foldlog.tests.broker_fixture import unique_name
+from foldlog.tests.browser_fixture import WAIT_MS, chromium_path
 from foldlog.tests.docs.pages import ROOT, Reader, blocks, missing
 
 PAGES = {"agents.md": ("shop", "my_app.py"), "budgets.md": ("budgets", "small.py")}
@@ -33,15 +34,45 @@ def copied(tmp_path):
 @pytest.mark.broker
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_print_what_it_says(page, copied, tmp_path, broker):
-    env = {
+    with Reader(copied(PAGES[page][0]), installation(tmp_path, broker)) as reader:
+        reader.read(page)
+
+
+@pytest.mark.broker
+@pytest.mark.crash
+def test_the_tutorial_works_as_written(tmp_path, broker, request):
+    place = tmp_path / "clerk"
+    place.mkdir()
+    with Reader(place, installation(tmp_path, broker)) as reader:
+        reader.read("tutorial.md")
+        if chromium_path() is not None:
+            chats(request.getfixturevalue("browser"), reader.ports["5173"])
+
+
+def chats(browser, port: str) -> None:
+    """What the tutorial says of its page: an answer arrives, and a reload shows it again."""
+    page = browser.new_page()
+    page.set_default_timeout(WAIT_MS)
+    page.goto(f"http://127.0.0.1:{port}/chat.html")
+    page.fill("input", "SAY Hello from the log.")
+    page.press("input", "Enter")
+    for _ in range(2):
+        page.wait_for_function(
+            "document.querySelector('#chat').innerText.endsWith('\\n\\nHello from the log.')"
+        )
+        page.reload()
+    page.close()
+
+
+def installation(tmp_path: Path, broker) -> dict[str, str]:
+    """The environment of a reader who has installed foldlog and done nothing yet."""
+    return {
         "FOLDLOG_HOME": str(tmp_path / "home"),
         "FOLDLOG_CONFIG_DIR": str(tmp_path / "config"),
         "FOLDLOG_TOPIC_PREFIX": unique_name("docs"),
         "FOLDLOG_USER": "ana",
         "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
     }
-    with Reader(copied(PAGES[page][0]), env) as reader:
-        reader.read(page)
 
 
 @pytest.mark.parametrize("page", PAGES)
