@@ -118,8 +118,10 @@ docs: setup ## write the generated tables into README.md and docs/
 	$(PY) -m foldlog.docs $(ARGS)
 
 .PHONY: lint
-lint: setup ## ruff
+lint: setup ## ruff and mypy
 	$(VENV)/bin/ruff check . $(ARGS)
+	@mkdir -p .mypy_cache/root && ln -sfn ../.. .mypy_cache/root/foldlog
+	$(VENV)/bin/mypy
 
 # Maintainers only. uv keeps the pins that still fit; `make lock ARGS=--upgrade` moves them.
 .PHONY: lock
@@ -144,5 +146,5 @@ lock-adapter: setup ## resolve tests/consumers/adapters/sdk.in anew into tests/c
 
 .PHONY: clean
 clean: ## remove caches and build output (keeps .venv and every session)
-	rm -rf build dist .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 	find . -name .venv -prune -o -name .git -prune -o -type d -name __pycache__ -exec rm -rf {} +

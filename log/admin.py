@@ -143,7 +143,8 @@ class Cluster:
         return found
 
     def identity(self) -> str:
-        return self._wait("", self._ask("describe_cluster")).cluster_id
+        found: str = self._wait("", self._ask("describe_cluster")).cluster_id
+        return found
 
     def describe(self, topic: str) -> Any:
         """Its description: `topic_id`, `partitions`. Raises TopicMissing."""
@@ -245,11 +246,11 @@ class Cluster:
         return replace(after, created=tuple(created), same=same)
 
     def _create(self, specs: list[TopicSpec]) -> list[str]:
-        new = [
+        new = []
+        for spec in specs:
+            assert spec.partitions is not None, spec
             # -1: as many copies as the cluster's default.
-            NewTopic(spec.name, spec.partitions, -1, config=spec.properties())
-            for spec in specs
-        ]
+            new.append(NewTopic(spec.name, spec.partitions, -1, config=spec.properties()))
         answers = self._ask("create_topics", new, operation_timeout=self._timeout_s)
         created = []
         for name, answer in answers.items():

@@ -198,8 +198,9 @@ class OncePerWhile(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if STARTING in record.getMessage():
             return False
-        begins = str(record.msg).startswith("%s ") and isinstance(record.args, tuple)
-        kind = str(record.args[0]) if begins and record.args else str(record.msg)
+        kind = str(record.msg)
+        if kind.startswith("%s ") and isinstance(record.args, tuple) and record.args:
+            kind = str(record.args[0])
         now = self._monotonic_s()
         since, held = self._kinds.get(kind, (float("-inf"), 0))
         if now - since < _QUIET_S:

@@ -139,10 +139,12 @@ class FramedLog:
         return FramedProducer(made, self._registry, self._prefix) if self._confluent else made
 
     def reader(self, topic: str, start: Mapping[int, int]) -> Reader:
-        return self._framed(topic, self._inner.reader(topic, start))
+        reader: Reader = self._framed(topic, self._inner.reader(topic, start))
+        return reader
 
     def group_reader(self, topic: str, *joining: Any) -> GroupReader:
-        return self._framed(topic, self._inner.group_reader(topic, *joining))
+        reader: GroupReader = self._framed(topic, self._inner.group_reader(topic, *joining))
+        return reader
 
     def _framed(self, topic: str, made: Any) -> Any:
         return FramedReader(made, self._registry) if topic in EVENT_TOPICS else made

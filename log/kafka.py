@@ -7,6 +7,7 @@ The choices that look odd are measured; they are named where they are made, and 
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -130,14 +131,6 @@ class KafkaProducer:
             # Not by the count that the client knows: somebody may add partitions at any time.
             partition = partition_for(raw, self._counts[topic])
 
-        def answered(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                answer = Delivered(message.partition(), message.offset())
-            else:
-                refused = denied(error, self._servers, self._prefix + topic)
-                answer = AppendError(topic, raw, _partition(message), error.str(), refused)
-            self._tell(on_delivery, answer)
-
         try:
             self._client.produce(
                 self._prefix + topic,
@@ -145,7 +138,9 @@ class KafkaProducer:
                 key=raw,
                 headers=list(headers),
                 partition=-1 if partition is None else partition,
-                on_delivery=answered if on_delivery else _unheard,
+                on_delivery=(
+                    partial(self._answered, topic, raw, on_delivery) if on_delivery else _unheard
+                ),
             )
         except BufferError as error:
             raise LogBusy(
@@ -155,9 +150,23 @@ class KafkaProducer:
         except KafkaException as error:
             raise self._refused(topic, raw, value, headers, error.args[0]) from error
 
-    def _tell(self, on_delivery: OnDelivery, answer: Delivered | AppendError) -> None:
+    def _answered(
+        self,
+        topic: str,
+        key: bytes | None,
+        on_delivery: OnDelivery,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
+        """The callback of one record, on this producer's thread."""
         try:
-            on_delivery(answer)
+            if error is None:
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None and offset is not None, message
+                on_delivery(Delivered(partition, offset))
+            else:
+                refused = denied(error, self._servers, self._prefix + topic)
+                on_delivery(AppendError(topic, key, _partition(message), error.str(), refused))
         except Exception as error:
             # Nobody is above this thread: a bug in a callback must not pass in silence.
             ALARM.exception("BUG on_delivery raised")

@@ -57,7 +57,7 @@ def _headers(messages: list[Message]) -> list[_Headers]:
     return found
 
 
-def _clean(held: list[tuple[str, bytes | None]]) -> _Headers:
+def _clean(held: Any) -> _Headers:
     """As they are; a null value, which others may write, becomes an empty one."""
     for _, value in held:
         if value is None:
@@ -119,7 +119,7 @@ class KafkaReader:
                 self._fail(error, message)
                 continue
             partition, offset = message.partition(), message.offset()
-            if partition not in positions:
+            if partition not in positions or offset is None:
                 continue
             positions[partition] = offset + 1
             time_ms = message.timestamp()[1]
@@ -132,8 +132,9 @@ class KafkaReader:
         code, partition = error.code(), message.partition()
         if code == KafkaError._PARTITION_EOF:
             # Beyond the last record where compaction or a transaction left a gap at the end.
-            if partition in self._positions:
-                self._positions[partition] = message.offset()
+            end = message.offset()
+            if partition in self._positions and end is not None:
+                self._positions[partition] = end
         elif code in _GONE and partition in self._positions:
             self._failures.append(self._offset_gone(partition))
         elif code in MISSING:

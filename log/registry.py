@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote, urlsplit
 
 from ..schemas.codec import MAGIC, fingerprint_of, shapes
@@ -98,7 +98,7 @@ class Registry:
 
     def _register(self, topic: str, head: bytes) -> int:
         name = f"{head.hex()[4:]}-{sha256(topic.encode()).hexdigest()[:16]}"
-        found = self._read("written", name).get("id")
+        found: object = self._read("written", name).get("id")
         if _is_id(found):
             return found
         schema = shapes()[head]
@@ -175,9 +175,8 @@ class Registry:
         # Not urllib's opener: it takes proxies from the environment and carries the password along
         # a redirect.
         parts = urlsplit(self.url)
-        kind = http.client.HTTPConnection
-        if parts.scheme == "https":
-            kind = http.client.HTTPSConnection
+        kinds = {"https": http.client.HTTPSConnection}
+        kind = kinds.get(parts.scheme, http.client.HTTPConnection)
         assert parts.hostname is not None
         line = kind(parts.hostname, parts.port, timeout=self._timeout_s)
         try:
@@ -207,14 +206,14 @@ class Registry:
 
     # -- keeping ---------------------------------------------------------------------------------
 
-    def _read(self, kind: str, name: str) -> dict:
+    def _read(self, kind: str, name: str) -> dict[str, Any]:
         try:
             held = json.loads((self.kept / kind / f"{name}.json").read_text("utf-8"))
         except (OSError, ValueError, RecursionError):  # not there, or cut by a power failure
             return {}
         return held if isinstance(held, dict) else {}
 
-    def _keep(self, kind: str, name: str, held: dict) -> None:
+    def _keep(self, kind: str, name: str, held: dict[str, Any]) -> None:
         folder = self.kept / kind
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -227,7 +226,7 @@ class Registry:
             LOGGER.warning("%s %s is not kept: %s", "REGISTRY", folder / name, error)
 
 
-def _is_id(found: object) -> bool:
+def _is_id(found: object) -> TypeGuard[int]:
     return type(found) is int and 0 < found < 2**31
 
 
@@ -235,7 +234,7 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def _fingerprinted(answer: dict) -> dict:
+def _fingerprinted(answer: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a schema; without a fingerprint where no record of ours can have it."""
     text = answer["schema"]
     if answer.get("schemaType", "AVRO") == "AVRO" and not answer.get("references"):

@@ -72,8 +72,9 @@ _INTS: Mapping[str, tuple[int, int]] = {
     "linger_ms": (0, LINGER_MS_MAX),
     "inline_limit_bytes": (1024, INLINE_LIMIT_BYTES_MAX),
 }
-_PATHS = ("home", "state_dir", "blobs_dir", "cache_dir", "config_dir", "managed_instructions")
-_PATHS += ("prices",)
+_PATHS = (
+    "home", "state_dir", "blobs_dir", "cache_dir", "config_dir", "managed_instructions", "prices",
+)
 _SECRETS = ("api_key", "gateway_secret", "web_token", "registry_user", "registry_password")
 
 
@@ -241,8 +242,9 @@ def _from_toml(path: Path | None, env: Mapping[str, str]) -> _Found:
     known = {*_ENV, "channels"}
     unknown = sorted(set(held) - known)
     if unknown:
-        known = ", ".join(sorted(known))
-        raise SettingsError(f"{path}: unknown settings {', '.join(unknown)}. Known are: {known}.")
+        raise SettingsError(
+            f"{path}: unknown settings {', '.join(unknown)}. Known are: {', '.join(sorted(known))}."
+        )
     for name in (*_PATHS, "client_properties"):
         if isinstance(held.get(name), str):
             held[name] = str(path.absolute().parent / _expanded(held[name], env))

@@ -146,8 +146,8 @@ class Sessions:
         checks.an_id("channel", channel)
         by_user = self.user(user)
         if attach:
-            is_text = isinstance(content, str)
-            said = [] if is_text and not content.strip() else checks.blocks_of(content)
+            is_empty = isinstance(content, str) and not content.strip()
+            said = [] if is_empty else checks.blocks_of(content)
             content = [*attachments.attach(attach, self._store()), *said]
         data = checks.content_json(content)
         message = ev.MessageReceived(

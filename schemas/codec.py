@@ -28,6 +28,11 @@ from .value import Value
 MAGIC = b"\xc3\x01"
 HEAD_BYTES = 10  # the magic and the fingerprint
 Headers = list[tuple[str, bytes]]
+Schema = dict[str, Any]
+"""An Avro schema, or a file of history/, as JSON objects are in Python."""
+
+_Reader = tuple[type, Any, Any]
+"""Class, the writer's parsed schema, and the current one where that is another."""
 
 ROWS = (*EVENT_TYPES, *MEMORY_TYPES)
 """Every event that has a schema. What a memory event says counts in its own topic only."""
@@ -74,10 +79,11 @@ class Entry(Value):
     by: str = ""
 
 
-def schema_of(name: str) -> dict:
+def schema_of(name: str) -> Schema:
     """The .avsc of an event type, as a dict."""
     text = resources.files(__package__).joinpath("avro", f"{name}.avsc").read_text("utf-8")
-    return json.loads(text)
+    schema: Schema = json.loads(text)
+    return schema
 
 
 @cache
@@ -86,29 +92,26 @@ def _writer(cls: type) -> tuple[bytes, Any]:
     return MAGIC + fingerprint_of(schema), parse_schema(schema)
 
 
-def fingerprint_of(schema: dict) -> bytes:
+def fingerprint_of(schema: Schema) -> bytes:
     """CRC-64-AVRO of the canonical form; fastavro's hex is already in little-endian byte order."""
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 
 @cache
-def _readers() -> dict[bytes, tuple[type, Any, None]]:
+def _readers() -> dict[bytes, _Reader]:
     """Fingerprint to class and parsed schema; built once, on first use."""
     return {_writer(row.cls)[0]: (row.cls, _writer(row.cls)[1], None) for row in ROWS}
 
 
-_UNKNOWN = (None, None, None)
-
-
 @cache
-def _history() -> list[dict]:
+def _history() -> list[Schema]:
     """The files of history/, read when something is met that current code does not write."""
     files = resources.files(__package__).joinpath("history").iterdir()
     return [json.loads(f.read_text("utf-8")) for f in files if f.name.endswith(".json")]
 
 
 @cache
-def _retired() -> dict[bytes, tuple[type, Any, Any]]:
+def _retired() -> dict[bytes, _Reader]:
     """The readers of the shapes that current code writes no more; read when one is met."""
     return {
         head: reader for head, reader in map(reader_of, _history()) if head not in _readers()
@@ -121,13 +124,13 @@ def is_ours(head: bytes) -> bool:
 
 
 @cache
-def shapes() -> dict[bytes, dict]:
+def shapes() -> dict[bytes, Schema]:
     """The schema of every shape whose records can be decoded, by their head: slow to make."""
     schemas = [shape["schema"] for shape in _history()] + [schema_of(row.name) for row in ROWS]
     return {MAGIC + fingerprint_of(schema): schema for schema in schemas}
 
 
-def reader_of(shape: dict) -> tuple[bytes, tuple[type, Any, Any]]:
+def reader_of(shape: Schema) -> tuple[bytes, _Reader]:
     """The head of a shape's records, and (class, its schema, the current one) to read them by.
 
     `shape` is a file of history/: {type, schema, ...}. Fields it lacks take their defaults.
@@ -137,9 +140,9 @@ def reader_of(shape: dict) -> tuple[bytes, tuple[type, Any, Any]]:
     return head, (cls, parse_schema(shape["schema"]), _writer(cls)[1])
 
 
-def encode(event: Any) -> bytes:
+def encode(event: object) -> bytes:
     """The record value of an event. Raises ValueError when a field does not fit its schema."""
-    head, schema = _writer(type(event))
+    head, schema = _writer(BY_CLASS[type(event)].cls)
     out = io.BytesIO()
     out.write(head)
     fields = msgspec.to_builtins(event, builtin_types=(bytes,))
@@ -161,10 +164,10 @@ def decode(value: bytes) -> Any:
     if len(value) < HEAD_BYTES or value[:2] != MAGIC:
         raise Undecodable(f"not Avro single-object encoding: {len(value)} bytes {value[:10]!r}")
     head = value[:HEAD_BYTES]
-    cls, written, read = _readers().get(head) or _retired().get(head) or _UNKNOWN
-    if cls is None:
+    reader = _readers().get(head) or _retired().get(head)
+    if reader is None:
         raise Undecodable(f"unknown schema fingerprint {head[2:].hex()}")
-    return read_as(value, cls, written, read)
+    return read_as(value, *reader)
 
 
 def read_as(value: bytes, cls: type, written: Any, read: Any) -> Any:
@@ -175,7 +178,7 @@ def read_as(value: bytes, cls: type, written: Any, read: Any) -> Any:
     body = io.BytesIO(value)
     body.seek(HEAD_BYTES)
     try:
-        event = msgspec.convert(schemaless_reader(body, written, read), cls)
+        event: Any = msgspec.convert(schemaless_reader(body, written, read), cls)
     except Exception as error:  # fastavro raises EOFError, IndexError, struct.error, UnicodeError..
         raise Undecodable(f"{cls.__name__}: {type(error).__name__}: {error}") from error
     if body.tell() != len(value):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from .attachments import SOURCE, TITLE_CHARS_MAX
+from .attachments import TITLE_CHARS_MAX
 
 
 class TextBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,7 +22,7 @@ class TextBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A reference to an attachment in the blob store."""
 
-    type: Literal[SOURCE]
+    type: Literal["foldlog_blob"]  # attachments.SOURCE
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     media_type: Literal["image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"]
     bytes: Annotated[int, msgspec.Meta(ge=1)]

@@ -60,7 +60,7 @@ class TopicSpec:
 
 
 UNCLEAN = "unclean.leader.election.enable"
-_CONFIG: Mapping[str, str] = MappingProxyType(
+_CONFIG: MappingProxyType[str, str] = MappingProxyType(
     {
         # The broker's clock: one clock for all writers, and none can write into the past.
         "message.timestamp.type": "LogAppendTime",
@@ -70,7 +70,7 @@ _CONFIG: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_READ_BY_FAUST: Mapping[str, str] = MappingProxyType(
+_READ_BY_FAUST: MappingProxyType[str, str] = MappingProxyType(
     {
         # Whatever a producer sends, the broker keeps it so that Faust's client can read it. That
         # client knows no zstd, and the first batch that it cannot read ends its process.

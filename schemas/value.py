@@ -6,12 +6,14 @@ wide one, and four times as long to make one. A store writes them as arrays, in 
 """
 
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, dataclass_transform
 
 from msgspec import Struct, structs
 
 
-# No gc: a value is made of older values only, so none can be part of a cycle.
+# No gc: a value is made of older values only, so none can be part of a cycle. The decorator tells
+# type checkers that subclasses are frozen too.
+@dataclass_transform(frozen_default=True)
 class Value(Struct, frozen=True, array_like=True, gc=False):
     """The base of a value: class Place(Value): turn: int; step: int = 0."""
 

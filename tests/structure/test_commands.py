@@ -1,4 +1,4 @@
-"""The Makefile, .ci/run and the linter: the commands that a newcomer and a server type."""
+"""The Makefile, .ci/run, the linter and the type checker: what newcomers and servers run."""
 
 import os
 import re
@@ -126,5 +126,16 @@ def _signal_until_gone(pid: int) -> None:
 
 def test_the_linter_is_content():
     done = _run(sys.executable, "-m", "ruff", "check", "--quiet", "--output-format=concise", ".")
+    demand_none((done.stdout + done.stderr).splitlines())
+    assert done.returncode == 0
+
+
+def test_the_type_checker_is_content():
+    pytest.importorskip("mypy")
+    link = ROOT / ".mypy_cache" / "root" / "foldlog"  # as `make lint` makes it
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to("../..")
+    done = _run(sys.executable, "-m", "mypy", "--no-error-summary")
     demand_none((done.stdout + done.stderr).splitlines())
     assert done.returncode == 0
