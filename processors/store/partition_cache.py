@@ -14,6 +14,7 @@ from zlib import crc32
 from ...log.errors import Corrupt
 from ...schemas.ids import ID_CHARS_MAX
 from ...schemas.record import Record
+from ..fold.calls import IN_DOUBT
 from ..fold.projections.partition import PartitionView
 from ..fold.session import streamed_on
 from ..fold.views import SessionViews
@@ -61,7 +62,7 @@ def _is_text(key: bytes) -> bool:
 def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
     """Whether WAKE can have a row for these views: such sessions are looked at on assignment."""
     turn = views.turn
-    untold = any(call.status in ("doubt", "contradicted") and not call.told for call in turn.doubts)
+    untold = any(call.status in IN_DOUBT and not call.told for call in turn.doubts)
     if turn.open or bool(turn.refusals) or untold:
         return True
     if turn.terminated or rules is None:

@@ -6,6 +6,7 @@ them up. It decides nothing: the table does. It has no clock: `now` is given (Un
 
 from typing import NamedTuple
 
+from ..fold.calls import ASKS, STARTED
 from ..fold.projections.background import KINDS, Work
 from ..fold.projections.delivery import Owed, next_owed
 from ..fold.projections.partition import PartitionView, claim_status
@@ -76,13 +77,13 @@ def _tool(common, views, partition, now: int, rules: Rules, call: Call):
     margin = rules.limits.margin_ms
     claim = "other"
     due = call.expires_at
-    if call.claim is not None and call.status == "started":
+    if call.claim is not None and call.status == STARTED:
         claim = _standing(call.claim, "tools", partition, now, call.claim.deadline, margin)
         due = call.claim.deadline + margin
     facts = {
         **common,
         "status": call.status,
-        "expired": call.status == "asks" and now >= call.expires_at,
+        "expired": call.status == ASKS and now >= call.expires_at,
         "claim": claim,
         "repeatable": call.effect != "once",
         "left": call.attempt < rules.limits.tool_attempts,
@@ -214,7 +215,7 @@ def _effects(common, views, partition, now: int, rules: Rules):
         owed.append(_owe("A", facts, subject))
         waits |= standing == "mine" or (standing == "gone" and chunks)
     for call in views.turn.calls:
-        if call.status == "started":
+        if call.status == STARTED:
             standing = _standing(
                 call.claim, "tools", partition, now, call.claim.deadline, margin
             )

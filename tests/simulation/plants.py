@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from foldlog.processors.fold import session
+from foldlog.processors.fold.call_facts import FACTS
 from foldlog.processors.fold.projections import context, session_state, transcript, turn
 from foldlog.processors.fold.rulings import producers as producer_rulings, workers as worker_rulings
 from foldlog.processors.request.rendered import Renderings
@@ -62,9 +63,9 @@ PLANTS = (
         "TOOL_STARTED in a turn that closes",
         "NothingStartsWhileClosing",
         "once",
-        JUDGES,
+        FACTS,
         ev.ToolStarted,
-        wrong.not_closing,
+        wrong.turn_runs,
     ),
     Plant(
         "an outcome of any attempt",
@@ -86,10 +87,9 @@ PLANTS = (
         "a second outcome of a call",
         "DecidedOnce",
         "delivery",
-        JUDGES,
+        FACTS,
         ev.ToolResult,
-        wrong.accepts,
-        ((turn, "contradicts", lambda right: lambda call, outcome: True),),
+        wrong.always_contradicts,
     ),
     Plant(
         "messages without dedupe",
@@ -103,9 +103,9 @@ PLANTS = (
         "an approval for other arguments",
         "AskedCallsAreAllowed",
         "once",
-        ASKED,
+        FACTS,
         ev.ApprovalDecided,
-        wrong.other_arguments,
+        wrong.shown_arguments,
     ),
     Plant(
         "a once tool taken for repeatable",

@@ -229,10 +229,25 @@ def never_gone_repeats(right: Any) -> Any:
     return wrong
 
 
-def other_arguments(right: Any) -> Any:
-    def wrong(views: Any, event: Any) -> Any:
-        ruling = right(views, event)
-        return ACCEPTED if ruling.code == "other_arguments" else ruling
+def turn_runs(right: Any) -> Any:
+    def wrong(turn: Any, call: Any, event: Any) -> Any:
+        return right(replace(turn, closing=None), call, event)
+
+    return wrong
+
+
+def always_contradicts(right: Any) -> Any:
+    def wrong(turn: Any, call: Any, event: Any) -> Any:
+        status, attempt, outcome, _ = right(turn, call, event)
+        return status, attempt, outcome, True
+
+    return wrong
+
+
+def shown_arguments(right: Any) -> Any:
+    def wrong(turn: Any, call: Any, event: Any) -> Any:
+        status, _, *others = right(turn, call, event)
+        return status, "shown", *others
 
     return wrong
 

@@ -8,7 +8,7 @@ is named by its kind and the offset it goes up to. Bounded: older results are le
 from ....schemas import events as ev
 from ....schemas.value import Value, replace
 from .context import ContextView
-from .turn_view import Claim, TurnView, call_of
+from .turn_view import Claim, TurnView, call_of, is_open
 
 KINDS = ("result", "context", "resume", "memory")
 SUMMARIES = ("context", "resume")  # of these, one at a time
@@ -119,7 +119,7 @@ def _result(view: BackgroundView, entry, event: ev.ToolResult, before: TurnView)
     call = call_of(before, event)
     if event.tokens < RESULT_TOKENS_MIN or call not in before.calls or before.closing is not None:
         return view
-    if call.status in ("done", "contradicted"):
+    if not is_open(call):
         return view  # the result that the model was told came before
     large = Large(entry.offset, call.key, event.tokens)
     return replace(view, results=(*view.results, large)[-RESULTS_MAX:])

@@ -18,7 +18,7 @@ from .messages import MessagesView, body_size
 from .prefixes import Prefix, heavier, prefix_of, standing
 from .session_state import SessionState, triggered
 from .turn import told
-from .turn_view import FILE_REFUSED, THINKING_REFUSED, TurnView, call_of, calls_of, closed
+from .turn_view import FILE_REFUSED, THINKING_REFUSED, TurnView, call_of, calls_of, closed, is_open
 
 DENIED = "Not run: the user denied this call."
 EXPIRED = "Not run: nobody allowed this call in time."
@@ -376,7 +376,7 @@ def _outweighs(view: ContextView, heavy: int, limit: int | None) -> bool:
 def _result(entry, event, before: TurnView, state: SessionState) -> Fragment | None:
     """The result that an event gives to a call of the running turn that had none."""
     call = call_of(before, event)
-    if call is None or call not in before.calls or call.status in ("done", "contradicted"):
+    if call is None or call not in before.calls or not is_open(call):
         return None  # said before: what is new about it comes as a reminder
     body, text, error, tokens = None, "", True, 0
     match event:

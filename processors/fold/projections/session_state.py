@@ -9,6 +9,7 @@ import json
 from ....schemas import events as ev
 from ....schemas.ids import is_id, why_not_an_id
 from ....schemas.value import Value, fields_of, replace
+from ..calls import BEGUN
 from ..field_writers import PROJECT_TOOL
 from ..ruling import Ruling, refused
 from ..transitions import FIRST_PHASE, TRANSITIONS, InvalidTransition, transition
@@ -104,7 +105,7 @@ def _why_not_locked(
 
 def _pending(turn: TurnView) -> PendingTool | None:
     begun: list[Call] = [
-        call for call in (*turn.doubts, *turn.calls) if call.status in ("started", "doubt")
+        call for call in (*turn.doubts, *turn.calls) if call.status in BEGUN
     ]
     if not begun:
         return None

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from ....schemas import events as ev
 from ....schemas.codec import ChunkSeen, digest
 from ....schemas.value import replace
+from ..call_facts import row_of
+from ..calls import CONTRADICTED, DONE, IN_DOUBT, CallStatus
 from ..grants import grant_of
 from .turn_view import (
     CONTRADICTS_RECONCILER,
@@ -27,7 +29,6 @@ from .turn_view import (
     call_of,
     calls_of,
     closed,
-    contradicts,
     to_rebuild,
 )
 
@@ -141,7 +142,7 @@ def _gen_complete(view: TurnView, entry, event: ev.GenComplete) -> TurnView:
     generation = replace(view.generation, status="done", stop_reason=event.stop_reason)
     calls = tuple(_proposed(entry, event, call) for call in calls_of(event))
     if view.closing is not None:
-        calls = tuple(replace(call, status="done", outcome="not_run") for call in calls)
+        calls = tuple(replace(call, status=DONE, outcome="not_run") for call in calls)
     return replace(view, generation=generation, calls=calls)
 
 
@@ -188,13 +189,13 @@ def _kept(doubts: tuple[Call, ...], ended: Iterable[Call] = ()) -> tuple[Call, .
     doubts = (*doubts, *[call for call in ended if _outlives(call)])
     if not doubts:  # nearly always
         return doubts
-    resolved = [call for call in doubts if call.status == "done"]
+    resolved = [call for call in doubts if call.status == DONE]
     dropped = set(map(id, resolved[:-RESOLVED_MAX]))
     return tuple([call for call in doubts if id(call) not in dropped])
 
 
 def _outlives(call: Call) -> bool:
-    return call.status in ("doubt", "contradicted") or bool(call.human) or call.denied
+    return call.status in IN_DOUBT or bool(call.human) or call.denied
 
 
 def _call(view: TurnView, event) -> Call:
@@ -203,21 +204,29 @@ def _call(view: TurnView, event) -> Call:
     return call
 
 
+def _becomes(view: TurnView, call: Call, event) -> CallStatus:
+    """The status that CALLS gives a call for an accepted event."""
+    becomes = row_of(view, call, event).becomes
+    assert becomes is not None, "the event changes the call's status"
+    return becomes
+
+
 def _tool_invoked(view: TurnView, entry, event: ev.ToolInvoked) -> TurnView:
     call = _call(view, event)
     # The decision names the tool that is meant, which the model may have named in its arguments.
     named = {"name": event.name, "effect": event.effect}
+    status = _becomes(view, call, event)
     if event.outcome is not None:
-        return _with_call(view, call, status="done", outcome=event.outcome, **named)
-    status = "asks" if event.approval == "ask" else "allowed"
+        return _with_call(view, call, status=status, outcome=event.outcome, **named)
     return _with_call(view, call, status=status, expires_at=event.expires_at or 0, **named)
 
 
 def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
     call = _call(view, event)
-    if event.decision == "deny":
-        return _with_call(view, call, status="done", outcome="not_run", decision="deny")
-    view = _with_call(view, call, status="allowed", decision="allow")
+    status = _becomes(view, call, event)
+    if status is DONE:
+        return _with_call(view, call, status=status, outcome="not_run", decision="deny")
+    view = _with_call(view, call, status=status, decision="allow")
     grant = grant_of(call.name, event)
     if event.remember and grant not in view.grants:
         return replace(view, grants=(*view.grants, grant)[-GRANTS_MAX:])
@@ -225,44 +234,44 @@ def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
 
 
 def _expired(view: TurnView, entry, event: ev.ApprovalExpired) -> TurnView:
-    return _with_call(
-        view, _call(view, event), status="done", outcome="not_run", decision="expired"
-    )
+    call = _call(view, event)
+    status = _becomes(view, call, event)
+    return _with_call(view, call, status=status, outcome="not_run", decision="expired")
 
 
 def _tool_started(view: TurnView, entry, event: ev.ToolStarted) -> TurnView:
     claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
     call = _call(view, event)
-    return _with_call(view, call, status="started", attempt=event.attempt, claim=claim)
+    status = _becomes(view, call, event)
+    return _with_call(view, call, status=status, attempt=event.attempt, claim=claim)
 
 
 def _tool_result(view: TurnView, entry, event: ev.ToolResult) -> TurnView:
     call = _call(view, event)
     texts = list(event.reminders)
-    if call.status == "done":
-        assert contradicts(call, event.outcome)
-        late = event.outcome
-        return _with_call(
-            view, call, status="contradicted", outcome=late, reported=late, told=False
-        )
+    status, late = _becomes(view, call, event), event.outcome
+    if status is CONTRADICTED:
+        return _with_call(view, call, status=status, outcome=late, reported=late, told=False)
     if call not in view.calls:
         text = (event.content.inline or b"").decode("utf-8", "replace")
         texts.insert(0, f"The earlier call {call.name} ({call.key}) ended: {event.outcome}. {text}")
     denied = event.via == "reconciler" and event.outcome == "not_run"
     denied = denied and view.rules >= CONTRADICTS_RECONCILER
-    view = _with_call(view, call, status="done", outcome=event.outcome, denied=denied)
+    view = _with_call(view, call, status=status, outcome=event.outcome, denied=denied)
     return _remind(view, entry, texts)
 
 
 def _uncertain(view: TurnView, entry, event: ev.ToolFailedUncertain) -> TurnView:
-    return _with_call(view, _call(view, event), status="doubt", told=False)
+    call = _call(view, event)
+    return _with_call(view, call, status=_becomes(view, call, event), told=False)
 
 
 def _resolved(view: TurnView, entry, event: ev.HumanResolved) -> TurnView:
     call = _call(view, event)
     outcome = "ok" if event.outcome == "happened" else "not_run"
-    said_before = call.status == "contradicted" or call not in view.calls
-    view = _with_call(view, call, status="done", outcome=outcome, human=event.outcome)
+    said_before = call.status == CONTRADICTED or call not in view.calls
+    status = _becomes(view, call, event)
+    view = _with_call(view, call, status=status, outcome=outcome, human=event.outcome)
     if not said_before:
         return view
     return _remind(view, entry, [f"The earlier call {call.name} ({call.key}): {told(event)}"])

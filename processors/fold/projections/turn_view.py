@@ -4,9 +4,11 @@ Bounded: content of messages is in the messages view, content of answers in the 
 arguments of open calls are here.
 """
 
-from ....schemas.events import Body, GenComplete, ProposedCall
+from ....schemas.enums import Effect
+from ....schemas.events import Body, GenComplete, ProposedCall, TurnEnded
 from ....schemas.ids import call_key, parse_call_key
 from ....schemas.value import Value, replace
+from ..calls import DOUBT, NOT_BEGUN, OPEN, PROPOSED, CallStatus, row_for
 
 REFUSALS_MAX = 64  # refusals owed at a time; older ones are only counted
 SEEN_MAX = 64  # cancel, command and reminder ids kept to recognise a repetition
@@ -53,7 +55,7 @@ class Generation(Value):
 
 
 class Call(Value):
-    """One tool call. status: proposed, asks, allowed, started, doubt, contradicted, done.
+    """One tool call; calls.py says what changes its status.
 
     `human` is what a person said happened; `denied` that a reconciler said it did not; `told` that
     HUMAN_NEEDED was written for this state; `reported` the tool's late word against either, which
@@ -69,7 +71,7 @@ class Call(Value):
     args_sha256: str
     args_error: str | None
     proposed_at: int
-    status: str = "proposed"
+    status: CallStatus = PROPOSED
     effect: str = "once"
     decision: str = ""
     expires_at: int = 0
@@ -181,7 +183,7 @@ def calls_of(event: GenComplete) -> tuple[ProposedCall, ...]:
 
 def is_open(call: Call) -> bool:
     """Whether the turn must still wait for the call; contradicted is not open."""
-    return call.status in ("proposed", "asks", "allowed", "started", "doubt")
+    return call.status in OPEN
 
 
 def too_long(view: TurnView) -> bool:
@@ -225,14 +227,15 @@ def closed(call: Call) -> tuple[Call, str] | None:
 
     A begun `once` call stays in doubt and outlives the turn; whatever may be repeated is abandoned.
     """
-    match call.status:
-        case "proposed" | "asks" | "allowed":
-            return replace(call, status="done", outcome="not_run"), "Not run: the turn ended."
-        case "started" if call.effect != "once":
-            return replace(call, status="done", outcome="error"), "Abandoned: the turn ended."
-        case "started" | "doubt":
-            return replace(call, status="doubt"), OUTCOME_UNKNOWN
-    return None
+    effect = "once" if call.effect == Effect.ONCE else "repeatable"
+    becomes = row_for(TurnEnded, call.status, effect).becomes
+    if becomes is None:
+        return None
+    if becomes is DOUBT:
+        return replace(call, status=becomes), OUTCOME_UNKNOWN
+    if call.status in NOT_BEGUN:
+        return replace(call, status=becomes, outcome="not_run"), "Not run: the turn ended."
+    return replace(call, status=becomes, outcome="error"), "Abandoned: the turn ended."
 
 
 OUTCOME_UNKNOWN = (

@@ -8,6 +8,8 @@ from ....schemas import events as ev
 from ....schemas.grant import why_wrong
 from ....schemas.ids import is_id, parse_call_key, why_not_an_id
 from ....schemas.message_content import texts_of
+from ..call_facts import row_of
+from ..calls import CallStatus
 from ..projections.message_sha import message_sha
 from ..projections.turn_view import QUEUE_MAX, Call, find_call
 from ..ruling import ACCEPTED, DUPLICATE, Ruling, refused
@@ -170,47 +172,48 @@ def named_call(views, key: str) -> Call | Ruling:
     return call or refused("unknown_call", f"no call {key} is open in this session")
 
 
-STANDS = {
-    "proposed": "has not begun",
-    "asks": "asks for approval",
-    "allowed": "is allowed",
-    "started": "runs",
-    "doubt": "is in doubt",
-    "contradicted": "is contradicted by what its tool said later",
-    "done": "is done",
+STANDS: dict[CallStatus, str] = {
+    CallStatus.PROPOSED: "has not begun",
+    CallStatus.ASKS: "asks for approval",
+    CallStatus.ALLOWED: "is allowed",
+    CallStatus.STARTED: "runs",
+    CallStatus.DOUBT: "is in doubt",
+    CallStatus.CONTRADICTED: "is contradicted by what its tool said later",
+    CallStatus.DONE: "is done",
 }
 """How a call stands, by its status, in a sentence."""
 
 
 def approval_decided(views, event: ev.ApprovalDecided) -> Ruling:
     """Bound to the arguments that were shown, spent once."""
-    call = named_call(views, event.call)
-    if isinstance(call, Ruling):
-        return call
-    if call.status != "asks":
-        if call.decision == event.decision:
-            return DUPLICATE
-        return refused("not_asking", f"call {event.call} asks no longer: it {STANDS[call.status]}")
-    if event.args_sha256 != call.args_sha256:
-        return refused("other_arguments", "the call's arguments are not those that were shown")
-    wrong = why_wrong(event.grant)
-    if wrong is not None:
-        return refused("invalid_grant", f"what is to be allowed later is not understood: {wrong}")
-    if views.turn.closing is not None:
-        return refused("turn_over", "the turn is ending")
-    return ACCEPTED
+    return _about_call(views, event)
 
 
 def human_resolved(views, event: ev.HumanResolved) -> Ruling:
     """Only what is in doubt or contradicted can be resolved."""
+    return _about_call(views, event)
+
+
+def _about_call(views, event: ev.ApprovalDecided | ev.HumanResolved) -> Ruling:
+    """The ruling of CALLS, a refusal with its sentence."""
     call = named_call(views, event.call)
     if isinstance(call, Ruling):
         return call
-    if call.status in ("doubt", "contradicted"):
-        return ACCEPTED
-    if call.human == event.outcome:
-        return DUPLICATE
-    return refused("not_in_doubt", f"call {event.call} is not in doubt: it {STANDS[call.status]}")
+    ruling = row_of(views.turn, call, event).ruling
+    match ruling.code:
+        case "not_asking":
+            detail = f"call {event.call} asks no longer: it {STANDS[call.status]}"
+        case "other_arguments":
+            detail = "the call's arguments are not those that were shown"
+        case "invalid_grant":
+            detail = f"what is to be allowed later is not understood: {why_wrong(event.grant)}"
+        case "turn_over":
+            detail = "the turn is ending"
+        case "not_in_doubt":
+            detail = f"call {event.call} is not in doubt: it {STANDS[call.status]}"
+        case _:
+            return ruling
+    return ruling._replace(detail=detail)
 
 
 def session_terminated(views, event: ev.SessionTerminated) -> Ruling:

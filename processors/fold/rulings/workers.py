@@ -6,8 +6,9 @@ and wake decides anew. A stale basis is the normal fate of a decision that lost 
 
 from ....schemas import events as ev
 from ....schemas.codec import ChunkSeen
+from ..call_facts import row_of
 from ..cut_points import must_think
-from ..projections.turn_view import Call, Generation, contradicts, find_call, is_open, to_rebuild
+from ..projections.turn_view import Generation, call_of, is_open, to_rebuild
 from ..ruling import ACCEPTED, DUPLICATE, LATE, STALE, SUPERSEDED, UNKNOWN_CALL, VOID, Ruling
 from . import delivery as delivery_rulings
 from .background import may_adopt
@@ -58,22 +59,16 @@ def llm_called(views, event: ev.LlmCalled) -> Ruling:
 
 def tool_invoked(views, event: ev.ToolInvoked) -> Ruling:
     """Decides a proposed call, once."""
-    call = find_call(views.turn, event.turn, event.step, event.index)
-    if call is None:
-        return LATE
-    if call.status != "proposed":
-        return DUPLICATE
-    if views.turn.closing is not None:
-        return VOID
-    return ACCEPTED if event.basis == views.turn.basis else STALE
+    call = call_of(views.turn, event)
+    return LATE if call is None else row_of(views.turn, call, event).ruling
 
 
 def approval_expired(views, event: ev.ApprovalExpired) -> Ruling:
     """Only a call that still asks can lapse."""
-    for call in views.turn.calls:
-        if call.key == event.call:
-            return ACCEPTED if call.status == "asks" else DUPLICATE
-    return LATE
+    call = call_of(views.turn, event)
+    if call is None or call not in views.turn.calls:
+        return LATE
+    return row_of(views.turn, call, event).ruling
 
 
 def turn_ended(views, event: ev.TurnEnded) -> Ruling:
@@ -104,10 +99,8 @@ def refused_event(views, event: ev.Refused) -> Ruling:
 
 def human_needed(views, event: ev.HumanNeeded) -> Ruling:
     """Said once for each doubt, and once more for a contradiction."""
-    for call in (*views.turn.calls, *views.turn.doubts):
-        if call.key == event.call and call.status in ("doubt", "contradicted") and not call.told:
-            return ACCEPTED
-    return DUPLICATE
+    call = call_of(views.turn, event)
+    return DUPLICATE if call is None else row_of(views.turn, call, event).ruling
 
 
 def reminder_added(views, event: ev.ReminderAdded) -> Ruling:
@@ -177,57 +170,12 @@ def gen_outcome(views, event: ev.GenComplete | ev.GenFailed | ev.GenStopped) -> 
     return ACCEPTED if generation.status == "running" else DUPLICATE
 
 
-def _call(views, event) -> Call | Ruling:
-    call = find_call(views.turn, event.turn, event.step, event.index)
-    if call is not None:
-        return call
-    return LATE if event.turn <= views.turn.number else UNKNOWN_CALL
-
-
-def tool_started(views, event: ev.ToolStarted) -> Ruling:
-    """Claims the next attempt of an allowed call, or takes one over under a newer epoch."""
-    call = _call(views, event)
-    if isinstance(call, Ruling):
-        return call
-    if views.turn.closing is not None or call not in views.turn.calls:
-        return VOID
-    if event.attempt != call.attempt + 1:
-        return DUPLICATE
-    if call.status == "allowed":
-        return ACCEPTED
-    if call.status != "started":
-        return SUPERSEDED
-    assert call.claim is not None, "a started call has a claim"
-    return ACCEPTED if event.epoch > call.claim.epoch else SUPERSEDED
-
-
-def tool_result(views, event: ev.ToolResult) -> Ruling:
-    """The first outcome of any attempt wins; a later one may contradict a person or a reconciler.
-
-    That an attempt was not run says nothing of a newer one, which may be running.
-    """
-    call = _call(views, event)
-    if isinstance(call, Ruling):
-        return call
-    if event.attempt > call.attempt:
-        return UNKNOWN_CALL
-    if call.status in ("started", "doubt"):
-        overtaken = event.outcome == "not_run" and event.attempt < call.attempt
-        return SUPERSEDED if overtaken else ACCEPTED
-    if call.status == "allowed" and event.attempt == 0 and event.outcome in ("error", "not_run"):
-        return ACCEPTED
-    late = call.status == "done" and not call.reported
-    return ACCEPTED if late and contradicts(call, event.outcome) else DUPLICATE
-
-
-def tool_failed_uncertain(views, event: ev.ToolFailedUncertain) -> Ruling:
-    """Puts the newest begun attempt in doubt."""
-    call = _call(views, event)
-    if isinstance(call, Ruling):
-        return call
-    if call.status != "started":
-        return DUPLICATE
-    return ACCEPTED if event.attempt == call.attempt else SUPERSEDED
+def call_event(views, event: ev.ToolStarted | ev.ToolResult | ev.ToolFailedUncertain) -> Ruling:
+    """A claim or an outcome of a call: CALLS has the ruling."""
+    call = call_of(views.turn, event)
+    if call is None:
+        return LATE if event.turn <= views.turn.number else UNKNOWN_CALL
+    return row_of(views.turn, call, event).ruling
 
 
 def misplaced(views, event) -> Ruling:
@@ -251,9 +199,9 @@ JUDGES = {
     ev.GenComplete: gen_outcome,
     ev.GenFailed: gen_outcome,
     ev.GenStopped: gen_outcome,
-    ev.ToolStarted: tool_started,
-    ev.ToolResult: tool_result,
-    ev.ToolFailedUncertain: tool_failed_uncertain,
+    ev.ToolStarted: call_event,
+    ev.ToolResult: call_event,
+    ev.ToolFailedUncertain: call_event,
     ev.PartitionTaken: misplaced,
     ev.OwnerGone: misplaced,
     **delivery_rulings.JUDGES,

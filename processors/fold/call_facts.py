@@ -1,0 +1,83 @@
+"""The facts that CALLS names: how the turn, a call and an event stand to each other."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...schemas import events as ev
+from ...schemas.enums import Outcome
+from ...schemas.grant import why_wrong
+from .calls import Row, row_for
+from .projections.turn_view import Call, TurnView, contradicts
+
+Facts = tuple[object, ...]
+"""In the order of the event's DOMAINS."""
+
+
+def row_of(turn: TurnView, call: Call, event: Any) -> Row:
+    """The row of CALLS for an event about this call."""
+    kind = type(event)
+    return row_for(kind, *FACTS[kind](turn, call, event))
+
+
+def _invoked(turn: TurnView, call: Call, event: ev.ToolInvoked) -> Facts:
+    decides = "done" if event.outcome is not None else event.approval
+    basis = "newest" if event.basis == turn.basis else "older"
+    allows = "allow" if decides not in ("done", "ask") else decides
+    return call.status, turn.closing is not None, basis, allows
+
+
+def _approval(turn: TurnView, call: Call, event: ev.ApprovalDecided) -> Facts:
+    shown = "shown" if event.args_sha256 == call.args_sha256 else "others"
+    grant = "valid" if why_wrong(event.grant) is None else "invalid"
+    decision = "deny" if event.decision == "deny" else "allow"
+    repeats = call.decision == event.decision
+    return call.status, shown, turn.closing is not None, grant, decision, repeats
+
+
+def _expired(turn: TurnView, call: Call, event: ev.ApprovalExpired) -> Facts:
+    return (call.status,)
+
+
+def _started(turn: TurnView, call: Call, event: ev.ToolStarted) -> Facts:
+    runs = "runs" if call in turn.calls else "ended"
+    attempt = "next" if event.attempt == call.attempt + 1 else "other"
+    newer = call.claim is None or event.epoch > call.claim.epoch
+    return (
+        call.status,
+        "closing" if turn.closing is not None else runs,
+        attempt,
+        "newer" if newer else "older",
+    )
+
+
+def _result(turn: TurnView, call: Call, event: ev.ToolResult) -> Facts:
+    attempt = "older" if event.attempt < call.attempt else "newest"
+    if event.attempt > call.attempt:
+        attempt = "unknown"
+    named = event.outcome in (Outcome.ERROR, Outcome.NOT_RUN)
+    heard = not call.reported and contradicts(call, event.outcome)
+    return call.status, attempt, event.outcome if named else "other", heard
+
+
+def _uncertain(turn: TurnView, call: Call, event: ev.ToolFailedUncertain) -> Facts:
+    return call.status, "newest" if event.attempt == call.attempt else "other"
+
+
+def _human_needed(turn: TurnView, call: Call, event: ev.HumanNeeded) -> Facts:
+    return call.status, call.told
+
+
+def _resolved(turn: TurnView, call: Call, event: ev.HumanResolved) -> Facts:
+    return call.status, call.human == event.outcome
+
+
+FACTS: dict[type, Callable[[TurnView, Call, Any], Facts]] = {
+    ev.ToolInvoked: _invoked,
+    ev.ApprovalDecided: _approval,
+    ev.ApprovalExpired: _expired,
+    ev.ToolStarted: _started,
+    ev.ToolResult: _result,
+    ev.ToolFailedUncertain: _uncertain,
+    ev.HumanNeeded: _human_needed,
+    ev.HumanResolved: _resolved,
+}

@@ -1,0 +1,189 @@
+"""A tool call's life, as a table: what each event makes of a call, given how the call stands.
+
+Rulings and the turn view read the same rows, so what is accepted and what it changes cannot drift
+apart. Rows of one event exclude each other and cover every combination of its facts: a test tries
+them all. call_facts.py computes the facts.
+"""
+
+from enum import StrEnum
+from functools import cache
+from typing import NamedTuple
+
+from ...schemas import events as ev
+from .ruling import ACCEPTED, DUPLICATE, STALE, SUPERSEDED, UNKNOWN_CALL, VOID, Ruling
+
+
+class CallStatus(StrEnum):
+    """How a call stands."""
+
+    PROPOSED = "proposed"
+    ASKS = "asks"
+    ALLOWED = "allowed"
+    STARTED = "started"
+    DOUBT = "doubt"
+    CONTRADICTED = "contradicted"
+    DONE = "done"
+
+
+PROPOSED, ASKS, ALLOWED, STARTED, DOUBT, CONTRADICTED, DONE = CallStatus
+
+UNDECIDED = (PROPOSED, ASKS)
+NOT_BEGUN = (PROPOSED, ASKS, ALLOWED)
+BEGUN = (STARTED, DOUBT)
+"""An attempt began, and its outcome is not known."""
+OPEN = (*NOT_BEGUN, *BEGUN)
+"""The turn must wait for these; it does not wait for a contradicted call."""
+IN_DOUBT = (DOUBT, CONTRADICTED)
+"""A person must say what happened."""
+
+
+class Row(NamedTuple):
+    """One row: for an event, `when` maps facts to the values that match.
+
+    becomes: the call's new status; None leaves it. ruling: on the event. A refusal has its code
+    here and its sentence in rulings/producers.py.
+    """
+
+    event: type
+    when: dict[str, tuple]
+    becomes: CallStatus | None
+    ruling: Ruling
+    why: str
+
+
+def _accept(event: type, when: dict[str, tuple], becomes: CallStatus | None, why: str) -> Row:
+    return Row(event, when, becomes, ACCEPTED, why)
+
+
+def _drop(event: type, when: dict[str, tuple], ruling: Ruling, why: str) -> Row:
+    return Row(event, when, None, ruling, why)
+
+
+def _refuse(event: type, when: dict[str, tuple], code: str, why: str) -> Row:
+    return Row(event, when, None, Ruling("refused", code), why)
+
+
+def _except(*statuses: CallStatus) -> tuple[CallStatus, ...]:
+    return tuple(status for status in CallStatus if status not in statuses)
+
+
+YES, NO = (True,), (False,)
+DECIDES = {"status": (PROPOSED,), "closing": NO, "basis": ("newest",)}
+ANSWERS = {"status": (ASKS,), "arguments": ("shown",)}
+GRANTS = {**ANSWERS, "grant": ("valid",), "closing": NO}
+STARTS = {"turn": ("runs",), "attempt": ("next",)}
+RETURNS = {"attempt": ("older", "newest")}
+LATE_WORD = {**RETURNS, "status": (DONE,)}
+
+CALLS: tuple[Row, ...] = (
+    _drop(ev.ToolInvoked, {"status": _except(PROPOSED)}, DUPLICATE, "decided before"),
+    _drop(ev.ToolInvoked, {"status": (PROPOSED,), "closing": YES}, VOID, "the turn is ending"),
+    _drop(ev.ToolInvoked, {"status": (PROPOSED,), "closing": NO, "basis": ("older",)}, STALE,
+          "a newer input came in between"),
+    _accept(ev.ToolInvoked, {**DECIDES, "decides": ("ask",)}, ASKS, "a person must approve"),
+    _accept(ev.ToolInvoked, {**DECIDES, "decides": ("allow",)}, ALLOWED, "it may run"),
+    _accept(ev.ToolInvoked, {**DECIDES, "decides": ("done",)}, DONE,
+            "it is answered without a run: denied, invalid, or a stored result"),
+
+    _refuse(ev.ApprovalDecided, {"status": (ASKS,), "arguments": ("others",)}, "other_arguments",
+            "the approval is for other arguments"),
+    _refuse(ev.ApprovalDecided, {**ANSWERS, "grant": ("invalid",)}, "invalid_grant",
+            "the grant cannot be read"),
+    _refuse(ev.ApprovalDecided, {**ANSWERS, "grant": ("valid",), "closing": YES}, "turn_over",
+            "the turn is ending"),
+    _accept(ev.ApprovalDecided, {**GRANTS, "decision": ("allow",)}, ALLOWED, "approved"),
+    _accept(ev.ApprovalDecided, {**GRANTS, "decision": ("deny",)}, DONE, "denied"),
+    _drop(ev.ApprovalDecided, {"status": _except(ASKS), "repeats": YES}, DUPLICATE,
+          "the same decision again"),
+    _refuse(ev.ApprovalDecided, {"status": _except(ASKS), "repeats": NO}, "not_asking",
+            "the call waits for no approval"),
+
+    _accept(ev.ApprovalExpired, {"status": (ASKS,)}, DONE, "nobody approved in time"),
+    _drop(ev.ApprovalExpired, {"status": _except(ASKS)}, DUPLICATE, "it was decided first"),
+
+    _drop(ev.ToolStarted, {"turn": ("closing", "ended")}, VOID, "nothing begins in this turn"),
+    _drop(ev.ToolStarted, {"turn": ("runs",), "attempt": ("other",)}, DUPLICATE,
+          "another claim came first"),
+    _accept(ev.ToolStarted, {**STARTS, "status": (ALLOWED,)}, STARTED, "claimed"),
+    _accept(ev.ToolStarted, {**STARTS, "status": (STARTED,), "epoch": ("newer",)}, STARTED,
+            "taken over under a newer epoch"),
+    _drop(ev.ToolStarted, {**STARTS, "status": (STARTED,), "epoch": ("older",)}, SUPERSEDED,
+          "the claim's owner is newer"),
+    _drop(ev.ToolStarted, {**STARTS, "status": _except(ALLOWED, STARTED)}, SUPERSEDED,
+          "the call may not run"),
+
+    _drop(ev.ToolResult, {"attempt": ("unknown",)}, UNKNOWN_CALL, "that attempt never began"),
+    _drop(ev.ToolResult, {"status": BEGUN, "attempt": ("older",), "outcome": ("not_run",)},
+          SUPERSEDED, "an older attempt did not run; the newest may be running"),
+    _accept(ev.ToolResult, {"status": BEGUN, "attempt": ("older",), "outcome": ("other", "error")},
+            DONE, "the first outcome of any attempt counts"),
+    _accept(ev.ToolResult, {"status": BEGUN, "attempt": ("newest",)}, DONE,
+            "the first outcome of any attempt counts"),
+    _accept(ev.ToolResult, {"status": (ALLOWED,), "attempt": ("newest",),
+            "outcome": ("error", "not_run")}, DONE, "it could not begin"),
+    _drop(ev.ToolResult, {"status": (ALLOWED,), "attempt": ("newest",), "outcome": ("other",)},
+          DUPLICATE, "nothing was begun"),
+    _drop(ev.ToolResult, {"status": (ALLOWED,), "attempt": ("older",)}, DUPLICATE,
+          "nothing was begun"),
+    _accept(ev.ToolResult, {**LATE_WORD, "contradicts": YES}, CONTRADICTED,
+            "the tool's late outcome contradicts a person or a reconciler"),
+    _drop(ev.ToolResult, {**LATE_WORD, "contradicts": NO}, DUPLICATE, "it has its outcome"),
+    _drop(ev.ToolResult, {**RETURNS, "status": (*UNDECIDED, CONTRADICTED)}, DUPLICATE,
+          "no outcome is expected"),
+
+    _accept(ev.ToolFailedUncertain, {"status": (STARTED,), "attempt": ("newest",)}, DOUBT,
+            "it may have had its effect"),
+    _drop(ev.ToolFailedUncertain, {"status": (STARTED,), "attempt": ("other",)}, SUPERSEDED,
+          "another attempt counts"),
+    _drop(ev.ToolFailedUncertain, {"status": _except(STARTED)}, DUPLICATE, "no attempt is begun"),
+
+    _accept(ev.HumanNeeded, {"status": IN_DOUBT, "reported": NO}, None, "a person is asked, once"),
+    _drop(ev.HumanNeeded, {"status": IN_DOUBT, "reported": YES}, DUPLICATE, "asked before"),
+    _drop(ev.HumanNeeded, {"status": _except(*IN_DOUBT)}, DUPLICATE, "nothing is in doubt"),
+
+    _accept(ev.HumanResolved, {"status": IN_DOUBT}, DONE, "a person says what happened"),
+    _drop(ev.HumanResolved, {"status": _except(*IN_DOUBT), "repeats": YES}, DUPLICATE,
+          "the same answer again"),
+    _refuse(ev.HumanResolved, {"status": _except(*IN_DOUBT), "repeats": NO}, "not_in_doubt",
+            "the call is not in doubt"),
+
+    _accept(ev.TurnEnded, {"status": NOT_BEGUN}, DONE, "it never ran"),
+    _accept(ev.TurnEnded, {"status": (STARTED,), "effect": ("repeatable",)}, DONE,
+            "abandoned: it may be repeated"),
+    _accept(ev.TurnEnded, {"status": (STARTED,), "effect": ("once",)}, DOUBT,
+            "it began and may have had its effect"),
+    _accept(ev.TurnEnded, {"status": (DOUBT,)}, DOUBT, "a doubt outlives its turn"),
+    _accept(ev.TurnEnded, {"status": (CONTRADICTED, DONE)}, None, "it has its outcome"),
+)
+
+_ANY = tuple(CallStatus)
+_BOOLS = (False, True)
+DOMAINS: dict[type, dict[str, tuple]] = {
+    ev.ToolInvoked: {"status": _ANY, "closing": _BOOLS, "basis": ("newest", "older"),
+                     "decides": ("ask", "allow", "done")},
+    ev.ApprovalDecided: {"status": _ANY, "arguments": ("shown", "others"), "closing": _BOOLS,
+                         "grant": ("valid", "invalid"), "decision": ("allow", "deny"),
+                         "repeats": _BOOLS},
+    ev.ApprovalExpired: {"status": _ANY},
+    ev.ToolStarted: {"status": _ANY, "turn": ("runs", "closing", "ended"),
+                     "attempt": ("next", "other"), "epoch": ("newer", "older")},
+    ev.ToolResult: {"status": _ANY, "attempt": ("older", "newest", "unknown"),
+                    "outcome": ("error", "not_run", "other"), "contradicts": _BOOLS},
+    ev.ToolFailedUncertain: {"status": _ANY, "attempt": ("newest", "other")},
+    ev.HumanNeeded: {"status": _ANY, "reported": _BOOLS},
+    ev.HumanResolved: {"status": _ANY, "repeats": _BOOLS},
+    ev.TurnEnded: {"status": _ANY, "effect": ("once", "repeatable")},
+}
+"""The facts of each event, with all their values."""
+
+BY_EVENT = {event: tuple(row for row in CALLS if row.event is event) for event in DOMAINS}
+
+
+@cache  # facts have few values
+def row_for(event: type, *facts: object) -> Row:
+    """The row for an event; `facts` in the order of its DOMAINS."""
+    known = dict(zip(DOMAINS[event], facts, strict=True))
+    for row in BY_EVENT[event]:
+        if all(known[name] in values for name, values in row.when.items()):
+            return row
+    raise AssertionError(f"no row of CALLS for {event.__name__} and {known}")
