@@ -9,46 +9,47 @@ from .checks import Finding, named, newest_first
 
 
 def agents_missing(everything: Everything, agents: frozenset[str] | None) -> Iterator[Finding]:
-    """Agents that sessions have and the worker of their partition does not: they owe nothing there.
+    """Agents that sessions need but the worker of their partition does not serve: such a session
+    gets no work there.
 
-    agents: those of this directory's worker, which counts where the log does not say; None: no
-    worker runs here.
+    agents: the agents of this directory's worker, used where the log names none; None: no worker
+    runs here.
     """
-    lacking: dict[tuple[str, str], list[str]] = {}
+    missing: dict[tuple[str, str], list[str]] = {}
     for name in newest_first(everything):
         turn = everything.sessions[name].turn
         if turn.known and not turn.terminated:
             served = _agents_at(everything, everything.places[name], turn.agent, agents)
             if served is not None and turn.agent not in served:
                 have = ", ".join(sorted(served)) or "none"
-                lacking.setdefault((turn.agent, have), []).append(name)
-    for (agent, have), names in sorted(lacking.items()):
-        waiting = [name for name in names if everything.sessions[name].turn.open]
-        who = f"session {names[0]} needs agent {agent}"
+                missing.setdefault((turn.agent, have), []).append(name)
+    for (agent, have), names in sorted(missing.items()):
+        open_sessions = [name for name in names if everything.sessions[name].turn.open]
+        need = f"session {names[0]} needs agent {agent}"
         if len(names) > 1:
-            who = f"{len(names)} sessions need agent {agent}"
-            who += f" (with an open turn: {named(waiting)})" if waiting else ""
-        text = f"{who}; the worker has {have}"
+            need = f"{len(names)} sessions need agent {agent}"
+            need += f" (with an open turn: {named(open_sessions)})" if open_sessions else ""
+        text = f"{need}; the worker serves {have}"
         yield Finding(
-            "problem" if waiting else "note", "agents", text,
-            "start the worker with --agent MODULE:ATTR for it, and all others too",
+            "problem" if open_sessions else "note", "agents", text,
+            "start the worker with --agent MODULE:ATTR for this agent and every other one",
         )
 
 
 def _agents_at(
     everything: Everything, partition: int, agent: str, agents: frozenset[str] | None
 ) -> Iterable[str] | None:
-    """The agents served in a partition, as far as `agent` waits for them; None: not known."""
+    """The agents served in the partition by a worker that does not serve `agent`; None: unknown."""
     holders = everything.holders.get(partition, partition_fold.INITIAL)
     holder = partition_fold.without(holders, agent)
     if holder is not None:
         return [named.name for named in holder.agents]
-    is_said = any(holder.agents for holder in holders.holders)
-    return None if is_said else agents
+    is_announced = any(holder.agents for holder in holders.holders)
+    return None if is_announced else agents
 
 
 def workers_agree(everything: Everything, live: Iterable[str]) -> Iterator[Finding]:
-    """The live workers serve the same agents. live: their worker ids."""
+    """Checks that all live workers serve the same agents. live: their worker ids."""
     announced = {
         partition_fold.worker_id(holder.owner): holder.agents
         for view in everything.holders.values()
@@ -58,10 +59,11 @@ def workers_agree(everything: Everything, live: Iterable[str]) -> Iterator[Findi
     (first, *others) = sorted(announced.keys() & set(live)) or [""]
     for other in others:
         if found := differences(announced[first], announced[other]):
-            how = ", ".join(found).replace("only here", f"only in {first}")
+            difference = ", ".join(found).replace("only here", f"only in {first}")
             yield Finding(
                 "problem", "agents",
                 f"workers {first} and {other} serve different agents: "
-                + how.replace("only there", f"only in {other}"),
-                "start both with the same --agent: sessions wait where theirs is missing",
+                + difference.replace("only there", f"only in {other}"),
+                "start both with the same --agent: a session waits while its worker lacks its "
+                "agent",
             )

@@ -1,7 +1,7 @@
-"""What doctor says about the window: instruction files that can't be used, and budget mistakes.
+"""Checks of the context window: unusable instruction files, and mistakes that waste tokens.
 
 The rules are in `processors/advice/mistakes.py` and `processors/request/`. Their findings are
-gathered over all sessions, so that one culprit is one line.
+merged over all sessions: one line for each culprit.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from ..show import Everything
 from .checks import Finding
 
 SHOWN_MAX = 10
-"""Culprits that people are shown, the dearest first; the others are counted."""
+"""Culprits printed for people, most expensive first; the rest are only counted."""
 
 
 def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
@@ -28,24 +28,24 @@ def instruction_files(settings: Settings, workdir: Path) -> Iterator[Finding]:
     agent = Agent(name="doctor", model="none", workdir=workdir)
     layers = read_layers(agent, places=places_of(settings), user_id=settings.user)
     for notice in layers.notices:
-        yield Finding("problem", "instructions", notice, "correct the file, or take it away")
+        yield Finding("problem", "instructions", notice, "correct the file, or remove it")
     managed = settings.managed_instructions
-    if managed is not None and not managed.exists():  # optional, but somebody wanted it
-        text = f"the managed instructions are not there: {managed}"
+    if managed is not None and not managed.exists():  # optional, but configured
+        text = f"the managed instructions file does not exist: {managed}"
         yield Finding("note", "instructions", text, "write the file, or correct the setting")
     texts = [(f"{each.name} {each.source}", estimate(each.text)) for each in layers.texts]
-    said = ", ".join(f"{name} ({tokens} tokens)" for name, tokens in texts)
-    yield Finding("ok", "instructions", said or f"no files for {workdir}")
+    files = ", ".join(f"{name} ({tokens} tokens)" for name, tokens in texts)
+    yield Finding("ok", "instructions", files or f"no files for {workdir}")
 
 
 def budget_mistakes(
     everything: Everything, read: ReadBlob, today: date, most: int | None = SHOWN_MAX
 ) -> Iterator[Finding]:
-    """What blows the token budget (S3.9): each culprit once, with the session that shows it best.
-    most: how many are named; None for all.
+    """What wastes the token budget (S3.9): each culprit once, with the session where it costs most.
+    most: how many to name; None for all.
 
-    Looks into the blob store for prefixes that are kept there. A session that can't be looked at
-    is said: this is advice, and takes nothing else away.
+    Reads prefixes from the blob store where they are kept there. A session that cannot be checked
+    is reported as such: this is advice, and must not stop the other checks.
     """
     worst: dict[tuple[str, str, str], tuple[Mistake, str]] = {}
     where: dict[tuple[str, str, str], set[str]] = {}
@@ -68,10 +68,10 @@ def budget_mistakes(
         latest.update((group, (name, parts)) for group, parts in grown.items())
         for mistake in found:
             note(views.turn.agent, name, mistake)
-    for (agent, *_), (name, parts) in latest.items():  # how it is now, not how it once was
+    for (agent, *_), (name, parts) in latest.items():  # the latest state only
         for mistake in in_sessions(parts):
             note(agent, name, mistake)
-    yield from _not_looked_at(failed)
+    yield from _unchecked(failed)
     ranked = sorted(worst.items(), key=lambda item: -item[1][0].tokens)
     for (agent, kind, culprit), (mistake, name) in ranked[:most]:
         place = f"session {name}" + (f", call {mistake.call}" if mistake.call else "")
@@ -85,17 +85,18 @@ def budget_mistakes(
         yield Finding("ok", "budget", "no tool result, schema or prompt stands out")
 
 
-def _not_looked_at(failed: dict[str, list[str]]) -> Iterator[Finding]:
+def _unchecked(failed: dict[str, list[str]]) -> Iterator[Finding]:
     for error, (first, *others) in failed.items():
         place = f"session {first}" + (f" and {len(others)} more" if others else "")
-        text = f"the advice on tokens failed ({error}): {place} not looked at"
-        yield Finding("note", "budget", text, "report it: all else that doctor says holds")
+        text = f"the advice on tokens failed ({error}): {place} not checked"
+        yield Finding("note", "budget", text, "report this bug; every other finding of doctor is "
+                      "valid")
 
 
 def _mistakes(views: SessionViews, read: ReadBlob, today: date) -> list[Mistake]:
     try:
         return mistakes(views, read, today)
-    except BlobError:  # said where the blob is needed; here what is at hand is looked at
+    except BlobError:  # another check reports the blob; judge what is available
         return mistakes(views, None, today)
 
 
@@ -107,7 +108,7 @@ def _grown(views: SessionViews, growth: Growth, read: ReadBlob) -> dict[Group, l
 
 
 def _opened(session: tuple[str, SessionViews]) -> tuple[int, str]:
-    """When a session began, Unix ms; with its name, so that the order is always the same."""
+    """Sort key: when the session began (Unix ms), then its name, so that the order is stable."""
     name, views = session
     return next((line.at for line in views.transcript.lines), 0), name
 

@@ -1,8 +1,8 @@
-"""Doctor's look at push channels: who is owed answers, which channel has no address or secret
-here, what fails, and what never came.
+"""Checks of push channels: undelivered answers, channels without an address or secret here,
+failing deliveries and deliveries given up.
 
-What a worker knows of a channel is in its own settings; this judges by those of whoever asks. It
-must not know how anything is printed.
+A worker reads its channels from its own settings; this check uses the settings of the process
+that runs doctor.
 """
 
 from collections import Counter
@@ -15,71 +15,72 @@ from ..show import Everything
 from .checks import Finding
 
 SHOWN_MAX = 3
-"""Of each kind and channel; the cause is the same most times."""
+"""Findings of each kind and channel; most have the same cause."""
 
 
 def channels(
     everything: Everything, known: Mapping[str, Channel], wrong: Sequence[str] = ()
 ) -> Iterator[Finding]:
-    """Every finding about push channels. wrong: what the settings say of those not known."""
-    for what in wrong:
+    """Every finding about push channels. wrong: the errors in the settings of channels."""
+    for error in wrong:
         yield Finding(
-            "problem", "channels", what,
-            "correct it: workers that deliver don't start with it",
+            "problem", "channels", error,
+            "correct the setting: until then, workers that deliver do not start",
         )
-    owed = _by_channel(everything, "owed")
-    for name in sorted({PUSH + name for name in known} | set(owed)):
-        channel, waits = known.get(name.removeprefix(PUSH)), owed.get(name, [])
+    pending = _by_channel(everything, "owed")
+    for name in sorted({PUSH + name for name in known} | set(pending)):
+        channel, answers = known.get(name.removeprefix(PUSH)), pending.get(name, [])
         if channel is None:
             yield Finding(
                 "problem", "channels",
-                f"{len(waits)} answers are owed to {name}, which is not in foldlog.toml here",
-                f"add [channels.{name.removeprefix(PUSH)}] where the workers run, start them again",
+                f"{len(answers)} answers are pending for {name}, which is not in foldlog.toml here",
+                f"add [channels.{name.removeprefix(PUSH)}] where the workers run, and restart them",
             )
         elif channel.secret is None:
             yield Finding(
-                "problem" if waits else "note", "channels",
-                f"{name}: {channel.secret_env} is not set here ({len(waits)} answers are owed)",
-                f"set {channel.secret_env} where the workers run, and start them again",
+                "problem" if answers else "note", "channels",
+                f"{name}: {channel.secret_env} is not set here ({len(answers)} answers are "
+                f"pending)",
+                f"set {channel.secret_env} where the workers run, and restart them",
             )
         else:
-            failing = [(session, each) for session, each in waits if each.error]
+            failing = [(session, each) for session, each in answers if each.error]
             level = "note" if failing else "ok"
-            yield Finding(level, "channels", f"{name}: {len(waits)} answers are owed")
-        yield from _failing(waits)
-    for waits in _by_channel(everything, "undelivered").values():
-        for session, each in waits[-SHOWN_MAX:]:
+            yield Finding(level, "channels", f"{name}: {len(answers)} answers are pending")
+        yield from _failing(answers)
+    for answers in _by_channel(everything, "undelivered").values():
+        for session, each in answers[-SHOWN_MAX:]:
             yield Finding(
                 "note", "channels",
-                f"session {session}: answer {each.turn}.{each.step} never came to "
-                f"{each.channel}, {each.attempt} attempts: {each.error}",
-                "it is not tried again; the answer is in the session: foldlog show " + session,
+                f"session {session}: answer {each.turn}.{each.step} was never delivered to "
+                f"{each.channel} after {each.attempt} attempts: {each.error}",
+                "it is not retried; the answer is kept in the session: foldlog show " + session,
             )
     given_up = Counter(
         {name: views.delivery.given_up for name, views in everything.sessions.items()}
     )
     if more := sum(given_up.values()):
-        yield Finding("note", "channels", f"{more} answers were given up in all")
+        yield Finding("note", "channels", f"{more} deliveries were given up in total")
 
 
-def _failing(waits: list[tuple[str, Owed]]) -> Iterator[Finding]:
-    failing = [(session, each) for session, each in waits if each.error]
+def _failing(answers: list[tuple[str, Owed]]) -> Iterator[Finding]:
+    failing = [(session, each) for session, each in answers if each.error]
     for session, each in failing[:SHOWN_MAX]:
         yield Finding(
             "note", "channels",
             f"session {session}: answer {each.turn}.{each.step} to {each.channel} failed "
-            f"{each.attempt} times, the last: {each.error}",
-            "see that the channel answers; it is tried again by itself",
+            f"{each.attempt} times; the last error: {each.error}",
+            "check that the channel responds; the delivery is retried automatically",
         )
     if len(failing) > SHOWN_MAX:
-        yield Finding("note", "channels", f"{len(failing) - SHOWN_MAX} more of that kind")
+        yield Finding("note", "channels", f"{len(failing) - SHOWN_MAX} more failing deliveries")
 
 
-def _by_channel(everything: Everything, what: str) -> dict[str, list[tuple[str, Owed]]]:
+def _by_channel(everything: Everything, kind: str) -> dict[str, list[tuple[str, Owed]]]:
     found: dict[str, list[tuple[str, Owed]]] = {}
     for session, views in sorted(everything.sessions.items()):
-        if what == "owed" and views.turn.terminated and not views.turn.open:
-            continue  # nothing is owed in a session that has ended
-        for each in getattr(views.delivery, what):
+        if kind == "owed" and views.turn.terminated and not views.turn.open:
+            continue  # an ended session has no pending deliveries
+        for each in getattr(views.delivery, kind):
             found.setdefault(each.channel, []).append((session, each))
     return found

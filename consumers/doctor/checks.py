@@ -1,7 +1,7 @@
-"""A check of the whole installation: what is wrong or waits for a person, and what to do about it.
+"""Checks of the whole installation: problems, things that wait for a person, and what to do.
 
-Each check is a function that yields findings; a finding says what was found and what to do. This
-file asks the log and the store, and must not know how a worker is reached or anything is printed.
+Each check is a function that reads the log or the stores and yields findings; a finding has what
+was found and what to do.
 """
 
 from collections import Counter, deque
@@ -28,37 +28,38 @@ from ..show import Everything
 from ..waiting import asking, doubtful
 
 IDLE_MS = 30_000
-"""A session that owes something and has been quiet for so long is not being served."""
+"""A session with pending work and no event for this long is not being served."""
 
 SHOWN_MAX = 3
-"""Sessions that are named of one kind; the cause is the same most times."""
+"""Sessions named for each kind of finding; most have the same cause."""
 
 SKIPPED = (
-    "nothing: a summary is tried again when more was said; if this stays, the prompt or single "
-    "results are large for the agent's soft_tokens and resume_tokens"
+    "nothing: the summary is retried after more messages; if this persists, the prompt or single "
+    "results are too large for the agent's soft_tokens and resume_tokens"
 )
-AGAIN = "nothing: what is still to be done is tried again"
+AGAIN = "nothing: the remaining work is retried"
 IN_VAIN = (
-    "nothing is lost; if a model fails each time, give the agent another one: "
+    "nothing is lost; if a model fails every time, give the agent another one: "
     "Agent(compaction=Compaction(model=...))"
 )
 BY_ITSELF = (
-    "nothing is lost; if it fails each time, the agent's own model is not able to: take "
-    "provider=True out of Agent(compaction=Compaction(...)), or name another model there"
+    "nothing is lost; if it fails every time, the agent's own model cannot compact: remove "
+    "provider=True from Agent(compaction=Compaction(...)), or name another model there"
 )
 NO_ROOM = (
-    "see what fills it, foldlog context show {}; say less in the prompt, the tools and their "
-    "results, or raise hard_tokens: the next message tries again"
+    "see what fills the window with foldlog context show {}; shorten the prompt, the tools and "
+    "their "
+    "results, or raise hard_tokens; the next message tries again"
 )
 LETTERS_MAX = 5
-"""Dead letters that are shown; the others are counted."""
+"""Dead letters shown; the rest are only counted."""
 
 LETTER_HEADERS = "__dlq.errors."
-"""The prefix of a dead letter's headers that say where the record lies, and why it is one."""
+"""Prefix of the dead-letter headers that name the record's place and the error."""
 
 
 class Finding(NamedTuple):
-    """level: ok, note (waits for a person), problem. `do`: what to do, '' if nothing."""
+    """level: ok, note (waits for a person) or problem. `do`: what to do, '' for nothing."""
 
     level: str
     check: str
@@ -67,11 +68,11 @@ class Finding(NamedTuple):
 
 
 def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
-    """The topics are there, with the right number of partitions and the right properties."""
+    """Checks that the topics exist, with the right partition count and properties."""
     try:
         demand_as_made(log)
     except TopicMissing:
-        pass  # said below
+        pass  # reported below
     except TopicMismatch as error:
         sentences = str(error).split(". ")  # what happened, what was kept, what to do
         yield Finding("problem", "topics", sentences[0], sentences[-1])
@@ -81,25 +82,25 @@ def topics_as_wanted(log: Log, settings: Settings) -> Iterator[Finding]:
         yield Finding("problem", "topics", f"{name} is missing", "foldlog topics apply")
     for found in report.differs:
         do = _about_partitions(log, settings) if found.fatal else "change it in Kafka"
-        # A leader that lacks records loses claims; no other property of a topic does harm.
+        # A leader that lacks records loses claims; every other property is harmless.
         harms = found.fatal or found.what == UNCLEAN
         yield Finding("problem" if harms else "note", "topics", str(found), do)
     if not report.missing and not report.differs:
-        yield Finding("ok", "topics", f"{len(report.same)} topics are as they must be")
+        yield Finding("ok", "topics", f"{len(report.same)} topics have the required properties")
     if not report.missing:
         yield from _records_deleted(log)
 
 
 def _about_partitions(log: Log, settings: Settings) -> str:
-    """What to do about a topic whose number of partitions is not the setting's."""
+    """What to do about a topic whose partition count differs from the setting."""
     try:
         made = facts_of(log).partitions
     except TopicMissing:
         made = None
     if made is None:
-        return "set `partitions` to what the topics have, if nobody added partitions"
+        return "set `partitions` to the topics' count, unless somebody added partitions"
     if made != settings.partitions:
-        return f"set `partitions` to {made}, with which this log was made"
+        return f"set `partitions` to {made}, the count this log was created with"
     return f"somebody added partitions: foldlog move --to-prefix NEW --partitions {made}, or more"
 
 
@@ -109,13 +110,14 @@ def _records_deleted(log: Log) -> Iterator[Finding]:
             yield Finding(
                 "problem",
                 "log",
-                f"partition {partition} begins at offset {first}: somebody deleted what was before",
-                "bring the records back; keep the stores, which can't be made anew without them",
+                f"partition {partition} begins at offset {first}: the earlier records were deleted",
+                "restore the records; keep the stores: they cannot be rebuilt without these "
+                "records",
             )
 
 
 def partitions_held(everything: Everything, partitions: int) -> Iterator[Finding]:
-    """Each partition was taken by a worker for each role."""
+    """Checks that a worker has claimed every partition, for every role."""
     never = {
         role: [
             number
@@ -129,29 +131,29 @@ def partitions_held(everything: Everything, partitions: int) -> Iterator[Finding
             yield Finding(
                 "problem",
                 "partitions",
-                f"no worker ever took {len(numbers)} of {partitions} partitions for {role}",
-                "foldlog worker (or foldlog dev)",
+                f"no worker has ever claimed {len(numbers)} of {partitions} partitions for {role}",
+                "start one: foldlog worker (or foldlog dev)",
             )
     if not any(never.values()):
         owners = {h.owner for view in everything.holders.values() for h in view.holders}
         whose = ", ".join(sorted(owners))
-        yield Finding("ok", "partitions", f"all {partitions} were taken, by {whose}")
+        yield Finding("ok", "partitions", f"all {partitions} were claimed, by {whose}")
 
 
 def stores(log: Log, settings: Settings) -> Iterator[Finding]:
-    """The worker's stores are of this log, and how far they have come."""
+    """Checks that the worker's stores belong to this log, and how far behind it they are."""
     belongs = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
-    behind, seen = 0, 0
+    behind, opened = 0, 0
     for number in range(partitions_of(log)):
         directory = store_directory(settings, number)
         if not directory.is_dir():
             continue
         try:
             store = open_readonly(directory)
-        except OSError as refused:
+        except OSError as error:
             yield Finding(
-                "problem", "store", f"{directory} cannot be opened: {refused.strerror}",
-                "free what the system lacks; the store is kept, and needs no repair",
+                "problem", "store", f"{directory} cannot be opened: {error.strerror}",
+                "free the resource the system lacks; the store is intact and needs no repair",
             )
             continue
         except Exception as broken:  # rocksdict raises plain Exception
@@ -160,26 +162,28 @@ def stores(log: Log, settings: Settings) -> Iterator[Finding]:
                 "nothing: the next worker rebuilds it from the log",
             )
             continue
-        seen += 1
+        opened += 1
         cursor, whose = store.cursor.offset, store.belongs
         store.close()
-        end = log.end_offsets(SESSION_EVENTS)[number]  # after the store: a worker may run
+        # Read after the store: a worker may be running
+        end = log.end_offsets(SESSION_EVENTS)[number]
         if whose != belongs or cursor > end:
             yield Finding(
-                "note", "store", f"{directory} was not folded from this log by this version",
-                "nothing: the next worker makes it anew from the log",
+                "note", "store", f"{directory} was built from another log or by another version",
+                "nothing: the next worker rebuilds it from the log",
             )
         else:
             behind += end - cursor
-    if seen:
-        text = f"{seen} stores in {settings.state_dir}, {behind} records behind"
+    if opened:
+        text = f"{opened} stores in {settings.state_dir}, {behind} records behind"
         yield Finding("ok", "store", text)
     else:
-        yield Finding("ok", "store", f"none in {settings.state_dir}: no worker worked here yet")
+        yield Finding("ok", "store", f"none in {settings.state_dir}: no worker has run here yet")
 
 
 def frozen_sessions(everything: Everything) -> Iterator[Finding]:
-    """Sessions stopped at an event that this version does not understand, or lacks the seed of."""
+    """Sessions frozen at an event that this version does not understand, or whose fork seed is
+    missing."""
     for name, views in sorted(everything.sessions.items()):
         if views.frozen is not None:
             yield Finding(
@@ -187,72 +191,75 @@ def frozen_sessions(everything: Everything) -> Iterator[Finding]:
                 "frozen",
                 f"session {name} is frozen at offset {views.frozen.offset}: {views.frozen.why}",
                 f"foldlog skip {name} --offset {views.frozen.offset} continues without that record;"
-                " or upgrade to a version that understands it (of a fork without its seed: bring "
-                "the blobs back, delete its partition's store) and restart the worker",
+                " or upgrade to a version that understands it (for a fork without its seed: "
+                "restore "
+                "the blobs and delete its partition's store), then restart the worker",
             )
 
 
 def mcp_servers(states: Mapping[str, str]) -> Iterator[Finding]:
-    """The MCP servers of the worker that runs, by name, as it knows them."""
+    """The MCP servers of the running worker, by name, in the states it reports."""
     for name, state in sorted(states.items()):
         if state == ENDED:
             yield Finding(
                 "note", "mcp", f"server {name} is {state}",
-                "nothing: the next call connects anew; if that comes often, see why it ends",
+                "nothing: the next call reconnects; if it happens often, find out why the server "
+                "ends",
             )
         elif state.startswith("down"):
             yield Finding(
                 "problem", "mcp", f"server {name} is {state}",
-                "start it or correct it: its calls fail until it is back, and nothing else does",
+                "start or repair the server: its calls fail until it is back; other tools work",
             )
         elif "starts anew" in state:
             yield Finding(
                 "note", "mcp", f"server {name} is {state}",
-                "start the worker anew: it is told at once which tools there are",
+                "restart the worker: it then reads the server's tools again",
             )
         else:
             yield Finding("ok", "mcp", f"server {name} is {state}")
 
 
 def people_wanted(everything: Everything) -> Iterator[Finding]:
-    """Approvals and doubts that wait for a person."""
+    """Tool calls that wait for approval, and calls in doubt."""
     for name, views in sorted(everything.sessions.items()):
         for call in asking(views.turn):
             yield Finding(
-                "note", "approvals", f"session {name}: {call.name} ({call.key}) asks",
+                "note", "approvals", f"session {name}: {call.name} ({call.key}) waits for approval",
                 f"foldlog approve {name} {call.key}, or deny",
             )
         for call in doubtful(views.turn):
             yield Finding(
                 "note", "doubts",
-                f"session {name}: it is not known whether {call.name} ({call.key}) happened",
+                f"session {name}: it is unknown whether {call.name} ({call.key}) happened",
                 f"foldlog resolve {name} {call.key} --happened TEXT | --did-not-happen",
             )
 
 
 def refused_to_tools(everything: Everything) -> Iterator[Finding]:
-    """Transitions and locks that tools asked for and the fold refused: each is a tool's mistake."""
-    found: Counter[tuple[str, str]] = Counter()
-    whose: dict[tuple[str, str], list[str]] = {}
+    """State transitions and locks that tools requested and the fold refused: bugs in the tools."""
+    counts: Counter[tuple[str, str]] = Counter()
+    sessions: dict[tuple[str, str], list[str]] = {}
     for name in newest_first(everything):
         for line in everything.sessions[name].transcript.lines:
             if line.kind != "result" or "; " not in line.text:
                 continue
             for why in line.text.split("; ")[1:]:
-                found[line.name, why] += 1
-                whose.setdefault((line.name, why), []).append(name)
-    for (tool, why), times in found.most_common():
-        names = named(list(dict.fromkeys(whose[tool, why])))
+                counts[line.name, why] += 1
+                sessions.setdefault((line.name, why), []).append(name)
+    for (tool, why), times in counts.most_common():
+        names = named(list(dict.fromkeys(sessions[tool, why])))
         yield Finding(
             "note",
             "tools",
             f"tool {tool} was refused {times} times: {why} ({names})",
-            "correct the tool: what it asked for changed nothing, and the model was told",
+            "fix the tool: the request changed nothing, and the model got the reason",
         )
 
 
 def out_of_room(everything: Everything) -> Iterator[Finding]:
-    """Sessions whose last turn found no room in the window: whoever wrote got no answer."""
+    """Sessions whose last turn ended because the context window was full: the user got no answer.
+    """
     found: dict[str, list[tuple[str, str]]] = {}
     for name in newest_first(everything):
         views = everything.sessions[name]
@@ -273,48 +280,51 @@ def _last_end(views: SessionViews) -> Line | None:
 
 
 def named(names: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """The first SHOWN_MAX names, and how many more there are."""
     more = [f"{len(names) - SHOWN_MAX} more"] if len(names) > SHOWN_MAX else []
     return ", ".join([*names[:SHOWN_MAX], *more])
 
 
 def newest_first(everything: Everything) -> list[str]:
-    """The sessions, last changed first."""
+    """The names of the sessions, most recently changed first."""
     return sorted(everything.sessions, key=lambda name: (-everything.last_at.get(name, 0), name))
 
 
 def background_in_vain(
     everything: Everything, most: int | None = SHOWN_MAX
 ) -> Iterator[Finding]:
-    """Background work whose newest try came to nothing, of each kind the newest: what failed, and
-    after it what was not worth a try or was stopped. It is tried again by itself, later."""
+    """Background work whose last attempt had no result: first failures, then work that was skipped
+    or stopped, newest first. All of it is retried automatically.
+    """
     failed: list[tuple[str, str]] = []
-    idle: list[tuple[str, str]] = []
+    skipped: list[tuple[str, str]] = []
     for name in newest_first(everything):
         views = everything.sessions[name]
-        if said := views.background.said:
-            do = _what_to_do(views, said)
-            kind = idle if do in (SKIPPED, AGAIN) else failed
-            kind.append((f"session {name}: {said}", do))
-    for kind, what in ((failed, "whose background work failed"), (idle, "that wait for more")):
-        for text, do in kind[:most]:
+        if outcome := views.background.said:
+            do = _what_to_do(views, outcome)
+            findings = skipped if do in (SKIPPED, AGAIN) else failed
+            findings.append((f"session {name}: {outcome}", do))
+    for findings, which in (
+        (failed, "whose background work failed"), (skipped, "whose background work is waiting"),
+    ):
+        for text, do in findings[:most]:
             yield Finding("note", "background", text, do)
-        if more := len(kind) - len(kind[:most]):
-            yield Finding("note", "background", f"{more} more sessions {what}")
+        if more := len(findings) - len(findings[:most]):
+            yield Finding("note", "background", f"{more} more sessions {which}")
 
 
-def _what_to_do(views: SessionViews, said: str) -> str:
-    if said.endswith(TOO_LITTLE):
+def _what_to_do(views: SessionViews, outcome: str) -> str:
+    if outcome.endswith(TOO_LITTLE):
         return SKIPPED
-    if said.endswith((ABORTED, STOPPED, NOTHING_LEFT)):
+    if outcome.endswith((ABORTED, STOPPED, NOTHING_LEFT)):
         return AGAIN
-    request, (_, _, why) = views.context.request, said.partition(": ")
+    request, (_, _, why) = views.context.request, outcome.partition(": ")
     own = request is not None and why.startswith(f"{request.model} ")
     return BY_ITSELF if own or why == NOT_SUMMARIZED else IN_VAIN
 
 
 def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
-    """Sessions that owe work and have been quiet (invariant: none, unless parked)."""
+    """Sessions with pending work and no recent event (invariant: none, unless parked)."""
     for name, views in sorted(everything.sessions.items()):
         number = everything.places[name]
         holders = everything.holders.get(number, partition_fold.INITIAL)
@@ -327,13 +337,14 @@ def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
         if rows and quiet > IDLE_MS:
             what = ", ".join(sorted({f"{owed.owed} ({owed.row})" for owed in rows}))
             yield Finding(
-                "problem", "owed", f"session {name} owes {what} and is quiet for {quiet // 1000} s",
-                "see that a worker runs, with its agent; foldlog wake " + name,
+                "problem", "owed", f"session {name} has pending work, {what}, and no event for "
+                                   f"{quiet // 1000} s",
+                "check that a worker with its agent is running; foldlog wake " + name,
             )
 
 
 def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
-    """Records that could not be decoded; what `foldlog skip` passed over is no problem any more."""
+    """Records that could not be decoded; those passed over by `foldlog skip` are not a problem."""
     passed_over = {
         (str(everything.places[name]), str(offset))
         for name, views in everything.sessions.items()
@@ -343,16 +354,16 @@ def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
     left = skipped = 0
     for partition, end in log.end_offsets(DEAD_LETTERS).items():
         for record in read_before(log, DEAD_LETTERS, partition, end):
-            told = {
+            header = {
                 name.removeprefix(LETTER_HEADERS): value.decode("utf-8", "replace")
                 for name, value in record.headers
                 if name.startswith(LETTER_HEADERS)
             }
-            if (told.get("partition"), told.get("offset")) in passed_over:
+            if (header.get("partition"), header.get("offset")) in passed_over:
                 skipped += 1
             else:
                 left += 1
-                last.append(told)
+                last.append(header)
     if not left:
         text = f"{skipped} records could not be decoded; `foldlog skip` passed over all of them"
         yield Finding("ok", "dead letters", text if skipped else "none")
@@ -361,10 +372,10 @@ def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
     yield Finding(
         "problem", "dead letters",
         f"{left} records could not be decoded{more}; the last of them:",
-        "see who writes to the topic; a newer version may read them",
+        "find out what wrote them; a newer version may be able to read them",
     )
-    for told in last:
-        text = ", ".join(f"{name} {value}" for name, value in sorted(told.items()))
+    for header in last:
+        text = ", ".join(f"{name} {value}" for name, value in sorted(header.items()))
         yield Finding("note", "dead letters", text)
 
 

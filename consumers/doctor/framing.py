@@ -1,6 +1,4 @@
-"""Doctor's look at the framing of records: which one is written, and whether the registry answers.
-
-It must not know how anything is printed.
+"""Checks the framing of records: which one is written, and whether the schema registry responds.
 """
 
 from collections.abc import Iterator
@@ -12,11 +10,12 @@ from .checks import Finding
 
 
 def framing(settings: Settings) -> Iterator[Finding]:
-    """One finding. Raises SettingsError as opening the log does."""
+    """One finding. Raises SettingsError, as opening the log does."""
 
     registry = registry_of(settings)
     if registry is None:
-        yield Finding("ok", "framing", "avro (single-object encoding), no schema registry is named")
+        yield Finding("ok", "framing", "avro (single-object encoding), no schema registry is "
+                      "configured")
         return
     try:
         registry.check()
@@ -26,10 +25,10 @@ def framing(settings: Settings) -> Iterator[Finding]:
             "problem" if needed else "note",
             "framing",
             f"{settings.framing}: {error}",
-            "until then types not written before, and schema ids not met before, have to wait; "
-            f"those that are known are in {registry.kept}",
+            "start the registry: until then, new event types and unknown schema ids must wait; "
+            f"the known ones are cached in {registry.kept}",
         )
     else:
         yield Finding(
-            "ok", "framing", f"{settings.framing}, schema registry {registry.url} answers"
+            "ok", "framing", f"{settings.framing}, schema registry {registry.url} responds"
         )

@@ -1,6 +1,6 @@
-"""What doctor says of how often tools and prompt blocks are used, and in which tier they belong.
+"""Findings about how often tools and prompt blocks are used, and in which tier they belong.
 
-The rules are `processors/advice/block_usage.py`; this file puts its findings into sentences.
+The rules are in `processors/advice/block_usage.py`; this file phrases their findings.
 """
 
 from collections.abc import Iterator
@@ -14,20 +14,20 @@ from ..show import Everything
 from .checks import Finding
 
 TOOLS_SHOWN_MAX = 5
-"""Tools of an agent that people are shown, the most used first; machines get every block."""
+"""Tools of an agent printed for people, most used first; `--json` has every block."""
 
 
 def usage(everything: Everything, read: ReadBlob, *, whole: bool) -> Iterator[Finding]:
-    """How often each agent's tools and blocks are used, and which should change their tier (S3.8).
+    """How often each agent's tools and blocks are used, and which belong in another tier (S3.8).
 
-    whole: a finding for each block, not only one for each agent.
+    whole: also one finding for each block, not only one for each agent.
     """
 
     def parts_of(row: PrefixRow) -> dict[str, str] | None:
         try:
             prefix = whole_prefix(row, read)
             return None if prefix is None else parts(prefix)
-        except (BlobError, ValueError, TypeError, AttributeError):  # of what is no prefix of ours
+        except (BlobError, ValueError, TypeError, AttributeError):  # not a prefix that we wrote
             return None
 
     newest_first = sorted(everything.sessions, key=lambda name: -everything.last_at[name])
@@ -43,19 +43,19 @@ def usage(everything: Everything, read: ReadBlob, *, whole: bool) -> Iterator[Fi
 
 
 def _summary(found: Measured) -> str:
-    """How many turns there are, and what share of them used the most used tools."""
+    """The number of turns, and the share of them that used each of the most used tools."""
     places = (Place.FRONT, Place.BEHIND)
     tools = [use for use in found.uses if use.place in places and use.name not in OURS]
     used = sorted((use for use in tools if use.used), key=lambda use: (-(use.share or 0), use.name))
     shown = [f"{use.name} {use.share or 0:.0%}" for use in used[:TOOLS_SHOWN_MAX]]
     if more := len(used) - len(shown):
         shown.append(f"{more} more")
-    said = f"; tools by the share of turns that used them: {', '.join(shown)}" if shown else ""
+    text = f"; tools by the share of turns that used them: {', '.join(shown)}" if shown else ""
     if never := len(tools) - len(used):
-        said += f"; {never} never" if shown else f"; none of {never} tools was used"
+        text += f"; {never} never" if shown else f"; none of {never} tools was used"
     turns = "1 turn" if found.turns == 1 else f"{found.turns} turns"
     few = f" (tiers are recommended from {TURNS_MIN} on)" if found.turns < TURNS_MIN else ""
-    return f"{turns}{few}{said}"
+    return f"{turns}{few}{text}"
 
 
 __all__ = ["usage"]

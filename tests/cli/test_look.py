@@ -238,8 +238,8 @@ def test_replay_verify_compares_and_says_where_it_differs(shell, talk):
 
 def test_doctor_says_what_to_do(shell, talk):
     found = shell("doctor")
-    assert found.code == 1 and "PROBLEM partitions: no worker ever took" in found.out
-    assert "-> foldlog worker (or foldlog dev)" in found.out
+    assert found.code == 1 and "PROBLEM partitions: no worker has ever claimed" in found.out
+    assert "-> start one: foldlog worker (or foldlog dev)" in found.out
     checks = {row["check"] for row in shell("doctor --json").json}
     assert checks >= {"broker", "topics", "worker", "partitions", "store", "sessions"}
 

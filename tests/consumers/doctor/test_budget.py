@@ -87,7 +87,7 @@ def test_doctor_says_where_its_advice_failed_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(check_budget, "mistakes", fails)
     talk(log, settings, "s1", "read")
     (alone,) = findings(log)
-    assert alone.text == "the advice on tokens failed (ArithmeticError): session s1 not looked at"
+    assert alone.text == "the advice on tokens failed (ArithmeticError): session s1 not checked"
     for name in ("s2", "s3"):
         talk(log, settings, name, "read")
     failed, found = findings(log)
@@ -133,7 +133,7 @@ def test_doctor_finds_the_operators_and_the_users_files(tmp_path):
     assert found.text == "managed m.md (4 tokens), user FOLDLOG.md (3 tokens)"
     (tmp_path / "m.md").unlink()
     missing, found = instruction_files(settings, tmp_path / "none")
-    assert missing.level == "note" and "not there" in missing.text and "m.md" in missing.text
+    assert missing.level == "note" and "does not exist" in missing.text and "m.md" in missing.text
     assert found.level == "ok" and "user FOLDLOG.md" in found.text, "nobody is left unanswered"
 
 

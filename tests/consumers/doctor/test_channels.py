@@ -28,7 +28,7 @@ def test_where_no_channel_is_named_nothing_is_said():
 
 def test_a_channel_that_is_owed_answers_and_is_in_no_settings_is_a_problem():
     ((level, text),) = found({}, pushed())
-    assert level == "problem" and "1 answers are owed to push:crm" in text
+    assert level == "problem" and "1 answers are pending for push:crm" in text
 
 
 def test_a_secret_that_is_not_set_is_a_problem_once_somebody_waits():
@@ -39,22 +39,22 @@ def test_a_secret_that_is_not_set_is_a_problem_once_somebody_waits():
 
 
 def test_what_fails_is_told_with_its_reason_and_what_is_well_is_well():
-    assert found(KNOWN, pushed()) == [("ok", "push:crm: 1 answers are owed")]
+    assert found(KNOWN, pushed()) == [("ok", "push:crm: 1 answers are pending")]
     failing = [pushed(f"s{n}") for n in range(SHOWN_MAX + 2)]
     for s in failing:
         s.undelivered("push:crm")
     told = found(KNOWN, *failing)
     assert "failed 1 times, the last: unreachable: nobody is there" in told[1][1]
-    assert told[-1] == ("note", "2 more of that kind")
+    assert told[-1] == ("note", "2 more failing deliveries")
 
 
 def test_what_was_given_up_is_told_and_no_longer_owed():
     s = pushed()
     s.undelivered("push:crm", permanent=True)
     told = found(KNOWN, s)
-    assert told[0] == ("ok", "push:crm: 0 answers are owed")
+    assert told[0] == ("ok", "push:crm: 0 answers are pending")
     assert "answer 1.1 never came to push:crm, 1 attempts: unreachable" in told[1][1]
-    assert told[2] == ("note", "1 answers were given up in all")
+    assert told[2] == ("note", "1 deliveries were given up in total")
 
 
 def test_a_session_that_has_ended_waits_for_nothing():
@@ -67,7 +67,7 @@ def test_an_entry_that_can_not_be_used_is_a_problem():
     everything = SimpleNamespace(sessions={})
     (one,) = channels(everything, {}, ["foldlog.toml, channels.crm: url is no url"])
     assert (one.level, one.text) == ("problem", "foldlog.toml, channels.crm: url is no url")
-    assert "correct it" in one.do
+    assert "correct the setting" in one.do
 
 
 def test_neither_url_nor_secret_is_told():

@@ -66,10 +66,10 @@ def test_a_log_whose_first_records_were_deleted(log, talk, settings):
 
 def test_partitions_that_nobody_took(log, talk):
     findings = list(checks.partitions_held(fold_everything(log), PARTITIONS))
-    assert len(findings) == 5 and "no worker ever took 4 of 4" in findings[0].text
+    assert len(findings) == 5 and "no worker has ever claimed 4 of 4" in findings[0].text
     talk[1].take()
     (first, *_) = checks.partitions_held(fold_everything(log), PARTITIONS)
-    assert "no worker ever took 3 of 4 partitions for sessions" in first.text
+    assert "no worker has ever claimed 3 of 4 partitions for sessions" in first.text
 
 
 def test_frozen_sessions_say_where_and_why(log, talk):
@@ -81,7 +81,7 @@ def test_frozen_sessions_say_where_and_why(log, talk):
 
 def test_sessions_whose_agent_nobody_has(log, talk):
     (finding,) = check_agents.agents_missing(fold_everything(log), frozenset({"other"}))
-    assert finding.level == "problem" and "needs agent shop; the worker has other" in finding.text
+    assert finding.level == "problem" and "needs agent shop; the worker serves other" in finding.text
     assert not list(check_agents.agents_missing(fold_everything(log), frozenset({"shop"})))
 
 
@@ -91,11 +91,11 @@ def test_sessions_of_one_agent_that_nobody_has_are_one_line(log, talk, settings)
         opened(log, settings, f"old{n}")
     open_one, *others = check_agents.agents_missing(fold_everything(log), frozenset({"other"}))
     assert not others and open_one.level == "problem"
-    said = "10 sessions need agent shop (with an open turn: s1); the worker has other"
+    said = "10 sessions need agent shop (with an open turn: s1); the worker serves other"
     assert open_one.text == said
     talk[1].answer("hello")
     (idle,) = check_agents.agents_missing(fold_everything(log), frozenset())
-    assert (idle.level, idle.text) == ("note", "10 sessions need agent shop; the worker has none")
+    assert (idle.level, idle.text) == ("note", "10 sessions need agent shop; the worker serves none")
 
 
 def test_approvals_and_doubts_that_wait(log, talk):
@@ -133,7 +133,7 @@ def test_what_failed_in_the_background_is_said_before_what_was_not_worth_a_try(l
     found = list(checks.background_in_vain(everything_of(log, said)))
     assert [f.text.partition(":")[0] for f in found] == [
         "session z3", "session z2", "session z1", "2 more sessions whose background work failed",
-        "session c", "session a4", "session a3", "3 more sessions that wait for more",
+        "session c", "session a4", "session a3", "3 more sessions whose background work is waiting",
     ]
     assert failed in found[0].text and found[0].do == checks.IN_VAIN
     assert found[4].do == checks.AGAIN and found[5].do == checks.SKIPPED
@@ -178,7 +178,7 @@ def test_I17_sessions_that_owe_work_and_get_none(log, talk):
     at = everything.last_at["s1"]
     assert not list(checks.owed_and_idle(everything, at + 1000))
     (finding,) = checks.owed_and_idle(everything, at + 31_000)
-    assert "owes LLM_CALLED (N3) and is quiet for 31 s" in finding.text
+    assert "has pending work, LLM_CALLED (N3), and no event for 31 s" in finding.text
     talk[1].call()
     talk[1].start()
     assert not list(checks.owed_and_idle(fold_everything(log), at + 31_000)), "it is claimed"
@@ -198,12 +198,12 @@ def test_stores_of_another_log_are_said_to_be_made_anew(log, settings, talk):
     from foldlog.consumers.replay import store_directory
     from foldlog.processors.store.store import Belongs, fold_version, new_store
 
-    assert "no worker worked here yet" in next(checks.stores(log, settings)).text
+    assert "no worker has run here yet" in next(checks.stores(log, settings)).text
     new_store(store_directory(settings, 0), Belongs("x", "y", "z"), 0).close()
     mine = Belongs(log.identity(), log.topic_id(SESSION_EVENTS), fold_version())
     new_store(store_directory(settings, 1), mine, 0).close()
     foreign, seen = checks.stores(log, settings)
-    assert foreign.level == "note" and "not folded from this log" in foreign.text
+    assert foreign.level == "note" and "was built from another log" in foreign.text
     assert seen.text.startswith("2 stores in")
 
 
@@ -225,4 +225,4 @@ def test_S0_4_doctor_counts_what_tools_were_refused(log, talk):
     (found,) = checks.refused_to_tools(fold_everything(log))
     invalid = "invalid transition: phase=chatting, event=publish"
     assert found.text == f"tool mail was refused 2 times: {invalid} (s1)"
-    assert found.level == "note" and "correct the tool" in found.do
+    assert found.level == "note" and "fix the tool" in found.do

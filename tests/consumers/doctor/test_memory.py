@@ -25,7 +25,7 @@ def test_doctor_says_which_embedder_made_the_vectors(tmp_path):
     assert found.level == "ok" and found.text == "its vectors were made by hashed-1/512"
     assert "foldlog[embeddings]" in found.do
     (found,) = vectors(tmp_path, f"{__name__}:Mine")
-    assert "hashed-1/512" in found.text and "embeds it anew by mine-1" in found.do
+    assert "hashed-1/512" in found.text and "embeds it again with mine-1" in found.do
     store(tmp_path, Mine())
     (found,) = vectors(tmp_path, f"{__name__}:Mine")
     assert found.text.endswith("mine-1/512") and found.do == ""
@@ -40,4 +40,4 @@ def test_doctor_names_an_embedder_that_can_not_be_loaded(tmp_path, setting, leve
 def test_a_damaged_memory_file_is_no_reason_for_doctor_to_end(tmp_path):
     (tmp_path / FILE).write_bytes(b"not a database" * 100)
     (found,) = vectors(tmp_path, None)
-    assert found.level == "note" and "anew from the log" in found.do
+    assert found.level == "note" and "rebuilds it from the log" in found.do
