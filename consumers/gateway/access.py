@@ -1,9 +1,9 @@
-"""Who asks: a short-lived signed token says it, or, on this machine alone, nobody needs to.
+"""Authentication: short-lived signed tokens, or development mode on this machine alone.
 
-A session belongs to the user who opened it, which is a fact of the log; every read and every write
-asks for it anew, and another's is answered as one that does not exist. Without a secret the gateway
-is in development mode: it binds to loopback only, takes everybody for the user of the settings, and
-shows that user every session. Only this file imports jwt.
+A session belongs to the user who opened it, which is a fact of the log. Every read and every write
+checks it again, and another user's session is answered as one that does not exist. Without a secret
+the gateway is in development mode: it binds to loopback only, treats everybody as the user of the
+settings, and shows that user every session. Only this file imports jwt.
 """
 
 import ipaddress
@@ -21,21 +21,21 @@ from ...schemas.ids import is_id
 AUDIENCE = "foldlog"
 ALGORITHM = "HS256"
 TOKEN_S_MAX = 3_600
-"""How long a token may live, in seconds: one that leaked is soon worth nothing."""
+"""Longest life of a token, in seconds, so that a leaked token soon expires."""
 COOKIE = "foldlog_token"
 
 
 class Unauthenticated(Refused):
-    """No token, or one that does not count (401)."""
+    """The token is missing or not valid (401)."""
 
 
 class Foreign(Refused):
-    """A request from a page of another origin, or for another name of this machine (403)."""
+    """A request from a page of another origin, or with an unknown host name (403)."""
 
 
 class Who(NamedTuple):
-    """Who asks. everything: development mode, in which one person sees it all. until: when the
-    token expires, Unix s, and with it a stream that was opened by it."""
+    """The authenticated user. everything: development mode, where one person sees every session.
+    until: when the token, and every stream opened with it, expires (Unix s)."""
 
     user: str
     everything: bool = False
@@ -51,49 +51,58 @@ class Access:
 
     @property
     def development(self) -> bool:
-        """Whether nobody is asked who they are."""
+        """Whether requests need no token."""
         return self._secret is None
 
     def who(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> Who:
-        """Who asks, by these headers (lower case) and cookies. Raises Unauthenticated."""
+        """The user of a request with these headers (lower case) and cookies. Raises
+        Unauthenticated.
+        """
         if self._secret is None:
             return Who(self._user, everything=True)
         scheme, _, given = headers.get("authorization", "").partition(" ")
         token = given.strip() if scheme.lower() == "bearer" else cookies.get(COOKIE, "")
         if not token:
-            raise Unauthenticated("a token is needed: Authorization: Bearer ... (`foldlog token`)")
+            raise Unauthenticated("this request has no token, so nothing was done: send "
+                                  "Authorization: Bearer TOKEN (make one with `foldlog token`)")
         return self.bearer(token)
 
     def bearer(self, token: str) -> Who:
-        """Who a token names, and until when. Raises Unauthenticated."""
-        assert self._secret is not None, "nobody has a token in development mode"
+        """The user of a token, and when it expires. Raises Unauthenticated."""
+        assert self._secret is not None, "development mode has no tokens"
         needed = ["sub", "exp", "iat", "aud"]
         try:
             claims = jwt.decode(
                 token, self._secret, [ALGORITHM], audience=AUDIENCE, options={"require": needed}
             )
         except jwt.ExpiredSignatureError:
-            raise Unauthenticated("this token has expired: get a new one") from None
+            raise Unauthenticated("this token has expired, so nothing was done: get a new "
+                                  "one") from None
         except jwt.InvalidTokenError:
-            raise Unauthenticated("this token is not one of this installation") from None
+            raise Unauthenticated("this token was not made by this installation, so nothing was "
+                                  "done: get a new one") from None
         if claims["exp"] - claims["iat"] > TOKEN_S_MAX:
-            raise Unauthenticated(f"a token may live for {TOKEN_S_MAX} s at most")
+            raise Unauthenticated(f"this token lives longer than {TOKEN_S_MAX} s, so nothing was "
+                                  f"done: get a shorter-lived one")
         if not is_id(claims["sub"]):
-            raise Unauthenticated("this token names no user")
+            raise Unauthenticated("this token names no valid user, so nothing was done: get a new "
+                                  "one")
         return Who(claims["sub"], until=claims["exp"])
 
     def admit(self, method: str, headers: Mapping[str, str]) -> None:
-        """Raise Foreign for a page of another origin that is not allowed, and, in development mode,
-        for a name of this machine that others may have given it."""
+        """Raise Foreign for a page of an origin that is not allowed and, in development mode, for a
+        Host header that is not loopback (DNS rebinding)."""
         host = headers.get("host", "")
         if self.development and not is_loopback(host_name(host)):
-            raise Foreign(f"in development mode this gateway answers to loopback, not to {host!r}")
+            raise Foreign(f"in development mode this gateway answers loopback hosts only, not "
+            f"{host!r}: nothing was done. Use localhost, or start the gateway with a secret")
         origin = headers.get("origin")
         if origin is None or origin in self.origins:
             return
         if origin.partition("://")[2] != host:
             raise Foreign(
-                f"pages of {origin!r} may not use this gateway: allow it with --cors-origin"
+                f"pages of {origin!r} may not use this gateway: nothing was done. "
+                "Allow the origin with --cors-origin"
             )
 
 
@@ -115,7 +124,7 @@ def is_loopback(name: str) -> bool:
 
 
 def token_for(user: str, secret: str, life_s: int = 900) -> str:
-    """A token for a user, good for `life_s` seconds."""
+    """A token for a user, valid for `life_s` seconds."""
     assert is_id(user) and 0 < life_s <= TOKEN_S_MAX, (user, life_s)
     now = int(time.time())
     claims = {"sub": user, "aud": AUDIENCE, "iat": now, "exp": now + life_s}

@@ -1,7 +1,7 @@
-"""The gateway as an ASGI app: its parts put together, and what holds for every request.
+"""The gateway as an ASGI app: joins its parts, and applies the rules for every request.
 
-A request is admitted by origin, user and size and given to a route; routes are one file per
-protocol, and what they may use is in parts.py.
+A request is admitted by origin, user and size and given to a route. Each protocol has one file of
+routes; what routes may use is in parts.py.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -30,7 +30,7 @@ from .routes import (
 )
 
 BODY_BYTES_MAX = 8 * 1024 * 1024 + 64 * 1024
-"""Of a request: the largest message, and what is around it."""
+"""Size limit of a request body: the largest message plus the JSON around it."""
 
 ROUTERS = (
     plain.router,
@@ -42,13 +42,14 @@ ROUTERS = (
     ai_sdk.router,
     durable.router,
 )
-"""What is served; each makes its routes for a gateway."""
+"""Each makes its routes for a gateway."""
 
 ALLOWED_HEADERS = (
     b"authorization, content-type, last-event-id, if-none-match, stream-closed, stream-seq, "
     b"stream-ttl, stream-expires-at, producer-id, producer-epoch, producer-seq"
 )
-"""What pages of an allowed origin may send, and see of an answer beside what all may."""
+"""Headers that pages of an allowed origin may send, and read in responses (EXPOSED_HEADERS), in
+addition to those that CORS always allows."""
 EXPOSED_HEADERS = (
     b"etag, location, stream-next-offset, stream-up-to-date, stream-closed, stream-cursor, "
     b"stream-sse-data-encoding, stream-ttl, stream-expires-at, producer-epoch, producer-seq, "
@@ -63,16 +64,16 @@ HEADERS = {
 
 AMBIGUOUS = {
     "code": "invalid",
-    "detail": "the length of this request's body is ambiguous: nothing was done, the connection is "
-    "closed. Send Content-Length or, with HTTP/1.1, Transfer-Encoding, not both",
+    "detail": "the length of this request's body is ambiguous: nothing was done and the "
+    "connection is closed. Send Content-Length or, with HTTP/1.1, Transfer-Encoding, not both",
 }
 
 WITHOUT_BODY = ("GET", "HEAD", "OPTIONS")
-"""Methods whose routes read no body: some of them are open to everybody."""
+"""Methods whose routes read no body; some of these routes need no token."""
 
 PASSIVE = (b"application/json", b"text/event-stream", b"text/plain")
-"""Media types that no browser draws as a page. Anything else is downloaded, unless it brings a
-policy of its own."""
+"""Media types that no browser renders as a page. Any other type is downloaded, unless the response
+has a content security policy of its own."""
 ATTACHMENT = (b"content-disposition", b"attachment")
 
 
@@ -84,14 +85,14 @@ def make_app(gateway: Gateway) -> ASGIApp:
         async with gateway.running():
             yield
 
-    # No page of the framework's own: it would load scripts from elsewhere.
+    # The framework's own pages are off: they would load scripts from elsewhere.
     app = FastAPI(
         title="foldlog gateway",
-        summary="Sessions of agents, as they happen and as they were.",
+        summary="Agent sessions, live and as they were.",
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        max_body_size=BODY_BYTES_MAX,  # also of a body that does not say its length
+        max_body_size=BODY_BYTES_MAX,  # also without Content-Length
     )
     errors.install(app, gateway.say)
     for router in ROUTERS:
@@ -101,7 +102,7 @@ def make_app(gateway: Gateway) -> ASGIApp:
 
 class Admission:
     """Admits requests by origin, user and size, answers preflights, and adds headers to every
-    answer. A body is read only of who may send one."""
+    response. Reads a body only from a user who may send one."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access, self._bodies = app, access, Bodies()
@@ -123,8 +124,8 @@ class Admission:
         except (Foreign, Unauthenticated) as error:
             await errors.response_to(error)(scope, receive, out)
             return
-        if int(request.headers.get("content-length", 0)) > BODY_BYTES_MAX:  # uvicorn checked it
-            detail = f"a body has at most {BODY_BYTES_MAX} bytes; nothing was read of this one"
+        if int(request.headers.get("content-length", 0)) > BODY_BYTES_MAX:  # uvicorn validated it
+            detail = f"a body has at most {BODY_BYTES_MAX} bytes: nothing was done. Send less"
             await JSONResponse({"code": "too_large", "detail": detail}, 413)(scope, receive, out)
             return
         if request.method == "OPTIONS" and allowed:
@@ -150,21 +151,23 @@ class Admission:
 
 
 def is_ambiguous(version: str, headers: Mapping[str, str]) -> bool:
-    """Whether a proxy may see this request end elsewhere: it has two lengths, or an encoding that
-    its version of HTTP does not have. What follows in the connection could be another's request."""
+    """Whether a proxy could disagree about where this request ends: it has two lengths, or an
+    encoding that its HTTP version lacks. What follows on the connection could be another user's
+    request.
+    """
     return "transfer-encoding" in headers and ("content-length" in headers or version == "1.0")
 
 
 def _with_headers(send: Send, more: dict[bytes, bytes]) -> Send:
-    async def sending(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            there = dict(message["headers"])
-            added = [item for item in more.items() if item[0] not in there]
-            kind = there.get(b"content-type", PASSIVE[0]).partition(b";")[0].strip().lower()
-            own = b"content-security-policy" in there or ATTACHMENT[0] in there
+            present = dict(message["headers"])
+            added = [item for item in more.items() if item[0] not in present]
+            kind = present.get(b"content-type", PASSIVE[0]).partition(b";")[0].strip().lower()
+            own = b"content-security-policy" in present or ATTACHMENT[0] in present
             if kind not in PASSIVE and not own:
                 added.append(ATTACHMENT)
             message = {**message, "headers": [*message["headers"], *added]}
         await send(message)
 
-    return sending
+    return send_with_headers

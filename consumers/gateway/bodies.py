@@ -1,4 +1,4 @@
-"""How much of the bodies of requests lies in memory at a time: bounded, in all and by user."""
+"""Limits the memory taken by request bodies, in total and for each user."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from ...log.errors import Retry
 
 ALL_MAX = 512 * 1024 * 1024
 PER_USER_MAX = 64 * 1024 * 1024
-"""Bytes: eight of the largest bodies."""
+"""In bytes; room for eight bodies of the largest size."""
 
 
 class TooManyBodies(Retry):
-    """The gateway, or this user, has as much in memory as it takes (429)."""
+    """The gateway, or this user, has reached the limit of bodies in memory (429)."""
 
 
 class Bodies:
-    """What was received of the requests that are being answered. `held`: bytes by user."""
+    """The bytes received for requests that are still being answered, by user (`held`)."""
 
     def __init__(self, all_max: int = ALL_MAX, per_user: int = PER_USER_MAX) -> None:
         self._all_max, self._per_user = all_max, per_user
@@ -27,25 +27,25 @@ class Bodies:
 
     @contextmanager
     def of(self, user: str, receive: Receive) -> Iterator[Receive]:
-        """A request of a user, as long as this lasts. What is received raises TooManyBodies."""
-        ours = 0
+        """Counts the body of one request while the block runs. Receiving raises TooManyBodies."""
+        received = 0
 
         async def counted() -> Message:
-            nonlocal ours
+            nonlocal received
             message = await receive()
             size = len(message.get("body", b""))
             if size and (
                 self.held[user] + size > self._per_user or self._all + size > self._all_max
             ):
                 raise TooManyBodies("too many large requests are being answered: nothing was done "
-                                    "with this one; send it again when others are done")
-            ours, self._all = ours + size, self._all + size
+                "with this one. Send it again when others have finished")
+            received, self._all = received + size, self._all + size
             self.held[user] += size
             return message
 
         try:
             yield counted
         finally:
-            self._all -= ours
-            self.held[user] -= ours
-            self.held += Counter()  # forgets those that have none
+            self._all -= received
+            self.held[user] -= received
+            self.held += Counter()  # drops the users at zero

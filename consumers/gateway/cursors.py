@@ -1,8 +1,8 @@
-"""Cursors: a viewer's place in one session, as an opaque text that travels.
+"""Cursors: a viewer's place in one session, as an opaque text.
 
-It comes from offsets and from nothing else, so it is good at any gateway, after any restart, and
-names its session so that a foreign one is told. It opens no door: whoever brings one is asked who
-they are as ever. This file must not know what is done with a place.
+A cursor is made of offsets and nothing else, so it is valid at any gateway and after any restart.
+It names its session, so that a cursor of another session is refused. It grants no access: a request
+with a cursor is authenticated like any other.
 """
 
 import base64
@@ -15,7 +15,7 @@ from ..transcript_stream import Attempt
 
 VERSION = "1"
 CHARS_MAX = 256
-"""Of a cursor that we made; longer ones are somebody's mistake."""
+"""Longest cursor that this file makes; a longer one is refused."""
 NUMBER_MAX = 2**63 - 1
 
 
@@ -25,15 +25,15 @@ class BadCursor(Refused):
     def __init__(self, why: str) -> None:
         super().__init__(
             f"this cursor {why}: nothing was sent. Begin without a cursor; what you have shown so "
-            "far can be replaced by what comes then."
+            "far can be replaced by the events that follow."
         )
 
 
 def cursor_of(session_id: str, place: Place) -> str:
-    """The text of a place."""
+    """The cursor for a place."""
     numbers: list[int] = [place.offset]
     if place.open is not None:
-        numbers += [*place.open, *(number for said in place.shown for number in said)]
+        numbers += [*place.open, *(number for count in place.shown for number in count)]
     text = ".".join([VERSION, f"{crc32(session_id.encode()):x}", *map(str, numbers)])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -41,13 +41,13 @@ def cursor_of(session_id: str, place: Place) -> str:
 def place_of(session_id: str, cursor: str) -> Place:
     """The place that a cursor names. Raises BadCursor."""
     if len(cursor) > CHARS_MAX:
-        raise BadCursor("is too long to be one of ours")
+        raise BadCursor("is longer than any cursor of foldlog")
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
         version, session, *numbers = raw.split(".")
         counts = [_number(text) for text in numbers]
     except (binascii.Error, ValueError):
-        raise BadCursor("can not be read") from None
+        raise BadCursor("cannot be read") from None
     if version != VERSION:
         raise BadCursor("is of another version of foldlog")
     if session != f"{crc32(session_id.encode()):x}":
@@ -55,9 +55,9 @@ def place_of(session_id: str, cursor: str) -> Place:
     if len(counts) == 1:
         return Place(counts[0])
     if len(counts) != 4 + 2 * len(KINDS):
-        raise BadCursor("can not be read")
-    said = tuple(map(Said, counts[4::2], counts[5::2]))
-    return Place(counts[0], Attempt(*counts[1:4]), said)
+        raise BadCursor("cannot be read")
+    shown = tuple(map(Said, counts[4::2], counts[5::2]))
+    return Place(counts[0], Attempt(*counts[1:4]), shown)
 
 
 def _number(text: str) -> int:

@@ -1,7 +1,7 @@
-"""The folds of written durable streams that a gateway holds ready: a cache of the log.
+"""The cache of folded durable streams in a gateway's memory; the log is the truth.
 
-It is bounded, in all and by user. Whoever is past the limit is refused while their streams are in
-use: to fold them in turns would cost others more than the memory. This file must not know HTTP.
+It is bounded, in total and for each user. A user past the limit is refused while their streams are
+in use: evicting and refolding them by turns would cost other users more than the memory does.
 """
 
 import json
@@ -16,43 +16,43 @@ from ..protocols.durable.writing import Written
 
 
 class StreamLimits(NamedTuple):
-    """How much lies in memory: bytes in all, bytes and streams of one user."""
+    """Memory limits: bytes in total, bytes and streams of one user."""
 
     all_bytes: int = 512 * 1024 * 1024
     user_bytes: int = 64 * 1024 * 1024
     user_streams: int = 1_024
     idle_s: float = 60.0
-    """After so long unused, a stream gives its place to another of its user."""
+    """A stream unused for this long makes room for another stream of its user."""
 
 
 class TooManyStreams(Retry):
-    """This user's streams hold as much as the gateway keeps for one user (429)."""
+    """This user's streams have reached the gateway's limit for one user (429)."""
 
 
 class Fold:
-    """A stream in memory: whose it is, what it weighs, when it was used."""
+    """A stream in memory: its user, its size in bytes, when it was last used."""
 
     def __init__(self, user: str) -> None:
         self.user, self.written, self.weight, self.used = user, Written(), 0, monotonic()
 
 
 class Streams:
-    """Folds of sessions' items, each as far as somebody asked."""
+    """Folds of the sessions' items, each up to the last request for it."""
 
     def __init__(self, gateway, limits: StreamLimits | None = None) -> None:
         self._gateway, self.limits = gateway, limits or StreamLimits()
-        self._folds: OrderedDict[str, Fold] = OrderedDict()  # the last used one is last
+        self._folds: OrderedDict[str, Fold] = OrderedDict()  # least recently used first
         self.bytes: Counter[str] = Counter()
         self.streams: Counter[str] = Counter()
 
     def fold(self, views: SessionViews) -> Written:
-        """The stream with every item of these views folded. Raises TooManyStreams."""
+        """The stream with every item in these views folded. Raises TooManyStreams."""
         if views.session_id not in self._folds:
             self.demand_room(views.state.user_id)
         return self.refold(views)
 
     def refold(self, views: SessionViews) -> Written:
-        """As `fold`, whatever there is of this user: what was written must be answered."""
+        """As `fold`, but without the limit: a write that is in the log must be answered."""
         name, user = views.session_id, views.state.user_id
         if name not in self._folds:
             self._folds[name] = Fold(user)
@@ -72,8 +72,9 @@ class Streams:
         return fold.written
 
     def demand_room(self, user: str) -> None:
-        """Forget what this user has not used for a while, where there is too much. Raises
-        TooManyStreams if that is not enough."""
+        """Evict streams that this user has not used for a while, if the user is at the limit.
+        Raises TooManyStreams if that frees too little.
+        """
         idle_since = monotonic() - self.limits.idle_s
         for name, fold in list(self._folds.items()) if self._is_full(user) else ():
             if fold.user == user and fold.used <= idle_since and self._is_full(user):
@@ -94,13 +95,13 @@ class Streams:
         fold = self._folds.pop(name)
         self.bytes[fold.user] -= fold.weight
         self.streams[fold.user] -= 1
-        self.bytes, self.streams = +self.bytes, +self.streams  # forgets who has none
+        self.bytes, self.streams = +self.bytes, +self.streams  # drops the users at zero
 
     def expiry(self, session_id: str) -> dict[str, str]:
-        """What HEAD says of a stream's life, as it was asked for."""
+        """The headers of HEAD about a stream's expiry, as its creator gave them."""
         fold = self._folds.get(session_id)
         life = None if fold is None else fold.written.life
         if life is None:
             return {}
-        said = {"stream-ttl": life.ttl, "stream-expires-at": life.expires}
-        return {header: value for header, value in said.items() if value is not None}
+        headers = {"stream-ttl": life.ttl, "stream-expires-at": life.expires}
+        return {header: value for header, value in headers.items() if value is not None}

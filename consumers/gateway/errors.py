@@ -1,7 +1,7 @@
-"""What an error becomes: a status, a code for machines, a sentence for people. As data.
+"""Maps errors to responses: a status, a code for machines, a sentence for people. As data.
 
-Every answer that is no success has the body {"code", "detail"}; nothing of a session is in it that
-its asker may not see, and nothing of the brokers. This file must not know a route.
+Every response that is not a success has the body {"code", "detail"}. It has nothing of a session
+that the user may not see, and nothing about the brokers.
 """
 
 from collections.abc import Callable
@@ -64,34 +64,37 @@ STATUS: tuple[tuple[type[FoldlogError], int, str], ...] = (
     (Refused, 409, "refused"),
     (FoldlogError, 500, "failed"),
 )
-"""The first class that an error is one of decides; specific before general."""
+"""The first class that matches decides; specific classes come before general ones."""
 
 ROUTED = {
-    404: ("http_404", "nothing is served at this address: /openapi.json lists what is"),
-    405: ("http_405", "this address does not take this method: /openapi.json lists what it takes"),
-    413: ("too_large", "the body is larger than this gateway takes: nothing was done with it"),
+    404: ("http_404", "there is no route at this address, so nothing was done: /openapi.json "
+          "lists the routes"),
+    405: ("http_405", "this address does not accept this method, so nothing was done: "
+          "/openapi.json lists the methods"),
+    413: ("too_large", "the body is larger than this gateway accepts: nothing was done. Send a "
+          "smaller one"),
 }
-"""What the router alone says in two words."""
+"""Details for errors of the router itself, whose own texts are two words long."""
 
 OPERATORS = {
-    "log_unreachable": "the log does not answer this gateway at present: what was acknowledged is "
-    "kept. Ask again in a moment",
-    "topic": "the log is not as this gateway needs it: nothing was changed. Its operator finds why "
-    "in what it printed",
-    "try_again": "the log did not take this at present: what was acknowledged is kept. Ask again "
-    "in a moment",
-    "failed": "this gateway failed: what was acknowledged is kept. Its operator finds why in what "
-    "it printed",
+    "log_unreachable": "the log does not respond at present: everything acknowledged is "
+    "kept. Try again in a moment",
+    "topic": "the log's topics do not match this gateway: nothing was changed. The gateway's "
+    "output has the reason, for its operator",
+    "try_again": "the log did not accept this write at present: everything acknowledged is kept. "
+    "Try again in a moment",
+    "failed": "this gateway failed: everything acknowledged is kept. The gateway's output has the "
+    "reason, for its operator",
 }
-"""What a client is told by its code of an error whose text is the operator's: it names brokers,
+"""Details for clients, by code, of errors whose own text is for the operator: it names brokers,
 topics and settings."""
 
 REPEATED_S = 60.0
-"""How long the same text is not printed again."""
+"""The same text is printed once in this time."""
 
 
 def answer_to(error: FoldlogError) -> tuple[int, dict[str, str]]:
-    """Status and body of an error."""
+    """The status and the body for an error."""
     status, code = next((s, c) for cls, s, c in STATUS if isinstance(error, cls))
     if isinstance(error, CommandRefused):
         code = error.decision.code or code
@@ -104,26 +107,26 @@ def _detail(error: FoldlogError, code: str) -> str:
     if isinstance(error, Unacknowledged):
         again = f" with the id {error.id}" if error.id else ""
         return (
-            "the log did not answer this gateway: what you asked for may or may not be in it. Do "
-            f"it again{again}: it counts once"
+            "the log did not acknowledge this request: it may or may not have been written. Send "
+            f"it again{again}: it takes effect once"
         )
     return str(error) if isinstance(error, Refused) else OPERATORS.get(code, str(error))
 
 
 def response_to(error: FoldlogError) -> JSONResponse:
-    """The answer to an error."""
+    """The response to an error."""
     status, body = answer_to(error)
     return JSONResponse(body, status, {"www-authenticate": "Bearer"} if status == 401 else None)
 
 
 class Printed:
-    """Prints the texts of errors that their clients are not told."""
+    """Prints the texts of errors that clients do not get."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._last, self._at = say, "", 0.0
 
     def response_to(self, error: FoldlogError) -> JSONResponse:
-        """The answer to an error; its text is printed where the answer does not have it."""
+        """The response to an error; prints the error's text if the response lacks it."""
         status, body = answer_to(error)
         text = f"answered {status} {body['code']}: {type(error).__name__}: {error}"
         is_news = text != self._last or monotonic() - self._at > REPEATED_S
@@ -134,7 +137,7 @@ class Printed:
 
 
 def install(app: FastAPI, say: Callable[[str], None]) -> None:
-    """Have an app answer so, and print what is for its operator."""
+    """Install these responses in an app, and print the texts meant for its operator."""
     printed = Printed(say)
 
     @app.exception_handler(FoldlogError)
@@ -143,8 +146,9 @@ def install(app: FastAPI, say: Callable[[str], None]) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
-        """Nobody reads this: the client left before it had sent everything."""
-        return JSONResponse({"code": "gone", "detail": "the body did not come whole"}, 400)
+        """Never read: the client disconnected before its request was complete."""
+        return JSONResponse({"code": "gone", "detail": "the connection ended before the body was "
+                             "complete: nothing was done"}, 400)
 
     @app.exception_handler(RequestValidationError)
     async def misshapen(_request: Request, error: RequestValidationError) -> JSONResponse:

@@ -1,7 +1,7 @@
-"""Server-sent events: one response that writes what an iterator gives, and lets go of who is slow.
+"""Server-sent events: a response that streams an iterator and disconnects slow clients.
 
-A client that never reads keeps a write waiting; after a while the connection is closed, and the
-client comes back with its cursor. Silence is filled with comments, which every client ignores.
+A client that never reads blocks a write; after WRITE_S the connection is closed, and the client
+reconnects with its cursor. Pauses are filled with comments, which every client ignores.
 """
 
 import asyncio
@@ -11,17 +11,17 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 WRITE_S = 20.0
-"""How long one write may wait for a client that does not read."""
+"""How long one write may block on a client that does not read."""
 
 KEEP_ALIVE = b": keep-alive\n\n"
 HEADERS = {
     "cache-control": "no-cache, no-transform",
-    "x-accel-buffering": "no",  # proxies that would wait for more
+    "x-accel-buffering": "no",  # or proxies would buffer
 }
 
 
 class EventStream(Response):
-    """Writes byte pieces as they come; None is a silence. `at_end` is called whatever happens."""
+    """Writes byte pieces as they come; None is a pause. `at_end` is always called."""
 
     media_type = "text/event-stream"
 
@@ -37,40 +37,40 @@ class EventStream(Response):
         self._pieces, self._at_end = pieces, at_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writing = asyncio.ensure_future(self._write(send))
-        leaving = asyncio.ensure_future(_gone(receive))
+        write = asyncio.ensure_future(self._write(send))
+        disconnect = asyncio.ensure_future(_disconnected(receive))
         try:
-            await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({write, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (writing, leaving):
+            for task in (write, disconnect):
                 task.cancel()
-            await asyncio.gather(writing, leaving, return_exceptions=True)
+            await asyncio.gather(write, disconnect, return_exceptions=True)
             self._at_end()
-        if writing.done() and not writing.cancelled() and (error := writing.exception()):
+        if write.done() and not write.cancelled() and (error := write.exception()):
             raise error
 
     async def _write(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": self.status_code}
-        await _sent(send, {**start, "headers": self.raw_headers})
+        await _send(send, {**start, "headers": self.raw_headers})
         try:
             async for piece in self._pieces:
                 body = KEEP_ALIVE if piece is None else piece
-                await _sent(send, {"type": "http.response.body", "body": body, "more_body": True})
-                await asyncio.sleep(0)  # a write that need not wait gives nobody else a turn
+                await _send(send, {"type": "http.response.body", "body": body, "more_body": True})
+                await asyncio.sleep(0)  # a write that does not block would starve other tasks
         except TooSlow:
-            return  # the connection is cut: nobody reads it
+            return  # the connection is closed
         finally:
             close = getattr(self._pieces, "aclose", None)
             if close is not None:
                 await close()
-        await _sent(send, {"type": "http.response.body", "body": b""})
+        await _send(send, {"type": "http.response.body", "body": b""})
 
 
 class TooSlow(Exception):
-    """A client did not read in time."""
+    """The client did not read in time."""
 
 
-async def _sent(send: Send, message: dict) -> None:
+async def _send(send: Send, message: dict) -> None:
     try:
         async with asyncio.timeout(WRITE_S):
             await send(message)
@@ -78,13 +78,13 @@ async def _sent(send: Send, message: dict) -> None:
         raise TooSlow from None
 
 
-async def _gone(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 def event(data: str, *, id: str | None = None, name: str | None = None) -> bytes:
-    """One event; `data` without line breaks, as compact JSON is."""
+    """One event; `data` has no line breaks, like compact JSON."""
     assert "\n" not in data and "\r" not in data, "a line break would end the event"
     head = (f"id: {id}\n" if id else "") + (f"event: {name}\n" if name else "")
     return f"{head}data: {data}\n\n".encode()

@@ -1,7 +1,7 @@
-"""The viewers of a gateway: each session that is looked at is seen once, and shown to all who look.
+"""The viewers of a gateway: a watched session is followed once and shown to all its viewers.
 
-Lives in one event loop; the tail's batches are brought here. What is kept for a session and for a
-viewer is in watching.py. This file must not know a protocol, nor HTTP.
+Runs in one event loop; the tail hands its batches over to it. The state of a watched session and of
+a viewer is in watching.py.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from .tail import Batch, Tail
 from .watching import QUEUE_MAX, Seat, Watching, viewer_of
 
 IDLE_WATCHES_MAX = 64
-"""Sessions kept ready after their last viewer left: most come back at once."""
+"""Sessions kept in memory after their last viewer left: most viewers return at once."""
 
 DECISIONS_MAX = 4_096
-"""Decisions kept for who asks a moment late."""
+"""Decisions kept for requests that ask for them a moment late."""
 
 DECIDE_S = 10.0
-"""How long an answer to a command waits for the fold; it takes milliseconds."""
+"""How long a command waits for its decision; the fold takes milliseconds."""
 
 VIEWERS_MAX = 5_000
 """Viewers of one gateway."""
@@ -36,8 +36,8 @@ VIEWERS_MAX = 5_000
 VIEWERS_PER_USER_MAX = 1_000
 
 HISTORIES_MAX = 2
-"""Histories put together at a time. It is work and no waiting: more threads are no faster, and keep
-the loop, which must win the interpreter's lock from each of them, from everybody else."""
+"""Histories built at the same time. Building is computation: more threads are not faster, and each
+of them competes with the event loop for the interpreter lock."""
 
 SINCE = ("start", "turn", "now")
 
@@ -46,15 +46,15 @@ Lines = asyncio.Queue[dict[str, Any] | None]
 
 
 class TooManyViewers(Retry):
-    """The gateway, or this user, has as many viewers as it serves."""
+    """The gateway, or this user, has reached the limit of viewers."""
 
 
 class NotDecidedYet(Retry):
-    """The log has the event; the gateway has not folded it in time."""
+    """The event is in the log, but the gateway has not folded it in time."""
 
 
 class Hub:
-    """All viewers, and the decisions that others wait for. Use from one event loop."""
+    """All viewers, and the decisions that requests wait for. Use it from one event loop."""
 
     def __init__(
         self, tail: Tail, read: ReadBlob, chunks: ChunksReader, say: Callable[[str], None]
@@ -70,20 +70,20 @@ class Hub:
         self.viewers_max, self.viewers_per_user_max = VIEWERS_MAX, VIEWERS_PER_USER_MAX
 
     def start(self) -> None:
-        """Begin to receive what the tail reads."""
+        """Subscribe to the tail's batches."""
         loop = asyncio.get_running_loop()
         self._tail.listen = lambda batch: loop.call_soon_threadsafe(self._take, batch)
-        self._tail.interrupted = lambda: loop.call_soon_threadsafe(self._begin_anew)
+        self._tail.interrupted = lambda: loop.call_soon_threadsafe(self._disconnect_all)
 
     def bound(self, connections: int) -> None:
-        """Have no more viewers than a server with so many connections can have, and leave half of
-        them to other users, and a tenth to what is no viewer."""
+        """Limit the viewers to what a server with so many connections can serve: a tenth of them is
+        for other requests, and one user gets half at most."""
         self.viewers_max = min(VIEWERS_MAX, connections * 9 // 10)
         self.viewers_per_user_max = min(VIEWERS_PER_USER_MAX, connections // 2)
 
-    def _begin_anew(self) -> None:
-        """Let every viewer go, as the tail may have missed something: they come back with their
-        cursors. A look that has just begun is not kept."""
+    def _disconnect_all(self) -> None:
+        """Disconnect every viewer, because the tail may have missed records: they reconnect with
+        their cursors. Sessions whose loading has just begun are dropped too."""
         for task in self._watchings.values():
             if task.done() and not task.cancelled() and task.exception() is None:
                 for seat in list(task.result().seats):
@@ -93,7 +93,7 @@ class Hub:
             _put(queue, None)
 
     def close(self) -> None:
-        """Let every viewer go."""
+        """Disconnect every viewer."""
         for task in self._watchings.values():
             if not task.done():
                 task.cancel()
@@ -104,7 +104,7 @@ class Hub:
 
     @property
     def viewers(self) -> int:
-        """How many look now."""
+        """The number of viewers now."""
         return self._viewers.total()
 
     # -- batches -----------------------------------------------------------------------------------
@@ -129,19 +129,20 @@ class Hub:
                 _put(queue, line)
 
     def _show(self, watching: Watching, seen: Seen) -> None:
-        """Hand an event to who looks; a session that can't be shown lets its own viewers go."""
+        """Show an event to the viewers; if it cannot be shown, disconnect that session's viewers.
+        """
         try:
             watching.take(seen, self._read)
         except Exception as error:
             place = f"{watching.session_id} at offset {seen.entry.offset}"
-            self._say(f"session {place} can't be shown: {type(error).__name__}: {error}")
+            self._say(f"session {place} cannot be shown: {type(error).__name__}: {error}")
             self._watchings.pop(watching.session_id, None)
             self._tail.unwatch(watching.session_id)
             for seat in list(watching.seats):
                 seat.end()
 
     async def decided(self, session_id: str, offset: int) -> Decision:
-        """The fold's word on an event that a producer wrote. Raises NotDecidedYet."""
+        """The fold's decision on an event that a producer wrote. Raises NotDecidedYet."""
         key = (session_id, offset)
         if key in self._decisions:
             return self._decisions[key]
@@ -154,9 +155,9 @@ class Hub:
         except TimeoutError:
             self._waiting.pop(key, None)
             raise NotDecidedYet(
-                f"the log has what you asked for (offset {offset}), and this gateway has not "
-                f"folded it within {DECIDE_S:.0f} s. Look at the session in a moment; asking again "
-                "with the same id is harmless."
+                f"your command is in the log (offset {offset}), but this gateway has not decided "
+                f"it within {DECIDE_S:.0f} s. Read the session in a moment; sending the command "
+                "again with the same id is harmless."
             ) from None
 
     # -- viewers -----------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class Hub:
     async def attach(
         self, session_id: str, cursor: str | None = None, since: str = "start", user: str = ""
     ) -> AsyncIterator[Seat]:
-        """As `sit`, as long as it lasts."""
+        """As `sit`, and leave when the block ends."""
         seat = await self.sit(session_id, cursor, since, user)
         try:
             yield seat
@@ -175,8 +176,10 @@ class Hub:
     async def sit(
         self, session_id: str, cursor: str | None = None, since: str = "start", user: str = ""
     ) -> Seat:
-        """A viewer of a session that is known: behind a cursor, or since the session's start, the
-        open or last turn's start, or now. Raises BadCursor, TooManyViewers. `leave` it."""
+        """Add a viewer to a known session: from a cursor on, or from the start of the session, the
+        start of the open or last turn, or now. `leave` removes it. Raises BadCursor,
+        TooManyViewers.
+        """
         assert since in SINCE, since
         place = None if cursor is None else place_of(session_id, cursor)
         self._enter(user)
@@ -185,12 +188,13 @@ class Hub:
                 await self._demand_reached(session_id, place)
             watching = await self._watch(session_id)
             seat = Seat(watching, place or _start(watching, since), user)
-            # A long history is put together beside the loop, which is not told of it meanwhile;
-            # what came until then is little.
+            # A long history is built in a thread, without the events that arrive meanwhile; those
+            # are few, and queued below.
             async with self._histories:
                 past = watching.moment().lacking(seat.place, self._read)
                 await asyncio.to_thread(seat.show, past)
-            seat.watching = watching = await self._watch(session_id)  # or it was let go meanwhile
+            # May have been dropped meanwhile
+            seat.watching = watching = await self._watch(session_id)
             seat.show(watching.moment().lacking(seat.place, self._read))
         except BaseException:
             self._exit(user)
@@ -199,27 +203,28 @@ class Hub:
         return seat
 
     def leave(self, seat: Seat) -> None:
-        """A viewer has gone; again is harmless."""
+        """Remove a viewer; calling it again is harmless."""
         if not seat.left:
             seat.left = True
             seat.watching.seats.discard(seat)
             self._exit(seat.user)
-            self._let_go()
+            self._drop_idle()
 
     def _enter(self, user: str) -> None:
         """Count a viewer. Raises TooManyViewers."""
         is_full = self.viewers >= self.viewers_max
         if is_full or self._viewers[user] >= self.viewers_per_user_max:
-            raise TooManyViewers("this gateway serves no more viewers now: close one, try again")
+            raise TooManyViewers("this gateway, or your user, has reached its limit of viewers: "
+                                 "nothing was opened. Close one and try again")
         self._viewers[user] += 1
 
     def _exit(self, user: str) -> None:
         self._viewers[user] -= 1
-        self._viewers += Counter()  # forgets those that have none
+        self._viewers += Counter()  # drops the users at zero
 
     def place(self, user: str) -> Callable[[], None]:
-        """Count a viewer of something else than a session; to be called when it leaves, however
-        often. Raises TooManyViewers."""
+        """Count a viewer of something other than a session. Call the result when it leaves; calling
+        it again is harmless. Raises TooManyViewers."""
         self._enter(user)
         left = False
 
@@ -232,24 +237,25 @@ class Hub:
         return leave
 
     async def _demand_reached(self, session_id: str, place: Place) -> None:
-        """Raise BadCursor for a place that the log has not come to."""
-        ahead = place.offset > self._tail.cursor(session_id)[1]  # of us; another gateway was there
+        """Raise BadCursor for a place beyond the end of the log."""
+        # Of this gateway; another one may be further
+        ahead = place.offset > self._tail.cursor(session_id)[1]
         if ahead and place.offset > await asyncio.to_thread(self._tail.end, session_id):
-            raise BadCursor("lies beyond the end of the log")
+            raise BadCursor("points beyond the end of the log")
 
     async def _watch(self, session_id: str) -> Watching:
         while True:
             task = self._watchings.get(session_id)
             if task is None:
-                task = asyncio.ensure_future(self._look(session_id))
+                task = asyncio.ensure_future(self._load(session_id))
                 self._watchings[session_id] = task
             self._watchings.move_to_end(session_id)
             watching = await asyncio.shield(task)
             if self._watchings.get(session_id) is task:
-                return watching  # else it was let go before this viewer had its turn
+                return watching  # else it was dropped before this viewer got it
 
-    async def _look(self, session_id: str) -> Watching:
-        """Begin to watch: the views as of now, the open attempt's chunks, then what came since."""
+    async def _load(self, session_id: str) -> Watching:
+        """Load a session to watch: its views, the open attempt's chunks, then the events since."""
         pending: list[Seen] = []
         self._pending[session_id] = pending
         try:
@@ -270,7 +276,7 @@ class Hub:
             for seen in pending:
                 watching.take(seen, self._read)
             return watching
-        except BaseException:  # the next viewer tries anew
+        except BaseException:  # the next viewer tries again
             self._watchings.pop(session_id, None)
             self._tail.unwatch(session_id)
             raise
@@ -278,8 +284,8 @@ class Hub:
             if self._pending.get(session_id) is pending:
                 del self._pending[session_id]
 
-    def _let_go(self) -> None:
-        """Leave alone the sessions that nobody looks at any more, but for the newest of them."""
+    def _drop_idle(self) -> None:
+        """Stop watching sessions without viewers, except the most recent ones."""
         idle = [
             session_id
             for session_id, task in self._watchings.items()
@@ -293,8 +299,9 @@ class Hub:
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator["Lines"]:
-        """New summaries of every session, as they come; the oldest are dropped where too many.
-        None: some may be missing, and whoever follows begins anew."""
+        """New summaries of every session, as they come; a full queue drops the oldest. None: some
+        may be missing, and the reader must start over.
+        """
         queue: Lines = asyncio.Queue(QUEUE_MAX)
         self._lists.add(queue)
         try:
@@ -305,7 +312,7 @@ class Hub:
 
 def _put(queue: Lines, line: dict[str, Any] | None) -> None:
     if queue.full():
-        queue.get_nowait()  # a list is as good with the newest lines only
+        queue.get_nowait()  # the newest lines are enough for a list
     queue.put_nowait(line)
 
 

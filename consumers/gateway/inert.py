@@ -1,4 +1,5 @@
-"""The headers by which no answer is a page that acts, whoever answers: a route, or the connection.
+"""The headers that keep browsers from treating a response as an active page. Routes and refused
+connections both send them.
 """
 
 INERT = {
@@ -6,5 +7,5 @@ INERT = {
     b"content-security-policy": b"sandbox; default-src 'none'; frame-ancestors 'none'",
     b"x-frame-options": b"DENY",
 }
-"""What an answer shows is never a page that acts: most of it was written by users. The inspector's
-own files bring a policy of their own instead."""
+"""Responses mostly contain text written by users, so none may run as a page. The inspector's own
+files send a policy of their own instead."""

@@ -1,7 +1,7 @@
-"""JSON as requests may hold it: what another reader could take for something else is refused.
+"""Strict JSON for request bodies: refuses what two parsers could read differently.
 
-Bounded and unambiguous: numbers fit in 64 bits, a name comes once in an object, texts are Unicode,
-nothing nests deeper than messages and tools' arguments do. So nothing behind it must ask again.
+Bounded and unambiguous: numbers fit in 64 bits, an object has each name once, texts are Unicode,
+and nesting is no deeper than messages and tool arguments need. Later code need not check again.
 """
 
 import json
@@ -16,11 +16,11 @@ from starlette.responses import Response
 from ...producers.checks import Invalid
 
 DEPTH_MAX = 100
-"""Of values in values. Folds and providers read what is said here by recursion."""
+"""Nesting limit. Folds and providers read these values by recursion."""
 
 VALUES_MAX = 200_000
-"""Of a body, by its opening brackets and commas. It is read in the event loop: so many objects take
-about 0.2 s."""
+"""Limit of values in a body, counted by opening brackets and commas. The event loop parses bodies;
+this many objects take about 0.2 s."""
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 _DIGITS_MAX = 20
@@ -28,7 +28,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read_json(data: bytes) -> Any:
-    """The value of a body. Raises Invalid, saying what of it can't be taken."""
+    """The value of a body. Raises Invalid with the reason."""
     demand_few(data)
     try:
         value = _DECODER.decode(data.decode())
@@ -36,7 +36,8 @@ def read_json(data: bytes) -> Any:
         raise _too_deep() from None
     except ValueError as error:
         why = _Unclear.reason(error)
-        raise Invalid("invalid", f"the body can't be taken as JSON: {why}") from None
+        raise Invalid("invalid", f"the body is not valid JSON ({why}): nothing was done. Correct "
+                      "it and send it again") from None
     _demand_shallow(value)
     if _SURROGATE.search(data):
         _demand_unicode(value)
@@ -44,11 +45,11 @@ def read_json(data: bytes) -> Any:
 
 
 class _Unclear(ValueError):
-    """JSON that is well formed, or nearly, and not taken."""
+    """Well-formed JSON, or nearly, that is refused."""
 
     @staticmethod
     def reason(error: ValueError) -> str:
-        """What is wrong, without the content."""
+        """The reason, without the content."""
         match error:
             case _Unclear():
                 return str(error)
@@ -60,26 +61,26 @@ class _Unclear(ValueError):
 
 def _integer(text: str) -> int:
     if len(text) > _DIGITS_MAX or not INT_MIN <= (number := int(text)) <= INT_MAX:
-        raise _Unclear("a whole number does not fit in 64 bits; send it as a text")
+        raise _Unclear("an integer does not fit in 64 bits; send it as a string")
     return number
 
 
 def _float(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
-        raise _Unclear("a number is larger than a double holds; send it as a text")
+        raise _Unclear("a number is too large for a double; send it as a string")
     return number
 
 
 def _constant(text: str) -> Any:
-    raise _Unclear(f"{text} is no JSON")
+    raise _Unclear(f"{text} is not JSON")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         raise _Unclear("an object has the same name twice")
-    return made
+    return value
 
 
 _DECODER = json.JSONDecoder(
@@ -88,22 +89,22 @@ _DECODER = json.JSONDecoder(
 
 
 def demand_few(data: bytes) -> None:
-    """Raise Invalid for JSON of more values than a body may have, before any of them is made."""
+    """Raise Invalid for JSON with more values than a body may have, before parsing it."""
     if _openings(data) <= VALUES_MAX:
         return
-    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")  # what texts have left ends them
-    if plain.count(b'"') > 4 * VALUES_MAX or _openings(_outside_of_texts(plain)) > VALUES_MAX:
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")  # only quotes that end strings are left
+    if plain.count(b'"') > 4 * VALUES_MAX or _openings(_outside_strings(plain)) > VALUES_MAX:
         raise Invalid("too_many_values", f"the body has more than {VALUES_MAX:,} opening brackets "
-                      "and commas outside of its texts: nothing was done with it; send fewer "
-                      "values, or a large table as one text")
+                      "and commas outside of its strings: nothing was done. Send fewer "
+                      "values, or a large table as one string")
 
 
 def _openings(data: bytes) -> int:
-    """As many as there are values behind the first one, or more: each follows one of these."""
+    """An upper bound of the values after the first one: each follows one of these characters."""
     return data.count(b"[") + data.count(b"{") + data.count(b",")
 
 
-def _outside_of_texts(plain: bytes) -> bytes:
+def _outside_strings(plain: bytes) -> bytes:
     return b"".join(plain.split(b'"')[::2])
 
 
@@ -112,9 +113,9 @@ def _demand_shallow(value: Any) -> None:
     for _ in range(DEPTH_MAX):
         level = [
             inner
-            for held in level
-            if isinstance(held, dict | list)
-            for inner in (held.values() if isinstance(held, dict) else held)
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
         if not level:
             return
@@ -122,19 +123,20 @@ def _demand_shallow(value: Any) -> None:
 
 
 def _too_deep() -> Invalid:
-    return Invalid("invalid", f"the body nests values more than {DEPTH_MAX} deep")
+    return Invalid("invalid", f"the body nests values more than {DEPTH_MAX} deep: nothing was "
+                   "done. Send flatter values")
 
 
 def _demand_unicode(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise Invalid("invalid_text", "a text of the body has half of a character (a lone "
-                      "surrogate), which is not valid Unicode") from None
+        raise Invalid("invalid_text", "a string in the body has a lone surrogate, which is not "
+        "valid Unicode: nothing was done. Remove it and send the body again") from None
 
 
 class JsonRequest(Request):
-    """A request whose body is read so."""
+    """A request whose JSON body is parsed strictly."""
 
     async def json(self) -> Any:
         """The body's value. Raises Invalid."""
@@ -142,10 +144,10 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route whose requests are read so, also by the framework."""
+    """A route whose requests parse JSON strictly, also when the framework reads the body."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
-        """The handler, given such a request."""
+        """The handler, called with a JsonRequest."""
         handler = super().get_route_handler()
 
         async def strict(request: Request) -> Response:

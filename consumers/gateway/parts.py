@@ -1,7 +1,6 @@
-"""The parts of one gateway, and what every route may ask of them.
+"""The parts of one gateway, and the operations that routes share.
 
-It holds no truth: killed at any instant, another one shows the same. This file must not know a
-route, nor what holds for every request.
+A gateway owns no state: if it is killed at any instant, another one shows the same.
 """
 
 import asyncio
@@ -38,8 +37,8 @@ from .names import own_id
 from .tail import Tail
 from .watching import Seat
 
-# What waits for the log or the disk, at a time. They wait rather than work, so Python's own
-# number, 4 more than cores, would let few reads that hang (no broker) keep all others out.
+# Threads that wait for the log or the disk. They wait rather than compute, so with Python's
+# default, 4 more than the cores, a few hanging reads (no broker) would block all others.
 THREADS_MAX = 32
 
 T = TypeVar("T")
@@ -60,37 +59,38 @@ class Gateway:
         self.hub = Hub(self.tail, self.shown_blob, chunks_reader(client.log), say)
 
     def who(self, request: Request) -> Who:
-        """Who asks. Raises Unauthenticated."""
+        """The user of a request, with its rights. Raises Unauthenticated."""
         who = self.access.who(request.headers, request.cookies)
         proof = Proof.NONE if self.access.development else Proof.TOKEN
-        ORIGIN.set(Origin(Recorder.GATEWAY, proof, who.user))  # of what this request writes
+        ORIGIN.set(Origin(Recorder.GATEWAY, proof, who.user))  # of the records this request writes
         return who
 
     def user(self, request: Request) -> str:
-        """The user who asks. Raises Unauthenticated."""
+        """The name of the user. Raises Unauthenticated."""
         return self.who(request).user
 
     def owned(self, request: Request, name: str) -> SessionViews:
-        """The views of the asker's session of this name. Raises Unauthenticated, UnknownSession,
-        which is also all that is said of another's."""
+        """The views of the user's session of this name. Raises Unauthenticated, UnknownSession,
+        which is also the answer for another user's session.
+        """
         views = self.seen_by(self.who(request), name)
         if views is None:
             raise UnknownSession(f"there is no session {name[:ID_CHARS_MAX]}")
         return views
 
     def named(self, who: Who, name: str) -> str:
-        """The id of the session that the asker means by a name: the one of that id, if it is
-        theirs, else the one that they named so, or would. Raises Invalid for what is no id."""
+        """The id of the session that the user means by a name: the session with that id, if it is
+        theirs, else the session that they gave, or would give, that name. Raises Invalid for a name
+        that is not an id."""
         self.tail.ready()
         an_id("session_id", name)
         if who.everything:
             return name
-        # Without a look at another's views: how long that takes would tell that they exist.
+        # Does not read another user's views: the time it takes would reveal that they exist.
         return name if self.tail.user_of(name) == who.user else own_id(who.user, name)
 
     def seen_by(self, who: Who, name: str) -> SessionViews | None:
-        """The views of the asker's session of this name; None if they have none. Raises NotReady.
-        """
+        """The views of the user's session of this name; None without one. Raises NotReady."""
         self.tail.ready()
         if not is_id(name):
             return None
@@ -99,8 +99,9 @@ class Gateway:
         return views if is_theirs else None
 
     def shown_blob(self, ref: BlobRef) -> bytes:
-        """The content of a reference, or blocks that say it is missing: a session whose blob is
-        lost or damaged can still be looked at."""
+        """The content of a reference, or a text block that reports it missing, so that a session
+        with a lost or damaged blob can still be read.
+        """
         try:
             return self.read_blob(ref)
         except BlobError as error:
@@ -108,32 +109,33 @@ class Gateway:
             return json.dumps([{"type": "text", "text": text}]).encode()
 
     async def decided(self, receipt: Receipt) -> Decision:
-        """What the fold decided on what was asked for. Raises CommandRefused, NotDecidedYet."""
+        """The fold's decision on a command. Raises CommandRefused, NotDecidedYet."""
         return demand(await self.hub.decided(receipt.session_id, receipt.offset))
 
     def attach(self, data: bytes) -> dict[str, Any]:
-        """A block that refers to these bytes, which are stored. Blocks."""
-        what = admitted(data)
-        stored = BlobStore(self.settings.blobs_dir).store(data, what.media_type)
-        return reference(stored, what.tokens)
+        """Stores bytes as a blob; a block that refers to it. Blocking."""
+        attachment = admitted(data)
+        blob = BlobStore(self.settings.blobs_dir).store(data, attachment.media_type)
+        return reference(blob, attachment.tokens)
 
     async def noted(self, seat: Seat, turn: int, channel: str) -> None:
-        """Note that a viewer was shown the end of a turn (S2.4); its stream goes on either way."""
+        """Record that a viewer was shown the end of a turn (S2.4); its stream continues either way.
+        """
         try:
             await self.blocking(
                 note_sent, self.client.sessions.producer, seat.views, turn, channel
             )
         except Retry as error:
             place = f"turn {turn} of session {seat.watching.session_id}"
-            self.say(f"{place} was shown by {channel}, which is not noted: {error}")
+            self.say(f"{place} was shown by {channel}, but that could not be recorded: {error}")
 
     async def blocking(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
-        """Run what waits for the log or the disk, beside the loop."""
+        """Run a call that waits for the log or the disk in a thread."""
         return await asyncio.to_thread(do, *args, **named)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the log as long as this lasts."""
+        """Follow the log while the block runs."""
         threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
         asyncio.get_running_loop().set_default_executor(threads)
         self.hub.start()

@@ -1,7 +1,7 @@
-"""One session that is looked at, and one viewer of it: what is kept for each, and no more.
+"""The state kept for a watched session, and for each viewer of it.
 
-A viewer has a bounded queue: one that does not keep up is let go, and comes back with its cursor
-without losing anything. This file must not know where events come from, nor a protocol.
+A viewer has a bounded queue: a viewer that does not keep up is disconnected, and reconnects with
+its cursor without losing anything.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ QUEUE_MAX = 2_000
 """Frames that may wait for one viewer: some minutes of a fast model, a few hundred KB."""
 
 HEARTBEAT_S = 10.0
-"""Silence after which a viewer is told that all is well: proxies cut at about 16 s."""
+"""Pause after which a viewer gets a heartbeat: proxies cut idle connections at about 16 s."""
 
 
 class Watching:
-    """One session that is looked at: its views, what its open attempt has said, who looks."""
+    """A watched session: its views, the text streamed by its open attempt, its viewers."""
 
     def __init__(self, session_id: str, views: SessionViews, offset: int) -> None:
         self.session_id, self.views, self.offset = session_id, views, offset
@@ -34,7 +34,7 @@ class Watching:
         self.seats: set[Seat] = set()
 
     def open_attempt(self) -> tuple[Attempt, int] | None:
-        """The attempt that runs and has chunks, and an offset from which on they are."""
+        """The running attempt that streams chunks, and an offset at or before its first chunk."""
         turn = self.views.turn
         generation = turn.generation
         if generation is None or generation.status != "running" or generation.claim is None:
@@ -42,13 +42,13 @@ class Watching:
         return Attempt(turn.number, turn.step, generation.attempt), generation.offset
 
     def moment(self) -> "Moment":
-        """What it has come to now; none of it changes."""
+        """An immutable snapshot of the session as it is now."""
         return Moment(self.views, self.viewer, self.offset)
 
     def take(self, seen: Seen, read: ReadBlob) -> None:
-        """See one event, and hand what it shows to everybody who looks."""
+        """Take one event, and queue what it shows for every viewer."""
         if seen.entry.offset < self.offset:
-            return  # was folded before anybody watched
+            return  # folded before the first viewer came
         self.views, self.offset = seen.views, seen.entry.offset + 1
         self.viewer, shown = see(self.viewer, seen, read)
         for seat in list(self.seats):
@@ -56,9 +56,9 @@ class Watching:
 
 
 class Seat:
-    """One viewer of a session. Iterate it: frames as they come, None after a silence.
+    """One viewer of a session. Iterate it: frames as they come, None after a pause.
 
-    It ends when the viewer is too slow (`slow` is True then) or the gateway closes.
+    The iteration ends when the viewer is too slow (`slow` is True then) or the gateway closes.
     """
 
     def __init__(self, watching: Watching, place: Place, user: str) -> None:
@@ -70,13 +70,13 @@ class Seat:
 
     @property
     def views(self) -> SessionViews:
-        """The session's views as of now, which may be ahead of what is queued."""
+        """The session's current views, which may be ahead of the queue."""
         return self.watching.views
 
     def put(self, offset: int, shown: list[Shown], *, live: bool = True) -> None:
-        """Queue what one event shows; the last of it tells where to go on."""
+        """Queue what one event shows; its last frame has the cursor to resume from."""
         if self._ended or (live and offset <= self.place.offset):
-            return  # let go, or its cursor is ahead of this gateway
+            return  # disconnected, or its cursor is ahead of this gateway
         last = len(shown) - 1
         for number, thing in enumerate(shown):
             self.place = count(self.place, thing)
@@ -85,25 +85,25 @@ class Seat:
                 self.place = self.place._replace(offset=offset)
                 cursor = cursor_of(self.watching.session_id, self.place)
             self._queue.append(Frame(cursor, thing, live))
-        self._history += 0 if live else len(shown)  # of which it has not been slow yet
+        self._history += 0 if live else len(shown)  # does not count as being slow
         if live and len(self._queue) > self._history + QUEUE_MAX:
             self.slow = True
             self.end()
         self._ready.set()
 
     def show(self, history: Iterable[tuple[int, list[Shown]]]) -> None:
-        """Queue what a viewer lacks that comes, or comes back."""
+        """Queue the history that a new or returning viewer lacks."""
         for offset, shown in history:
             self.put(offset, shown, live=False)
 
     def ready(self) -> list[Frame]:
-        """What is queued, at once."""
+        """Takes all queued frames at once."""
         frames = list(self._queue)
         self._queue.clear()
         return frames
 
     def end(self) -> None:
-        """Let the viewer go; what is queued is not shown any more."""
+        """Disconnect the viewer and drop its queue."""
         self._ended = True
         self._queue.clear()
         self._ready.set()
@@ -112,7 +112,7 @@ class Seat:
         return self
 
     async def __anext__(self) -> Frame | None:
-        await asyncio.sleep(0)  # others' turn: a long history, or a full buffer, never waits itself
+        await asyncio.sleep(0)  # yields: a long history or a full buffer never blocks by itself
         while not self._queue:
             if self._ended:
                 raise StopAsyncIteration
@@ -126,28 +126,28 @@ class Seat:
 
 
 class Moment(NamedTuple):
-    """What a session had come to: its views, what its open attempt had said, the next offset."""
+    """A snapshot of a session: its views, its open attempt's streamed text, the next offset."""
 
     views: SessionViews
     viewer: Viewer
     offset: int
 
     def lacking(self, place: Place, read: ReadBlob) -> Iterator[tuple[int, list[Shown]]]:
-        """(next offset, things) of what a viewer at a place lacks, by the event it came from."""
-        together: list[Shown] = []
+        """What a viewer at a place lacks, grouped by event: (next offset, things)."""
+        group: list[Shown] = []
         at = -1
         for offset, thing in missed(place, self.views, self.viewer, read):
-            if together and offset != at:
-                yield at + 1, together
-                together = []
+            if group and offset != at:
+                yield at + 1, group
+                group = []
             at = offset
-            together.append(thing)
-        if together:
-            yield max(place.offset, self.offset), together
+            group.append(thing)
+        if group:
+            yield max(place.offset, self.offset), group
 
 
 def viewer_of(attempt: Attempt, chunks: Iterable[ev.GenChunk], chain: Chain = ()) -> Viewer:
-    """The viewer after the chunks of an attempt, and of those that it goes on from."""
+    """The viewer after the chunks of an attempt, and of the attempts that it continues."""
     viewer = Viewer(attempt._replace(attempt=chain[0][0]) if chain else attempt)
     for chunk in chunks_of(chunks, attempt, chain):
         viewer, _ = streamed(viewer._replace(goes_on=chunk.attempt), chunk)

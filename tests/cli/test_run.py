@@ -212,7 +212,7 @@ def test_doctor_and_status_ask_the_worker(answering_worker, tmp_path, capsys):
     assert "worker: w1/a (process 4711), partitions 0" in shell("status").out
     found = shell("doctor").out
     assert "session s9 (partition 0) is set aside: T1 twice" in found
-    assert "PROBLEM agents: session s1 needs agent default; the worker has shop" in found
+    assert "PROBLEM agents: session s1 needs agent default; the worker serves shop" in found
 
 
 def test_E28_dev_tells_its_gateway_which_pages_may_use_it(tmp_path, capsys):

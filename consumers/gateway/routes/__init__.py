@@ -1,1 +1,1 @@
-"""The routes of the gateway, a file for each protocol."""
+"""The routes of the gateway, one file for each protocol."""

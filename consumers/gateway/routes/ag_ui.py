@@ -1,7 +1,7 @@
-"""AG-UI 1.0 over HTTP: POST /agui is one run, POST /agui/connect a thread from its beginning.
+"""AG-UI 1.0 over HTTP: POST /agui streams one run, POST /agui/connect a thread from its beginning.
 
-What a client asks for is an event of the log before anything streams; what streams is a projection
-of the session, so a connection that is lost loses nothing. Read docs/ag-ui.md.
+A client's request is an event in the log before anything streams. The stream is a projection of the
+session, so a lost connection loses nothing. Read docs/ag-ui.md.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from ..event_stream import EventStream, event
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
 from ..watching import Seat
-from .plain import compact, ended_now, said
+from .plain import compact, ended_now, post_message
 
 CHANNEL = "ag-ui"
-"""What messages that come by here are said to come by, and what has their answers."""
+"""The channel recorded for messages received here, and for their answers."""
 
 Pieces = AsyncIterator[bytes | None]
 
@@ -39,23 +39,28 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.post("", response_class=EventStream)
     async def run(request: Request) -> Response:
-        """A RunAgentInput: says what is new, answers interrupts, streams the run that follows."""
+        """A RunAgentInput: sends the new messages, answers interrupts, streams the run that
+        follows.
+        """
         wanted = asked(await request.json())
-        answered = await _answered(gateway, request, wanted)
-        heard = await _heard(gateway, request, wanted)
+        answer_offset = await _answer_interrupts(gateway, request, wanted)
+        messages = await _send_messages(gateway, request, wanted)
         turn = gateway.owned(request, wanted.thread).turn
-        if answered is None and not heard and not turn.open:
+        if answer_offset is None and not messages and not turn.open:
             raise Invalid("nothing_said", "the last message is not the user's, no interrupt is "
-                          "answered, and no run is open: nothing was done")
-        begin = min(heard.values(), default=turn.opened_offset) if answered is None else answered
-        message = next(reversed(heard), None)
+                          "answered, and no run is open: nothing was done. Send a user message, or "
+                          "answer an interrupt")
+        begin = answer_offset
+        if begin is None:
+            begin = min(messages.values(), default=turn.opened_offset)
+        message = next(reversed(messages), None)
         until, seat = gateway.who(request).until, await _seat(gateway, request, wanted)
         return _stream(gateway, seat, _run(gateway, seat, wanted, begin, message, until))
 
     @routes.post("/connect", response_class=EventStream)
     async def connect(request: Request, follow: bool = False) -> Response:
-        """A RunAgentInput: all runs of its thread, the one that is open until it ends; with
-        `follow`, all to come. A client that has messages is brought up to date instead."""
+        """A RunAgentInput: all runs of its thread, and the open one until it ends; with `follow`,
+        also all later runs. A client that already has messages gets only what it lacks."""
         wanted = asked(await request.json())
         until, seat = gateway.who(request).until, await _seat(gateway, request, wanted)
         return _stream(gateway, seat, _thread(gateway, seat, wanted, follow, until))
@@ -63,8 +68,8 @@ def router(gateway: Gateway) -> APIRouter:
     return routes
 
 
-async def _answered(gateway: Gateway, request: Request, wanted: Asked) -> int | None:
-    """Have the answers to interrupts decided; the offset of the last, None where there is none."""
+async def _answer_interrupts(gateway: Gateway, request: Request, wanted: Asked) -> int | None:
+    """Send the answers to interrupts and await the decisions; the offset of the last, or None."""
     last, sessions = None, gateway.client.sessions
     for interrupt, payload in wanted.resume:
         views = gateway.owned(request, wanted.thread)
@@ -72,36 +77,36 @@ async def _answered(gateway: Gateway, request: Request, wanted: Asked) -> int | 
         answer = answer_to(call.key, payload, APPROVAL if call.status == "asks" else DOUBT)
         if answer is None:
             continue
-        named: dict[str, Any] = {"user": gateway.user(request)}
+        options: dict[str, Any] = {"user": gateway.user(request)}
         if answer.decision is not None:
-            named |= {"args_sha256": call.args_sha256, "remember": answer.remember}
-            do, word = sessions.decide, answer.decision
+            options |= {"args_sha256": call.args_sha256, "remember": answer.remember}
+            command, word = sessions.decide, answer.decision
         else:
-            named |= {"report": answer.report}
-            do, word = sessions.resolve, answer.outcome
-        receipt = await gateway.blocking(do, views.session_id, call.key, word, **named)
+            options |= {"report": answer.report}
+            command, word = sessions.resolve, answer.outcome
+        receipt = await gateway.blocking(command, views.session_id, call.key, word, **options)
         await gateway.decided(receipt)
         last = receipt.offset
     return last
 
 
-async def _heard(gateway: Gateway, request: Request, wanted: Asked) -> dict[str, int]:
-    """Have the user's newest messages decided; the offset of each, also of those that were said
-    before: who asks again gets the same run again."""
-    who, heard = gateway.who(request), {}
+async def _send_messages(gateway: Gateway, request: Request, wanted: Asked) -> dict[str, int]:
+    """Send the user's newest messages and await the decisions; the offset of each. A message that
+    was sent before keeps its offset, so a repeated request gets the same run again."""
+    who, offsets = gateway.who(request), {}
     for new in newest(wanted.messages):
         views = gateway.seen_by(who, wanted.thread)
         received = None if views is None else views.messages.received.last(new["id"])
         if received is not None:
-            heard[new["id"]] = received.offset
+            offsets[new["id"]] = received.offset
             continue
         content = await gateway.blocking(content_of, new, gateway.attach)
         options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
-        _, receipt = await said(
+        _, receipt = await post_message(
             gateway, who, wanted.thread, content, message_id=new["id"], **options
         )
-        heard[new["id"]] = receipt.offset
-    return heard
+        offsets[new["id"]] = receipt.offset
+    return offsets
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -119,9 +124,9 @@ def _stream(gateway: Gateway, seat: Seat, pieces: Pieces) -> Response:
 async def _run(
     gateway: Gateway, seat: Seat, wanted: Asked, begin: int, message: str | None, until: float
 ) -> Pieces:
-    """What answers a POST: from the event at `begin` on, until the run ends in which `message` was
-    answered, or which waits for a person; or until the asker's token has expired."""
-    encoder, begun = Encoder(wanted.thread, gateway.shown_blob), False
+    """The response to a POST: from the event at `begin` until the run that answers `message` ends,
+    the run waits for a person, or the user's token expires."""
+    encoder, has_begun = Encoder(wanted.thread, gateway.shown_blob), False
     async for frame in seat:
         if time.time() >= until:
             break
@@ -129,10 +134,10 @@ async def _run(
             yield None
             continue
         line = getattr(frame.shown, "line", None)
-        if begun:
+        if has_begun:
             events = encoder.show(frame.shown, seat.views)
         elif line is not None and line.offset >= begin and not _ends_at(line, begin):
-            events, begun = encoder.enter(frame.shown, seat.views, _known(wanted)), True
+            events, has_begun = encoder.enter(frame.shown, seat.views, _known(wanted)), True
         else:
             encoder.show(frame.shown, seat.views)
             continue
@@ -140,17 +145,18 @@ async def _run(
             yield piece
         if encoder.run is None and (encoder.interrupted or not _waits(message, encoder, seat)):
             return
-    async for piece in _pieces(gateway, seat, None, encoder.close() if begun else []):
+    async for piece in _pieces(gateway, seat, None, encoder.close() if has_begun else []):
         yield piece
 
 
 def _ends_at(line: Line, begin: int) -> bool:
-    """Whether a line is the end of the turn before: what it left waiting opened one there."""
+    """Whether a line ends the turn before this run: a queued message opened the run's turn there.
+    """
     return line.kind == "ended" and line.offset == begin
 
 
 def _waits(message: str | None, encoder: Encoder, seat: Seat) -> bool:
-    """Whether a message is for a later turn than the last run's."""
+    """Whether a message waits for a later turn than that of the last run."""
     if message is None or seat.views.turn.terminated:
         return False
     progress = seat.views.messages.progress.last(message)
@@ -160,17 +166,17 @@ def _waits(message: str | None, encoder: Encoder, seat: Seat) -> bool:
 async def _thread(
     gateway: Gateway, seat: Seat, wanted: Asked, follow: bool, until: float
 ) -> Pieces:
-    """Every run until now, and the one that is open until it ends."""
+    """Every run until now, and the open one until it ends."""
     encoder, known = Encoder(wanted.thread, gateway.shown_blob), _known(wanted)
     before, views = seat.ready(), seat.views
     events: list[Event] = []
     for frame in before:
         events += encoder.show(frame.shown, views)
-        await asyncio.sleep(0)  # others' turn: a thread may be long
+        await asyncio.sleep(0)  # yields: a thread may be long
     async for piece in _pieces(gateway, seat, None, encoder.join(known) if known else events):
         yield piece
-    goes_on = encoder.run is not None or (views.turn.open and not encoder.interrupted)
-    while (goes_on or follow) and time.time() < until:
+    is_running = encoder.run is not None or (views.turn.open and not encoder.interrupted)
+    while (is_running or follow) and time.time() < until:
         try:
             frame = await anext(seat)
         except StopAsyncIteration:
@@ -181,20 +187,20 @@ async def _thread(
         events = encoder.show(frame.shown, seat.views)
         async for piece in _pieces(gateway, seat, frame, events):
             yield piece
-        goes_on = encoder.run is not None
+        is_running = encoder.run is not None
     async for piece in _pieces(gateway, seat, None, encoder.close()):
         yield piece
 
 
 def _known(wanted: Asked) -> list[Message]:
-    """The messages of a client that are the session's: an app may have others of its own."""
+    """The client's messages that belong to the session: an app may have others of its own."""
     return [message for message in wanted.messages if message["role"] in SHOWN]
 
 
 async def _pieces(
     gateway: Gateway, seat: Seat, frame: Frame | None, events: list[Event]
 ) -> AsyncIterator[bytes]:
-    """Events as server-sent events; behind the end of a turn it is noted that it was shown."""
+    """Encode events as server-sent events; after the end of a turn, record that it was shown."""
     for one in events:
         yield event(compact(one))
     if frame is not None and (turn := ended_now(frame, seat)) is not None:

@@ -1,8 +1,8 @@
-"""The Vercel AI SDK 7 over HTTP: what `DefaultChatTransport` asks for, and what it has no word for.
+"""The Vercel AI SDK 7 over HTTP: the routes of `DefaultChatTransport`, and some that it lacks.
 
-A chat is a session, and a response is one turn as its message stream. What is posted is an event of
-the log before anything streams, so that a lost connection loses nothing, and to leave is not to
-stop: /stop is. Read docs/ai-sdk.md.
+A chat is a session, and a response is one turn as a message stream. A posted message is an event in
+the log before anything streams, so a lost connection loses nothing, and leaving the stream does not
+stop the turn: /stop does. Read docs/ai-sdk.md.
 """
 
 import json
@@ -29,64 +29,65 @@ from ..event_stream import EventStream, TooSlow, event
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
 from ..watching import Seat
-from .plain import cancelled, decision_json, said
+from .plain import cancel_turn, decision_json, post_message
 
 CHANNEL = "ai-sdk"
-"""What messages that come by here are said to come by, and what has their answers."""
+"""The channel recorded for messages received here, and for their answers."""
 
 HEADERS = {"x-vercel-ai-ui-message-stream": "v1", "connection": "keep-alive"}
 DONE = event("[DONE]")
 
 Pieces = AsyncIterator[bytes | None]
 TurnOf = Callable[[SessionViews], int | None]
-"""Which turn is to be shown, by what the log says until now; None: not known yet."""
+"""The turn to show, from the views so far; None: not known yet."""
 
 
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(prefix="/api/chat", route_class=JsonRoute)
     _streaming(routes, gateway)
-    _beside(routes, gateway)
+    _other_routes(routes, gateway)
     return routes
 
 
 def _streaming(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("", response_class=EventStream)
     async def chat(request: Request) -> Response:
-        """Say the newest message, or answer approvals, and stream the turn that follows.
+        """Send the newest message, or answer approvals, and stream the turn that follows.
 
-        `messages` may be the whole list or its last message; `when_busy` and `agent` may be added.
+        `messages` may be the whole list or only its last message; `when_busy` and `agent` are
+        optional.
         """
         wanted = posted(await request.json())
         session_id = gateway.named(gateway.who(request), wanted.session_id)
         if wanted.trigger == "regenerate-message":
-            session_id, turn = await _regenerated(gateway, request, wanted)
+            session_id, turn = await _regenerate(gateway, request, wanted)
             return await _stream(gateway, request, session_id, lambda _views: turn)
-        open_ones = await _answered(gateway, request, wanted)
+        calls = await _answer_approvals(gateway, request, wanted)
         if wanted.message is not None:
-            message_id = await _said(gateway, request, wanted)
+            message_id = await _send_message(gateway, request, wanted)
             return await _stream(gateway, request, session_id, _turn_of(message_id))
-        if not open_ones:
+        if not calls:
             raise Invalid("nothing_said", "the last message is not the user's, and no approval is "
-                          "answered: nothing was done")
-        turn, _, _ = parse_call_key(open_ones[0])
-        calls = frozenset(open_ones)
-        return await _stream(gateway, request, session_id, lambda _views: turn, calls)
+                          "answered: nothing was done. Send a user message, or answer an approval")
+        turn, _, _ = parse_call_key(calls[0])
+        answered = frozenset(calls)
+        return await _stream(gateway, request, session_id, lambda _views: turn, answered)
 
     @routes.get("/{session_id}/stream", response_class=EventStream)
     async def resume(request: Request, session_id: str) -> Response:
-        """The turn that is open, from its beginning on; 204 where none is, or no session."""
+        """The open turn from its beginning; 204 if no turn is open or there is no session."""
         views = gateway.seen_by(gateway.who(request), session_id)
         if views is None or not views.turn.open:
-            return Response(status_code=204)  # nothing was said in a new chat, which is no error
+            return Response(status_code=204)  # a new chat without messages is not an error
         turn = views.turn.number
         return await _stream(gateway, request, views.session_id, lambda _views: turn)
 
 
-def _beside(routes: APIRouter, gateway: Gateway) -> None:
+def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/{session_id}/messages")
     def listed(request: Request, session_id: str) -> Any:
-        """What was said until now, as UIMessages; nothing in a chat that is new."""
+        """The messages so far, as UIMessages; empty for a new chat."""
         views = gateway.seen_by(gateway.who(request), session_id)
         found = [] if views is None else messages(views, gateway.shown_blob)
         return {"id": session_id, "messages": found}
@@ -96,28 +97,28 @@ def _beside(routes: APIRouter, gateway: Gateway) -> None:
         """An attachment of a message of this session."""
         ref = _attached(gateway, gateway.owned(request, session_id), sha256)
         if ref is None:
-            detail = "no message of this session has that attachment"
+            detail = "no message of this session has that attachment: nothing was sent"
             return JSONResponse({"code": "unknown_attachment", "detail": detail}, 404)
         headers = {
             "cache-control": "private, immutable, max-age=86400",
-            "content-disposition": "attachment",  # an <img> shows it all the same
+            "content-disposition": "attachment",  # an <img> still shows it
         }
         return Response(gateway.read_blob(ref), media_type=ref.media_type, headers=headers)
 
     @routes.post("/{session_id}/stop")
     async def stop(request: Request, session_id: str) -> Any:
-        """Cancel the turn that was seen: `turn`, or `messageId` of its answer; else the open one.
+        """Cancel the given turn, by `turn` or by the `messageId` of its answer; else the open one.
 
-        To leave the stream is not to stop.
+        Leaving the stream does not stop the turn.
         """
         body = await request.json() if await request.body() else {}
         views = gateway.owned(request, session_id)
         open_turn = views.turn
-        seen = _named_turn(body) or (open_turn.number if open_turn.open else None)
-        if seen is None:
+        turn = _named_turn(body) or (open_turn.number if open_turn.open else None)
+        if turn is None:
             return {"session_id": views.session_id, "stopped": False, "turn": None}
-        decision = await cancelled(gateway, request, session_id, turn=seen, reason="stop")
-        return decision_json(decision, stopped=True) | {"turn": seen}
+        decision = await cancel_turn(gateway, request, session_id, turn=turn, reason="stop")
+        return decision_json(decision, stopped=True) | {"turn": turn}
 
     @routes.post("/{session_id}/approvals")
     async def approve(request: Request, session_id: str) -> Any:
@@ -126,37 +127,39 @@ def _beside(routes: APIRouter, gateway: Gateway) -> None:
         body = await request.json()
         wanted = body.get("approvals") if isinstance(body, Mapping) else None
         if not isinstance(wanted, list) or not all(isinstance(a, Mapping) for a in wanted):
-            raise Invalid("invalid", "`approvals` must be a list of {id, approved}")
+            raise Invalid("invalid", "`approvals` must be a list of {id, approved}: nothing was "
+                          "done")
         answers = [answer_of(approval) for approval in wanted]
         for answer in answers:
             await _decide(gateway, request, session_id, answer)
         return {"session_id": views.session_id, "calls": [answer.call for answer in answers]}
 
 
-# -- what is asked for -----------------------------------------------------------------------------
+# -- requests --------------------------------------------------------------------------------------
 
 
-async def _said(gateway: Gateway, request: Request, wanted: Posted) -> str:
-    """Have the newest message decided; its id. Said before, it is a repetition."""
+async def _send_message(gateway: Gateway, request: Request, wanted: Posted) -> str:
+    """Send the newest message and await its decision; its id. A repeated id is harmless."""
     assert wanted.message is not None
     content = await gateway.blocking(content_of, wanted.message, gateway.attach)
     options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
     message_id = wanted.message["id"]
-    await said(
+    await post_message(
         gateway, gateway.who(request), wanted.session_id, content, message_id=message_id, **options
     )
     return message_id
 
 
-async def _answered(gateway: Gateway, request: Request, wanted: Posted) -> list[str]:
-    """Have the answers to approvals decided; their calls. With a message behind them, only what
-    still asks is answered: the rest is the client's memory."""
+async def _answer_approvals(gateway: Gateway, request: Request, wanted: Posted) -> list[str]:
+    """Send the answers to approvals and await the decisions; the answered calls. If a new message
+    follows them, only pending approvals are answered: the others are old answers that the client
+    repeats."""
     if not wanted.answers:
         return []
     calls = []
     for answer in wanted.answers:
         views = gateway.owned(request, wanted.session_id)
-        if wanted.message is not None and not _asks(views, answer.call):
+        if wanted.message is not None and not _is_pending(views, answer.call):
             continue
         if not _was_decided(views, answer):
             await _decide(gateway, request, wanted.session_id, answer)
@@ -179,20 +182,20 @@ async def _decide(gateway: Gateway, request: Request, session_id: str, answer: A
     await gateway.decided(receipt)
 
 
-def _asks(views: SessionViews, key: str) -> bool:
+def _is_pending(views: SessionViews, key: str) -> bool:
     return any(call.key == key and call.status == "asks" for call in views.turn.calls)
 
 
 def _was_decided(views: SessionViews, answer: Answer) -> bool:
-    """Whether a call was answered in just this way before: who asks again is told again."""
+    """Whether a call got the same answer before; a repeated request gets the same response."""
     return any(
         (line.kind, line.call, line.text) == ("approval", answer.call, answer.decision)
         for line in views.transcript.lines
     )
 
 
-async def _regenerated(gateway: Gateway, request: Request, wanted: Posted) -> tuple[str, int]:
-    """Fork before a turn and say its message there again; the new session, and its turn."""
+async def _regenerate(gateway: Gateway, request: Request, wanted: Posted) -> tuple[str, int]:
+    """Fork before a turn and send its message again there; the new session, and its turn."""
     views = gateway.owned(request, wanted.session_id)
     of_message = views.messages.progress.last(wanted.about)
     turn = _named_turn({"messageId": wanted.about}) or (of_message and of_message.turn)
@@ -203,9 +206,9 @@ async def _regenerated(gateway: Gateway, request: Request, wanted: Posted) -> tu
 
 
 def _named_turn(body: Any) -> int | None:
-    """The turn that a body names, by its number or by the id of its message."""
+    """The turn named in a body, by its number or by the id of its message."""
     if not isinstance(body, Mapping):
-        raise Invalid("invalid", "the body must be an object")
+        raise Invalid("invalid", "the body must be a JSON object: nothing was done")
     turn = body.get("turn")
     if isinstance(turn, int) and not isinstance(turn, bool):
         return turn
@@ -214,7 +217,7 @@ def _named_turn(body: Any) -> int | None:
 
 
 def _attached(gateway: Gateway, views: SessionViews, sha256: str) -> BlobRef | None:
-    """The reference of an attachment, if a message of the session has it."""
+    """The blob of an attachment, if a message of the session has it."""
     for received in views.messages.received:
         for block in blocks_of(whole(received.content, gateway.shown_blob)):
             ref = reference_of(block)
@@ -237,8 +240,9 @@ def _turn_of(message_id: str) -> TurnOf:
 async def _stream(
     gateway, request: Request, session_id: str, turn_of: TurnOf, calls: frozenset[str] = frozenset()
 ) -> Response:
-    """A turn as a response. `calls`: those that were just answered; what led to their requests is
-    what the client has already, and not repeated."""
+    """A turn as a response. `calls`: the calls just answered; the client already has the part of
+    the turn before their requests, so that part is not repeated.
+    """
     who = gateway.who(request)
     user = who.user
     seats = [await gateway.hub.sit(session_id, None, "now", user)]
@@ -249,21 +253,21 @@ async def _stream(
 
     async def pieces() -> Pieces:
         turn = turn_of(seats[0].views)
-        while turn is None:  # the message waits for a turn of its own, or for the next step
-            frame = await anext(seats[0], _GONE)
-            if frame is _GONE or time.time() >= who.until:
+        while turn is None:  # the message is queued for a turn of its own or the next step
+            frame = await anext(seats[0], _ENDED)
+            if frame is _ENDED or time.time() >= who.until:
                 raise TooSlow
             if frame is None:
                 yield None
             turn = turn_of(seats[0].views)
-        for since in ("turn", "start"):  # the last turn's beginning, or that of all turns
+        for since in ("turn", "start"):  # from the last turn on, or from the first one
             gateway.hub.leave(seats[-1])
             seats.append(await gateway.hub.sit(session_id, None, since, user))
             if turn == seats[-1].views.turn.number:
                 break
         async for some in _chunks(gateway, seats[-1], turn, calls):
             if time.time() >= who.until:
-                raise TooSlow  # whoever comes back brings a new token
+                raise TooSlow  # the client must reconnect with a new token
             if some is None:
                 yield None
             for chunk in some or ():
@@ -276,7 +280,7 @@ async def _stream(
 async def _chunks(
     gateway, seat: Seat, turn: int, calls: frozenset[str]
 ) -> AsyncIterator[list[Chunk] | None]:
-    """A turn's chunks as they come, until it ends or waits for approvals; None is a silence."""
+    """A turn's chunks as they come, until it ends or waits for approvals; None is a pause."""
     state, start = begin(seat.watching.session_id, turn)
     yield start
     silent = bool(calls)
@@ -297,10 +301,10 @@ async def _chunks(
         if not silent and not _waited(state, calls) and _pauses(state, seat.views):
             yield paused(state)
             return
-    raise TooSlow  # the client comes back, and is shown the turn anew
+    raise TooSlow  # the client reconnects, and gets the turn from its start
 
 
-_GONE = object()
+_ENDED = object()
 
 
 def _answers_one(thing: Shown, calls: frozenset[str]) -> bool:
@@ -308,12 +312,13 @@ def _answers_one(thing: Shown, calls: frozenset[str]) -> bool:
 
 
 def _waited(state: State, calls: frozenset[str]) -> bool:
-    """Whether this is where the client was left: the turn waits for what it has now answered."""
+    """Whether the replay is where the client left: the turn waits for the approvals just answered.
+    """
     return state.waits and any(c.key in calls and c.status == "asks" for c in state.calls)
 
 
 def _pauses(state: State, views: SessionViews) -> bool:
-    """Whether the turn waits for approvals now, and not only did at what is being replayed."""
+    """Whether the turn waits for approvals now, not only at the point being replayed."""
     return state.waits and any(
-        call.status == "asks" and _asks(views, call.key) for call in state.calls
+        call.status == "asks" and _is_pending(views, call.key) for call in state.calls
     )

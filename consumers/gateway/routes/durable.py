@@ -1,8 +1,8 @@
-"""Durable Streams over HTTP: every session as a stream that is read, and streams that are written.
+"""Durable Streams over HTTP, the reading side: sessions and written streams.
 
-GET and HEAD of /v1/stream/SESSION: the session's transcript, or what clients wrote there, from an
-offset on, at once (catch-up), when there is more (long-poll), or as it comes (SSE). Writing is in
-routes/durable_write.py. Read docs/durable-streams.md.
+GET and HEAD of /v1/stream/SESSION return the session's transcript, or what clients wrote there,
+from an offset on: at once (catch-up), when there is more (long-poll), or as it arrives (SSE).
+Writing is in routes/durable_write.py. Read docs/durable-streams.md.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from ..watching import HEARTBEAT_S, Seat
 from .durable_write import writing
 
 LONG_POLL_S = 15.0
-"""How long a long-poll waits: below what proxies cut."""
+"""How long a long-poll waits: shorter than the timeouts of proxies."""
 
 SSE_S = 60.0
-"""How long one stream of events lasts; readers come back, and caches may join them."""
+"""How long one event stream lasts; readers reconnect, which lets caches merge them."""
 
 JITTER_S = 3_600
 PRIVATE = "private, no-cache"
-"""A session is its user's: nobody between us keeps it; the ETag saves sending it again."""
+"""A session is private: no cache may keep it. The ETag avoids sending it again."""
 
 
 def router(gateway: Gateway) -> APIRouter:
@@ -47,7 +47,7 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.head("/{name}")
     async def head(request: Request, name: str) -> Response:
-        """Where a stream ends, and whether it is closed."""
+        """The end of a stream, and whether it is closed."""
         reading = await _reading(gateway, streams, request, name)
         headers = {"cache-control": "no-store", "content-type": reading.stream.content_type}
         headers |= reading.tail() | streams.expiry(reading.session_id)
@@ -55,11 +55,12 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/{name}")
     async def get(request: Request, name: str) -> Response:
-        """A stream from `offset` on (-1: its start, now: its end); `live`: long-poll or sse."""
+        """A stream from `offset` on (-1: its start, now: its end). `live`: long-poll or sse."""
         query = request.query_params
         offset, live = query.get("offset"), query.get("live")
         if len(query.getlist("offset")) > 1 or (live in ("long-poll", "sse") and not offset):
-            raise Invalid("invalid_offset", "give one `offset`; live reading needs it")
+            raise Invalid("invalid_offset", "give exactly one `offset`, which live reading needs: "
+                          "nothing was sent")
         reading = await _reading(gateway, streams, request, name)
         start = durable.START if offset is None else offset
         try:
@@ -85,20 +86,20 @@ def router(gateway: Gateway) -> APIRouter:
 
 
 class Reading:
-    """A stream as of now, and where it is."""
+    """A stream as it is now, with its session and partition."""
 
     def __init__(self, session_id: str, partition: int, stream: Stream) -> None:
         self.session_id, self.partition, self.stream = session_id, partition, stream
 
     def page(self, place: int) -> Page:
-        """What there is from a place on."""
+        """The appends from a place on."""
         return durable.page(self.stream, place)
 
     def headers(self, found: Page) -> dict[str, str]:
-        """What is said of a page."""
+        """The headers for a page."""
         out = {
             "content-type": self.stream.content_type,
-            "content-disposition": "attachment",  # whoever wrote it chose the type as well
+            "content-disposition": "attachment",  # the writer also chose the type
             "stream-next-offset": durable.offset_of(self.partition, found.place),
         }
         if found.up_to_date:
@@ -108,7 +109,7 @@ class Reading:
         return out
 
     def tail(self) -> dict[str, str]:
-        """Where the stream ends."""
+        """The headers for the end of the stream."""
         end = durable.offset_of(self.partition, self.stream.tail)
         return {"stream-next-offset": end} | (
             {"stream-closed": "true"} if self.stream.closed else {}
@@ -116,7 +117,7 @@ class Reading:
 
 
 async def _reading(gateway: Gateway, streams: Streams, request: Request, name: str) -> Reading:
-    """A stream that the asker may read. Raises Unauthenticated, UnknownSession."""
+    """A stream that the user may read. Raises Unauthenticated, UnknownSession."""
     return _as_of(gateway, streams, name, gateway.owned(request, name))
 
 
@@ -128,7 +129,7 @@ def _as_of(gateway: Gateway, streams: Streams, name: str, views: SessionViews) -
     written = streams.fold(views)
     life = written.alive(time.time_ns() // 1_000_000)
     if life is None:
-        raise UnknownSession(f"there is no stream {name}: it was deleted, or has expired")
+        raise UnknownSession(f"there is no stream {name}: it was deleted or has expired")
     return Reading(session_id, partition, life)
 
 
@@ -162,7 +163,7 @@ def _polled(
 
 
 class Bell(Seat):
-    """A viewer that is only told that something happened. `with` lets it go."""
+    """A viewer that only signals that the session changed. Leaves when its `with` block ends."""
 
     def __init__(self, gateway: Gateway, seat: Seat) -> None:
         super().__init__(seat.watching, seat.place, seat.user)
@@ -172,11 +173,11 @@ class Bell(Seat):
         self.rung, self.ended = asyncio.Event(), False
 
     def put(self, offset: int, shown: Any, *, live: bool = True) -> None:
-        """Something happened to the session."""
+        """Signal a change of the session."""
         self.rung.set()
 
     def end(self) -> None:
-        """The gateway closes."""
+        """Signal that the gateway closes."""
         self.ended = True
         self.rung.set()
 
@@ -187,7 +188,7 @@ class Bell(Seat):
         self.leave()
 
     def leave(self) -> None:
-        """Look no more; again is harmless."""
+        """Stop watching; calling it again is harmless."""
         self.watching.seats.discard(self)
         self._gateway.hub.leave(self._seat)
 
@@ -200,7 +201,7 @@ async def _bell(gateway: Gateway, request: Request, reading: Reading) -> Bell:
 async def _more(
     bell: Bell, gateway, streams: Streams, request: Request, name: str, place: int, wait_s: float
 ) -> Page:
-    """What comes from a place on within a time; what there is then, if nothing comes."""
+    """Waits at most `wait_s` for appends after a place; the page at that time."""
     deadline = asyncio.get_running_loop().time() + wait_s
     while True:
         bell.rung.clear()
@@ -232,32 +233,34 @@ async def _pieces(
     gateway, streams: Streams, request: Request, bell: Bell, name: str, reading: Reading,
     place: int, cursor: str | None,
 ) -> AsyncIterator[bytes | None]:
-    """Each append and where to read on behind it; a control event first where there is nothing."""
+    """Each append with a control event that has the next offset; only the control event if there
+    are no appends.
+    """
     partition, kind = reading.partition, reading.stream.content_type
-    # Not longer than the token lives that opened it.
+    # No longer than the token that opened the stream.
     lasts_s = min(SSE_S, gateway.who(request).until - time.time())
     deadline = asyncio.get_running_loop().time() + lasts_s
     found = reading.page(place)
     while True:
-        for number, (behind, messages) in enumerate(found.appends, 1):
+        for number, (after, messages) in enumerate(found.appends, 1):
             is_last = number == len(found.appends)
-            at = found if is_last else Page([], behind, False, False)
+            at = found if is_last else Page([], after, False, False)
             control = durable.control_event(partition, at, _cursor(cursor))
             yield durable.data_event(kind, messages) + control
         if not found.appends:
             yield durable.control_event(partition, found, _cursor(cursor))
         if found.up_to_date and found.closed:
             return
-        place, said = found.place, True
-        while said or not (found.appends or found.closed):
+        place, has_sent = found.place, True
+        while has_sent or not (found.appends or found.closed):
             left = deadline - asyncio.get_running_loop().time()
             if bell.ended or left <= 0:
                 return
-            if not said:
+            if not has_sent:
                 yield None
             try:
                 wait_s = min(left, HEARTBEAT_S)
                 found = await _more(bell, gateway, streams, request, name, place, wait_s)
             except (UnknownSession, TooManyStreams):
                 return
-            said = False
+            has_sent = False

@@ -1,7 +1,7 @@
 """Durable Streams over HTTP, the writing side: create, append, close, delete.
 
-Each request is one item of a session that no agent answers, judged by the fold of the stream; the
-answer is the fold's word. Sessions of agents are read only here.
+Each request is one item in a session without an agent. The fold of the stream judges it, and the
+response is the fold's verdict. Agents' sessions are read-only here.
 """
 
 import re
@@ -23,11 +23,11 @@ from ...protocols.durable.writing import AGENT, Verdict, held
 from ..durable_streams import Streams
 from ..json_bodies import demand_few
 from ..parts import Gateway
-from .plain import opened
+from .plain import create_session
 
 DEFAULT_TYPE = "application/octet-stream"
 INTEGER_MAX = 2**53 - 1
-"""What other languages count to."""
+"""The largest integer that JavaScript represents exactly."""
 
 _TYPE = re.compile(r"[\w-]+/[\w-]+.*")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
@@ -35,8 +35,8 @@ _PRODUCER = ("producer-id", "producer-epoch", "producer-seq")
 FORKS = ("stream-forked-from", "stream-fork-offset", "stream-fork-sub-offset")
 READ_ONLY = {
     "code": "read_only",
-    "detail": "this stream is a session of an agent: say something to it instead, "
-    "POST /v1/sessions/SESSION/messages",
+    "detail": "this stream is an agent's session, which is read-only here: nothing was done. "
+    "Send it a message instead: POST /v1/sessions/SESSION/messages",
 }
 
 
@@ -44,8 +44,8 @@ def writing(routes: APIRouter, gateway: Gateway, streams: Streams) -> None:
     """The routes that write."""
     items = Items(gateway.client.sessions)
 
-    async def done(request: Request, name: str, op: dict[str, Any]) -> Response:
-        """Have an operation in the log, unless it would come to nothing; the answer to it."""
+    async def perform(request: Request, name: str, op: dict[str, Any]) -> Response:
+        """Write an operation to the log, unless it would have no effect; the response to it."""
         who = gateway.who(request)
         session_id = gateway.named(who, an_id("stream", name))
         views = gateway.seen_by(who, name)
@@ -54,7 +54,7 @@ def writing(routes: APIRouter, gateway: Gateway, streams: Streams) -> None:
         if op["op"] != "delete":
             streams.demand_room(who.user)
         if views is None and op["op"] == "create":
-            await opened(gateway, who.user, session_id, AGENT)
+            await create_session(gateway, who.user, session_id, AGENT)
         elif views is None:
             return _answer(Verdict(404, "there is no such stream"), 0, op, request)
         partition, _ = gateway.tail.cursor(session_id)
@@ -62,24 +62,24 @@ def writing(routes: APIRouter, gateway: Gateway, streams: Streams) -> None:
         expected = written.judge(op, time.time_ns() // 1_000_000)
         if expected.status >= 300 or expected.why == "known":
             return _answer(expected, partition, op, request)
-        named = {"item_id": uuid4().hex, "user": who.user}
-        receipt = await gateway.blocking(items.add, session_id, [op], **named)
+        options = {"item_id": uuid4().hex, "user": who.user}
+        receipt = await gateway.blocking(items.add, session_id, [op], **options)
         decision = await gateway.decided(receipt)
         written = streams.refold(decision.views)
         return _answer(written.verdicts[receipt.offset], partition, op, request)
 
     @routes.put("/{name}")
     async def create(request: Request, name: str) -> Response:
-        """Create a stream, or have it confirmed that it is there and is the same."""
+        """Create a stream, or confirm that the same stream exists."""
         headers = request.headers
         if any(header in headers for header in FORKS):
-            raise Invalid("no_forks", "streams are not forked here; sessions are, by `foldlog "
-                          "fork`: nothing was created")
+            raise Invalid("no_forks", "streams cannot be forked: nothing was created. Sessions "
+                          "can, with `foldlog fork`")
         given = headers.get("content-type", "").strip()
         kind = given if _TYPE.fullmatch(given) else DEFAULT_TYPE
         op = {"op": "create", "type": kind, **_expiry(headers), "close": _closes(headers)}
         body = await request.body()
-        return await done(request, name, op | _content(kind, body, may_be_empty=True))
+        return await perform(request, name, op | _content(kind, body, may_be_empty=True))
 
     @routes.post("/{name}")
     async def append(request: Request, name: str) -> Response:
@@ -87,17 +87,18 @@ def writing(routes: APIRouter, gateway: Gateway, streams: Streams) -> None:
         headers, body = request.headers, await request.body()
         kind, closes = headers.get("content-type", ""), _closes(headers)
         if not body and not closes:
-            raise Invalid("empty_body", "an append needs a body, or Stream-Closed: true")
+            raise Invalid("empty_body", "an append needs a body, or Stream-Closed: true: nothing "
+                          "was appended")
         if body and not kind:
-            raise Invalid("invalid", "an append needs a Content-Type")
+            raise Invalid("invalid", "an append needs a Content-Type: nothing was appended")
         op = {"op": "append", "type": kind, "seq": headers.get("stream-seq"), "close": closes,
               "producer": _producer(headers)}
-        return await done(request, name, op | (_content(kind, body) if body else {}))
+        return await perform(request, name, op | (_content(kind, body) if body else {}))
 
     @routes.delete("/{name}")
     async def delete(request: Request, name: str) -> Response:
-        """Delete a stream: its name is free, and its past stays in the log."""
-        return await done(request, name, {"op": "delete"})
+        """Delete a stream: its name becomes free, and its records stay in the log."""
+        return await perform(request, name, {"op": "delete"})
 
 
 def _answer(verdict: Verdict, partition: int, op: dict[str, Any], request: Request) -> Response:
@@ -130,9 +131,11 @@ def _closes(headers: Mapping[str, str]) -> bool:
 def _expiry(headers: Mapping[str, str]) -> dict[str, Any]:
     ttl, expires = headers.get("stream-ttl"), headers.get("stream-expires-at")
     if ttl is not None and expires is not None:
-        raise Invalid("invalid", "give Stream-TTL or Stream-Expires-At, not both")
+        raise Invalid("invalid", "give Stream-TTL or Stream-Expires-At, not both: nothing was "
+                      "created")
     if ttl is not None and not _NUMBER.fullmatch(ttl):
-        raise Invalid("invalid", "Stream-TTL is a number of seconds, in plain decimal digits")
+        raise Invalid("invalid", "Stream-TTL must be a number of seconds, in decimal digits: "
+                      "nothing was created")
     at = None
     if expires is not None:
         try:
@@ -140,7 +143,8 @@ def _expiry(headers: Mapping[str, str]) -> dict[str, Any]:
         except ValueError:
             at = None
         if at is None or at.tzinfo is None:
-            raise Invalid("invalid", "Stream-Expires-At is a time as in RFC 3339, with its zone")
+            raise Invalid("invalid", "Stream-Expires-At must be an RFC 3339 time with a time "
+                          "zone: nothing was created")
     return {
         "ttl": ttl,
         "expires": expires,
@@ -154,15 +158,17 @@ def _producer(headers: Mapping[str, str]) -> list[Any] | None:
         return None
     name, epoch, seq = given
     if not name or not epoch or not seq:
-        raise Invalid("invalid", "Producer-Id, Producer-Epoch and Producer-Seq go together")
+        raise Invalid("invalid", "send Producer-Id, Producer-Epoch and Producer-Seq together, or "
+                      "none: nothing was appended")
     numbers = [int(n) for n in (epoch, seq) if n.isascii() and n.isdecimal() and len(n) <= 16]
     if len(numbers) < 2 or max(numbers) > INTEGER_MAX:
-        raise Invalid("invalid", "Producer-Epoch and Producer-Seq count from 0 to 2^53 - 1")
+        raise Invalid("invalid", "Producer-Epoch and Producer-Seq must be from 0 to 2^53 - 1: "
+                      "nothing was appended")
     return [name, *numbers]
 
 
 def _content(kind: str, body: bytes, *, may_be_empty: bool = False) -> dict[str, Any]:
-    """A body as an item holds it: of JSON its messages, one level of an array taken apart."""
+    """A body as stored in an item. JSON becomes messages: an array is split into its elements."""
     if not body:
         return {}
     if not is_json(kind):
@@ -173,7 +179,7 @@ def _content(kind: str, body: bytes, *, may_be_empty: bool = False) -> dict[str,
         several = isinstance(value, list)
         messages = msgspec.json.decode(body, type=list[msgspec.Raw]) if several else [body.strip()]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Invalid("invalid_json", "the body is no JSON: nothing was appended") from None
+        raise Invalid("invalid_json", "the body is not valid JSON: nothing was appended") from None
     if not messages and not may_be_empty:
-        raise Invalid("empty_body", "an empty array holds nothing to append")
+        raise Invalid("empty_body", "an empty array has nothing to append: nothing was appended")
     return held(kind, [bytes(message) for message in messages])

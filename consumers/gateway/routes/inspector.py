@@ -1,8 +1,7 @@
-"""The inspector: its page at `/`, the files it is made of, and what it asks for.
+"""The inspector: its page at `/`, the page's static files, and its JSON API.
 
-The page holds nothing of a session and may be had by anybody who reaches the gateway; every answer
-about a session asks whose it is. The files are those of the package, read once: no path of a
-request is ever a path of the disk.
+The page contains nothing of a session, so it needs no token; every answer about a session checks
+its user. The files are the package's, read once: no path in a request is ever a path on disk.
 """
 
 from hashlib import sha256
@@ -24,8 +23,8 @@ from ..parts import Gateway
 STATIC = Path(__file__).parents[2] / "inspector" / "static"
 INDEX = "index.html"
 
-# Nothing is run or drawn that is not a file of this package, nobody is asked but this gateway, and
-# a text that reaches the page can't become markup even by a mistake of ours (trusted types).
+# The page runs and shows only files of this package, connects only to this gateway, and cannot turn
+# text into markup even by a bug of ours (trusted types).
 POLICY = "; ".join((
     "default-src 'none'",
     "script-src 'self'",
@@ -55,8 +54,8 @@ Limit = Annotated[int, Query(ge=1, le=api.PAGE_EVENTS)]
 
 
 class File(NamedTuple):
-    """A file of the page. etag: of its bytes, so that an upgrade is seen and nothing is sent twice.
-    """
+    """A file of the page. etag: a digest of its bytes, so that browsers notice an upgrade and
+    download nothing twice."""
 
     data: bytes
     media_type: str
@@ -64,7 +63,7 @@ class File(NamedTuple):
 
 
 def files() -> dict[str, File]:
-    """The files of the page by their name below static/."""
+    """The files of the page, by their path below static/."""
     found = {}
     for path in sorted(STATIC.rglob("*")):
         if path.is_file():
@@ -79,13 +78,13 @@ def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(include_in_schema=False, route_class=JsonRoute)
     _page(routes, files())
-    _asked(routes, gateway)
+    _api(routes, gateway)
     return routes
 
 
-def _page(routes: APIRouter, held: dict[str, File]) -> None:
+def _page(routes: APIRouter, page_files: dict[str, File]) -> None:
     def answer(request: Request, name: str) -> Response:
-        file = held.get(name)
+        file = page_files.get(name)
         if file is None:
             raise HTTPException(404, "the inspector has no such file")
         headers = {
@@ -106,7 +105,7 @@ def _page(routes: APIRouter, held: dict[str, File]) -> None:
         return answer(request, name)
 
 
-def _asked(routes: APIRouter, gateway: Gateway) -> None:
+def _api(routes: APIRouter, gateway: Gateway) -> None:
     timelines = Timelines(gateway.client.log, gateway.read_blob)
     prices = load_prices(gateway.settings.prices)
     read = gateway.read_blob
@@ -124,40 +123,40 @@ def _asked(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.get("/inspector/api/about")
     def about(request: Request) -> Any:
-        """Who looks, and what this gateway can do."""
-        can = request.app.openapi()["paths"]
-        return {"user": gateway.user(request), "can": {"fork": FORK in can}}
+        """The user, and what this gateway can do."""
+        paths = request.app.openapi()["paths"]
+        return {"user": gateway.user(request), "can": {"fork": FORK in paths}}
 
-    look = "/inspector/api/sessions/{session_id}"
+    session_path = "/inspector/api/sessions/{session_id}"
 
-    @routes.get(f"{look}/events")
+    @routes.get(f"{session_path}/events")
     def events(
         request: Request, session_id: str, since: AtLeast0 = 0, limit: Limit = api.PAGE_EVENTS
     ) -> Any:
         return api.events_json(timeline_of(request, session_id), since, limit)
 
-    @routes.get(f"{look}/lines")
+    @routes.get(f"{session_path}/lines")
     def lines(request: Request, session_id: str, since: AtLeast0 = 0) -> Any:
         return api.lines_json(timeline_of(request, session_id), gateway.shown_blob, since)
 
-    @routes.get(f"{look}/moment")
+    @routes.get(f"{session_path}/moment")
     def moment(request: Request, session_id: str, at: Offset = None) -> Any:
         found, at_it = moment_of(request, session_id, at)
         return api.moment_json(found, at_it, read, prices)
 
-    @routes.get(f"{look}/request")
+    @routes.get(f"{session_path}/request")
     def model_request(request: Request, session_id: str, at: Offset = None) -> Any:
         return api.request_json(*moment_of(request, session_id, at), read)
 
-    @routes.get(f"{look}/cost")
+    @routes.get(f"{session_path}/cost")
     def cost(request: Request, session_id: str, at: Offset = None) -> Any:
         return api.cost_of(moment_of(request, session_id, at)[1], prices)
 
-    @routes.get(f"{look}/series")
+    @routes.get(f"{session_path}/series")
     def series(request: Request, session_id: str) -> Any:
         return api.series_json(timeline_of(request, session_id), prices)
 
-    @routes.get(f"{look}/compare")
+    @routes.get(f"{session_path}/compare")
     def compare(request: Request, session_id: str, before: AtLeast0, after: AtLeast0) -> Any:
         found = timeline_of(request, session_id)
         return api.compare_json(found, found.at(before), found.at(after), read)

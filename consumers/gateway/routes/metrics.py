@@ -1,6 +1,6 @@
-"""/metrics, /healthz, /readyz: for machines that look after a gateway; numbers and no content.
+"""/metrics, /healthz and /readyz: for monitoring a gateway; numbers, no content.
 
-Open to whoever reaches the address, as such pages are: keep them off the public side of a proxy.
+They need no token, as usual for such pages: do not expose them on the public side of a proxy.
 """
 
 from time import monotonic
@@ -21,24 +21,26 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """What it does, in numbers, as Prometheus reads them."""
+        """The gateway's metrics, in the Prometheus text format."""
         return Response(await gateway.blocking(gateway_metrics, gateway), media_type=CONTENT_TYPE)
 
     @routes.get("/healthz", response_class=PlainTextResponse)
     async def alive() -> Response:
-        """200 as long as it follows the log, also while no broker answers, which it says."""
+        """200 while the gateway follows the log; also while no broker responds, which it reports.
+        """
         failed = gateway.tail.failed or gateway.tabs.failed
         if failed is not None:
             return PlainTextResponse(f"does not follow the log: {type(failed).__name__}\n", 503)
         since = gateway.tail.unreachable_since
         if since is not None:
-            return PlainTextResponse(f"ok, but no broker has answered for {monotonic() - since:.0f}"
-                                     " s: what is shown is as of then\n")
+            return PlainTextResponse(f"ok, but no broker has responded for "
+                                     f"{monotonic() - since:.0f} s; what is shown may be old\n")
         return PlainTextResponse("ok\n")
 
     @routes.get("/readyz", response_class=PlainTextResponse)
     async def ready() -> Response:
-        """200 when it has read what was in the log when it began, and a broker answers."""
+        """200 when it has read everything that was in the log at its start, and a broker responds.
+        """
         try:
             gateway.tail.ready()
             await gateway.blocking(gateway.tail.lag)

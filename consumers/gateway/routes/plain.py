@@ -1,7 +1,7 @@
-"""The gateway's own API: plain JSON, and server-sent events for what goes on.
+"""The gateway's own API: plain JSON, and server-sent events for live updates.
 
-Read docs/gateway.md for how it is used; the shapes are in /openapi.json. Every POST is answered
-when the fold has decided, with the decision; a refusal is 409 with its code and detail.
+docs/gateway.md has the usage, /openapi.json the schemas. Every POST is answered with the fold's
+decision, once there is one; a refusal is 409 with its code and detail.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from ..parts import Gateway
 from ..watching import HEARTBEAT_S, Seat
 
 CHANNEL = "gateway"
-"""What messages that come by here are said to come by, and what has their answers."""
+"""The channel recorded for messages received here, and for their answers."""
 
 PAGE_MAX = 1_000
 """Sessions in one list."""
@@ -45,20 +45,20 @@ LastEventId = Annotated[str | None, Header(alias="last-event-id")]
 
 
 class Asked(BaseModel):
-    """What a body may hold; a word that is none of these is a mistake, and said."""
+    """A request body; an unknown field is refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Opening(Asked):
-    """A session to open. Without an id one is made."""
+    """A session to open. Without an id, one is generated."""
 
     session_id: str | None = None
     agent: str = DEFAULT_AGENT
 
 
 class Message(Asked):
-    """Something to say. The same message_id again is answered as before, and said once."""
+    """A message to send. A repeated message_id gets the same answer, and is sent once."""
 
     text: str
     message_id: str | None = None
@@ -67,7 +67,7 @@ class Message(Asked):
 
 
 class Cancel(Asked):
-    """Stop what runs: name the turn and the phase you saw, or what is seen now is meant."""
+    """Stop the running turn: name the turn and the phase you saw; the default is those of now."""
 
     turn: int | None = None
     seen_phase: str | None = None
@@ -77,7 +77,7 @@ class Cancel(Asked):
 
 
 class Approval(Asked):
-    """Allow or deny a call; bound to the arguments that were shown, by their sha256."""
+    """Allow or deny a call; bound to the arguments that were shown, by their SHA-256."""
 
     decision: Literal["allow", "deny"]
     args_sha256: str | None = None
@@ -100,20 +100,20 @@ class Phase(Asked):
 
 
 class Project(Asked):
-    """The project to lock a session to, once in its life."""
+    """The project to lock a session to; this can be done once."""
 
     project_id: str
     command_id: str | None = None
 
 
 class Ending(Asked):
-    """Why a session is ended."""
+    """The reason for ending a session."""
 
     reason: str = ""
 
 
 def decision_json(decision: Decision, **more: Any) -> dict[str, Any]:
-    """The answer to a command that counted: accepted, or done before."""
+    """The response to a command that was accepted, now or before."""
     return {
         "session_id": decision.session_id,
         "offset": decision.offset,
@@ -127,38 +127,38 @@ def decision_json(decision: Decision, **more: Any) -> dict[str, Any]:
 def router(gateway: Gateway) -> APIRouter:
     """The routes, for a gateway."""
     routes = APIRouter(prefix="/v1", route_class=JsonRoute)
-    _looking(routes, gateway)
-    _saying(routes, gateway)
-    _deciding(routes, gateway)
+    _reading_routes(routes, gateway)
+    _session_routes(routes, gateway)
+    _decision_routes(routes, gateway)
     return routes
 
 
-def _looking(routes: APIRouter, gateway: Gateway) -> None:
+def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.get("/sessions")
     def sessions(request: Request, limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100) -> Any:
-        """The asker's sessions, last changed first."""
+        """The user's sessions, most recently changed first."""
         found = gateway.tail.summaries(_listed(gateway.who(request)))
         return {"sessions": found[:limit], "more": max(0, len(found) - limit)}
 
     @routes.get("/sessions/events", response_class=EventStream)
     async def changes(request: Request) -> Response:
-        """The asker's sessions as they change: events `session`, each a line of the list."""
+        """The user's sessions as they change: events `session`, each a line of the list."""
         who = gateway.who(request)
         return EventStream(_changes(gateway, who), at_end=gateway.hub.place(who.user))
 
     @routes.get("/sessions/{session_id}")
     def session(request: Request, session_id: str) -> Any:
-        """One session: its state, what is in flight, and a cursor to go on from."""
+        """One session: its state, its open calls, and a cursor to resume from."""
         views = gateway.owned(request, session_id)
         return session_json(gateway, views)
 
     @routes.get("/sessions/{session_id}/transcript")
     def transcript(request: Request, session_id: str) -> Any:
-        """What was said and done until now."""
+        """The transcript so far: messages, calls, results."""
         views = gateway.owned(request, session_id)
-        told = [thing_json(thing, gateway.shown_blob)
-                for _, thing in history(views, gateway.shown_blob)]
-        return {"session_id": views.session_id, "lines": [t["line"] for t in told if "line" in t]}
+        things = [thing_json(thing, gateway.shown_blob)
+                  for _, thing in history(views, gateway.shown_blob)]
+        return {"session_id": views.session_id, "lines": [t["line"] for t in things if "line" in t]}
 
     @routes.get("/sessions/{session_id}/stream", response_class=EventStream)
     async def stream(
@@ -168,33 +168,34 @@ def _looking(routes: APIRouter, gateway: Gateway) -> None:
         since: Literal["start", "turn", "now"] = "start",
         last_event_id: LastEventId = None,
     ) -> Response:
-        """What a viewer sees, as it happens: events token, dropped, settled, told.
+        """The session, live: events token, dropped, settled, told.
 
-        The id of an event is the cursor to come back with, as Last-Event-ID or ?cursor=.
+        The id of an event is the cursor to reconnect with, as Last-Event-ID or ?cursor=.
         """
         session_id = gateway.owned(request, session_id).session_id
         who = gateway.who(request)
-        # What is wrong is said before the stream begins.
+        # Errors are raised before the stream begins.
         seat = await gateway.hub.sit(session_id, last_event_id or cursor, since, who.user)
         return EventStream(
             _frames(gateway, seat, who.until), at_end=lambda: gateway.hub.leave(seat)
         )
 
 
-def _saying(routes: APIRouter, gateway: Gateway) -> None:
+def _session_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions", status_code=201)
     async def open_session(request: Request, body: Opening) -> Any:
-        """Open a session of the asker's; again with the same agent is harmless. The answer has its
-        id, which is not what it was named where users are told apart; either may be used."""
+        """Open a session for the user; repeating it with the same agent is harmless. The response
+        has the session's id, which differs from the given name unless in development mode; both
+        work in later requests."""
         who = gateway.who(request)
         given = body.session_id
         session_id = new_session_id() if given is None else gateway.named(who, given)
-        return decision_json(await opened(gateway, who.user, session_id, body.agent))
+        return decision_json(await create_session(gateway, who.user, session_id, body.agent))
 
     @routes.post("/sessions/{session_id}/messages")
     async def say(request: Request, session_id: str, body: Message) -> Any:
-        """Say something. Opens a session that is not known."""
-        decision, receipt = await said(
+        """Send a message. Opens the session if it does not exist."""
+        decision, receipt = await post_message(
             gateway,
             gateway.who(request),
             session_id,
@@ -208,52 +209,52 @@ def _saying(routes: APIRouter, gateway: Gateway) -> None:
 
     @routes.post("/sessions/{session_id}/terminate")
     async def terminate(request: Request, session_id: str, body: Ending) -> Any:
-        """End a session for good."""
+        """End a session permanently."""
         views = gateway.owned(request, session_id)
-        return await _told(gateway, request, "terminate", views.session_id, reason=body.reason)
+        return await _command(gateway, request, "terminate", views.session_id, reason=body.reason)
 
 
-def _deciding(routes: APIRouter, gateway: Gateway) -> None:
+def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
     @routes.post("/sessions/{session_id}/cancel")
     async def cancel(request: Request, session_id: str, body: Cancel) -> Any:
-        """Stop what runs, if it is what was seen."""
-        return decision_json(await cancelled(gateway, request, session_id, **body.model_dump()))
+        """Stop the running turn, if it is the one the user saw."""
+        return decision_json(await cancel_turn(gateway, request, session_id, **body.model_dump()))
 
     @routes.post("/sessions/{session_id}/calls/{call}/decide")
     async def decide(request: Request, session_id: str, call: str, body: Approval) -> Any:
-        """Allow or deny a call that asks."""
+        """Allow or deny a call that waits for approval."""
         views = gateway.owned(request, session_id)
-        asks = call_named(views, call)
+        pending = call_named(views, call)
         if body.remember_like:
-            demand_match(asks, body.remember_like, gateway.read_blob)
-        later = {"remember": body.remember, "like": body.remember_like}
-        sha = body.args_sha256 or asks.args_sha256
-        return await _told(
+            demand_match(pending, body.remember_like, gateway.read_blob)
+        rule = {"remember": body.remember, "like": body.remember_like}
+        sha = body.args_sha256 or pending.args_sha256
+        return await _command(
             gateway,
             request,
             "decide",
             views.session_id,
-            asks.key,
+            pending.key,
             body.decision,
             args_sha256=sha,
-            **later,
+            **rule,
         )
 
     @routes.post("/sessions/{session_id}/calls/{call}/resolve")
     async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
-        """Say what happened to a call in doubt."""
+        """Report what happened to a call in doubt."""
         views = gateway.owned(request, session_id)
         demand_unresolved(views, call, body.outcome, body.report, gateway.read_blob)
         key = call_named(views, call).key
-        return await _told(
+        return await _command(
             gateway, request, "resolve", views.session_id, key, body.outcome, report=body.report
         )
 
     @routes.post("/sessions/{session_id}/phase")
     async def phase(request: Request, session_id: str, body: Phase) -> Any:
-        """Trigger a transition of the phase."""
+        """Trigger a phase transition."""
         views = gateway.owned(request, session_id)
-        return await _told(
+        return await _command(
             gateway, request, "trigger", views.session_id, body.trigger, command_id=body.command_id
         )
 
@@ -261,7 +262,7 @@ def _deciding(routes: APIRouter, gateway: Gateway) -> None:
     async def project(request: Request, session_id: str, body: Project) -> Any:
         """Lock a session to a project."""
         views = gateway.owned(request, session_id)
-        return await _told(
+        return await _command(
             gateway, request, "lock", views.session_id, body.project_id, command_id=body.command_id
         )
 
@@ -269,54 +270,56 @@ def _deciding(routes: APIRouter, gateway: Gateway) -> None:
 # -- shared with the routes of the protocols -------------------------------------------------------
 
 
-async def opened(gateway: Gateway, user: str, session_id: str, agent: str) -> Decision:
-    """Open a session for a user, and wait for the decision. Raises CommandRefused, Invalid."""
+async def create_session(gateway: Gateway, user: str, session_id: str, agent: str) -> Decision:
+    """Open a session for a user, and await the decision. Raises CommandRefused, Invalid."""
     receipt = await gateway.blocking(
         gateway.client.sessions.open, session_id, agent=agent, user=user
     )
     return await gateway.decided(receipt)
 
 
-async def said(
-    gateway, who: Who, name: str, content: Any, *, agent: str | None = None, **named: Any
+async def post_message(
+    gateway, who: Who, name: str, content: Any, *, agent: str | None = None, **options: Any
 ) -> tuple[Decision, Receipt]:
-    """Say something for a user, in a session that may be new. Raises NobodyAnswers,
-    CommandRefused."""
+    """Send a user's message to a session, which may be new. Raises NobodyAnswers, CommandRefused.
+    """
     session_id = gateway.named(who, name)
     views, agent = gateway.seen_by(who, name), agent or DEFAULT_AGENT
     demand_agent(views or initial(session_id), agent)
     if views is None:
-        # A message that is wrong opens nothing.
+        # An invalid message does not open a session.
         await gateway.blocking(content_json, content)
-        an_id("message_id", named.get("message_id") or "none")
-        await opened(gateway, who.user, session_id, agent)
+        an_id("message_id", options.get("message_id") or "none")
+        await create_session(gateway, who.user, session_id, agent)
     receipt = await gateway.blocking(
-        gateway.client.sessions.say, session_id, content, user=who.user, **named
+        gateway.client.sessions.say, session_id, content, user=who.user, **options
     )
     return await gateway.decided(receipt), receipt
 
 
-async def cancelled(gateway: Gateway, request: Request, name: str, **named: Any) -> Decision:
-    """Stop what runs: the turn and the phase that are named, or those of now."""
+async def cancel_turn(gateway: Gateway, request: Request, name: str, **options: Any) -> Decision:
+    """Cancel the given turn, if the phase is still the given one; the defaults are those of now."""
     views = gateway.owned(request, name)
-    if named.get("turn") is None:
-        named["turn"] = views.turn.number if views.turn.open else None
-    if named.get("seen_phase") is None:
-        named["seen_phase"] = views.state.phase
+    if options.get("turn") is None:
+        options["turn"] = views.turn.number if views.turn.open else None
+    if options.get("seen_phase") is None:
+        options["seen_phase"] = views.state.phase
     receipt = await gateway.blocking(
-        gateway.client.sessions.cancel, views.session_id, user=gateway.user(request), **named
+        gateway.client.sessions.cancel, views.session_id, user=gateway.user(request), **options
     )
     return await gateway.decided(receipt)
 
 
-async def _told(gateway: Gateway, request: Request, command: str, *args: Any, **named: Any) -> Any:
-    do = getattr(gateway.client.sessions, command)
-    receipt = await gateway.blocking(do, *args, user=gateway.user(request), **named)
+async def _command(
+    gateway: Gateway, request: Request, command: str, *args: Any, **options: Any
+) -> Any:
+    method = getattr(gateway.client.sessions, command)
+    receipt = await gateway.blocking(method, *args, user=gateway.user(request), **options)
     return decision_json(await gateway.decided(receipt))
 
 
 def session_json(gateway: Gateway, views) -> dict[str, Any]:
-    """What there is to know of one session, beside its transcript. `cursor` goes on from here."""
+    """Everything about one session except its transcript. `cursor`: where to resume from."""
     partition, offset = gateway.tail.cursor(views.session_id)
     turn = views.turn
     return {
@@ -325,7 +328,7 @@ def session_json(gateway: Gateway, views) -> dict[str, Any]:
         "open": turn.open,
         "step": turn.step,
         "waits": [call_json(call) for call in (*turn.calls, *turn.doubts) if is_open(call)],
-        "queued": [waiting.message_id for waiting in turn.queue],
+        "queued": [message.message_id for message in turn.queue],
         "offset": offset,
         "cursor": cursor_of(views.session_id, Place(offset)),
     }
@@ -333,8 +336,8 @@ def session_json(gateway: Gateway, views) -> dict[str, Any]:
 
 def call_json(call: Call) -> dict[str, Any]:
     """A call that is open or in doubt."""
-    named = ("key", "call_id", "name", "status", "attempt", "args_sha256", "expires_at")
-    return {name: getattr(call, name) for name in named} | {"args": plain(call.args)}
+    fields = ("key", "call_id", "name", "status", "attempt", "args_sha256", "expires_at")
+    return {name: getattr(call, name) for name in fields} | {"args": plain(call.args)}
 
 
 def _listed(who: Who) -> str | None:
@@ -357,10 +360,10 @@ async def _changes(gateway: Gateway, who: Who) -> AsyncIterator[bytes | None]:
 
 
 async def _frames(gateway: Gateway, seat: Seat, until: float) -> AsyncIterator[bytes | None]:
-    """The frames of a seat as events; that the end of a turn was written is noted (S2.4)."""
+    """The frames of a seat as events; records that the end of a turn was written (S2.4)."""
     async for frame in seat:
         if time.time() >= until:
-            return  # its token has expired: whoever comes back brings a new one
+            return  # the token has expired: the client must reconnect with a new one
         if frame is None:
             yield None
             continue
@@ -371,7 +374,9 @@ async def _frames(gateway: Gateway, seat: Seat, until: float) -> AsyncIterator[b
 
 
 def ended_now(frame: Frame, seat: Seat) -> int | None:
-    """The turn that a frame ends, live or as the newest: to look at old ones writes nothing."""
+    """The turn that a frame ends, if it is live or the newest turn: reading old turns writes
+    nothing.
+    """
     shown = frame.shown
     if not isinstance(shown, Told) or shown.line.kind != "ended":
         return None

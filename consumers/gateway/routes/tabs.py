@@ -1,7 +1,7 @@
 """Tabs: each tab of a page has its own session, and a user's tabs know of each other (S0.5-S0.7).
 
-A browser has no cookie per tab, so the session id lies in a cookie whose name holds the tab's own
-id, which the page makes once and keeps in sessionStorage: that is per tab and outlives a reload.
+Browsers have no cookies per tab, so the session id is in a cookie whose name contains the tab's id.
+The page makes that id once and keeps it in sessionStorage, which is per tab and survives a reload.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from ..json_bodies import JsonRoute
 from ..parts import Gateway
 from ..tail import NotReady
 from ..watching import HEARTBEAT_S
-from .plain import Asked, cancelled, compact, decision_json, opened
+from .plain import Asked, cancel_turn, compact, create_session, decision_json
 
 COOKIE = "foldlog_tab_"
 QUEUE_MAX = 256
-"""Changes that may wait for a tab that does not read; then it is cut off, and comes back."""
+"""Changes queued for a tab that does not read; beyond that it is disconnected, and reconnects."""
 
 TAB_ID = r"^[A-Za-z0-9-]{1,64}$"
 
 
 class OfTab(Asked):
-    """A tab that wants its session. `tab`: the id that the page keeps in its sessionStorage."""
+    """A tab that requests its session. `tab`: the id that the page keeps in sessionStorage."""
 
     tab: str = Field(pattern=TAB_ID)
     agent: str = DEFAULT_AGENT
@@ -45,27 +45,27 @@ def router(gateway: Gateway) -> APIRouter:
 
     @routes.get("/api/tabs")
     def tabs(request: Request) -> Any:
-        """The asker's open sessions, the newest first."""
+        """The user's open sessions, newest first."""
         found = _ready(gateway).open_sessions(gateway.user(request))
         return {"tabs": [tab._asdict() for tab in found]}
 
     @routes.get("/api/tabs/events", response_class=EventStream)
     async def changes(request: Request) -> Response:
-        """What is open (`tabs`), then what changes: session_open, phase, session_close.
+        """The open sessions (`tabs`), then changes: session_open, phase, session_close.
 
-        Whoever comes back is told what is open again: there is no cursor to keep.
+        A client that reconnects gets the open sessions again: there is no cursor to keep.
         """
         who, tabs = gateway.who(request), _ready(gateway)
         return EventStream(_changes(tabs, who), at_end=gateway.hub.place(who.user))
 
     @routes.post("/api/tabs")
     async def tab(request: Request, body: OfTab) -> Any:
-        """The session of this tab: the one it had, or a new one. Sets its cookie."""
+        """The session of this tab: its previous one, or a new one. Sets its cookie."""
         user, name = gateway.user(request), COOKIE + body.tab
-        session_id, fresh = _had(gateway, request, name), False
+        session_id, fresh = _previous(gateway, request, name), False
         if session_id is None:
             session_id, fresh = new_session_id(), True
-            await opened(gateway, user, session_id, body.agent)
+            await create_session(gateway, user, session_id, body.agent)
         answer = JSONResponse({"session_id": session_id, "new": fresh}, 201 if fresh else 200)
         secure = request.url.scheme == "https"
         answer.set_cookie(name, session_id, httponly=True, samesite="strict", secure=secure)
@@ -75,22 +75,25 @@ def router(gateway: Gateway) -> APIRouter:
     async def cancel(
         request: Request, session_id: str = Query(), seen_phase: str | None = None
     ) -> Any:
-        """Stop what runs in a session, also of another tab; of the same user only (S0.6)."""
-        return decision_json(await cancelled(gateway, request, session_id, seen_phase=seen_phase))
+        """Stop the running turn of a session, also of another tab of the same user (S0.6)."""
+        return decision_json(await cancel_turn(gateway, request, session_id, seen_phase=seen_phase))
 
     return routes
 
 
-def _had(gateway: Gateway, request: Request, cookie: str) -> str | None:
-    """The session that the tab had and may go on with, or None."""
+def _previous(gateway: Gateway, request: Request, cookie: str) -> str | None:
+    """The tab's previous session, if the user may continue it; else None."""
     session_id = request.cookies.get(cookie, "")
-    views = gateway.seen_by(gateway.who(request), session_id)  # None of who was signed in before
+    # None if another user was signed in before
+    views = gateway.seen_by(gateway.who(request), session_id)
     return views.session_id if views is not None and not views.turn.terminated else None
 
 
 def _ready(gateway: Gateway) -> Tabs:
     if not gateway.tabs.caught_up.is_set() or gateway.tabs.failed is not None:
-        raise NotReady("this gateway does not know the tabs yet, or no longer: ask again")
+        raise NotReady("this gateway has not read the list of tabs yet: nothing was done. Try "
+                       "again "
+        "in a moment")
     return gateway.tabs
 
 
@@ -111,10 +114,10 @@ async def _changes(tabs: Tabs, who: Who) -> AsyncIterator[bytes | None]:
             except TimeoutError:
                 yield None
                 continue
-            yield event(compact(_told(change)), name=change.kind)
+            yield event(compact(_change_json(change)), name=change.kind)
     finally:
         tabs.leave(who.user, listener)
 
 
-def _told(change: Change) -> dict[str, Any]:
+def _change_json(change: Change) -> dict[str, Any]:
     return {"event": change.kind, **change.tab._asdict()}

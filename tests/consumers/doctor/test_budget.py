@@ -91,7 +91,7 @@ def test_doctor_says_where_its_advice_failed_and_goes_on(tmp_path, monkeypatch):
     for name in ("s2", "s3"):
         talk(log, settings, name, "read")
     failed, found = findings(log)
-    assert failed.level == "note" and "session s1 and 1 more not looked at" in failed.text
+    assert failed.level == "note" and "session s1 and 1 more not checked" in failed.text
     assert found.check == "budget log" and "(session s2, call 1.1.0)" in found.text
 
 

@@ -44,7 +44,7 @@ def test_what_fails_is_told_with_its_reason_and_what_is_well_is_well():
     for s in failing:
         s.undelivered("push:crm")
     told = found(KNOWN, *failing)
-    assert "failed 1 times, the last: unreachable: nobody is there" in told[1][1]
+    assert "failed 1 times; the last error: unreachable: nobody is there" in told[1][1]
     assert told[-1] == ("note", "2 more failing deliveries")
 
 
@@ -53,7 +53,7 @@ def test_what_was_given_up_is_told_and_no_longer_owed():
     s.undelivered("push:crm", permanent=True)
     told = found(KNOWN, s)
     assert told[0] == ("ok", "push:crm: 0 answers are pending")
-    assert "answer 1.1 never came to push:crm, 1 attempts: unreachable" in told[1][1]
+    assert "answer 1.1 was never delivered to push:crm after 1 attempts: unreachable" in told[1][1]
     assert told[2] == ("note", "1 deliveries were given up in total")
 
 

@@ -81,7 +81,8 @@ def test_frozen_sessions_say_where_and_why(log, talk):
 
 def test_sessions_whose_agent_nobody_has(log, talk):
     (finding,) = check_agents.agents_missing(fold_everything(log), frozenset({"other"}))
-    assert finding.level == "problem" and "needs agent shop; the worker serves other" in finding.text
+    assert finding.level == "problem"
+    assert "needs agent shop; the worker serves other" in finding.text
     assert not list(check_agents.agents_missing(fold_everything(log), frozenset({"shop"})))
 
 
@@ -95,7 +96,8 @@ def test_sessions_of_one_agent_that_nobody_has_are_one_line(log, talk, settings)
     assert open_one.text == said
     talk[1].answer("hello")
     (idle,) = check_agents.agents_missing(fold_everything(log), frozenset())
-    assert (idle.level, idle.text) == ("note", "10 sessions need agent shop; the worker serves none")
+    assert idle.level == "note"
+    assert idle.text == "10 sessions need agent shop; the worker serves none"
 
 
 def test_approvals_and_doubts_that_wait(log, talk):

@@ -39,9 +39,9 @@ def gateway(tmp_path_factory, faults):
 
 
 @pytest.mark.parametrize(("error", "status", "code", "told"), [
-    (unreachable(SERVERS, REASON), 503, "log_unreachable", "Ask again"),
+    (unreachable(SERVERS, REASON), 503, "log_unreachable", "Try again"),
     (denied(KafkaError(KafkaError._AUTHENTICATION, REASON), SERVERS), 503, "log_unreachable",
-     "Ask again"),
+     "Try again"),
     (TopicMismatch(f"the topic secret.session-events at {SERVERS} has 3 partitions"), 503, "topic",
      "nothing was changed"),
     (LogFatal(f"the client of {SERVERS} is finished: {REASON}"), 500, "failed", "operator"),
@@ -78,5 +78,5 @@ def test_what_the_log_did_not_acknowledge_names_the_id_to_repeat_it_by(gateway, 
             faults.lost = False
         detail = answer.json()["detail"]
         assert (answer.status_code, answer.json()["code"]) == (503, "log_unreachable"), detail
-        assert "with the id m1: it counts once" in detail and "injected" not in detail
+        assert "with the id m1: it takes effect once" in detail and "injected" not in detail
         assert any("injected" in line for line in gateway.said)
