@@ -114,7 +114,7 @@ durable: setup ## the conformance suite of Durable Streams, whole, against the g
 	$(PY) -m foldlog.tests.consumers.protocols.durable_suite
 
 .PHONY: docs
-docs: setup ## write the generated tables into README.md and docs/
+docs: setup ## write the generated tables into docs/
 	$(PY) -m foldlog.docs $(ARGS)
 
 .PHONY: lint

@@ -263,7 +263,7 @@ def phase_command(
     """Trigger a phase transition.
 
     TRIGGER is open_existing, start_build, todo_done_build, publish, revert or cancel. Which of them
-    are legal depends on the phase (README, Transitions); the refusal of another one says which are.
+    are legal depends on the phase (docs/reference/session-state.md); a refusal names them.
     """
     try:
         decision = edge.client(user).trigger(session, trigger, command_id=command_id)

@@ -23,9 +23,10 @@ from foldlog.schemas.topics import TOPICS
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
-    "README.md", "docs/architecture.md", "docs/budgets.md", "docs/memory.md", "docs/requests.md",
-    "docs/security.md", "docs/reference/settings.md", "docs/reference/cli.md",
-    "docs/reference/python.md",
+    "docs/architecture.md", "docs/budgets.md", "docs/memory.md", "docs/requests.md",
+    "docs/security.md", "docs/reference/cli.md", "docs/reference/events.md",
+    "docs/reference/python.md", "docs/reference/session-state.md", "docs/reference/settings.md",
+    "docs/reference/wake.md",
 )
 MARK = re.compile(r"(<!-- generated: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -52,6 +52,8 @@ _EDIT = re.compile(
     r"replace\s+[`'\"](.+?)[`'\"]\s+(?:with|by)\s+[`'\"](.*?)[`'\"]\s+in\s+[`'\"]?([\w./-]*\w)",
     re.IGNORECASE,
 )
+_NUMBER = re.compile(r"\d+")
+_IN_QUOTES = re.compile(r"[`'\"]([^`'\"]+)[`'\"]")
 _TOUR = re.compile(
     r"\b(explore|look around|tour|director\w*|project|repo\w*|folder|what is (?:this|here)"
     r"|summari[sz]e|describe|overview)\b",
@@ -89,12 +91,14 @@ def _reply(request: Request) -> Reply:
     command = _command_in(asked)
     if command is not None and RUN in request.tool_names:
         return _run(request, command, called)
-    return _talk(request, asked)
+    return _named_tool(request, asked, called) or _talk(request, asked)
 
 
 def _is_tour(request: Request, asked: str) -> bool:
+    if not {LIST, READ, SEARCH, RUN} & set(request.tool_names):
+        return False
     first = request.turn_start == 0 and not (_EDIT.search(asked) or _BARE_COMMAND.search(asked))
-    return bool(request.tool_names) and (first or bool(_TOUR.search(asked)))
+    return first or bool(_TOUR.search(asked))
 
 
 def _command_in(asked: str) -> str | None:
@@ -305,6 +309,34 @@ def _run(request: Request, command: str, called: set[str]) -> Reply:
     return _say(text(_what_the_command_said(request)))
 
 
+def _named_tool(request: Request, asked: str, called: set[str]) -> Reply | None:
+    """Call the tool that the message names: "charge 1900" calls `charge` with 1900."""
+    for tool in request.body.get("tools") or ():
+        name = str(tool.get("name"))
+        arguments = _arguments(tool["input_schema"], asked) if "input_schema" in tool else None
+        if arguments is None or not re.search(rf"\b{re.escape(name)}\b", asked, re.IGNORECASE):
+            continue
+        if name not in called:
+            return _say(text(f"I'll call `{name}`."), tool_use(name, arguments))
+        said = request.result_of(name) or ""
+        state = standing(said, _failed(request, name))
+        return _say(text(f"`{name}` {state or f'returned: {quoted(said, 200)}'}"))
+    return None
+
+
+def _arguments(schema: Mapping[str, Any], asked: str) -> dict[str, Any] | None:
+    """The required arguments from a message: its numbers and its texts in quotes, in order."""
+    numbers, texts = iter(_NUMBER.findall(asked)), iter(_IN_QUOTES.findall(asked))
+    found: dict[str, Any] = {}
+    for name in schema.get("required") or ():
+        kind = (schema.get("properties") or {}).get(name, {}).get("type")
+        value = next(texts if kind == "string" else numbers, None)
+        if value is None or kind not in ("string", "integer", "number"):
+            return None
+        found[name] = value if kind == "string" else int(value)
+    return found
+
+
 def _talk(request: Request, asked: str) -> Reply:
     tools = listed(request.tool_names, 8) if request.tool_names else "no tools"
     earlier = sorted(
@@ -317,12 +349,16 @@ def _talk(request: Request, asked: str) -> Reply:
         }
     )
     so_far = f" In this conversation I have used {listed(earlier, 8)}." if earlier else ""
+    hint = (
+        "Ask me to explore this directory, to read a file, to search for a 'word' in quotes, or "
+        "to run `a command` in backquotes."
+        if {LIST, READ, SEARCH, RUN} & set(request.tool_names)
+        else "Name a tool, with its numbers and its texts in quotes, and I call it."
+    )
     return _say(
         text(
             f'You said: "{quoted(asked.strip(), 200)}". I am a scripted stand-in for a model, so '
-            f"small talk is not my strength, but my tools are real: {tools}.{so_far} Ask me to "
-            "explore this directory, to read a file, to search for a 'word' in quotes, or to run "
-            "`a command` in backquotes."
+            f"small talk is not my strength, but my tools are real: {tools}.{so_far} {hint}"
         )
     )
 

@@ -1,4 +1,4 @@
-"""README taken literally: its commands in an empty home, its agent, and the demo of `make run`."""
+"""README.md and docs/look-inside.md typed literally in an empty home; the demo of `make run`."""
 
 import os
 import re
@@ -14,14 +14,21 @@ from foldlog.cli.run import load_agents
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
+LOOK_INSIDE = (ROOT / "docs" / "look-inside.md").read_text("utf-8")
 WAIT_S = 90
-BLOCKS = dict(enumerate(re.findall(r"```(?:sh|python)\n(.*?)```", README, re.DOTALL)))
+WORDS_MAX = 1_000
 
 
-def commands() -> list[str]:
-    """The `foldlog` lines of the quickstart, without their comments."""
-    typed = [line.partition("#")[0].strip() for line in "\n".join(BLOCKS.values()).split("\n")]
-    return [line for line in typed if line.startswith("foldlog ")]
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page in this language."""
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def commands(page: str) -> list[str]:
+    """The `foldlog` lines of a page, without their comments."""
+    typed = "\n".join(blocks(page, "sh")).splitlines()
+    lines = [line.partition("#")[0].strip() for line in typed]
+    return [line for line in lines if line.startswith("foldlog ")]
 
 
 @pytest.fixture
@@ -51,33 +58,59 @@ def foldlog(tmp_path):
     run("foldlog down")
 
 
+def written_agent(directory: Path) -> Path:
+    """The agent of the README, in the file that it names."""
+    (name,) = re.findall(r"`(\w+\.py)`", README)
+    (code,) = blocks(README, "python")
+    path = directory / name
+    path.write_text(code, "utf-8")
+    return path
+
+
 @pytest.mark.broker
-def test_the_quickstart_of_readme_works_as_written(foldlog):
-    lines = commands()
-    assert lines[:2] == ["foldlog dev", "foldlog chat"], "the order a new user types them in"
-    dev = foldlog.start(lines[0])
+def test_the_quickstart_of_readme_works_as_written(foldlog, tmp_path):
+    written_agent(tmp_path)
+    dev_line, chat_line = commands(README)
+    dev = foldlog.start(dev_line)
     try:
         shown = [dev.stdout.readline() for _ in range(3)]
-        assert any("foldlog chat" in line for line in shown), shown
+        assert any(chat_line in line for line in shown), shown
         _until(foldlog, "foldlog status", "partitions 0")
-        foldlog("foldlog chat s1", "hello\nno\n")  # no: it asks to run a command
-        assert "s1" in foldlog(_line(lines, "sessions"))
-        assert "hello" in foldlog(_line(lines, "show"))
-        assert '{"model"' in foldlog(_line(lines, "request"))
-        assert "strategy compacted" in foldlog(_line(lines, "context show"))
-        assert "nothing was ever left out" in foldlog(_line(lines, "context diff"))
-        assert "s1" in foldlog(_line(lines, "search"))
-        assert "ana" in foldlog(_line(lines, "memory"))
-        assert "no problem found" in foldlog(_line(lines, "doctor"))
-        assert "is what the log says" in foldlog(_line(lines, "replay"))
+        (typed,) = re.findall(r"Type `(.+)`:", README)
+        talk = foldlog(chat_line, f"hello\n{typed}\nyes\n")
+        session = re.search(r"session (\S+);", talk)[1]
+        assert "asks to run" in talk and '"charged":1900' in talk, talk
+        _look_inside(foldlog, session)
+        assert (tmp_path / "audit.html").exists()
     finally:
         dev.send_signal(2)
         dev.communicate(timeout=WAIT_S)
 
 
-def _line(lines: list[str], command: str) -> str:
-    found = next(line for line in lines if line.startswith(f"foldlog {command}"))
-    return found.replace("SESSION", "s1")
+def _look_inside(foldlog, session: str) -> None:
+    """Type every command of the page about looking inside, and check what each one shows."""
+    ended = re.search(r"^\d+:(\d+) .* TURN_ENDED ", foldlog(f"foldlog tail {session}"), re.M)
+    shows = {
+        "sessions": session,
+        "show": "hello",
+        "wake": "owes nothing",
+        "context show": "strategy compacted",
+        "context diff": "nothing was ever left out",
+        "request": '{"model"',
+        "search": session,
+        "memory": "ana",
+        "fork": session,
+        "export": "audit.html",
+        "sql": "input tokens",
+        "replay": "is what the log says",
+        "doctor": "no problem found",
+    }
+    lines = commands(LOOK_INSIDE)
+    assert len(lines) == len(shows)
+    for line, (command, wanted) in zip(lines, shows.items(), strict=True):
+        assert line.startswith(f"foldlog {command}"), line
+        shown = foldlog(line.replace("SESSION", session).replace("OFFSET", ended[1]))
+        assert wanted in shown, (line, shown)
 
 
 def _until(foldlog, line: str, wanted: str) -> None:
@@ -86,23 +119,25 @@ def _until(foldlog, line: str, wanted: str) -> None:
         assert time.monotonic() < until, shown
 
 
-def test_every_command_of_readme_has_a_help(foldlog):
-    for line in commands():
-        assert "Usage:" in foldlog(" ".join([*line.split()[:2], "--help"]))
-
-
 def test_the_agent_of_readme_is_the_one_that_its_commands_name(tmp_path, monkeypatch):
-    code = next(block for block in BLOCKS.values() if "@tool" in block)
-    (dev,) = (line for line in commands() if line.startswith("foldlog dev --agent"))
-    name = re.search(r"--agent (\w+):agent", dev)[1]
-    (tmp_path / f"{name}.py").write_text(code)
+    name = written_agent(tmp_path).stem
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, name, raising=False)
     (agent,) = load_agents([f"{name}:agent"])
     monkeypatch.delitem(sys.modules, name)
     assert agent.tool("charge").effect == "once"
-    assert f"foldlog chat --agent {agent.name}" in commands()
+    dev_line, chat_line = commands(README)
+    assert dev_line == f"foldlog dev --agent {name}:agent"
+    assert chat_line == f"foldlog chat --agent {agent.name}"
+
+
+def test_a_newcomer_reads_the_readme_in_a_few_minutes():
+    assert len(README.split()) <= WORDS_MAX
+
+
+def test_the_readme_names_the_command_that_runs_every_test():
+    assert "`make test`" in README
 
 
 @pytest.mark.broker

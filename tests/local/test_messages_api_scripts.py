@@ -339,6 +339,32 @@ def test_demo_grants_single_wishes():
             assert message.content[-1].text
 
 
+CHARGE = {
+    "name": "charge",
+    "input_schema": {
+        "type": "object",
+        "properties": {"cents": {"type": "integer"}, "note": {"type": "string"}},
+        "required": ["cents", "note"],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("order", "calls", "wanted"),
+    [
+        ("hello", [], "my tools are real: `charge`"),
+        ("charge 1900", [], "Name a tool"),
+        ("surcharge 1900 'rent'", [], "Name a tool"),
+        ("Charge 1900 for 'the rent'", [("charge", {"cents": 1900, "note": "the rent"})], "paid"),
+    ],
+)
+def test_demo_calls_a_tool_of_yours_that_is_named_with_its_arguments(order, calls, wanted):
+    with ScriptedServer("demo") as server:
+        made, answer = work(server, order, tools=[CHARGE], files={"charge": "paid"})
+    assert made == calls
+    assert wanted in answer and "in which I looked" not in answer
+
+
 def test_demo_gives_the_same_reply_to_the_same_request():
     with ScriptedServer("demo") as server:
         first, second = (ask(server, "hello", tools=DEMO_TOOLS) for _ in range(2))
