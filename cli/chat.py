@@ -14,12 +14,13 @@ import click
 from ..consumers.client import DEFAULT_AGENT
 from ..consumers.outcomes import Patience, decision_of
 from ..consumers.sent import note_sent
-from ..consumers.session_fold import Seen, SessionFold
+from ..consumers.session_fold import SessionFold
 from ..consumers.transcript_stream import INITIAL, see, snapshot
 from ..consumers.unanswered import demand_agent
 from ..consumers.waiting import asking, doubtful
 from ..log.errors import FoldlogError, LogFatal, Refused
 from ..processors.fold.projections.turn_view import Call
+from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt, new_session_id
 from ..schemas.enums import Decision as Decided, Resolution
@@ -122,7 +123,7 @@ class Chat:
         for shown in snapshot(self._viewer):
             self.screen.show(shown)
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: FoldedEvent) -> None:
         """Show one event."""
         self._patience.heard(seen)
         self._viewer, things = see(self._viewer, seen, self.client.read_blob)

@@ -17,13 +17,13 @@ from typing import Any
 
 from ..consumers.client import Client
 from ..consumers.replay import verify
-from ..consumers.session_fold import Seen
 from ..consumers.transcript_stream import INITIAL, Dropped, Settled, Token, Viewer, see
 from ..local.kafka import Broker
 from ..local.messages_api import spawn
 from ..log import Settings, environment
 from ..processors.effects.models.client import host_of
 from ..processors.fold.projections.turn_view import find_call
+from ..processors.fold.sessions import FoldedEvent
 from ..processors.wake.facts import Rules, wake
 from ..processors.wake.table import BY_ID
 from ..schemas import events as ev
@@ -117,7 +117,7 @@ class Teller:
         self.answer = ""
         self.folded = client.fold(SESSION, chunks=True)
 
-    def until(self, wanted: Callable[[Seen], bool]) -> Seen:
+    def until(self, wanted: Callable[[FoldedEvent], bool]) -> FoldedEvent:
         """Tell what comes until an event is the wanted one. Raises DemoFailed when it does not."""
         for seen in self._seen():
             self._tell(seen)
@@ -125,14 +125,14 @@ class Teller:
                 return seen
         raise DemoFailed(f"nothing more came for {PATIENCE_S:.0f} s")
 
-    def _seen(self) -> Iterator[Seen]:
+    def _seen(self) -> Iterator[FoldedEvent]:
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < PATIENCE_S:
             for seen in self.folded.poll():
                 quiet_since = time.monotonic()
                 yield seen
 
-    def _tell(self, seen: Seen) -> None:
+    def _tell(self, seen: FoldedEvent) -> None:
         self.viewer, things = see(self.viewer, seen, self.client.read_blob)
         for thing in things:
             match thing:
@@ -157,7 +157,7 @@ class Teller:
         os.kill(pid, signal.SIGKILL)
         self.say(f"\n   >>> kill -9 {pid}: the worker is gone, and all that it knew with it\n")
 
-    def explain(self, seen: Seen) -> None:
+    def explain(self, seen: FoldedEvent) -> None:
         """Say which row of WAKE the new worker read, that made it write this event."""
         later = max(self.folded.newest_ms, time.time_ns() // 1_000_000)
         for owed in wake(seen.before, self.folded.holders, later, Rules()):
@@ -165,7 +165,7 @@ class Teller:
             self.say(f"         why: WAKE row {owed.row} owed {owed.owed}: {why}")
 
 
-def _line(seen: Seen) -> str:
+def _line(seen: FoldedEvent) -> str:
     """One event in words; empty for those that would only be noise."""
     event = seen.entry.event
     name = {True: "", False: f" [{seen.ruling.code}: changes nothing]"}[seen.ruling.accepted]
@@ -232,7 +232,7 @@ def _kill_inside_an_answer(teller: Teller) -> None:
     teller.say("\n3. The answer streams, and its worker is killed in the middle")
     counted: dict[tuple[int, int], int] = {}
 
-    def under_way(seen: Seen) -> bool:
+    def under_way(seen: FoldedEvent) -> bool:
         event = seen.entry.event
         if not isinstance(event, ev.GenChunk) or event.kind != "text":
             return False
@@ -295,8 +295,8 @@ def _compare(client: Client, settings: Settings, say) -> int:
     return 0
 
 
-def _is(kind: type, **fields: Any) -> Callable[[Seen], bool]:
-    def wanted(seen: Seen) -> bool:
+def _is(kind: type, **fields: Any) -> Callable[[FoldedEvent], bool]:
+    def wanted(seen: FoldedEvent) -> bool:
         event = seen.entry.event
         return isinstance(event, kind) and all(getattr(event, k) == v for k, v in fields.items())
 

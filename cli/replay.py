@@ -11,12 +11,13 @@ from typing import Any
 import click
 
 from ..consumers.contents import event_json
-from ..consumers.replay import Folded, Replay, Step, Verified, read_blobs, verify
+from ..consumers.replay import Folded, Replay, Verified, read_blobs, verify
 from ..consumers.replay_many import HASH, INTO, VERIFY, Hashed, jobs_of, run_jobs
 from ..consumers.show import UnknownSession
 from ..log.errors import Refused
 from ..log.made import partitions_of
 from ..log.partition import partition_for
+from ..processors.fold.sessions import FoldedEvent
 from ..schemas.codec import ChunkSeen
 from ..schemas.topics import SESSION_EVENTS
 from .edge import Edge, example, json_option, pass_edge
@@ -130,7 +131,7 @@ def _replay_all(
         note(f"{len(done)} stores were written below {into}: FOLDLOG_STATE_DIR={into} names them")
 
 
-def _print_step(step: Step, as_json: bool) -> None:
+def _print_step(step: FoldedEvent, as_json: bool) -> None:
     if isinstance(step.entry.event, ChunkSeen):
         return  # chunks are not decoded here: `foldlog tail --chunks` prints them
     event = event_json(step.entry)

@@ -13,9 +13,9 @@ from ..log.errors import Refused
 from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..processors.fold.projections.messages import Received
-from ..processors.fold.session import fold
+from ..processors.fold.sessions import fold_event
 from ..processors.fold.views import SessionViews, initial
-from ..processors.store.fork_seeds import seeded
+from ..processors.store.fork_seeds import foldable_entry
 from ..producers.fork import (
     open_fork,
     read_records,
@@ -26,7 +26,6 @@ from ..producers.fork import (
     without_skipped,
 )
 from ..producers.sessions import Sessions, new_session_id
-from ..schemas.codec import entry_of
 from ..schemas.events import SessionOpened
 from ..schemas.events.parts import BlobRef
 from ..schemas.record import Record
@@ -218,8 +217,8 @@ class Branching:
         """What the records fold to, and the event among them that opened the session."""
         views, opened = initial(session_id), None
         for record in records:
-            entry = seeded(entry_of(record), self._read)
-            views, ruling = fold(views, entry)
+            entry = foldable_entry(record, self._read)
+            _, ruling, _, views = fold_event(views, entry)
             if isinstance(entry.event, SessionOpened) and ruling.accepted:
                 opened = entry.event
         return views, opened

@@ -11,9 +11,9 @@ from ..log.door import Log, Offsets
 from ..log.errors import LogUnreachable
 from ..log.made import partitions_of
 from ..log.partition import partition_for
-from ..processors.store.fork_seeds import ReadBlob, seeded
-from ..processors.store.partition_cache import is_foldable
-from ..schemas.codec import Entry, entry_of
+from ..processors.fold.sessions import is_foldable
+from ..processors.store.fork_seeds import ReadBlob, foldable_entry
+from ..schemas.codec import Entry
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS
@@ -71,7 +71,7 @@ class Follow:
         """What has come; empty after `timeout_s` seconds. A broker that is away is silence."""
         keys = self._keys
         return [
-            seeded(entry_of(record, chunks=self._chunks), self._read)
+            foldable_entry(record, self._read, chunks=self._chunks)
             for record in self._reader.poll(timeout_s)
             if (keys is None or record.key in keys)
             and (not self._folded or is_foldable(record.key))

@@ -12,10 +12,11 @@ from typing import NamedTuple
 from ..log.errors import Refused, Retry
 from ..processors.fold.projections.partition import INITIAL, PartitionView
 from ..processors.fold.projections.transcript import Line
+from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt
 from .contents import ReadBlob, text_of_body
-from .session_fold import Seen, SessionFold
+from .session_fold import SessionFold
 from .waiting import what_it_waits_for, who_lacks
 
 PATIENCE_S = 5.0
@@ -93,7 +94,7 @@ def decision_on(folded: SessionFold, receipt: Receipt) -> Decision:
     return decision_of(last)
 
 
-def decision_of(seen: Seen) -> Decision:
+def decision_of(seen: FoldedEvent) -> Decision:
     """The decision in a folded event."""
     ruling, views = seen.ruling, seen.views
     verdict, detail = ruling.verdict, ruling.detail
@@ -172,7 +173,7 @@ class Patience:
         """A person has just acted: silence counts from now on."""
         self._since, self._told = time.monotonic(), ""
 
-    def heard(self, seen: Seen) -> None:
+    def heard(self, seen: FoldedEvent) -> None:
         """Note an event: a worker's ends the silence."""
         if seen.entry.writer != "producer":
             self._since = time.monotonic()

@@ -5,7 +5,6 @@ sha256 of every view. `verify` refolds up to the cursor of a worker's store and 
 view. A fold always begins at the first offset; `--from` only chooses what is listed.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,14 +14,11 @@ from ..log.door import Log
 from ..log.errors import Corrupt
 from ..log.made import partitions_of
 from ..log.settings import Settings
-from ..processors.fold.projections import partition as partition_fold
 from ..processors.fold.projections.partition import PartitionView
-from ..processors.fold.ruling import Ruling
-from ..processors.fold.session import fold
+from ..processors.fold.sessions import FoldedEvent, FoldedSession, FoldedSessions
 from ..processors.fold.views import SessionViews, initial
 from ..processors.store import views_codec
 from ..processors.store.store import Belongs, Store, fold_version, open_readonly
-from ..schemas.codec import Entry
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.topics import SESSION_EVENTS
 from .contents import ReadBlob, plain
@@ -33,23 +29,8 @@ FIELDS = {"session_state": "state"}
 """View names of a replay -> fields of SessionViews, where they differ."""
 
 
-class Step(NamedTuple):
-    """One event as the replay folded it."""
-
-    entry: Entry
-    ruling: Ruling
-
-
-class Folded(NamedTuple):
-    """One session after a replay. `first` and `next`: offsets of its partition. `rulings`: how
-    many events were accepted, ignored and refused."""
-
-    session_id: str
-    partition: int
-    first: int
-    next: int
-    rulings: dict[str, int]
-    views: SessionViews
+class Folded(FoldedSession):
+    """One session after a replay."""
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -85,31 +66,22 @@ class Replay:
         now = self._follow.ends()
         given = ends or {}
         self.ends = {p: min(given.get(p, end), end) for p, end in now.items()}
-        self.sessions: dict[str, Folded] = {}
-        self.holders: dict[int, PartitionView] = {}
+        self._folded = FoldedSessions(Folded)
+        self.sessions, self.holders = self._folded.sessions, self._folded.holders
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[FoldedEvent]:
         """Every event of a session, in log order within its partition, with its ruling."""
         with self._follow:
             for batch in self._follow.to(self.ends):
                 for entry in batch:
-                    if entry.offset >= self.ends[entry.partition]:
-                        continue
-                    if entry.session_id == PARTITION_KEY:
-                        held = self.holders.get(entry.partition, partition_fold.INITIAL)
-                        self.holders[entry.partition] = partition_fold.apply(held, entry)
-                    else:
-                        yield self._fold(entry)
+                    if entry.offset < self.ends[entry.partition]:
+                        folded = self._folded.feed(entry)
+                        if folded is not None:
+                            yield folded
 
-    def _fold(self, entry: Entry) -> Step:
-        name, offset = entry.session_id, entry.offset
-        before = self.sessions.get(name) or Folded(
-            name, entry.partition, offset, offset, Counter(), initial(name)
-        )
-        views, ruling = fold(before.views, entry)
-        before.rulings[ruling.verdict] += 1
-        self.sessions[name] = before._replace(next=offset + 1, views=views)
-        return Step(entry, ruling)
+    def holders_of(self, partition: int) -> PartitionView:
+        """Who holds a partition."""
+        return self._folded.holders_of(partition)
 
     def run(self) -> "Replay":
         """Fold everything."""
@@ -212,7 +184,7 @@ def _compare(
         if count % TELL_EVERY == 0:
             tell(step.entry.offset)
     found: list[Difference] = []
-    holders = replay.holders.get(partition, partition_fold.INITIAL)
+    holders = replay.holders_of(partition)
     if holders != store.partition:
         where = first_difference(plain(holders), plain(store.partition))
         found.append(Difference(partition, PARTITION_KEY, "partition", "", "", where))

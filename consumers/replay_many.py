@@ -18,7 +18,6 @@ from ..log import open_log
 from ..log.door import Log
 from ..log.errors import LogCut, Refused
 from ..log.settings import Settings
-from ..processors.fold.projections import partition as partition_fold
 from ..processors.store.partition_cache import checksum_of
 from ..processors.store.store import Belongs, Cursor, fold_version, new_store
 from ..schemas.topics import SESSION_EVENTS
@@ -151,7 +150,8 @@ def do(log: Log, settings: Settings, job: Job, tell: Callable[[int], None]) -> D
         assert job.state_dir is not None
         _write(log, settings, job, replay)
     hashed = [
-        Hashed(*folded[:5], folded.hashes) for _, folded in sorted(replay.sessions.items())
+        Hashed(name, f.partition, f.first, f.next, f.rulings, f.hashes)
+        for name, f in sorted(replay.sessions.items())
     ]
     return Done(job.partition, tuple(hashed))
 
@@ -169,7 +169,7 @@ def _write(log: Log, settings: Settings, job: Job, replay: Replay) -> None:
             {name: folded.views for name, folded in replay.sessions.items()},
             {},
             lambda _views: True,  # what they owe is looked at once, when they are assigned
-            replay.holders.get(job.partition, partition_fold.INITIAL),
+            replay.holders_of(job.partition),
             Cursor(job.end, _checksum(log, job.partition, job.end - 1)),
         )
     finally:

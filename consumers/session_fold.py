@@ -7,26 +7,14 @@ disagree. This file must not know what anybody wants of the views.
 
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ..log.door import Log
-from ..processors.fold.projections import partition as partition_fold
 from ..processors.fold.projections.partition import PartitionView
-from ..processors.fold.ruling import Ruling
-from ..processors.fold.session import fold
-from ..processors.fold.views import SessionViews, initial
+from ..processors.fold.sessions import FoldedEvent, FoldedSessions
+from ..processors.fold.views import SessionViews
 from ..processors.store.fork_seeds import ReadBlob
 from ..schemas.codec import Entry
 from .follow import POLL_S, Follow
-
-
-class Seen(NamedTuple):
-    """One event of the session, the fold's word on it, and the views around it."""
-
-    entry: Entry
-    ruling: Ruling
-    before: SessionViews
-    views: SessionViews
 
 
 class SessionFold:
@@ -46,19 +34,32 @@ class SessionFold:
         read: ReadBlob | None = None,
     ) -> None:
         self.session_id = session_id
-        self.views: SessionViews = initial(session_id)
-        self.holders: PartitionView = partition_fold.INITIAL
-        self.newest_ms = 0
+        self._folded = FoldedSessions()
         self._follow = Follow(log, (session_id,), chunks=chunks, holders=True, read=read)
         (self.partition,) = self._follow.cursor
         self._unread: deque[Entry] = deque()
+
+    @property
+    def views(self) -> SessionViews:
+        """The session's views."""
+        return self._folded.views_of(self.session_id)
+
+    @property
+    def holders(self) -> PartitionView:
+        """Who holds the session's partition."""
+        return self._folded.holders_of(self.partition)
+
+    @property
+    def newest_ms(self) -> int:
+        """The newest broker time."""
+        return self._folded.newest_ms
 
     @property
     def cursor(self) -> int:
         """The next offset of the session's partition that is not folded yet."""
         return self._unread[0].offset if self._unread else self._follow.cursor[self.partition]
 
-    def poll(self, timeout_s: float = POLL_S) -> Iterator[Seen]:
+    def poll(self, timeout_s: float = POLL_S) -> Iterator[FoldedEvent]:
         """Fold what has come, one event at a time; nothing after `timeout_s` seconds of silence.
 
         Whoever stops early loses nothing: the next poll goes on behind the last event taken.
@@ -67,23 +68,18 @@ class SessionFold:
             self._unread.extend(self._follow.poll(timeout_s))
         yield from self._take_before(None)
 
-    def upto(self, end: int) -> Iterator[Seen]:
+    def upto(self, end: int) -> Iterator[FoldedEvent]:
         """Fold every event before `end`, and no other. Raises LogUnreachable on a stall."""
         yield from self._take_before(end)
         for batch in self._follow.to({self.partition: end}):
             self._unread.extend(batch)
             yield from self._take_before(end)
 
-    def _take_before(self, end: int | None) -> Iterator[Seen]:
+    def _take_before(self, end: int | None) -> Iterator[FoldedEvent]:
         while self._unread and (end is None or self._unread[0].offset < end):
-            entry = self._unread.popleft()
-            self.newest_ms = max(self.newest_ms, entry.at)
-            if entry.session_id != self.session_id:
-                self.holders = partition_fold.apply(self.holders, entry)
-                continue
-            before = self.views
-            self.views, ruling = fold(before, entry)
-            yield Seen(entry, ruling, before, self.views)
+            folded = self._folded.feed(self._unread.popleft())
+            if folded is not None:
+                yield folded
 
     def end(self) -> int:
         """The present end of the session's partition. Raises LogUnreachable."""

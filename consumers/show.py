@@ -12,15 +12,15 @@ from ..log.door import Log
 from ..log.errors import Refused
 from ..processors.fold.projections import partition as partition_fold
 from ..processors.fold.projections.partition import PartitionView
-from ..processors.fold.session import fold
-from ..processors.fold.views import SessionViews, initial
+from ..processors.fold.sessions import FoldedSessions
+from ..processors.fold.views import SessionViews
 from ..processors.request.build import BUILDER, request_bytes, request_sha256
 from ..processors.request.continuation import resumed_request
 from ..processors.wake.facts import Obligation, Rules, wake
 from ..processors.wake.table import BY_ID
 from ..schemas import events as ev
 from ..schemas.enums import Recovery
-from ..schemas.ids import PARTITION_KEY, is_id, why_not_an_id
+from ..schemas.ids import is_id, why_not_an_id
 from .contents import ReadBlob, plain
 from .follow import Follow
 from .session_fold import SessionFold
@@ -155,25 +155,19 @@ class Everything(NamedTuple):
 
 def fold_everything(log: Log, read: ReadBlob | None = None) -> Everything:
     """Fold every session to the end of the log as of now. `read`: as Follow."""
-    sessions: dict[str, SessionViews] = {}
-    places: dict[str, int] = {}
-    last_at: dict[str, int] = {}
-    holders: dict[int, PartitionView] = {}
-    newest = 0
+    folded = FoldedSessions()
     with Follow(log, chunks=False, folded=True, read=read) as follow:
-        ends = follow.ends()
-        for batch in follow.to(ends):
+        for batch in follow.to(follow.ends()):
             for entry in batch:
-                newest = max(newest, entry.at)
-                key = entry.session_id
-                if key == PARTITION_KEY:
-                    held = holders.get(entry.partition, partition_fold.INITIAL)
-                    holders[entry.partition] = partition_fold.apply(held, entry)
-                    continue
-                before = sessions.get(key) or initial(key)
-                sessions[key], _ = fold(before, entry)
-                places[key], last_at[key] = entry.partition, entry.at
-    return Everything(sessions, places, holders, last_at, newest)
+                folded.feed(entry)
+    sessions = folded.sessions.items()
+    return Everything(
+        {name: session.views for name, session in sessions},
+        {name: session.partition for name, session in sessions},
+        folded.holders,
+        {name: session.last_at for name, session in sessions},
+        folded.newest_ms,
+    )
 
 
 def summaries(

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from ..processors.fold.projections.messages import MessagesView, Progress
 from ..processors.fold.projections.transcript import Line
 from ..processors.fold.rows import Rows
+from ..processors.fold.sessions import FoldedEvent
 from ..schemas import events as ev
 from ..schemas.enums import ChunkKind
 from .contents import ReadBlob, blocks_of, whole
-from .session_fold import Seen
 
 SPOKEN = {"text": ChunkKind.TEXT, "thinking": ChunkKind.THINKING}
 """Block type -> the chunk kind that streams it; the field has the type's name."""
@@ -86,7 +86,9 @@ class Viewer(NamedTuple):
 INITIAL = Viewer()
 
 
-def see(viewer: Viewer, seen: Seen, read: ReadBlob | None = None) -> tuple[Viewer, list[Shown]]:
+def see(
+    viewer: Viewer, seen: FoldedEvent, read: ReadBlob | None = None
+) -> tuple[Viewer, list[Shown]]:
     """The viewer after a folded event (chunks decoded), and what it shows, in order.
 
     `read` resolves content that is in the blob store; without it such content shows as it streamed.
@@ -133,7 +135,7 @@ def streamed(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
     return seen, [token]
 
 
-def _resumed(viewer: Viewer, seen: Seen, event: ev.GenResumed) -> tuple[Viewer, list[Shown]]:
+def _resumed(viewer: Viewer, seen: FoldedEvent, event: ev.GenResumed) -> tuple[Viewer, list[Shown]]:
     """What is shown goes on. What the lost attempt said after it was read counts no more: then all
     is taken back and what is kept is said again."""
     kept = viewer.tokens.upto(min(len(viewer.tokens), event.prior_seq + 1))
@@ -148,7 +150,7 @@ def _dropped(viewer: Viewer, why: str) -> list[Shown]:
     return [Dropped(viewer.open, why)]
 
 
-def _inherited(seen: Seen, read: ReadBlob | None) -> Iterator[Shown]:
+def _inherited(seen: FoldedEvent, read: ReadBlob | None) -> Iterator[Shown]:
     """What a fork begins with: the answers of its parent as if they had been said here."""
     for line in seen.views.transcript.lines.since(0):
         if line.kind in ("answer", "partial"):
@@ -160,7 +162,7 @@ def _inherited(seen: Seen, read: ReadBlob | None) -> Iterator[Shown]:
             yield Told(line)
 
 
-def _told(seen: Seen) -> list[Shown]:
+def _told(seen: FoldedEvent) -> list[Shown]:
     before, views = seen.before, seen.views
     lines = views.transcript.lines.since(len(before.transcript.lines))
     rows = views.messages.progress.since(len(before.messages.progress))
@@ -178,7 +180,7 @@ def taken(messages: MessagesView, rows: Iterable[Progress]) -> Iterator[Line]:
 
 
 def _settled(
-    viewer: Viewer, seen: Seen, event: ev.GenComplete | ev.GenStopped, read: ReadBlob | None
+    viewer: Viewer, seen: FoldedEvent, event: ev.GenComplete | ev.GenStopped, read: ReadBlob | None
 ) -> list[Shown]:
     """What is missing of the final words, then their line.
 

@@ -14,15 +14,14 @@ from ...log.door import Log, Offsets, Reader
 from ...log.errors import LogUnreachable, OffsetGone
 from ...log.made import partitions_of
 from ...log.partition import partition_for
-from ...processors.fold.session import fold
+from ...processors.fold.sessions import fold_event
 from ...processors.fold.views import SessionViews
-from ...processors.store.fork_seeds import ReadBlob, seeded
-from ...schemas.codec import Entry, entry_of
+from ...processors.store.fork_seeds import ReadBlob, foldable_entry
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ..follow import STALL_S
 from ..outcomes import Decision, decision_of
-from ..session_fold import Seen, SessionFold
+from ..session_fold import SessionFold
 
 POLL_S = 0.05
 """How long a look waits: a partition that is new to the process is followed this late at most."""
@@ -227,16 +226,15 @@ class InUse:
                 self._changed.notify_all()
 
     def _fold(self, record: Record) -> None:
-        entry: Entry = seeded(entry_of(record), self._read)
+        entry = foldable_entry(record, self._read)
         held = self._held[entry.session_id]
         if entry.offset < held.next:
             return
-        before = held.views
-        held.views, ruling = fold(before, entry)
-        held.next = entry.offset + 1
+        folded = fold_event(held.views, entry)
+        held.views, held.next = folded.views, entry.offset + 1
         wanted = entry.session_id, self._name_of(entry.event)
         if self._expected.get(wanted, self) is None:  # what comes twice was decided the first time
-            self._expected[wanted] = decision_of(Seen(entry, ruling, before, held.views))
+            self._expected[wanted] = decision_of(folded)
 
     def _lost(self, partition: int) -> None:
         """What is followed is no longer in the log: its sessions are folded anew when used."""

@@ -20,6 +20,7 @@ from ...log.door import Log
 from ...log.errors import LogCut, LogUnreachable
 from ...log.made import partitions_of
 from ...log.partition import partition_for
+from ...processors.fold.sessions import FoldedEvent
 from ...processors.fold.views import SessionViews
 from ...processors.request.build import BUILDER, request_bytes, request_sha256
 from ...processors.request.continuation import resumed_request
@@ -35,7 +36,7 @@ from ...schemas.topics import SESSION_EVENTS
 from ...schemas.value import field_names
 from ..contents import ReadBlob
 from ..follow import POLL_S, STALL_S
-from ..session_fold import Seen, SessionFold
+from ..session_fold import SessionFold
 from ..show import UnknownSession
 from .blocks import Contents, blocks
 from .bundle_file import FORMAT, Blob, Bundle, Manifest, line_of, write_bundle
@@ -89,7 +90,7 @@ def replay(log: Log, session_id: str, read: ReadBlob) -> Replayed:
     return Replayed(views, views_codec.view_hashes(views), requests, claimed)
 
 
-def _is_resumed(seen: Seen, body: bytes, chunks: list[ev.GenChunk]) -> bool:
+def _is_resumed(seen: FoldedEvent, body: bytes, chunks: list[ev.GenChunk]) -> bool:
     """Whether a claim goes on from a lost answer, with the request that it says."""
     event = seen.entry.event
     if not body or getattr(event, "strategy", "") != Recovery.RESUME:

@@ -5,7 +5,6 @@ The fold's own views say what a person saw and what was spent. What they let go 
 is read here, and nothing decided anew. This file must not know any format.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,8 @@ from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.projections.turn_view import Call, call_of, closed
 from ...processors.fold.ruling import Ruling
-from ...processors.fold.views import SessionViews, initial
+from ...processors.fold.sessions import FoldedEvent, FoldedSession
+from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.ids import call_key
@@ -71,22 +71,15 @@ class Approval:
 
 
 @dataclass
-class SessionFacts:
+class SessionFacts(FoldedSession):
     """One session up to an offset. `models`, `covered`: who was asked at a step, and with how
     many fragments; `answers`, `proposed`: what came of it, and its calls; `inherited`: how many
     lines are of a fork's parent; `holders`: of its partition, at the end of reading. Steps are
     keyed by (turn, step), for what a fork inherits has the offsets of another partition."""
 
-    session_id: str
-    partition: int = 0
-    first: int = -1
-    next: int = 0
-    last_at: int = 0
     opened: Entry | None = None
     inherited: int = 0
-    views: SessionViews = None  # type: ignore[assignment]
     holders: PartitionView = partition_fold.INITIAL
-    rulings: Counter = field(default_factory=Counter)
     said: dict[str, Entry] = field(default_factory=dict)
     answers: dict[tuple[int, int], Entry] = field(default_factory=dict)
     calls: dict[str, CallFacts] = field(default_factory=dict)
@@ -97,17 +90,10 @@ class SessionFacts:
     proposed: dict[tuple[int, int], list[CallFacts]] = field(default_factory=dict)
     people: list[tuple[Entry, Ruling]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        if self.views is None:
-            self.views = initial(self.session_id)
-
-    def see(self, entry: Entry, ruling: Ruling, views: SessionViews) -> None:
-        """Take in one folded event; `views` are those after it."""
-        before, self.views = self.views, views
-        if self.first < 0:
-            self.first, self.partition = entry.offset, entry.partition
-        self.next, self.last_at = entry.offset + 1, entry.at
-        self.rulings[ruling.verdict] += 1
+    def take(self, event: FoldedEvent) -> None:
+        """Continue with the views after an event, and note what happened."""
+        super().take(event)
+        entry, ruling, before, views = event
         kind = type(entry.event)
         if kind in PEOPLE:
             self.people.append((entry, ruling))

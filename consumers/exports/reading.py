@@ -9,13 +9,9 @@ from typing import NamedTuple
 
 from ...log.door import Log
 from ...log.errors import LogCut
-from ...processors.fold.projections import partition as partition_fold
-from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.ruling import ACCEPTED, Ruling
-from ...processors.fold.session import fold
-from ...processors.fold.views import initial
+from ...processors.fold.sessions import FoldedSessions
 from ...schemas.codec import Entry
-from ...schemas.ids import PARTITION_KEY
 from ..follow import Follow
 from ..show import UnknownSession
 from .blocks import Contents
@@ -47,30 +43,19 @@ def read_log(
     `chunks`: decode GEN_CHUNK too. Raises UnknownSession naming what is not there, LogUnreachable,
     LogCut if the beginning of the log was deleted.
     """
-    sessions: dict[str, SessionFacts] = {}
-    holders: dict[int, PartitionView] = {}
+    folded = FoldedSessions(SessionFacts)
     for entry in _entries(log, wanted, contents, progress, chunks):
-        name = entry.session_id
-        if name == PARTITION_KEY:
-            held = holders.get(entry.partition, partition_fold.INITIAL)
-            holders[entry.partition] = partition_fold.apply(held, entry)
-            if see is not None and wanted is None:
-                see(entry, ACCEPTED)
-            continue
-        facts = sessions.get(name)
-        if facts is None:
-            facts = sessions[name] = SessionFacts(name, views=initial(name))
-        views, ruling = fold(facts.views, entry)
-        facts.see(entry, ruling, views)
-        if see is not None:
-            see(entry, ruling)
+        event = folded.feed(entry)
+        if see is not None and (event is not None or wanted is None):
+            see(entry, ACCEPTED if event is None else event.ruling)
+    sessions = folded.sessions
     unknown = [w for w in wanted or () if w not in sessions or not sessions[w].views.turn.known]
     if unknown:
         raise UnknownSession(
             f"there is no session {', '.join(unknown)}: see `foldlog sessions`. Nothing was written"
         )
     for facts in sessions.values():
-        facts.holders = holders.get(facts.partition, partition_fold.INITIAL)
+        facts.holders = folded.holders_of(facts.partition)
         inherit(facts, contents)
     ends = {facts.partition: facts.next for facts in sessions.values()}
     return Read(dict(sorted(sessions.items())), ends)

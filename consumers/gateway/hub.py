@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ...log.errors import Refused, Retry
+from ...processors.fold.sessions import FoldedEvent
 from ...processors.store.chunks_reader import ChunksReader
 from ..contents import ReadBlob
 from ..history import Place
 from ..outcomes import Decision
-from ..session_fold import Seen
 from ..transcript_stream import Viewer
 from .cursors import BadCursor, place_of
 from .tail import Batch, Tail
@@ -61,7 +61,7 @@ class Hub:
     ) -> None:
         self._tail, self._read, self._chunks, self._say = tail, read, chunks, say
         self._watchings: OrderedDict[str, asyncio.Task[Watching]] = OrderedDict()
-        self._pending: dict[str, list[Seen]] = {}
+        self._pending: dict[str, list[FoldedEvent]] = {}
         self._decisions: OrderedDict[tuple[str, int], Decision] = OrderedDict()
         self._waiting: dict[tuple[str, int], asyncio.Future[Decision]] = {}
         self._viewers: Counter[str] = Counter()
@@ -128,7 +128,7 @@ class Hub:
             for queue in self._lists:
                 _put(queue, line)
 
-    def _show(self, watching: Watching, seen: Seen) -> None:
+    def _show(self, watching: Watching, seen: FoldedEvent) -> None:
         """Show an event to the viewers; if it cannot be shown, disconnect that session's viewers.
         """
         try:
@@ -256,7 +256,7 @@ class Hub:
 
     async def _load(self, session_id: str) -> Watching:
         """Load a session to watch: its views, the open attempt's chunks, then the events since."""
-        pending: list[Seen] = []
+        pending: list[FoldedEvent] = []
         self._pending[session_id] = pending
         try:
             views, offset = await asyncio.to_thread(self._tail.watch, session_id)

@@ -27,19 +27,16 @@ from ...log.errors import (
     TopicMismatch,
 )
 from ...log.partition import partition_for
-from ...processors.fold.projections import partition as partition_fold
 from ...processors.fold.projections.partition import PartitionView
-from ...processors.fold.session import fold
-from ...processors.fold.views import SessionViews, initial
-from ...processors.store.fork_seeds import ReadBlob, seeded
-from ...processors.store.partition_cache import Owned, is_foldable
+from ...processors.fold.sessions import FoldedEvent, is_foldable
+from ...processors.fold.views import SessionViews
+from ...processors.store.fork_seeds import ReadBlob, foldable_entry
+from ...processors.store.partition_cache import Owned
 from ...processors.store.store import Belongs, Store, fold_version, new_store, open_store
-from ...schemas.codec import ChunkSeen, Entry, entry_of
-from ...schemas.ids import PARTITION_KEY
+from ...schemas.codec import ChunkSeen
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ..outcomes import Decision, decision_of
-from ..session_fold import Seen
 from ..show import open_status, summary
 
 POLL_S = 0.2
@@ -73,7 +70,7 @@ class Batch(NamedTuple):
     asked for. moved: the new summary of every session that changed by more than its stream.
     """
 
-    seen: list[Seen]
+    seen: list[FoldedEvent]
     decided: list[Decision]
     moved: dict[str, dict[str, Any]]
 
@@ -320,28 +317,21 @@ class Tail:
 
     def _fold(self, owned: Owned, record: Record, batch: Batch) -> None:
         watched = record.key in self._watched
-        entry = seeded(entry_of(record, chunks=watched), self._read)
-        session_id = entry.session_id
         owned.folded(record)
-        if session_id == PARTITION_KEY:
-            owned.partition = partition_fold.apply(owned.partition, entry)
-            self._serve_anew(owned, batch)
-            return
         if not is_foldable(record.key):
             return
-        before = owned.views(session_id) or initial(session_id)
-        views, ruling = fold(before, entry)
-        if views is not before:
-            owned.changed(session_id, before, views)
-        owned.touched.add(session_id)
-        seen = Seen(entry, ruling, before, views)
+        entry = foldable_entry(record, self._read, chunks=watched)
+        folded = owned.feed(entry)
+        if folded is None:
+            self._serve_anew(owned, batch)
+            return
         if watched:
-            batch.seen.append(seen)
+            batch.seen.append(folded)
         if type(entry.event) is not ChunkSeen:
-            self._tell(owned, seen, batch)
+            self._tell(owned, folded, batch)
 
-    def _tell(self, owned: Owned, seen: Seen, batch: Batch) -> None:
-        entry: Entry = seen.entry
+    def _tell(self, owned: Owned, seen: FoldedEvent, batch: Batch) -> None:
+        entry = seen.entry
         if entry.writer == ASKED:
             batch.decided.append(decision_of(seen))
         if seen.views.turn.known and seen.views is not seen.before:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...processors.fold.partial_answer import Chain, chunks_of
+from ...processors.fold.sessions import FoldedEvent
 from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ..contents import ReadBlob
 from ..history import Frame, Place, count, missed
-from ..session_fold import Seen
 from ..transcript_stream import Attempt, Shown, Viewer, see, streamed
 from .cursors import cursor_of
 
@@ -45,7 +45,7 @@ class Watching:
         """An immutable snapshot of the session as it is now."""
         return Moment(self.views, self.viewer, self.offset)
 
-    def take(self, seen: Seen, read: ReadBlob) -> None:
+    def take(self, seen: FoldedEvent, read: ReadBlob) -> None:
         """Take one event, and queue what it shows for every viewer."""
         if seen.entry.offset < self.offset:
             return  # folded before the first viewer came

@@ -15,17 +15,15 @@ from ...log.blobs import BlobError
 from ...log.door import Log
 from ...log.errors import Retry
 from ...log.partition import partition_for
-from ...processors.fold.projections import partition as partition_fold
 from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.ruling import Ruling
-from ...processors.fold.session import fold
-from ...processors.fold.views import SessionViews, initial
+from ...processors.fold.sessions import FoldedSessions
+from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ...schemas.codec import Entry
 from ...schemas.topics import SESSION_EVENTS
 from ..contents import ReadBlob
 from ..follow import Follow
-from ..session_fold import Seen
 from ..show import UnknownSession
 from ..transcript_stream import INITIAL, Viewer, see
 
@@ -77,10 +75,9 @@ class Timeline:
         self.moments: list[Moment] = []
         self.steps: list[int] = []
         """Places of the LLM_CALLED events that counted."""
-        self.holders: PartitionView = partition_fold.INITIAL
+        self._folded = FoldedSessions()
         self._log, self._read = log, read
         self._offsets: list[int] = []
-        self._now_ms = 0
         self._lock = threading.Lock()
 
     def extend(self) -> "Timeline":
@@ -100,26 +97,27 @@ class Timeline:
         return self
 
     def _fold(self, entry: Entry) -> None:
-        self._now_ms = max(self._now_ms, entry.at)
-        if entry.session_id != self.session_id:
-            self.holders = partition_fold.apply(self.holders, entry)
+        folded = self._folded.feed(entry)
+        if folded is None:
             return
-        last = self.moments[-1] if self.moments else None
-        before = initial(self.session_id) if last is None else last.views
-        viewer = INITIAL if last is None else last.viewer
-        views, ruling = fold(before, entry)
-        seen = Seen(entry, ruling, before, views)
+        viewer = self.moments[-1].viewer if self.moments else INITIAL
         try:
-            viewer, _ = see(viewer, seen, self._read)
+            viewer, _ = see(viewer, folded, self._read)
         except BlobError:  # it is said where the blob is shown
-            viewer, _ = see(viewer, seen)
-        place = len(self.moments)
-        moment = Moment(place, entry, ruling, views, self.holders, viewer, self._now_ms)
+            viewer, _ = see(viewer, folded)
+        place, (_, ruling, _, views) = len(self.moments), folded
+        newest = self._folded.newest_ms
+        moment = Moment(place, entry, ruling, views, self.holders, viewer, newest)
         self.moments.append(moment)
         # Behind it, and in this order: others read meanwhile, and what names a moment finds it.
         if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
             self.steps.append(place)
         self._offsets.append(entry.offset)
+
+    @property
+    def holders(self) -> PartitionView:
+        """Who holds the session's partition."""
+        return self._folded.holders_of(self.partition)
 
     @property
     def known(self) -> bool:

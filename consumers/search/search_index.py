@@ -17,8 +17,8 @@ from ...log.door import Log, Offsets
 from ...log.settings import Settings
 from ...processors.fold.projections.partition import INITIAL
 from ...processors.fold.projections.transcript import Line
-from ...processors.fold.session import fold
-from ...processors.fold.views import SessionViews, initial
+from ...processors.fold.sessions import fold_event
+from ...processors.fold.views import SessionViews
 from ...processors.search.snippet import Snippet, Snippets
 from ...processors.search.words import query_of
 from ...processors.store.store import Cursor, Store, fold_version
@@ -208,8 +208,7 @@ class _CatchUp:
             if entry.session_id == PARTITION_KEY:
                 continue
             key = (entry.partition, entry.session_id)
-            before = self._views(key)
-            views, _ = fold(before, entry)
+            _, _, before, views = fold_event(self._views(key), entry)
             self._hot[key] = self._changed[key] = views
             for line in views.transcript.lines.since(len(before.transcript.lines)):
                 inherited = views.origin is not None and line.offset <= views.origin.opened
@@ -219,12 +218,12 @@ class _CatchUp:
         self.documents += len(found)
         return found
 
-    def _views(self, key: tuple[int, str]) -> SessionViews:
+    def _views(self, key: tuple[int, str]) -> SessionViews | None:
         if key in self._hot:
             self._hot.move_to_end(key)
             return self._hot[key]
         partition, session_id = key
-        return self._stores[partition].load(session_id) or initial(session_id)
+        return self._stores[partition].load(session_id)
 
     def write(self, cursor: Offsets) -> None:
         """Keep the changed views and the cursor, in the caller's transaction."""

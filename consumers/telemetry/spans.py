@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.turn_view import call_of
+from ...processors.fold.sessions import FoldedEvent
 from ...schemas import events as ev
 from ...schemas.codec import ChunkSeen
 from ...schemas.topics import SESSION_EVENTS
-from ..session_fold import Seen
 
 INTERNAL, CLIENT, PRODUCER = 1, 3, 4
 """Kinds of spans, as OTLP numbers them."""
@@ -60,7 +60,7 @@ class _Open(NamedTuple):
 
 
 def spans_of(
-    seen: Iterable[Seen], origin: str, comes_from: Mapping[int, Link] | None = None
+    seen: Iterable[FoldedEvent], origin: str, comes_from: Mapping[int, Link] | None = None
 ) -> Iterator[Span]:
     """The spans that ended in a session's events, each as it ends.
 
@@ -100,7 +100,7 @@ class _Maker:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def take(self, seen: Seen) -> Iterator[Span]:
+    def take(self, seen: FoldedEvent) -> Iterator[Span]:
         entry, event = seen.entry, seen.entry.event
         self._partition = entry.partition
         if type(event) is ChunkSeen or type(event) is ev.GenChunk:
@@ -136,7 +136,7 @@ class _Maker:
         if begun is not None and begun.first_ms is None:
             self._open[key] = begun._replace(first_ms=at)
 
-    def _claimed(self, seen: Seen, key: tuple, begun: _Open) -> Iterator[Span]:
+    def _claimed(self, seen: FoldedEvent, key: tuple, begun: _Open) -> Iterator[Span]:
         """Begin an attempt; the one before it, which nobody reported, ends here."""
         before = self._open.pop(key, None)
         links = begun.links
@@ -164,7 +164,7 @@ class _Maker:
             "foldlog.request_sha256": event.request_sha256,
         })
 
-    def _tool(self, seen: Seen) -> _Open:
+    def _tool(self, seen: FoldedEvent) -> _Open:
         event = seen.entry.event
         call = call_of(seen.before.turn, event)
         name = call.name if call is not None else "unknown"
@@ -180,7 +180,7 @@ class _Maker:
             "foldlog.attempt": event.attempt,
         }, links)
 
-    def _ended(self, seen: Seen) -> Iterator[Span]:
+    def _ended(self, seen: FoldedEvent) -> Iterator[Span]:
         event = seen.entry.event
         key, error, more = _end_of(event)
         if key and (begun := self._open.pop(key, None)) is not None:
@@ -188,7 +188,7 @@ class _Maker:
             yield self._close(seen, key, begun, error, {**more, **_usage(rows)})
 
     def _close(
-        self, seen: Seen, key: tuple, begun: _Open, error: str, more: Mapping[str, Any]
+        self, seen: FoldedEvent, key: tuple, begun: _Open, error: str, more: Mapping[str, Any]
     ) -> Span:
         waited = None if begun.first_ms is None else (begun.first_ms - begun.start_ms) / 1000
         trace, parent, kind = self._trace_of(key), "", INTERNAL
@@ -219,14 +219,14 @@ class _Maker:
 
     # -- turns -------------------------------------------------------------------------------------
 
-    def _begin_turn(self, seen: Seen) -> None:
+    def _begin_turn(self, seen: FoldedEvent) -> None:
         links = [self._last_turn, self._comes_from.get(seen.entry.offset)]
         number = seen.views.turn.number
         self._turns[number] = _Open(
             seen.views.turn.opened_offset, seen.entry.at, "", {}, tuple(filter(None, links))
         )
 
-    def _end_turn(self, seen: Seen, event: ev.TurnEnded) -> Iterator[Span]:
+    def _end_turn(self, seen: FoldedEvent, event: ev.TurnEnded) -> Iterator[Span]:
         begun = self._turns.get(event.turn)
         if begun is None:
             return  # a fork's: its parent has it
@@ -254,7 +254,7 @@ class _Maker:
         if seen.views.turn.open:
             self._begin_turn(seen)
 
-    def _common(self, seen: Seen, offset: int) -> dict[str, Any]:
+    def _common(self, seen: FoldedEvent, offset: int) -> dict[str, Any]:
         session_id = seen.views.session_id
         return {
             "gen_ai.conversation.id": session_id,

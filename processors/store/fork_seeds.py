@@ -8,17 +8,19 @@ can not be had is told with the reason: the fold then freezes the fork, and its 
 from collections.abc import Callable
 
 from ...log.blobs import BlobCorrupt, BlobMissing
-from ...schemas.codec import Entry
+from ...schemas.codec import Entry, entry_of
 from ...schemas.events import BlobRef, RecordSkipped, SessionOpened
+from ...schemas.record import Record
 from ...schemas.seed import Seed, unseal
 from ...schemas.value import replace
 
 ReadBlob = Callable[[BlobRef], bytes]
 
 
-def seeded(entry: Entry, read: ReadBlob | None) -> Entry:
-    """The entry; a fork's SESSION_OPENED, and a RECORD_SKIPPED, with the seed or with why it is
-    unavailable."""
+def foldable_entry(record: Record, read: ReadBlob | None, *, chunks: bool = False) -> Entry:
+    """A record as a fold needs it: a fork's SESSION_OPENED, and a RECORD_SKIPPED, with the seed or
+    with why it is unavailable. `read` None: without either. `chunks`: as `entry_of`."""
+    entry = entry_of(record, chunks=chunks)
     event = entry.event
     if type(event) not in (SessionOpened, RecordSkipped) or event.seed_ref is None or read is None:
         return entry

@@ -12,18 +12,20 @@ from typing import Protocol
 from zlib import crc32
 
 from ...log.errors import Corrupt
-from ...schemas.ids import ID_CHARS_MAX
+from ...schemas.codec import Entry
+from ...schemas.ids import PARTITION_KEY
 from ...schemas.record import Record
 from ..fold.calls import IN_DOUBT
+from ..fold.projections import partition as partition_fold
 from ..fold.projections.partition import PartitionView
 from ..fold.session import streamed_on
+from ..fold.sessions import FoldedEvent, fold_event
 from ..fold.views import SessionViews
 from ..wake.budget import Rules, due_works
 from .clocks import Anchor
 from .store import Cursor, Store
 
 HOT_SESSIONS_MAX = 2_000  # kept as objects; about 10 KB each, so some tens of MB
-KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a key that is no id but short is still answered with a refusal
 
 
 class OtherLog(Corrupt):
@@ -44,19 +46,6 @@ def checksum_of(record: Record) -> int:
     which the broker took it, for the same event may be written again after a log lost its end."""
     at = record.timestamp_ms.to_bytes(8, "big", signed=True)
     return crc32(record.value or b"", crc32(record.key or b"", crc32(at)))
-
-
-def is_foldable(key: bytes | None) -> bool:
-    """Whether a key can be that of a session; a longer or binary one is a dead letter."""
-    return bool(key) and len(key) <= KEY_BYTES_MAX and b"\0" not in key and _is_text(key)
-
-
-def _is_text(key: bytes) -> bool:
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
@@ -164,6 +153,17 @@ class Owned:
         self.next_offset = record.offset + 1
         self.last = record
         self.newest_at = record.timestamp_ms  # not the greatest: a broker may have been ahead
+
+    def feed(self, entry: Entry) -> FoldedEvent | None:
+        """Fold an entry into what is cached; None for one of no session."""
+        if entry.session_id == PARTITION_KEY:
+            self.partition = partition_fold.apply(self.partition, entry)
+            return None
+        event = fold_event(self.views(entry.session_id), entry)
+        if event.views is not event.before:
+            self.changed(entry.session_id, event.before, event.views)
+        self.touched.add(entry.session_id)
+        return event
 
     def streamed_on(self, session_id: str, chunks: int, last: Record) -> None:
         """Fold chunks that follow an accepted one of the same attempt: most of a log is these."""

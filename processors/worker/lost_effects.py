@@ -16,7 +16,7 @@ from ...log.errors import OffsetGone
 from ...schemas.codec import entry_of
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
-from ..fold.session import fold
+from ..fold.sessions import fold_event
 from ..fold.views import SessionViews, initial
 from ..store.partition_cache import Owned
 
@@ -186,7 +186,7 @@ class LostEffects:
         before = lost.sessions.get(name)
         if before is None:
             return
-        views, _ = fold(before, entry_of(record))
+        views = fold_event(before, entry_of(record)).views
         lost.sessions[name] = views
         if views is not before:
             self.judge(views, lost.next_offset)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...log.blobs import BlobError
 from ...log.errors import Corrupt, LogCut, LogFatal
-from ...schemas.codec import ChunkSeen, Entry, Unreadable, entry_of
+from ...schemas.codec import ChunkSeen, Entry, Unreadable
 from ...schemas.events import PartitionTaken
 from ...schemas.events.parts import AgentDigest
 from ...schemas.ids import PARTITION_KEY
@@ -21,13 +21,13 @@ from ...schemas.record import Record
 from .. import crash_points
 from ..agent import Agent
 from ..agent_digest import digests_of
-from ..fold.projections import partition as partition_fold
-from ..fold.session import ACCEPTED, fold
-from ..fold.views import SessionViews, initial
+from ..fold.session import ACCEPTED
+from ..fold.sessions import KEY_BYTES_MAX, fold_event, is_foldable
+from ..fold.views import SessionViews
 from ..store.clocks import Clock, ClockWatch, Reading, reading
-from ..store.fork_seeds import seeded
+from ..store.fork_seeds import foldable_entry
 from ..store.identity import Identity
-from ..store.partition_cache import KEY_BYTES_MAX, OpenStore, OtherLog, Owned, is_foldable, may_owe
+from ..store.partition_cache import OpenStore, OtherLog, Owned, may_owe
 from ..wake.decide import rules_of
 from ..wake.facts import Obligation, wake
 from .actions import Actions
@@ -189,26 +189,21 @@ class Worker:
 
     def _fold(self, owned: Owned, record: Record) -> str | None:
         """Fold one record; the session, if it was an accepted chunk: those alike are, too."""
-        entry = seeded(entry_of(record), self.actions.read_blob)
+        entry = foldable_entry(record, self.actions.read_blob)
         session_id = entry.session_id
         owned.folded(record)
         if session_id == PARTITION_KEY:
             if type(entry.event) is Unreadable:
                 self._dead_letter(owned, record, entry)
             return self._fold_partition(owned, entry)
-        before = owned.views(session_id)
-        if type(entry.event) is Unreadable or (before is None and not is_foldable(record.key)):
+        known = owned.views(session_id) is not None
+        if type(entry.event) is Unreadable or not (known or is_foldable(record.key)):
             self._dead_letter(owned, record, entry)
             if not is_foldable(record.key):
                 return None
-        if before is None:
-            before = initial(session_id)
-        views, ruling = fold(before, entry)
+        _, ruling, before, _ = owned.feed(entry)
         if ruling is not ACCEPTED:
             self.rulings[ruling.code] = self.rulings.get(ruling.code, 0) + 1
-        if views is not before:
-            owned.changed(session_id, before, views)
-        owned.touched.add(session_id)
         self.actions.read_back(owned, entry, record, before, ruling)
         return session_id if type(entry.event) is ChunkSeen and ruling is ACCEPTED else None
 
@@ -216,7 +211,7 @@ class Worker:
         held, before = self.held(owned), owned.partition
         if self._is_own(entry) and entry.offset >= owned.takes_from:
             owned.took(entry.at, self.clock.monotonic_ms())
-        owned.partition = partition_fold.apply(before, entry)
+        owned.feed(entry)
         now_held = self.held(owned)
         if now_held and owned.partition is not before:
             owned.wake_all = True  # also for another role: its claims may be lost now (S4g, A2)
@@ -383,7 +378,7 @@ class Worker:
         """
         for offset, event in enumerate(decided, owned.next_offset):
             entry = Entry(views.session_id, owned.number, offset, now, "sessions", event)
-            views, _ = fold(views, entry)
+            views = fold_event(views, entry).views
         held, agent = self.held(owned), self.agents.get(views.turn.agent)
         for owed in wake(views, owned.partition, now, self.rules.get(views.turn.agent)):
             if owed.owed in ("GEN_START", "TOOL_STARTED") and owed.role in held:

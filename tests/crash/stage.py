@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog.consumers import transcript_stream as viewing
-from foldlog.consumers.session_fold import Seen
 from foldlog.local.messages_api import ScriptedServer
 from foldlog.log import Settings, open_log
 from foldlog.log.blobs import BlobStore
 from foldlog.processors.fold.projections import partition as partition_fold
 from foldlog.processors.fold.projections.partition import PartitionView
 from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.sessions import FoldedEvent, is_foldable
 from foldlog.processors.fold.views import SessionViews, initial
-from foldlog.processors.store.partition_cache import is_foldable
 from foldlog.processors.wake.decide import rules_of
 from foldlog.processors.wake.facts import Obligation, wake
 from foldlog.processors.worker.assemble import ROLES
@@ -62,7 +61,7 @@ class Watched:
         before = self.views
         self.views, ruling = fold(before, entry)
         self.events.append(Happened(entry, ruling.verdict, ruling.code))
-        seen = Seen(entry, ruling, before, self.views)
+        seen = FoldedEvent(entry, ruling, before, self.views)
         self.viewer, things = viewing.see(self.viewer, seen, read)
         for thing in things:
             match thing:

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, see
+from foldlog.processors.fold.sessions import FoldedEvent
 from foldlog.processors.request.continuation import kept_of, may_resume
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, entry_of
@@ -69,7 +69,7 @@ def test_beyond_1_a_viewer_sees_an_answer_that_was_gone_on_from_once_and_without
         entry: Any = step.entry
         if isinstance(entry.event, ChunkSeen):
             entry = entry_of(records[entry.offset], chunks=True)
-        viewer, shown = see(viewer, Seen(entry, *step[1:4]), world.blobs.read)
+        viewer, shown = see(viewer, FoldedEvent(entry, *step[1:4]), world.blobs.read)
         for thing in shown:
             match thing:
                 case Token(kind="text"):

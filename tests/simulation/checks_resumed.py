@@ -6,8 +6,8 @@ What is kept is put together a second time here, from the chunks that the fold a
 import json
 from typing import Any, NamedTuple
 
-from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, Viewer, see
+from foldlog.processors.fold.sessions import FoldedEvent
 from foldlog.processors.request.build import compact
 from foldlog.processors.request.continuation import CONTINUE
 from foldlog.schemas import events as ev
@@ -92,7 +92,7 @@ class AnswersAreShownOnce(Invariant):
         self.heard.take(seen)
         viewer, text = self.screens.get(session, Screen())
         entry = entry_of(seen.record, chunks=True)
-        looked = Seen(entry, seen.ruling, seen.before, seen.views)
+        looked = FoldedEvent(entry, seen.ruling, seen.before, seen.views)
         generation = seen.before.turn.generation
         goes_on = generation is not None and bool(generation.chain)
         viewer, shown = see(viewer, looked, self.world.read_blob)

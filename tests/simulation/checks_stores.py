@@ -4,8 +4,8 @@ from typing import Any
 
 from foldlog.processors.fold.projections.partition import INITIAL
 from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.sessions import is_foldable
 from foldlog.processors.fold.views import initial
-from foldlog.processors.store.partition_cache import is_foldable
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.store.views_codec import view_parts
 from foldlog.schemas.codec import Unreadable, entry_of

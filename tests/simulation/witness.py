@@ -11,8 +11,8 @@ from foldlog.processors.fold.projections import partition as partition_fold
 from foldlog.processors.fold.projections.partition import PartitionView
 from foldlog.processors.fold.ruling import Ruling
 from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.sessions import is_foldable
 from foldlog.processors.fold.views import SessionViews, initial
-from foldlog.processors.store.partition_cache import is_foldable
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import Entry, Unreadable, entry_of
 from foldlog.schemas.ids import PARTITION_KEY

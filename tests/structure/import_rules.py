@@ -124,6 +124,18 @@ IMPURE_MODULES = frozenset(
 IMPURE_CALLS = frozenset({"open", "print", "input", "hash", "eval", "exec", "globals"})
 
 
+LOOP = "processors/fold/sessions.py"
+
+
+def loop_findings(source: Source) -> Iterator[str]:
+    """Sessions that are folded by hand: only the loop takes the fold of one event."""
+    if source.room is None or source.path == LOOP:
+        return
+    for found in imports(source):
+        if (found.module, found.name) == ("foldlog.processors.fold.session", "fold"):
+            yield f"{source.path}:{found.line}: fold with FoldedSessions or fold_event of {LOOP}"
+
+
 def core_sources(sources: Iterable[Source]) -> list[Source]:
     """The files of the core."""
     return [source for source in sources if source.path.startswith(CORE)]

@@ -8,6 +8,7 @@ from foldlog.tests.structure.import_rules import (
     core_sources,
     environment_findings,
     export_findings,
+    loop_findings,
     place_findings,
 )
 from foldlog.tests.structure.tree import demand_none, python_sources, room_sources
@@ -33,6 +34,10 @@ def test_the_core_is_pure():
     assert "processors/fold/transitions.py" in paths
     assert all(any(path.startswith(folder) for path in paths) for folder in CORE)
     demand_none(_all(core_findings, core))
+
+
+def test_sessions_are_folded_by_one_loop():
+    demand_none(_all(loop_findings, room_sources()))
 
 
 def test_the_contract_has_no_clock_and_no_chance():

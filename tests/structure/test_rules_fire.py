@@ -9,6 +9,7 @@ from foldlog.tests.structure.import_rules import (
     core_sources,
     environment_findings,
     export_findings,
+    loop_findings,
     place_findings,
 )
 from foldlog.tests.structure.tree import Source
@@ -45,6 +46,20 @@ def _count(rule, path, text):
 )
 def test_arrows(path, text, expected):
     assert _count(arrow_findings, path, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("consumers/x.py", "from ..processors.fold.session import fold", 1),
+        ("processors/worker/x.py", "from ..fold.session import is_input, fold", 1),
+        ("processors/worker/x.py", "from ..fold.sessions import fold_event", 0),
+        ("processors/fold/sessions.py", "from .session import fold", 0),
+        ("bench/x.py", "from foldlog.processors.fold.session import fold", 0),
+    ],
+)
+def test_one_loop(path, text, expected):
+    assert _count(loop_findings, path, text) == expected
 
 
 @pytest.mark.parametrize(

@@ -325,7 +325,7 @@ def test_what_ends_the_reader_is_told_and_the_next_call_reads_again(sessions, lo
         raise OSError("no more memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(in_use, "entry_of", broken)
+        patch.setattr(in_use, "foldable_entry", broken)
         with pytest.raises(OSError, match="no more memory"):
             run(fill(session, 2))
     assert run(session.get_items())[0] == said(1)

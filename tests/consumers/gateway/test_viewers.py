@@ -6,9 +6,9 @@ from foldlog.consumers.gateway import watching
 from foldlog.consumers.gateway.cursors import place_of
 from foldlog.consumers.gateway.watching import Seat, Watching
 from foldlog.consumers.history import Place
-from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.transcript_stream import Dropped, Settled, Token, Told
 from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.sessions import FoldedEvent
 from foldlog.processors.fold.views import initial
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.ids import PARTITION_KEY
@@ -127,7 +127,7 @@ def audiences(seed, scenario=None):
             history = histories.setdefault(entry.session_id, [])
             before = history[-1].views if history else initial(entry.session_id)
             views, ruling = fold(before, entry)
-            history.append(Seen(entry, ruling, before, views))
+            history.append(FoldedEvent(entry, ruling, before, views))
     return [Audience(name, history, world.read_blob) for name, history in histories.items()]
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from foldlog.consumers.history import Place, missed
-from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.transcript_stream import INITIAL, Shown, Viewer, see
 from foldlog.processors.fold.session import fold
+from foldlog.processors.fold.sessions import FoldedEvent
 from foldlog.processors.fold.views import SessionViews, initial
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.ids import PARTITION_KEY
@@ -62,7 +62,7 @@ def _watched(session_id: str, entries: Iterable[Any], read: Any) -> Watched:
             continue
         before = views
         views, ruling = fold(before, entry)
-        viewer, shown = see(viewer, Seen(entry, ruling, before, views), read)
+        viewer, shown = see(viewer, FoldedEvent(entry, ruling, before, views), read)
         if shown:
             moments.append(Moment(shown, views, viewer))
     return Watched(session_id, moments, read)

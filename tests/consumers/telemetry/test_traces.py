@@ -7,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from foldlog.consumers.session_fold import Seen
 from foldlog.consumers.telemetry import otlp
 from foldlog.consumers.telemetry.spans import CLIENT, INTERNAL, Link, Span, spans_of
 from foldlog.log import partition_for
+from foldlog.processors.fold.sessions import FoldedEvent
 from foldlog.producers import Sessions
 from foldlog.producers.tracing import TRACEPARENT
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -23,8 +23,8 @@ from foldlog.tests.laws.history import History
 PARENT = "00-" + "a1" * 16 + "-" + "b2" * 8 + "-01"
 
 
-def seen_of(s: History) -> list[Seen]:
-    return [Seen(x.entry, x.ruling, x.before, x.views) for x in s.steps]
+def seen_of(s: History) -> list[FoldedEvent]:
+    return [FoldedEvent(x.entry, x.ruling, x.before, x.views) for x in s.steps]
 
 
 def spans(name: str) -> list[Span]:

@@ -1,0 +1,122 @@
+"""The fold of many sessions: entries in log order in, views of sessions and partitions out.
+
+Every reader of the log folds with this loop; `session.py` folds one event of one session. A reader
+that keeps views of its own (a store, a cache) calls `fold_event` with them. Pure.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from ...schemas.codec import Entry
+from ...schemas.ids import ID_CHARS_MAX, PARTITION_KEY
+from .projections import partition as partition_fold
+from .projections.partition import PartitionView
+from .ruling import Ruling
+from .session import fold
+from .views import SessionViews, initial
+
+KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a key that is no id but short is still answered with a refusal
+
+
+def is_foldable(key: bytes | None) -> bool:
+    """Whether a key can be that of a session; a longer or binary one is a dead letter."""
+    return bool(key) and len(key) <= KEY_BYTES_MAX and b"\0" not in key and _is_text(key)
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class FoldedEvent(NamedTuple):
+    """One event of a session, the ruling on it, and the views before and after it."""
+
+    entry: Entry
+    ruling: Ruling
+    before: SessionViews
+    views: SessionViews
+
+
+def fold_event(before: SessionViews | None, entry: Entry) -> FoldedEvent:
+    """Fold one event into the views of its session; None: a session that is not known yet."""
+    if before is None:
+        before = initial(entry.session_id)
+    views, ruling = fold(before, entry)
+    return FoldedEvent(entry, ruling, before, views)
+
+
+@dataclass
+class FoldedSession:
+    """One session up to an offset. `first`, `next`: offsets of its partition; `last_at`: the broker
+    time of its last event (Unix ms); `rulings`: how many events were accepted, ignored, refused."""
+
+    session_id: str
+    partition: int
+    first: int
+    next: int = 0
+    last_at: int = 0
+    rulings: Counter[str] = field(default_factory=Counter)
+    views: SessionViews = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.views = initial(self.session_id)
+
+    def take(self, event: FoldedEvent) -> None:
+        """Continue with the views after an event."""
+        self.views = event.views
+        self.next, self.last_at = event.entry.offset + 1, event.entry.at
+        self.rulings[event.ruling.verdict] += 1
+
+
+S = TypeVar("S", bound=FoldedSession)
+
+
+class FoldedSessions(Generic[S]):
+    """Sessions by id, and who holds each partition: what the entries fed so far fold to.
+
+    `new`: makes what is kept of a session. `newest_ms`: the newest broker time.
+    """
+
+    def __init__(self, new: Callable[[str, int, int], S] = FoldedSession) -> None:
+        self._new = new
+        self.sessions: dict[str, S] = {}
+        self.holders: dict[int, PartitionView] = {}
+        self.newest_ms = 0
+
+    def feed(self, entry: Entry) -> FoldedEvent | None:
+        """Fold an entry; None for one of no session, such as who took a partition."""
+        name, partition = entry.session_id, entry.partition
+        self.newest_ms = max(self.newest_ms, entry.at)
+        if name == PARTITION_KEY:
+            self.holders[partition] = partition_fold.apply(self.holders_of(partition), entry)
+            return None
+        session = self.sessions.get(name)
+        if session is None:
+            session = self.sessions[name] = self._new(name, partition, entry.offset)
+        event = fold_event(session.views, entry)
+        session.take(event)
+        return event
+
+    def views_of(self, session_id: str) -> SessionViews:
+        """The views of a session, those of an unknown one included."""
+        session = self.sessions.get(session_id)
+        return initial(session_id) if session is None else session.views
+
+    def holders_of(self, partition: int) -> PartitionView:
+        """Who holds a partition."""
+        return self.holders.get(partition, partition_fold.INITIAL)
+
+
+__all__ = [
+    "KEY_BYTES_MAX",
+    "FoldedEvent",
+    "FoldedSession",
+    "FoldedSessions",
+    "fold_event",
+    "is_foldable",
+]
