@@ -11,22 +11,23 @@ from pathlib import Path
 
 from foldlog.docs import reference_shown, requests_shown
 from foldlog.log import access
+from foldlog.processors.fold.calls import CALLS, CallStatus
 from foldlog.processors.fold.field_writers import MEANING, WRITERS
 from foldlog.processors.fold.projections.partition import ROLES
 from foldlog.processors.fold.transitions import TRANSITIONS
 from foldlog.processors.limits import DEFAULT_LIMITS, Limits
 from foldlog.processors.wake.table import SEED_ROWS, WAKE
 from foldlog.schemas.codec import schema_of
-from foldlog.schemas.events import EVENT_TYPES, EventType
+from foldlog.schemas.events import BY_CLASS, EVENT_TYPES, EventType
 from foldlog.schemas.memory import MEMORY_TYPES
 from foldlog.schemas.topics import TOPICS
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "docs/architecture.md", "docs/budgets.md", "docs/memory.md", "docs/requests.md",
-    "docs/security.md", "docs/reference/cli.md", "docs/reference/events.md",
-    "docs/reference/python.md", "docs/reference/session-state.md", "docs/reference/settings.md",
-    "docs/reference/wake.md",
+    "docs/security.md", "docs/reference/calls.md", "docs/reference/cli.md",
+    "docs/reference/events.md", "docs/reference/python.md", "docs/reference/session-state.md",
+    "docs/reference/settings.md", "docs/reference/wake.md",
 )
 MARK = re.compile(r"(<!-- generated: ([a-z_]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -107,6 +108,45 @@ def wake() -> str:
         (row.id, _facts(row.when), f"`{row.owed}`", row.role, row.why) for row in WAKE
     ]
     return _table(("row", "the views say", "owed", "role", "why"), rows)
+
+
+def _call_facts(when: dict[str, tuple]) -> str:
+    """As `_facts`; many statuses are named by those that are missing."""
+    missing = [status for status in CallStatus if status not in when.get("status", ())]
+    if "status" not in when or len(missing) > 2:
+        return _facts(when)
+    others = {name: values for name, values in when.items() if name != "status"}
+    status = f"status is not {' or '.join(missing)}"
+    return f"{status}, {_facts(others)}" if others else status
+
+
+def calls() -> str:
+    """CALLS as a table."""
+    rows = [
+        (
+            f"`{BY_CLASS[row.event].name}`",
+            _call_facts(row.when),
+            f"`{row.becomes}`" if row.becomes else "",
+            row.ruling.code or row.ruling.verdict,
+            row.why,
+        )
+        for row in CALLS
+    ]
+    return _table(("event", "facts", "becomes", "ruling", "why"), rows)
+
+
+def call_life() -> str:
+    """The changes of status in CALLS as a picture."""
+    changes = {
+        (status, row.becomes, BY_CLASS[row.event].name): None
+        for row in CALLS
+        if row.becomes is not None
+        for status in row.when.get("status", tuple(CallStatus))
+        if status is not row.becomes
+    }
+    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> proposed: GEN_COMPLETE"]
+    lines += [f"    {before} --> {after}: {event}" for before, after, event in changes]
+    return "\n".join([*lines, "```"]) + "\n"
 
 
 def seed_rows() -> str:
@@ -204,6 +244,8 @@ MADE = {
     "transitions": transitions,
     "phases": phases,
     "wake": wake,
+    "calls": calls,
+    "call_life": call_life,
     "seed_rows": seed_rows,
     "topics": topics,
     "rights": rights,
