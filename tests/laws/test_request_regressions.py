@@ -1,4 +1,4 @@
-"""Histories that the laws of requests and compaction found, written by hand: one per bug."""
+"""Regression tests of requests and compaction: histories that broke a law, one per bug."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Histories that the simulator found, written by hand: one per bug, named by the law it broke."""
+"""Regression tests of races and takeovers: histories that broke a law, named by that law."""
 
 from dataclasses import replace
 
