@@ -139,7 +139,7 @@ def _version(context: click.Context, _parameter: click.Parameter, value: bool) -
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
               help="Print the version and exit.")
 @click.pass_obj
-def foldlog(edge: "Edge", config: Path | None, **flags: str | None) -> None:
+def foldlog(edge: "Edge", /, config: Path | None, **flags: str | None) -> None:
     """Agent sessions as a Kafka log: talk to them, look into them, run them."""
     edge.configure(flags, config)
 

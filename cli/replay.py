@@ -98,7 +98,8 @@ def replay_command(
     if stop and not stop.isdigit():
         ends = last  # the first offset at or after a time is not before it
     if session is None and begin is None:
-        return _replay_all(edge, ends, into, processes, as_json)
+        _replay_all(edge, ends, into, processes, as_json)
+        return None
     replay = Replay(edge.log, session, ends, read_blobs(edge.settings))
     for step in replay.steps():
         if begin is not None and step.entry.offset >= begin[step.entry.partition]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -60,7 +60,7 @@ def load_agents(names: Sequence[str]) -> list["Agent"]:
     agents: list[Agent] = []
     for name in names:
         found = _load(name)
-        several = found if isinstance(found, list | tuple) else [found]
+        several: Sequence[Any] = found if isinstance(found, list | tuple) else [found]
         if not several or not all(isinstance(agent, Agent) for agent in several):
             what = f"it is a {type(found).__name__}, not an Agent or a list of them"
             raise click.UsageError(f"--agent {name}: {what}.")

@@ -31,7 +31,7 @@ def context_json(views: SessionViews, strategy: str | None, read: ReadBlob) -> d
     last = views.context.request
     strategy = strategy or (last.strategy if last is not None else "compacted")
     shown, counts = build_context(views, strategy, read), views.context.counts
-    messages = [
+    messages: list[dict[str, Any]] = [
         {
             "role": message.role,
             "tokens": sum(estimate(block, counts) for block in message.blocks),
@@ -121,6 +121,7 @@ def _said_short(
 ) -> Iterator[Change]:
     """The results that no request ever said whole: their short forms came first."""
     last, now, pieces, saved = before.context.request, after.context.request, [], 0
+    assert now is not None, "an LLM_CALLED makes a request"
     for place in range(max(last.fragments if last else 0, now.start), now.fragments):
         fragment = after.context.fragments[place]
         short = after.compaction.shorts.last(_call(fragment))
@@ -143,6 +144,7 @@ def _said_never(
         return  # the next request says them
     for message_id in turn.owned:
         row = before.messages.received.last(message_id)
+        assert row is not None, message_id
         said = Fragment("user", turn.number, turn.step, -1, row.offset, row.content)
         words = _words(said, read)
         pieces.append(LeftOut("message", message_id, row.tokens_for(counts), row.offset, words))

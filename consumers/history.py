@@ -27,7 +27,6 @@ from .transcript_stream import (
     Told,
     Viewer,
     rest,
-    snapshot,
     spoken,
     taken,
 )
@@ -104,8 +103,11 @@ def missed(
             why = line.text if line.kind == "attempt" else f"the turn ended: {line.name}"
             yield line.offset, Dropped(left.open, why)
             left = Place()
-        elif left.open == viewer.open and _goes_on(line) and not _is_begun(left, viewer):
-            yield line.offset, Dropped(viewer.open, "its last words were lost")
+        elif (
+            left.open and left.open == viewer.open
+            and _goes_on(line) and not _is_begun(left, viewer)
+        ):
+            yield line.offset, Dropped(left.open, "its last words were lost")
             left = Place()
         yield line.offset, Told(line)
     yield from ((place.offset, thing) for thing in _streaming(left, viewer))
@@ -170,7 +172,7 @@ def _streaming(place: Place, viewer: Viewer) -> Iterator[Shown]:
     if place.open is not None and place.open != viewer.open:
         yield Dropped(place.open, "the attempt was lost")
         place = Place()
-    yield from rest(snapshot(viewer), _counts(place))
+    yield from rest(viewer.tokens, _counts(place))
 
 
 def _counts(place: Place) -> Mapping[str, int]:

@@ -79,6 +79,10 @@ def jobs_of(
     return [Job(what, p, end, into) for p, end in sorted(upto.items()) if end > 0]
 
 
+def _behind(tell: Tell, before: int, there: int) -> Callable[[int], None]:
+    return lambda read: tell(before + read, there)
+
+
 def run_jobs(
     log: Log,
     settings: Settings,
@@ -100,7 +104,7 @@ def run_jobs(
         return
     before = 0
     for job in jobs:
-        yield do(log, settings, job, lambda read, done=before: tell(done + read, there))
+        yield do(log, settings, job, _behind(tell, before, there))
         before += job.end
         tell(before, there)
 

@@ -119,7 +119,7 @@ def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Req
     UnknownStep."""
     body: bytes | None = None
     chunks: list[ev.GenChunk] = []
-    claims = []
+    claims: list[tuple[int, str, str]] = []
     agrees = True
     for seen in folded.upto(folded.end()):
         event = seen.entry.event

@@ -200,7 +200,7 @@ def _settled(
     agrees = all(_said(final, kind).startswith(_said(viewer.tokens, kind)) for kind in kinds)
     if not agrees:
         return [*_dropped(viewer, "its chunks are not its words"), *final, Settled(attempt, line)]
-    shown = {kind: len(_said(viewer.tokens, kind)) for kind in SPOKEN.values()}
+    shown = {str(kind): len(_said(viewer.tokens, kind)) for kind in SPOKEN.values()}
     return [*rest(final, shown), Settled(attempt, line)]
 
 

@@ -94,7 +94,9 @@ class InUse:
         """The decision that is expected, when the fold has it."""
         with self._changed:
             self._wait_for(lambda: self._expected[session_id, name] is not None)
-            return self._expected[session_id, name]
+            found = self._expected[session_id, name]
+            assert found is not None
+            return found
 
     def forget(self, session_id: str, name: str) -> None:
         """End what `expect` began."""

@@ -102,6 +102,9 @@ class BundleLog:
         self._demand(topic)
         return self._bundle.manifest.records_sha256
 
+    def interrupt(self) -> None:
+        """Nothing waits for a bundle."""
+
     def producer(self, *_on_fatal: object, brief: bool = False) -> Producer:
         """There is none. Raises ReadOnly."""
         del brief

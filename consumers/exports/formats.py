@@ -5,6 +5,7 @@ know how anything is said to the user.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,7 +80,7 @@ def _rubyllm(asked: Export) -> Counts:
     with new_file(asked.path, force=asked.force) as path:
         return write_sqlite(
             path, asked.log, asked.wanted, asked.contents,
-            lambda *to: rubyllm.fill(*to, asked.contents, asked.prices), asked.progress,
+            partial(rubyllm.fill, contents=asked.contents, prices=asked.prices), asked.progress,
         )
 
 
@@ -87,7 +88,7 @@ def _vercel(asked: Export) -> Counts:
     with new_file(asked.path, force=asked.force) as path:
         return write_sqlite(
             path, asked.log, asked.wanted, asked.contents,
-            lambda *to: vercel.fill(*to, asked.contents), asked.progress,
+            partial(vercel.fill, contents=asked.contents), asked.progress,
         )
 
 

@@ -199,14 +199,15 @@ def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment
     fragments = list(facts.views.context.fragments)
     steps = {(f.turn, f.step): n for n, f in enumerate(fragments) if f.kind in _ANSWERS}
     users: dict[Body | None, list[int]] = {}
-    for place, fragment in enumerate(fragments):
+    for number, fragment in enumerate(fragments):
         if fragment.kind == "user":
-            users.setdefault(fragment.body, []).append(place)
+            users.setdefault(fragment.body, []).append(number)
     keyed: list[tuple[tuple[int, int, int], Any]] = [
         ((place, 0, 0), fragment) for place, fragment in enumerate(fragments)
         if fragment.kind == "result"
     ]
     last = -1
+    place: int | None
     for seq, line in said_lines(facts.views):
         if line.kind == "message":
             found = users.get(line.body)

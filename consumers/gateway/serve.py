@@ -194,7 +194,9 @@ class Guarded(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         timeouts = {Awaited.HEAD: self._limits.head_s, Awaited.BODY: self._limits.body_s}
-        self._deadline = awaited and self.loop.call_later(timeouts[awaited], self._too_late)
+        self._deadline = (
+            self.loop.call_later(timeouts[awaited], self._too_late) if awaited else None
+        )
 
     def _too_late(self) -> None:
         detail = f"the {self._awaited} of this request did not arrive in time: nothing was done"

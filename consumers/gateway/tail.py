@@ -97,8 +97,8 @@ class Tail:
         self._lock, self._halt = threading.RLock(), threading.Event()
         self._watched: frozenset[bytes] = frozenset()
         self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
-        self.listen: Callable[[Batch], None] = lambda _batch: None
-        self.interrupted: Callable[[], None] = lambda: None
+        self.listen: Callable[[Batch], object] = lambda _batch: None
+        self.interrupted: Callable[[], object] = lambda: None
         self.ended: Callable[[], None] = lambda: None
         self.failed: BaseException | None = None
         self.over = False  # it will not begin again

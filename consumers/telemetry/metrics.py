@@ -4,7 +4,7 @@ Numbers, and words of ours: no user, no session, no content. This file must not 
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from ...processors.worker.meter import Family
@@ -14,7 +14,7 @@ from ...producers.tracing import TRACEPARENT
 if TYPE_CHECKING:
     from ..gateway.parts import Gateway
 
-App = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 __all__ = ["ANSWERS", "CONTENT_TYPE", "Counted", "gateway_metrics"]
 
@@ -30,7 +30,7 @@ class Counted:
     def __init__(self, app: App, answers: "Counter[str]") -> None:
         self._app, self._answers = app, answers
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         async def counting(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 self._answers[str(message["status"])] += 1

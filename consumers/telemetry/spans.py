@@ -119,13 +119,17 @@ class _Maker:
                 key = ("tool", event.turn, event.step, event.index)
                 yield from self._claimed(seen, key, self._tool(seen))
             case ev.BackgroundStarted():
-                more = {"foldlog.background.kind": event.kind, "foldlog.attempt": event.attempt}
+                more: dict[str, Any] = {
+                    "foldlog.background.kind": event.kind, "foldlog.attempt": event.attempt,
+                }
                 begun = self._begun("chat", {"gen_ai.operation.name": "chat", **more})
                 yield from self._claimed(seen, ("background", event.kind, event.upto), begun)
             case ev.DeliveryStarted():
                 more = {"foldlog.channel": event.channel, "foldlog.attempt": event.attempt}
-                key = ("delivery", event.turn, event.step, event.channel)
-                yield from self._claimed(seen, key, self._begun(f"deliver {event.channel}", more))
+                begun = self._begun(f"deliver {event.channel}", more)
+                yield from self._claimed(
+                    seen, ("delivery", event.turn, event.step, event.channel), begun
+                )
         yield from ended
         if isinstance(event, ev.TurnEnded):
             yield from self._end_turn(seen, event)
@@ -143,8 +147,8 @@ class _Maker:
         if before is not None:
             yield self._close(seen, key, before, "superseded", {})
             links = (*links, Link(self._trace_of(key), self._span(before.offset)))
-        place = {"offset": seen.entry.offset, "start_ms": seen.entry.at, "links": links}
-        self._open[key] = begun._replace(**place)
+        entry = seen.entry
+        self._open[key] = begun._replace(offset=entry.offset, start_ms=entry.at, links=links)
 
     def _begun(self, name: str, attributes: dict[str, Any], links: tuple = ()) -> _Open:
         return _Open(0, 0, name, attributes, links)
@@ -169,8 +173,9 @@ class _Maker:
         call = call_of(seen.before.turn, event)
         name = call.name if call is not None else "unknown"
         proposed = self._chats.get((event.turn, event.step))
-        traced = proposed is not None and event.turn in self._turns
-        links = (Link(self._trace(event.turn), self._span(proposed)),) if traced else ()
+        links: tuple[Link, ...] = ()
+        if proposed is not None and event.turn in self._turns:
+            links = (Link(self._trace(event.turn), self._span(proposed)),)
         return self._begun(f"execute_tool {name}", {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
@@ -277,8 +282,8 @@ def _end_of(event: object) -> tuple[tuple, str, dict[str, Any]]:
                 "gen_ai.response.finish_reasons": [event.stop_reason],
             }
         case ev.GenFailed():
-            more = {"http.response.status_code": event.status}
-            return ("chat", event.turn, event.step), event.error, more
+            status = {"http.response.status_code": event.status}
+            return ("chat", event.turn, event.step), event.error, status
         case ev.GenStopped():
             return ("chat", event.turn, event.step), "stopped", {}
         case ev.ToolResult():

@@ -88,7 +88,7 @@ class Answer:
             )
             if key in self.usage
         }
-        delta = {"stop_reason": self.stop_reason, "stop_sequence": self.stop_sequence}
+        delta: Event = {"stop_reason": self.stop_reason, "stop_sequence": self.stop_sequence}
         if self.stop_details is not None:
             delta["stop_details"] = dict(self.stop_details)
         return [{"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]

@@ -203,14 +203,13 @@ class Delivery:
     async def _stream(self) -> tuple[web.StreamResponse, Outcome]:
         response = web.StreamResponse(headers={**_STREAM_HEADERS, "request-id": self.request_id})
         await response.prepare(self.http)
-        fault = self.fault
-        breaks = fault is not None and fault.stage is Stage.BREAK
-        end = self._breaking_point(fault) if breaks else len(self.answer.events)
+        fault = self.fault if self.fault and self.fault.stage is Stage.BREAK else None
+        end = self._breaking_point(fault) if fault else len(self.answer.events)
         for event in self.answer.events[:end]:
             await self._gate_on_the_way(end)
             await self._send(response, event)
         await self._gate_on_the_way(end)
-        if breaks:
+        if fault:
             how = fault.params.get("how", fault.name)
             await self._break(response, fault, how)
             facts = {"fault": fault.name, "status": 200, "events": self.sent}

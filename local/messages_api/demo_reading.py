@@ -91,8 +91,8 @@ def main_file(names: list[str]) -> str | None:
 
 def about(said: str) -> tuple[str, str]:
     """(title, first paragraph) of a text file; either may be empty."""
-    title, paragraph = "", []
-    fenced = False
+    title, fenced = "", False
+    paragraph: list[str] = []
     for line in map(str.strip, lines_of(said)):
         fenced ^= line.startswith("```")
         if line.startswith("#") and not title and not paragraph:

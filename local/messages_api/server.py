@@ -164,8 +164,8 @@ async def messages(http: web.Request) -> web.StreamResponse:
     except Exception as bug:
         return _fail(state, arrived, bug)
     if said is None:
-        error = invalid(f"scripted server: no rule of script {state.script.name!r} matches")
-        return _refuse(state, arrived, error)
+        unmatched = invalid(f"scripted server: no rule of script {state.script.name!r} matches")
+        return _refuse(state, arrived, unmatched)
     state.journal.note(
         "accepted",
         arrived.n,

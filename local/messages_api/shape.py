@@ -22,7 +22,7 @@ CREATE_FIELDS = frozenset(
     "tools".split()
 )
 # Fields that exist only under a beta header, with the first words of the header's value.
-BETA_FIELDS = {
+BETA_FIELDS: Mapping[str, str | tuple[str, ...]] = {
     "compaction": "compact-2026-09-04",
     "context_management": ("context-management-2025-06-27", "compact-2026-01-12"),
     "mcp_servers": "mcp-client-",
@@ -150,7 +150,7 @@ def _check_block(block: Any, role: str, path: str) -> None:
 
 def _check_place(block: Mapping[str, Any], kind: str, role: str, path: str) -> None:
     if role == "system":
-        known = {"text", "tool_addition", "tool_removal"}
+        known = frozenset({"text", "tool_addition", "tool_removal"})
     else:
         known = _USER_BLOCKS if role == "user" else _ASSISTANT_BLOCKS
     if kind in known or (role == "assistant" and _is_server_result(kind)):
@@ -218,7 +218,7 @@ def _check_system(system: Any) -> None:
 def _check_tools(tools: Any, choice: Any) -> None:
     if tools is not None and not isinstance(tools, list):
         raise invalid("tools: Input should be a valid list")
-    names: set[str] = set()
+    names: set[str | None] = set()
     for i, tool in enumerate(tools or ()):
         if not isinstance(tool, dict):
             raise invalid(f"tools.{i}: Input should be a valid dictionary")
@@ -253,7 +253,7 @@ def _check_schema(schema: dict[str, Any], path: str) -> None:
         )
 
 
-def _check_choice(choice: Any, names: set[str]) -> None:
+def _check_choice(choice: Any, names: set[str | None]) -> None:
     if choice is None:
         return
     kind = choice.get("type") if isinstance(choice, dict) else None

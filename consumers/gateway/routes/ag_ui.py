@@ -6,7 +6,7 @@ session, so a lost connection loses nothing. Read docs/ag-ui.md.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from fastapi import APIRouter
@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from ....processors.fold.projections.transcript import Line
 from ....producers.checks import Invalid
+from ....producers.sessions import Receipt
 from ...calls import call_named
 from ...history import Frame
 from ...protocols.ag_ui.calls import APPROVAL, DOUBT
@@ -80,10 +81,11 @@ async def _answer_interrupts(gateway: Gateway, request: Request, wanted: Asked) 
         options: dict[str, Any] = {"user": gateway.user(request)}
         if answer.decision is not None:
             options |= {"args_sha256": call.args_sha256, "remember": answer.remember}
-            command, word = sessions.decide, answer.decision
+            command: Callable[..., Receipt] = sessions.decide
         else:
             options |= {"report": answer.report}
-            command, word = sessions.resolve, answer.outcome
+            command = sessions.resolve
+        word = answer.decision or answer.outcome
         receipt = await gateway.blocking(command, views.session_id, call.key, word, **options)
         await gateway.decided(receipt)
         last = receipt.offset
@@ -170,15 +172,15 @@ async def _thread(
     encoder, known = Encoder(wanted.thread, gateway.shown_blob), _known(wanted)
     before, views = seat.ready(), seat.views
     events: list[Event] = []
-    for frame in before:
-        events += encoder.show(frame.shown, views)
+    for missed in before:
+        events += encoder.show(missed.shown, views)
         await asyncio.sleep(0)  # yields: a thread may be long
     async for piece in _pieces(gateway, seat, None, encoder.join(known) if known else events):
         yield piece
     is_running = encoder.run is not None or (views.turn.open and not encoder.interrupted)
     while (is_running or follow) and time.time() < until:
         try:
-            frame = await anext(seat)
+            frame = await seat.__anext__()
         except StopAsyncIteration:
             break
         if frame is None:

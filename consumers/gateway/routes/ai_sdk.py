@@ -18,7 +18,6 @@ from ....processors.fold.views import SessionViews
 from ....producers.checks import Invalid
 from ....schemas.attachments import reference_of
 from ....schemas.events.parts import BlobRef
-from ....schemas.ids import parse_call_key
 from ...calls import call_named
 from ...contents import blocks_of, whole
 from ...protocols.ai_sdk.input import Answer, Posted, answer_of, content_of, posted
@@ -70,7 +69,7 @@ def _streaming(routes: APIRouter, gateway: Gateway) -> None:
         if not calls:
             raise Invalid("nothing_said", "the last message is not the user's, and no approval is "
                           "answered: nothing was done. Send a user message, or answer an approval")
-        turn, _, _ = parse_call_key(calls[0])
+        turn = int(calls[0].split(".")[0])
         answered = frozenset(calls)
         return await _stream(gateway, request, session_id, lambda _views: turn, answered)
 

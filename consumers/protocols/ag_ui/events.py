@@ -93,7 +93,7 @@ class Encoder:
         if self._state is not None:
             out.append(event("STATE_SNAPSHOT", snapshot=dict(self._state)))
         if self.run is None:
-            return [*out, self._finish]
+            return [*out, self._finish] if self._finish is not None else out
         if self._step is not None:
             out.append(event("STEP_STARTED", stepName=self._step))
         return [*out, *(self._speech.reopened() if self._speech else ())]
@@ -128,8 +128,7 @@ class Encoder:
 
     def _close_run(self, line: Line | None, views: SessionViews) -> None:
         """End the run if its turn has ended, if none is open, or if only a person can go on."""
-        ended = line is not None and line.kind == "ended"
-        if ended:
+        if line is not None and line.kind == "ended":
             self._calls.ended = True
             finished = self._finished(line.name)
         elif self._calls.ended or self.turn == 0:

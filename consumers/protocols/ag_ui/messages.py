@@ -53,9 +53,9 @@ class Messages:
                 owner.setdefault("toolCalls", []).append(call)
                 self._owner[event["toolCallId"]] = owner
             case "TOOL_CALL_ARGS":
-                call = self.call(event["toolCallId"])
-                assert call is not None, event
-                call["function"]["arguments"] += event["delta"]
+                begun = self.call(event["toolCallId"])
+                assert begun is not None, event
+                begun["function"]["arguments"] += event["delta"]
             case "TOOL_CALL_RESULT":
                 self._result(event)
             case "MESSAGES_SNAPSHOT":

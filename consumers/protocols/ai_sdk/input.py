@@ -52,7 +52,7 @@ def posted(body: Any) -> Posted:
         raise Invalid("invalid", "`messages` must be a list of messages, each with its parts")
     last = messages[-1] if messages else None
     is_said = last is not None and last["role"] == "user"
-    if is_said and not isinstance(last.get("id"), str):
+    if last is not None and is_said and not isinstance(last.get("id"), str):
         raise Invalid("invalid", "the newest message must have an `id`: it is said once by it")
     answered = [message for message in messages if message["role"] == "assistant"][-1:]
     return Posted(

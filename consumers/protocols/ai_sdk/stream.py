@@ -14,7 +14,7 @@ from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews
 from ....schemas import events as ev
 from ....schemas.enums import ChunkKind, Decision, EndReason, Outcome, Resolution
-from ....schemas.ids import call_key, parse_call_key
+from ....schemas.ids import call_key
 from ...contents import ReadBlob, whole
 from ...transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
 from .parts import Part, approval_id, final_parts, text_of, user_parts, value_of
@@ -275,7 +275,7 @@ class _Pen:
         )
 
     def _propose(self, step: int, part: Part) -> None:
-        made = [call for call in self.state.calls if parse_call_key(call.key)[1] == step]
+        made = [call for call in self.state.calls if call.key.split(".")[1] == str(step)]
         key = call_key(self.state.turn, step, len(made))
         named = {"toolCallId": key, "toolName": part.name, "dynamic": True}
         self._put("tool-input-available", **named, input=part.input)

@@ -143,7 +143,8 @@ def _created(life: Life | None, op: Op) -> Verdict:
 
 
 def _appended(life: Life, op: Op) -> Verdict:
-    producer, here = op.get("producer"), {"tail": life.tail, "closed": life.closed}
+    producer = op.get("producer")
+    here: dict[str, Any] = {"tail": life.tail, "closed": life.closed}
     if producer and life.closed and life.closed_by == producer:
         return Verdict(204, "known", epoch=producer[1], seq=producer[2], **here)
     stale = _produced(life, producer)
@@ -203,4 +204,4 @@ def messages_of(op: Op) -> list[bytes]:
     """The messages of an item."""
     if "base64" in op:
         return [base64.b64decode(message) for message in op["base64"]]
-    return [message.encode() for message in op.get("json", op.get("text", ()))]
+    return [message.encode() for message in op.get("json") or op.get("text", ())]
