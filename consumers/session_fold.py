@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ..log.door import Log
 from ..processors.fold.projections.partition import PartitionView
-from ..processors.fold.sessions import FoldedEvent, FoldedSessions
+from ..processors.fold.sessions import FoldedEvent, FoldedSession, FoldedSessions
 from ..processors.fold.views import SessionViews
 from ..processors.store.fork_seeds import ReadBlob
 from ..schemas.codec import Entry
@@ -34,7 +34,7 @@ class SessionFold:
         read: ReadBlob | None = None,
     ) -> None:
         self.session_id = session_id
-        self._folded = FoldedSessions()
+        self._folded: FoldedSessions[FoldedSession] = FoldedSessions()
         self._follow = Follow(log, (session_id,), chunks=chunks, holders=True, read=read)
         (self.partition,) = self._follow.cursor
         self._unread: deque[Entry] = deque()

@@ -12,7 +12,7 @@ from ..log.door import Log
 from ..log.errors import Refused
 from ..processors.fold.projections import partition as partition_fold
 from ..processors.fold.projections.partition import PartitionView
-from ..processors.fold.sessions import FoldedSessions
+from ..processors.fold.sessions import FoldedSession, FoldedSessions
 from ..processors.fold.views import SessionViews
 from ..processors.request.build import BUILDER, request_bytes, request_sha256
 from ..processors.request.continuation import resumed_request
@@ -155,7 +155,7 @@ class Everything(NamedTuple):
 
 def fold_everything(log: Log, read: ReadBlob | None = None) -> Everything:
     """Fold every session to the end of the log as of now. `read`: as Follow."""
-    folded = FoldedSessions()
+    folded: FoldedSessions[FoldedSession] = FoldedSessions()
     with Follow(log, chunks=False, folded=True, read=read) as follow:
         for batch in follow.to(follow.ends()):
             for entry in batch:

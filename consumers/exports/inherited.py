@@ -7,6 +7,7 @@ nothing else. This file must not know any format.
 
 from hashlib import sha256
 
+from ...processors.fold.calls import CallStatus
 from ...processors.fold.projections.context import Fragment
 from ...processors.fold.projections.turn_view import Call
 from ...schemas.codec import Entry
@@ -36,7 +37,8 @@ def inherit(facts: SessionFacts, contents: Contents) -> None:
             call = Call(
                 *step, index, use.text("id") or "", use.text("name") or "",
                 Body(inline=args), sha256(args).hexdigest(), None, line.at,
-                status="done", outcome="error" if fragment is None or fragment.error else "ok",
+                status=CallStatus.DONE,
+                outcome="error" if fragment is None or fragment.error else "ok",
             )
             found[key] = CallFacts(call, made, told=fragment)
             facts.proposed.setdefault(step, []).append(found[key])

@@ -17,7 +17,7 @@ from ...log.errors import Retry
 from ...log.partition import partition_for
 from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.ruling import Ruling
-from ...processors.fold.sessions import FoldedSessions
+from ...processors.fold.sessions import FoldedSession, FoldedSessions
 from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ...schemas.codec import Entry
@@ -75,7 +75,7 @@ class Timeline:
         self.moments: list[Moment] = []
         self.steps: list[int] = []
         """Places of the LLM_CALLED events that counted."""
-        self._folded = FoldedSessions()
+        self._folded: FoldedSessions[FoldedSession] = FoldedSessions()
         self._log, self._read = log, read
         self._offsets: list[int] = []
         self._lock = threading.Lock()
