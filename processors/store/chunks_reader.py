@@ -1,4 +1,4 @@
-"""What a lost attempt had said: its chunks, read again from its claim's offset (row A2)."""
+"""Reads the chunks of a lost attempt again, from its claim's offset (row A2)."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,8 @@ POLL_S = 1.0
 
 
 def chunks_reader(log: Log) -> ChunksReader:
-    """A function (session_id, partition, from offset) -> the session's chunks up to now."""
+    """A function (session_id, partition, from offset) -> the session's chunks up to the log's end.
+    """
 
     def read(session_id: str, partition: int, start: int) -> list[GenChunk]:
         end = log.end_offsets(SESSION_EVENTS)[partition]

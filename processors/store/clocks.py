@@ -1,17 +1,17 @@
-"""What time it is, for ruling: the wall clock where it agrees with the broker's, else the broker's.
+"""The time for decisions: the wall clock while it agrees with the brokers' clocks, else theirs.
 
 A broker stamps every record. From a record of its own a worker knows the broker's clock to within
-the time that the record took; from then on the monotonic clock carries it.
+the time that the record took; from then on the monotonic clock extends it.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-MARGIN_MS = 10_000  # as far as clocks may differ: what claims allow for beyond a deadline
+MARGIN_MS = 10_000  # tolerated difference of clocks: what claims allow for beyond a deadline
 
 
 class Clock(Protocol):
-    """Where time comes from. Wall clock and monotonic clock in ms."""
+    """The source of time. Wall clock and monotonic clock in ms."""
 
     def now_ms(self) -> int: ...
     def monotonic_ms(self) -> int: ...
@@ -26,19 +26,19 @@ class Anchor(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Unix ms to rule by, and how far the wall clock is ahead of the broker's, for certain."""
+    """Unix ms to decide by, and the proven lead of the wall clock over the broker's."""
 
     now: int
     skew_ms: int
 
     @property
     def is_off(self) -> bool:
-        """Whether the wall clock may not rule."""
+        """Whether the wall clock is too far off to decide by."""
         return abs(self.skew_ms) > MARGIN_MS
 
 
 def reading(clock: Clock, anchor: Anchor | None, newest_at: int) -> Reading:
-    """The time. newest_at: the broker time of the newest record: that has passed for certain."""
+    """The time. newest_at: the broker time of the newest record, which has passed for certain."""
     wall = clock.now_ms()
     if anchor is None:
         return Reading(max(wall, newest_at), 0)
@@ -50,20 +50,20 @@ def reading(clock: Clock, anchor: Anchor | None, newest_at: int) -> Reading:
 
 
 class ClockWatch:
-    """Says when the clock is off, and when it agrees again: each once."""
+    """Logs when the clock goes off, and when it agrees again: each once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._is_off = say, False
 
     def look(self, skew_ms: int) -> None:
-        """Say what has changed."""
+        """Log a change."""
         if Reading(0, skew_ms).is_off != self._is_off:
             self._is_off = not self._is_off
             self._say(in_words(skew_ms) if self._is_off else "the clock agrees with the brokers'")
 
 
 def in_words(skew_ms: int) -> str:
-    """What is wrong with the clock, and what follows."""
+    """The message about a clock that is off, with its effect and the remedy."""
     side = "ahead of" if skew_ms > 0 else "behind"
     return (
         f"this machine's clock is {abs(skew_ms) // 1000} s {side} the brokers'. Nothing expires by "

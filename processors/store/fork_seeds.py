@@ -1,8 +1,8 @@
-"""Seeds resolved: the one place where a reader of the log gets what a fork begins with.
+"""Resolves seeds: the one place where a reader of the log gets the initial content of a fork.
 
-A fold does no I/O, so whoever decodes a SESSION_OPENED of a fork hands the seed's bytes to it with
-the entry. The worker, every viewer, replays, the gateway and the simulator come here. A seed that
-can not be had is told with the reason: the fold then freezes the fork, and its neighbours go on.
+A fold does no I/O, so a reader that decodes a fork's SESSION_OPENED passes the seed's bytes to it
+with the entry. The worker, every viewer, replays, the gateway and the simulator use this. An
+unavailable seed is passed as a reason: the fold then freezes the fork, and other sessions continue.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ ReadBlob = Callable[[BlobRef], bytes]
 
 
 def foldable_entry(record: Record, read: ReadBlob | None, *, chunks: bool = False) -> Entry:
-    """A record as a fold needs it: a fork's SESSION_OPENED, and a RECORD_SKIPPED, with the seed or
-    with why it is unavailable. `read` None: without either. `chunks`: as `entry_of`."""
+    """A record's entry for a fold. That of a fork's SESSION_OPENED or of a RECORD_SKIPPED gets the
+    seed, or the reason why it is unavailable; without `read` neither. `chunks`: as `entry_of`."""
     entry = entry_of(record, chunks=chunks)
     event = entry.event
     if type(event) not in (SessionOpened, RecordSkipped) or event.seed_ref is None or read is None:
@@ -28,14 +28,14 @@ def foldable_entry(record: Record, read: ReadBlob | None, *, chunks: bool = Fals
 
 
 def seed_of(ref: BlobRef, read: ReadBlob) -> Seed:
-    """A seed and those of its ancestors: a fork may have been forked."""
+    """A seed and those of its ancestors: a fork may itself be forked."""
     levels: list[bytes] = []
     up: BlobRef | None = ref
     try:
         while up is not None:
             levels.insert(0, read(up))
             up = unseal(levels[0]).seed
-    except (BlobMissing, BlobCorrupt) as error:  # the same everywhere: no path of this machine
+    except (BlobMissing, BlobCorrupt) as error:  # without a path, so that it is the same everywhere
         assert up is not None
         return Seed(why=f"{type(error).__name__}: {up.sha256}")
     except ValueError as error:

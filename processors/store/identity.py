@@ -1,15 +1,15 @@
-"""Who a worker process is, in the log."""
+"""The identity of a worker process in the log."""
 
 from typing import NamedTuple
 
 
 class Identity(NamedTuple):
-    """Who this worker is. The owner of its claims is `worker_id/incarnation`."""
+    """A worker's identity. The owner of its claims is `worker_id/incarnation`."""
 
     worker_id: str
     incarnation: str
 
     @property
     def owner(self) -> str:
-        """As claims and PARTITION_TAKEN carry it."""
+        """The owner as claims and PARTITION_TAKEN contain it."""
         return f"{self.worker_id}/{self.incarnation}"

@@ -1,6 +1,7 @@
-"""A partition in the hands of this worker: cached sessions, timers, and what is not written yet.
+"""An assigned partition: its cached sessions, its timers, and the changes not written yet.
 
-Plain bookkeeping, no decision. `views` is the one way to a session's views: cache, then store.
+This is bookkeeping without decisions. `views` is the only access to a session's views: cache, then
+store.
 """
 
 import heapq
@@ -25,31 +26,31 @@ from ..wake.budget import Rules, due_works
 from .clocks import Anchor
 from .store import Cursor, Store
 
-HOT_SESSIONS_MAX = 2_000  # kept as objects; about 10 KB each, so some tens of MB
+HOT_SESSIONS_MAX = 2_000  # cached as objects; about 10 KB each, so some tens of MB
 
 
 class OtherLog(Corrupt):
-    """The log has another record before a store's cursor: it was cut, and written on."""
+    """The log has another record before a store's cursor: it was truncated and written again."""
 
     def __init__(self) -> None:
         super().__init__("the log is not the one its store was folded from")
 
 
 class OpenStore(Protocol):
-    """Opens the store of a partition; `fresh` makes it anew whatever is there."""
+    """Opens the store of a partition; `fresh` replaces an existing one by an empty one."""
 
     def __call__(self, partition: int, *, fresh: bool) -> Store: ...
 
 
 def checksum_of(record: Record) -> int:
-    """Names a record among those that may ever lie at its offset: by its bytes, and by the time at
-    which the broker took it, for the same event may be written again after a log lost its end."""
+    """Distinguishes a record from any other that may ever have its offset: by its bytes, and by its
+    broker time, since the same event may be written again after a log lost its end."""
     at = record.timestamp_ms.to_bytes(8, "big", signed=True)
     return crc32(record.value or b"", crc32(record.key or b"", crc32(at)))
 
 
 def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
-    """Whether WAKE can have a row for these views: such sessions are looked at on assignment."""
+    """Whether WAKE can have a row for these views: such sessions are checked on assignment."""
     turn = views.turn
     untold = any(call.status in IN_DOUBT and not call.told for call in turn.doubts)
     if turn.open or bool(turn.refusals) or untold:
@@ -63,7 +64,7 @@ _beside_stream = attrgetter(*[name for name in SessionViews.__annotations__ if n
 
 
 def _only_streamed(before: SessionViews, views: SessionViews) -> bool:
-    """Whether the stream place is all that differs; any other change is told at the first look."""
+    """Whether only the stream position differs; any other change is found at the first field."""
     if views.stream is before.stream:
         return False
     return all(map(is_, _beside_stream(views), _beside_stream(before)))
@@ -75,14 +76,14 @@ class Owned:
     def __init__(self, number: int, store: Store) -> None:
         self.number = number
         self.taken_at = 0
-        self.takes_from = store.log_end  # a take that lies before is of an earlier assignment
+        self.takes_from = store.log_end  # a take before this offset is of an earlier assignment
         self.checking = False
         self.anchor: Anchor | None = None
-        self.asked_at: list[int] = []  # when takes that are not read back were produced
+        self.asked_at: list[int] = []  # production times of the takes not read back yet
         self.reset(store)
 
     def reset(self, store: Store) -> None:
-        """Begin at a store's cursor with nothing cached."""
+        """Restart at a store's cursor with an empty cache."""
         self.store = store
         self.partition: PartitionView = store.partition
         self.next_offset = store.cursor.offset
@@ -92,7 +93,7 @@ class Owned:
         self.touched: set[str] = set()
         self.dirty: dict[str, SessionViews] = {}
         self.streamed: dict[str, SessionViews] = {}
-        self.since: dict[str, int] = {}  # of the dirty: the offset that changed them first
+        self.since: dict[str, int] = {}  # per dirty session: the first offset that changed it
         self.stuck: dict[str, str] = {}
         self._hot: OrderedDict[str, SessionViews] = OrderedDict()
         self._timers: list[tuple[int, str]] = []
@@ -108,33 +109,33 @@ class Owned:
         return views
 
     def hot(self, session_id: str) -> SessionViews | None:
-        """The views of a session that is cached, or None."""
+        """The views of a cached session, or None."""
         return self._hot.get(session_id)
 
     def taking(self) -> Callable[[], None]:
-        """A take is on its way; what to call if it is lost."""
+        """Record that a take was produced. Returns the function to call if it is lost."""
         asked_at = self.taken_at
         self.asked_at.append(asked_at)
 
         def lost() -> None:
-            with suppress(ValueError):  # it was made before the partition was given anew
+            with suppress(ValueError):  # it was produced before the partition was assigned again
                 self.asked_at.remove(asked_at)
 
         return lost
 
     def took(self, broker_at: int, monotonic: int) -> None:
-        """A take of our own was read back: they come in the order in which they were produced."""
+        """Record that our take was read back; takes arrive in the order of their production."""
         if self.asked_at:
             self.anchor = Anchor(self.asked_at.pop(0), monotonic, broker_at)
 
     def first_read(self) -> int:
-        """Where to read from: the record before the cursor, to see that the log is the same."""
+        """The first offset to read: of the record before the cursor, to verify the log."""
         self.checking = self.next_offset > 0
         return max(self.store.log_first, self.next_offset - 1)
 
     def check(self, record: Record) -> None:
-        """See that the log still has the record before the cursor: it is the first one read, unless
-        it was deleted. Raises OtherLog."""
+        """Verify that the log still has the record before the cursor: it is the first one read,
+        unless it was deleted. Raises OtherLog."""
         if not self.checking:
             return
         self.checking, before = False, self.store.cursor
@@ -149,13 +150,13 @@ class Owned:
         return record.offset >= self.next_offset
 
     def folded(self, record: Record) -> None:
-        """Note that a record is behind us."""
+        """Advance past a folded record."""
         self.next_offset = record.offset + 1
         self.last = record
         self.newest_at = record.timestamp_ms  # not the greatest: a broker may have been ahead
 
     def feed(self, entry: Entry) -> FoldedEvent | None:
-        """Fold an entry into what is cached; None for one of no session."""
+        """Fold an entry into the cached views; None for an entry of the partition itself."""
         if entry.session_id == PARTITION_KEY:
             self.partition = partition_fold.apply(self.partition, entry)
             return None
@@ -166,16 +167,16 @@ class Owned:
         return event
 
     def streamed_on(self, session_id: str, chunks: int, last: Record) -> None:
-        """Fold chunks that follow an accepted one of the same attempt: most of a log is these."""
+        """Fold chunks that follow an accepted one of the same attempt, the bulk of a log."""
         before = self.views(session_id)
         assert before is not None
         self.folded(last)
         self.changed(session_id, before, streamed_on(before, chunks, last.timestamp_ms))
 
     def changed(self, session_id: str, before: SessionViews, views: SessionViews) -> None:
-        """Note new views. A chunk changes the stream place only; then only that is written.
+        """Record new views. A chunk changes only the stream position; then only that is written.
 
-        A fork of a session that streamed begins with a stream place, and all the rest.
+        A fork of a streaming session begins with a stream position and all other views.
         """
         self._hot[session_id] = views
         if session_id not in self.dirty and _only_streamed(before, views):
@@ -186,7 +187,7 @@ class Owned:
             self.since.setdefault(session_id, self.next_offset - 1)
 
     def write(self, busy: Callable[[SessionViews], bool]) -> dict[str, SessionViews]:
-        """Store what changed, in one batch; the sessions that it froze because they cannot be."""
+        """Store the changes in one batch. Returns the sessions frozen because storing failed."""
         assert self.last is not None, "a partition moves by a record"
         cursor = Cursor(self.next_offset, checksum_of(self.last))
         frozen = self.store.write(
@@ -197,7 +198,7 @@ class Owned:
         return frozen
 
     def trim(self, used: set[str]) -> None:
-        """Let go of the sessions that were used longest ago; `used` were used just now."""
+        """Evict the least recently used sessions; `used` were used just now."""
         for session_id in used & self._hot.keys():
             self._hot.move_to_end(session_id)
         while len(self._hot) > HOT_SESSIONS_MAX:
@@ -217,7 +218,7 @@ class Owned:
         return self._timers[0][0] if self._timers else None
 
     def due(self, now: int) -> list[str]:
-        """The sessions whose timer has passed; each once."""
+        """The sessions whose timer has expired, each once."""
         ready = []
         while self._timers and self._timers[0][0] <= now:
             due, session_id = heapq.heappop(self._timers)

@@ -1,4 +1,4 @@
-"""RocksDB as the backend of a store, and which of its errors mean that its files are damaged.
+"""RocksDB as the backend of a store, and a test which of its errors mean damaged files.
 
 Only this file imports rocksdict.
 """
@@ -14,9 +14,9 @@ from ...log.errors import Corrupt
 
 
 class RocksBackend:
-    """RocksDB through rocksdict, raw bytes. One process at a time may hold a directory.
+    """RocksDB through rocksdict, raw bytes. Only one process at a time can open a directory.
 
-    Everything raises Corrupt where files are damaged, OSError where the system refused.
+    Every method raises Corrupt for damaged files, OSError for a refusal of the system.
     """
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
@@ -41,7 +41,7 @@ class RocksBackend:
             return self._db.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        # Not the client's items(): over a damaged block it ends as if there were no more.
+        # Not the client's items(): at a damaged block it ends as if there were no more items.
         with _Errors():
             place = self._db.iter()
             place.seek(prefix)
@@ -64,11 +64,11 @@ class RocksBackend:
             try:
                 self._db.close()
             finally:
-                del self._db  # what could not be flushed must not hold the lock
+                del self._db  # a failed flush must not keep the lock
 
 
-# What an operating system says, within a message of RocksDB: the files may be whole and must be
-# kept. RocksDB itself calls some of these corruption or a wrong option.
+# Errors of the operating system within a RocksDB message: the files may be intact and must be
+# kept. RocksDB itself reports some of these as corruption or as a wrong option.
 _SYSTEM_ERRORS = {
     os.strerror(code): code
     for code in (
@@ -82,19 +82,19 @@ _SYSTEM_ERRORS = {
         errno.EROFS,
         errno.ENOMEM,
         errno.EIO,
-        errno.ENOLCK,  # RocksDB's word for a lock that this process holds
-        errno.EAGAIN,  # another one
+        errno.ENOLCK,  # RocksDB's error for a lock held by this process
+        errno.EAGAIN,  # for one held by another process
     )
 }
 _FILE_MISSING = f"IO error: {os.strerror(errno.ENOENT)}"
 
 
 def classified(error: Exception) -> Exception:
-    """An error of RocksDB by what to do: Corrupt where its files are damaged, OSError where the
-    system refused. rocksdict raises plain Exception for all; what is not known stays as it is.
+    """Classifies a RocksDB error by the reaction to it: Corrupt for damaged files, OSError for a
+    refusal of the system. rocksdict raises plain Exception for all; unknown ones stay unchanged.
 
-    Only Corrupt has a store deleted, so a full disk, too few descriptors or a held lock must never
-    look like it.
+    Only Corrupt leads to deleting a store, so a full disk, too few descriptors or a held lock must
+    never be classified as such.
     """
     text = str(error)
     for words, code in _SYSTEM_ERRORS.items():
@@ -106,7 +106,7 @@ def classified(error: Exception) -> Exception:
 
 
 class _Errors:
-    """Whatever RocksDB raises within is raised as `classified` has it."""
+    """Re-raises RocksDB's exceptions in its block as classified."""
 
     def __enter__(self) -> None:
         pass

@@ -1,8 +1,8 @@
-"""Which errors of SQLite mean that a file is damaged, so that a cache may be rebuilt."""
+"""Decides which errors of SQLite mean that a file is damaged, so that a cache may be rebuilt."""
 
 import sqlite3
 
-# By primary result code: the file may be whole, and must be kept.
+# By primary result code: the file may be intact, and must be kept.
 _FILE_MAY_BE_WHOLE = frozenset(
     {
         sqlite3.SQLITE_PERM,
@@ -23,6 +23,6 @@ _FILE_MAY_BE_WHOLE = frozenset(
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file cannot be what its writer left; not where the system refused something."""
-    code = getattr(error, "sqlite_errorcode", None)  # errors of the module itself have none
+    """Whether the file is not what was written; false if the system refused an operation."""
+    code = getattr(error, "sqlite_errorcode", None)  # errors of the Python module itself have none
     return code is not None and code & 0xFF not in _FILE_MAY_BE_WHOLE

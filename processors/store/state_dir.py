@@ -1,9 +1,9 @@
-"""The state directory of a worker: locked, for its lock is what makes an older incarnation dead.
+"""The state directory of a worker. Its lock proves that the worker's older incarnations are dead.
 
-It holds the worker's name, the outbox, the stores and the side logs. Law 6 relies on the lock:
-whoever holds it knows that no other process of this worker id lives. A lock says that of one
-directory, on one machine, since it was booted; so the worker id is the name and a digest of these.
-A copy of the directory, on this machine or another, is another worker.
+It contains the worker's name, the outbox, the stores and the side logs. Law 6 relies on the lock:
+the process that holds it knows that no other process of this worker id lives. A lock proves that
+for one directory, on one machine, since its boot; so the worker id is the name and a digest of
+these. A copy of the directory, on this machine or another, is another worker.
 """
 
 import fcntl
@@ -22,18 +22,18 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # of this boot of this kerne
 
 
 class StateDirTaken(SettingsError):
-    """Another process works in this directory. Stop it, or give this worker its own.
+    """Another process uses this directory. Stop it, or give this worker its own.
 
-    A wrong setting to a supervisor: it would be so at the next start, too.
+    A supervisor treats it as a wrong setting: the next start would fail as well.
     """
 
 
 class StateDir:
-    """A locked state directory. Raises StateDirTaken, or OSError where it can not be written."""
+    """A locked state directory. Raises StateDirTaken, or OSError if it cannot be written."""
 
     def __init__(self, path: Path, worker_id: str | None = None) -> None:
         self.path = path
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds what everybody said
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)  # it contains users' messages
         self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not self._locked():
             named = os.pread(self._lock, 20, 0).decode("ascii", "replace")
@@ -50,7 +50,7 @@ class StateDir:
         self.worker_id = found
 
     def _locked(self) -> bool:
-        """Take the lock. Who only looks whether it is free holds it for an instant: not refused."""
+        """Take the lock. Retries briefly, since a check of the lock holds it for an instant."""
         until = time.monotonic() + PROBE_S
         while True:
             try:
@@ -71,7 +71,7 @@ class StateDir:
         return self.path / "store" / topic / str(partition)
 
     def note(self, facts: dict[str, Any]) -> None:
-        """Say what runs here, for `status` and `doctor`."""
+        """Record what runs here, for `status` and `doctor`."""
         _replace(self.path / "worker.json", json.dumps(facts))
 
     def close(self) -> None:
@@ -81,10 +81,10 @@ class StateDir:
 
 
 def worker_id_of(path: Path, machine: str | None = None) -> str | None:
-    """The worker id of a state directory here and now; None if no worker has worked in it.
+    """The worker id of a state directory here and now; None if no worker has used it.
 
-    machine: of another machine or boot. A reboot makes another worker of the same directory: by
-    what a machine knows of itself it cannot be told from a clone of its disk elsewhere.
+    machine: for another machine or boot. A reboot makes the directory another worker, because a
+    machine cannot distinguish its own reboot from a clone of its disk elsewhere.
     """
     try:
         name = (path / "worker_id").read_text("utf-8").strip()
@@ -96,7 +96,7 @@ def worker_id_of(path: Path, machine: str | None = None) -> str | None:
 
 
 def _machine() -> str:
-    """This boot of this machine; without Linux's id of it, only this machine."""
+    """This boot of this machine; without Linux's boot id, only the machine."""
     try:
         return _BOOT_ID.read_text("ascii").strip()
     except OSError:

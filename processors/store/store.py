@@ -1,7 +1,7 @@
 """The store of one partition: views and cursor, changed together in one batch.
 
 A store is a cache of the log: it may be deleted at any time, and is, whenever it does not belong
-to the log at hand. Two backends under one contract test: RocksDB (rocks.py), and a dict for the
+to the current log. Two backends share one contract test: RocksDB (rocks.py), and a dict for the
 simulator.
 """
 
@@ -28,18 +28,18 @@ from ..fold.views import Frozen, SessionViews, initial
 from . import views_codec
 from .rocks import RocksBackend
 
-LAYOUT = 15  # a new value whenever the keys or the folds change what is kept
+LAYOUT = 15  # to be incremented when the keys, or the views that the folds store, change
 
 
 @cache
 def fold_version() -> str:
-    """Names the folds and the events they know: another one means to refold."""
+    """Identifies the folds and the events that they know: if it changes, stores are refolded."""
     shapes = b"".join(codec.fingerprint_of(codec.schema_of(row.name)) for row in EVENT_TYPES)
     return f"{LAYOUT}-{RULES}-{sha256(shapes).hexdigest()[:12]}"
 
 
 class Belongs(NamedTuple):
-    """What log a store was folded from, and by which folds."""
+    """The log that a store was folded from, and the version of the folds."""
 
     cluster_id: str
     topic_id: str
@@ -47,14 +47,14 @@ class Belongs(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """The next offset, and the checksum of the record before it (owned.checksum_of)."""
+    """The next offset, and the checksum of the record before it (partition_cache.checksum_of)."""
 
     offset: int = 0
     checksum: int = 0
 
 
 class Backend(Protocol):
-    """Ordered bytes to bytes, with atomic batches."""
+    """An ordered map of bytes to bytes, with atomic batches."""
 
     def get(self, key: bytes) -> bytes | None: ...
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]: ...
@@ -66,7 +66,7 @@ _BELONGS, _CURSOR, _PARTITION = b"\0belongs", b"\0cursor", b"\0partition"
 
 
 class _Batch:
-    """What one write changes."""
+    """The changes of one write."""
 
     def __init__(self) -> None:
         self.puts: list[tuple[bytes, bytes]] = []
@@ -85,16 +85,16 @@ class Store:
         log_first: int = 0,
     ) -> None:
         self._backend = backend
-        self.log_end = log_end  # of the log when this store was opened: to catch up with
-        self.log_first = log_first  # what the log still holds then; 0 unless records were deleted
+        self.log_end = log_end  # of the log when this store was opened: the point to catch up to
+        self.log_first = log_first  # the log's first offset then; 0 unless records were deleted
         self._lengths: dict[str, views_codec.Lengths] = {}
-        self._busy: dict[str, bool] = {}  # as it is written, of the sessions in the cache
+        self._busy: dict[str, bool] = {}  # as written, of the cached sessions
         self._streams: dict[str, Stream] = {}  # likewise
         self._skipped: dict[str, tuple[int, ...]] = {}  # likewise
         self.belongs: Belongs | None = self._read(_BELONGS, Belongs)
         self.cursor: Cursor = self._read(_CURSOR, Cursor) or Cursor()
         self.partition: PartitionView = self._read(_PARTITION, PartitionView) or PartitionView()
-        # Below this offset every dead letter was written by the store that was here before.
+        # Below this offset every dead letter was written by the previous store.
         self.letters_from = self.cursor.offset if letters_from is None else letters_from
         self.is_new = letters_from is not None
 
@@ -103,13 +103,13 @@ class Store:
         return None if value is None else msgspec.msgpack.decode(value, type=kind)
 
     def claim(self, belongs: Belongs) -> None:
-        """Note what log this store is folded from; only on a new store."""
+        """Record the log that this store is folded from; only on a new store."""
         assert self.belongs in (None, belongs)
         self._backend.write([(_BELONGS, views_codec.encode_row(belongs))], [])
         self.belongs = belongs
 
     def load(self, session_id: str) -> SessionViews | None:
-        """The views of a session, or None if it has none. Raises Corrupt."""
+        """The views of a session, or None if it is unknown. Raises Corrupt."""
         name = session_id.encode()
         head = self._backend.get(b"h\0" + name)
         if head is None:
@@ -118,7 +118,7 @@ class Store:
         pages = [page for _, page in self._backend.scan(b"r\0" + name + b"\0")]
         try:
             views = views_codec.views_from(head, stream, pages)
-        except Exception as error:  # whatever bytes that nobody wrote can do to a decoder
+        except Exception as error:  # corrupt bytes may make a decoder raise anything
             raise Corrupt(f"session {session_id}: {type(error).__name__}: {error}") from error
         self._lengths[session_id] = views_codec.lengths_of(views)
         self._skipped[session_id] = views.skipped
@@ -133,11 +133,11 @@ class Store:
         cursor: Cursor,
         since: Mapping[str, int] | None = None,
     ) -> dict[str, SessionViews]:
-        """One batch: changed sessions, those that only streamed, the partition view, the cursor.
+        """Write one batch: changed sessions, those that only streamed, the partition, the cursor.
 
-        Returns the sessions whose views cannot be encoded, as they were stored instead: as they
-        were before, frozen at the offset that `since` has for them. Bounds (schemas/bounds.py) are
-        to keep this from happening; the neighbours of a session must not depend on that.
+        Returns the sessions whose views cannot be encoded, in the form stored instead: their
+        previous views, frozen at their offset in `since`. Bounds (schemas/bounds.py) should prevent
+        this, but other sessions must not depend on that.
         """
         batch, frozen = _Batch(), {}
         for session_id, views in changed.items():
@@ -168,11 +168,11 @@ class Store:
         views: SessionViews,
         busy: Callable[[SessionViews], bool],
     ) -> None:
-        """Add a session to a batch. What raises does so before anything is noted."""
+        """Add a session to a batch. An exception is raised before anything is recorded."""
         name = session_id.encode()
         known = self._lengths.get(session_id, views_codec.NO_ROWS)
         old_pages: list[bytes] = []
-        if views.skipped != self._skipped.get(session_id, ()):  # folded without a record
+        if views.skipped != self._skipped.get(session_id, ()):  # refolded without a record
             old_pages = [key for key, _ in self._backend.scan(b"r\0" + name + b"\0")]
             known = views_codec.NO_ROWS
         lengths, is_busy = views_codec.lengths_of(views), _is_busy(views, busy)
@@ -194,18 +194,18 @@ class Store:
                 batch.deletes.append(b"b\0" + name)
 
     def forget(self, session_id: str) -> None:
-        """Drop what is remembered of a session that left the cache."""
+        """Drop the bookkeeping of a session that left the cache."""
         self._lengths.pop(session_id, None)
         self._busy.pop(session_id, None)
         self._streams.pop(session_id, None)
         self._skipped.pop(session_id, None)
 
     def busy(self) -> list[str]:
-        """The sessions that may owe something."""
+        """The sessions that may have an obligation."""
         return [key[2:].decode() for key, _ in self._backend.scan(b"b\0")]
 
     def rest(self, session_id: str) -> None:
-        """A session need not be looked at on the next assignment."""
+        """Mark a session as idle, so that it is not checked on the next assignment."""
         self._busy[session_id] = False
         self._backend.write([], [b"b\0" + session_id.encode()])
 
@@ -218,13 +218,13 @@ class Store:
         self._backend.close()
 
     def abandon(self) -> None:
-        """Close a damaged store, which may not be possible without a complaint: it is rebuilt."""
+        """Close a damaged store and ignore errors: it is rebuilt."""
         with suppress(Corrupt, OSError):
             self._backend.close()
 
 
 def _is_busy(views: SessionViews, busy: Callable[[SessionViews], bool]) -> bool:
-    """Whether a session may owe something; one about which that cannot be said is woken."""
+    """Whether a session may have an obligation; true if that cannot be determined."""
     try:
         return busy(views)
     except Exception:
@@ -232,7 +232,7 @@ def _is_busy(views: SessionViews, busy: Callable[[SessionViews], bool]) -> bool:
 
 
 class DictBackend:
-    """The twin in memory: a dict, sorted when it is scanned."""
+    """The in-memory backend: a dict, sorted when it is scanned."""
 
     def __init__(self, data: dict[bytes, bytes] | None = None) -> None:
         self.data = {} if data is None else data
@@ -259,10 +259,10 @@ def open_store(
     say: Callable[[str], None],
     first_offset: int = 0,
 ) -> Store:
-    """The store in a directory, or a new one when what is there is not of this log; says so.
+    """The store in a directory, or a new one if the old one is not of this log, which is logged.
 
-    Raises LogCut where the log does not hold what would have to be folded, and OSError, with the
-    store as it is, where it is open elsewhere or the system refuses to open it.
+    Raises LogCut if the log no longer has the records to be folded, and OSError, leaving the store
+    as it is, if it is open elsewhere or the system refuses to open it.
     """
     why, letters_from = None, 0
     try:
@@ -279,10 +279,10 @@ def open_store(
         if why is None:
             return store
         if store.belongs[:2] == belongs[:2] and store.cursor.offset <= end_offset:
-            letters_from = store.cursor.offset  # other folds of the same log
+            letters_from = store.cursor.offset  # another version of the folds, the same log
         store.close()
     if first_offset == 0:
-        say(f"the store {directory.name} is made anew from the log: {why}")
+        say(f"the store {directory.name} is rebuilt from the log: {why}")
     return new_store(directory, belongs, end_offset, letters_from, first_offset)
 
 
@@ -303,10 +303,10 @@ def new_store(
     letters_from: int = 0,
     first_offset: int = 0,
 ) -> Store:
-    """An empty store in the place of whatever is there.
+    """An empty store that replaces whatever is in the directory.
 
-    letters_from: below it every dead letter was written. A letter that comes twice is harmless.
-    Raises LogCut, and keeps what is there, where the log no longer begins at 0.
+    letters_from: every dead letter below it was written. A duplicate dead letter is harmless.
+    Raises LogCut, and keeps the old store, if the log no longer begins at 0.
     """
     if first_offset > 0:
         raise LogCut(directory.name, 0, first_offset)
@@ -324,15 +324,15 @@ def _mismatch(store: Store, belongs: Belongs, end_offset: int) -> str | None:
         if had != has:
             return f"its {name} is {had}, the log's is {has}"
     if store.cursor.offset > end_offset:
-        return f"its cursor {store.cursor.offset} lies beyond the log's end {end_offset}"
+        return f"its cursor {store.cursor.offset} is beyond the log's end {end_offset}"
     return None
 
 
 def open_readonly(directory: Path) -> Store:
-    """A store at rest, or one that a worker writes, as of now; read only."""
+    """A store for reading only: an unused one, or a snapshot of one that a worker writes."""
     return Store(RocksBackend(directory, read_only=True))
 
 
 def as_json(belongs: Belongs) -> str:
-    """For people: what log a store was folded from."""
+    """A store's log and folds, for people."""
     return json.dumps(belongs._asdict())

@@ -1,8 +1,8 @@
-"""Views to bytes and back: what a store keeps, and what a replay compares.
+"""Encodes views: what a store keeps, and what a replay compares.
 
-A session is one head (all that is rewritten), a small stream place, and pages of rows, which only
-grow. The bytes are the same for the same views: msgpack in field order, nothing unordered.
-This file is not the contract: a store is a cache, and a new layout only means to refold.
+A session is one head (everything that is rewritten), a small stream position, and pages of rows,
+which only grow. Equal views give equal bytes: msgpack in field order, nothing unordered. This
+format is not a contract: a store is a cache, and a new layout only means a refold.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ from ..fold.projections.turn_view import Stream
 from ..fold.rows import Rows
 from ..fold.views import SessionViews, initial
 
-# The series of rows of a session: the type of their rows, and where they are.
+# The row series of a session: the type of their rows, and where they are.
 SERIES: dict[type, str] = {
     Fragment: "context.fragments",
     Prefix: "context.prefixes",
@@ -47,7 +47,7 @@ series_of = attrgetter(*SERIES.values())
 lengths_of = attrgetter(*[f"{place}.length" for place in SERIES.values()])
 """lengths_of(views): how many rows each series has."""
 
-# Rows are kept in pages: in the head of a session, a series is nothing but its length.
+# Rows are kept in pages: the head of a session contains only the length of each series.
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=attrgetter("length"))  # in C: len calls Python
 _PAGE = msgspec.msgpack.Decoder(tuple[tuple(list[kind] for kind in SERIES)])
 _STREAM = msgspec.msgpack.Decoder(Stream)
@@ -55,23 +55,23 @@ encode_row = _ENCODER.encode
 
 
 def head_of(views: SessionViews) -> bytes:
-    """Everything of a session but its rows, as bytes."""
+    """Everything of a session except its rows, as bytes."""
     return _ENCODER.encode(views)
 
 
 def stream_of(views: SessionViews) -> bytes:
-    """The stream place of a session, as bytes."""
+    """The stream position of a session, as bytes."""
     return _ENCODER.encode(views.stream)
 
 
 def page_of(views: SessionViews, known: Lengths) -> bytes:
-    """The rows that every series has beyond its known length, as bytes."""
+    """The rows of every series beyond its known length, as bytes."""
     pairs = zip(series_of(views), known, strict=True)
     return _ENCODER.encode([rows.since(n) if rows.length > n else () for rows, n in pairs])
 
 
 def views_from(head: bytes, stream: bytes | None, pages: Iterable[bytes]) -> SessionViews:
-    """The views of a session, from what a store kept of it: its pages in order."""
+    """Decodes a session's views from a store's head, stream position and pages, in order."""
     grown = dict(zip(SERIES, series_of(initial("")), strict=True))
     for page in pages:
         for kind, rows in zip(SERIES, _PAGE.decode(page), strict=True):
@@ -79,7 +79,7 @@ def views_from(head: bytes, stream: bytes | None, pages: Iterable[bytes]) -> Ses
 
     def rows_of(series: Any, length: int) -> Rows[Any]:
         (kind,) = get_args(series)
-        assert len(grown[kind]) == length, f"the pages hold other {kind.__name__}s than the head"
+        assert len(grown[kind]) == length, f"pages and head differ in their {kind.__name__}s"
         return grown[kind]
 
     views = msgspec.msgpack.decode(head, type=SessionViews, dec_hook=rows_of)
@@ -101,7 +101,7 @@ VIEW_NAMES = (
 
 
 def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
-    """(view name, bytes) of every view: what a replay compares, byte for byte."""
+    """(view name, bytes) of every view, which a replay compares byte for byte."""
     rows = [series.since(0) for series in series_of(views)]
     fragments, prefixes, lines, sent, spent, received, progress, *compacted = rows[:-2]
     encode = _ENCODER.encode

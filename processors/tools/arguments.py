@@ -1,9 +1,8 @@
-"""What a tool takes: a JSON schema made from its signature, and the check of raw arguments.
+"""The arguments of a tool: a JSON schema made from its signature, and the check of raw arguments.
 
-The schema is what the model reads, so it is small and stable: parameters in the order of the
-signature, no titles. The check is strict, because an approval binds the exact arguments that a
-person saw: no text becomes a number, no key may come twice, nothing unknown passes.
-It must not know what the tool does.
+The model reads the schema, so it is small and stable: parameters in the order of the signature, no
+titles. The check is strict, because an approval binds the exact arguments that a person saw: no
+text is converted to a number, no key may occur twice, no unknown key passes.
 """
 
 import copy
@@ -15,9 +14,9 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-_ERRORS_SHOWN_MAX = 5  # a model corrects a call from the first few; more only cost tokens
+_ERRORS_SHOWN_MAX = 5  # a model corrects a call from the first few; more would only cost tokens
 _ERROR_CHARS_MAX = 300  # one error may quote an enum with hundreds of members
-_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")  # for one other name the API refuses the whole request
+_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")  # for any other name the API rejects the whole request
 _VALUES_KEPT = ("default", "enum", "const", "examples")  # data, not schemas: never cleaned
 
 
@@ -29,7 +28,7 @@ class Arguments(NamedTuple):
     adapter: Any
 
     def why_wrong(self, raw: bytes) -> str | None:
-        """What is wrong with the raw JSON arguments, as the model is told, or None."""
+        """The error in the raw JSON arguments, as text for the model, or None."""
         try:
             self.parse(raw)
         except ValueError as error:
@@ -52,7 +51,7 @@ class Arguments(NamedTuple):
 def arguments_of(function: Callable, name: str) -> tuple[Arguments, str | None]:
     """The arguments of a tool's function, and the name of its context parameter if it has one.
 
-    Raises TypeError, saying which parameter can not be offered to a model and why.
+    Raises TypeError, naming the parameter that cannot be offered to a model and the reason.
     """
     parameters = list(inspect.signature(function).parameters.values())
     hints = _hints(function, name)
@@ -74,7 +73,7 @@ def _hints(function: Callable, name: str) -> dict[str, Any]:
         return typing.get_type_hints(function, include_extras=True)
     except Exception as error:
         raise TypeError(
-            f"the annotations of tool {name} can not be resolved ({error}): "
+            f"the annotations of tool {name} cannot be resolved ({error}): "
             "define their types at module level"
         ) from error
 
@@ -88,11 +87,11 @@ def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) ->
     """One parameter as a dataclass field. Raises TypeError."""
     where = f"parameter {parameter.name!r} of tool {tool}"
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise TypeError(f"{where} must be an ordinary one: a model names every argument")
+        raise TypeError(f"{where} must not be variadic or positional-only: a model names arguments")
     if parameter.name.startswith("_"):
         raise TypeError(f"{where} must not begin with an underscore")
     if _NAME.fullmatch(parameter.name) is None:
-        raise TypeError(f"{where} must be called by 1-64 characters of [A-Za-z0-9_]")
+        raise TypeError(f"{where} must have a name of 1-64 characters of [A-Za-z0-9_]")
     if parameter.name not in hints:
         raise TypeError(f"{where} needs an annotation: it becomes the schema the model sees")
     hint = _described(hints[parameter.name])
@@ -111,7 +110,7 @@ def _described(hint: Any) -> Any:
     """`Annotated[T, "text"]` gives the parameter a description, without a pydantic import."""
     if typing.get_origin(hint) is not typing.Annotated:
         return hint
-    from pydantic import Field  # takes 50 ms: only a process that defines tools pays it
+    from pydantic import Field  # takes 50 ms, paid only by a process that defines tools
 
     base, *notes = typing.get_args(hint)
     notes = [Field(description=n) if isinstance(n, str) else n for n in notes]
@@ -126,13 +125,13 @@ def _adapt(shape: type, name: str) -> tuple[Any, Mapping[str, Any]]:
         adapter = TypeAdapter(shape)
         schema = _clean(adapter.json_schema())
     except Exception as error:  # pydantic has a dozen error classes for types without a schema
-        raise TypeError(f"tool {name} takes what no JSON schema can describe: {error}") from error
+        raise TypeError(f"tool {name} takes a type that JSON schema lacks: {error}") from error
     ordered = {"type": "object", "properties": schema.pop("properties", {})}
     return adapter, {**ordered, **{k: v for k, v in schema.items() if k != "type"}}
 
 
 def _clean(schema: Any) -> Any:
-    """Without titles: they repeat the names and cost tokens in every request."""
+    """Remove titles: they repeat the names and cost tokens in every request."""
     if isinstance(schema, list):
         return [_clean(item) for item in schema]
     if not isinstance(schema, dict):
@@ -142,7 +141,7 @@ def _clean(schema: Any) -> Any:
         if key in ("properties", "$defs"):
             cleaned[key] = {name: _clean(part) for name, part in value.items()}
         elif key in _VALUES_KEPT:
-            if value is not None:  # `default: null` says no more than "not required"
+            if value is not None:  # `default: null` adds nothing to "not required"
                 cleaned[key] = value
         elif key != "title":
             cleaned[key] = _clean(value)
@@ -150,7 +149,7 @@ def _clean(schema: Any) -> Any:
 
 
 def object_of(raw: bytes) -> dict[str, Any]:
-    """A JSON object, refusing what two readers may read differently. Raises ValueError."""
+    """A JSON object; ambiguous JSON is rejected. Raises ValueError."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
@@ -177,7 +176,7 @@ def object_of(raw: bytes) -> dict[str, Any]:
 
 
 def _reasons(error: ValueError) -> str:
-    """The reasons of a pydantic ValidationError, without the values: those may be large."""
+    """The reasons of a pydantic ValidationError, without the values, which may be large."""
     listed = error.errors(include_url=False, include_context=False, include_input=False)
     lines = []
     for item in listed[:_ERRORS_SHOWN_MAX]:

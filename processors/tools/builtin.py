@@ -1,7 +1,7 @@
-"""The tools that come with foldlog: a real agent on a real directory, and no way out of it.
+"""The tools that come with foldlog: a real agent on a real directory that it cannot leave.
 
-`tools(directory)` gives them, `default_agent(directory)` an agent that has them. Reading needs no
-permission; editing and running ask. Everything is bounded, and says how to ask for the rest.
+`tools(directory)` returns them, `default_agent(directory)` an agent that has them. Reading needs no
+permission; editing and running ask. Every result is bounded, and says how to request the rest.
 """
 
 import json
@@ -25,22 +25,22 @@ from .tool import Shortened, Tool, ToolCancelled, ToolContext, ToolFailed, tool
 from .workdir import CLOSED, Workdir
 
 SEARCH_SCRIPT = Path(__file__).with_name("search_script.py")
-SEARCH_KILL_S = 15  # the script ends by itself after 10 s, unless its pattern never ends
+SEARCH_KILL_S = 15  # the script ends by itself after 10 s, unless its pattern backtracks for ever
 PATTERN_CHARS_MAX = 1_000
 ENTRIES_MAX = 20_000  # of one directory, sorted in memory
 LINES_DEFAULT, LINES_MAX = 400, 2_000
 LINE_CHARS_MAX = 2_000  # a longer line is data; about 800 tokens
-SCAN_BYTES_MAX = 64 * 1024 * 1024  # read_file looks no further for an offset or the last line
+SCAN_BYTES_MAX = 64 * 1024 * 1024  # limit of read_file's scan for an offset or the last line
 EDIT_BYTES_MAX = 2 * 1024 * 1024
-PAGE_BYTES_MAX = INLINE_BYTES_MAX - 1_000  # of a result that is read on; its last line says how
+PAGE_BYTES_MAX = INLINE_BYTES_MAX - 1_000  # of a result read in pages; the last line names the next
 COMMAND_S_MAX = 600
 COMMAND_ENV = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat"}
-COMMAND_ENV |= {"GIT_TERMINAL_PROMPT": "0"}  # nobody is there to type a password
+COMMAND_ENV |= {"GIT_TERMINAL_PROMPT": "0"}  # nobody can type a password
 DirectoryPath = Annotated[str, "relative to the working directory"]
 
 
 def _room(ctx: ToolContext) -> int:
-    """Tokens of a result that leave space for a notice of our own below the limit."""
+    """The tokens of a result that leave space below the limit for a notice of our own."""
     return ctx.result_tokens * 4 // 5
 
 
@@ -72,7 +72,7 @@ def list_directory(
 
 
 def _row(entry: os.DirEntry, fd: int) -> tuple[bool, str, str]:
-    """(is it no directory, name, line)."""
+    """(not a directory, name, line)."""
     name = _printable(entry.name)
     try:
         found = entry.stat(follow_symlinks=False)
@@ -87,7 +87,7 @@ def _row(entry: os.DirEntry, fd: int) -> tuple[bool, str, str]:
 
 
 def _printable(name: str) -> str:
-    """A file name on one line, also one that is no text."""
+    """A file name on one line, even if it is not text."""
     text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return text if text.isprintable() else repr(text)
 
@@ -175,7 +175,7 @@ async def search_files(
 
 
 def _found(output: bytes, killed: bool, code: int, offset: int) -> str:
-    """The rows that the script printed, and what it says of the rest."""
+    """The rows that the script printed, and its report on the rest."""
     lines = output.decode("utf-8", "replace").splitlines()
     parsed = [_parsed(line) for line in lines]
     rows = [value for value in parsed if isinstance(value, str)]
@@ -246,10 +246,10 @@ def edit_file(
 
 
 def _already(text: str, old: str, new: str, *, again: bool) -> bool:
-    """Whether the edit is in the text: the new one is there, the old one only inside of it."""
+    """Whether the edit is already in the text: the new text is there, the old only within it."""
     if not old:
         return text == new
-    if not new:  # a deletion leaves no trace: only a repetition may take it for done
+    if not new:  # a deletion leaves no trace: only a repetition may count as done
         return again and old not in text
     return new in text and not any(old in part for part in text.split(new))
 
@@ -297,7 +297,7 @@ async def run_command(
 
 
 def _last_lines(text: str, tokens: int) -> str:
-    """The end of a text: so many lines, within so many tokens."""
+    """The end of a text, within a number of lines and tokens."""
     lines = text.splitlines(keepends=True)
     shown = "".join(lines[-LOG_LINES_MAX:])
     shown = prefix(shown[::-1], tokens)[::-1]
@@ -315,7 +315,7 @@ def read_result(
 ) -> str:
     """Read on in a tool result that was cut; its notice names the ref and the offset."""
     none = ToolFailed(f"no result of this session is kept as {ref[:80]!r}")
-    if ref not in ctx.refs:  # or a ref would open what somebody else was told
+    if ref not in ctx.refs:  # otherwise a ref would open other people's results
         raise none
     try:
         text = ctx.blobs.get(ref).decode()
@@ -333,10 +333,10 @@ def read_result(
 
 
 def _page(text: str, tokens: int) -> str:
-    """The beginning of a text that passes as a result without being cut again; never empty."""
+    """The beginning of a text that fits into a result without another cut; never empty."""
     part = prefix(text, tokens) or text[:1]
     part = part.encode()[:PAGE_BYTES_MAX].decode("utf-8", "ignore")
-    if looks_like_log(part):  # of a log only the last lines would be served
+    if looks_like_log(part):  # of a log only the last lines would be shown
         part = "".join(part.splitlines(keepends=True)[: LOG_LINES_MAX - 2])
     return part
 

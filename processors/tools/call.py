@@ -1,10 +1,10 @@
 """One run of a claimed tool call, from its arguments to exactly one outcome.
 
-The rule that everything here serves: the outcome says no more than is known. A begun `once` call
-ends in an ordinary outcome only if the tool itself returned or raised ToolFailed; an abort, the
-deadline or any other exception leaves it in doubt. Pure and idempotent calls may be repeated, so
-theirs are errors, or cancelled. What a tool returns later still resolves a doubt (`run` returns a
-task that waits for it). This file must not know the log, the worker or when a call may run.
+The rule behind everything here: the outcome claims no more than is known. A begun `once` call ends
+in an ordinary outcome only if the tool itself returned or raised ToolFailed; an abort, the deadline
+or any other exception leaves it in doubt. Pure and idempotent calls may be repeated, so theirs are
+errors, or cancelled. A result that the tool returns later still resolves a doubt (`run` returns a
+task that waits for it).
 """
 
 import asyncio
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def timeout_ms(tool: Tool, limits: Limits) -> int:
-    """How long a run of this tool may take."""
+    """The time limit of a run of this tool."""
     return tool.timeout_ms or limits.tool_timeout_ms
 
 
@@ -44,8 +44,8 @@ async def run(
 ) -> asyncio.Task | None:
     """Run a claimed call and report exactly one outcome: ToolResult or ToolFailedUncertain.
 
-    Returns None when the tool has ended, else a task that ends when it does; of a call in doubt it
-    reports the late truth as one more ToolResult. Keep it and count it: a thread can't be killed.
+    Returns None when the tool has ended, else a task that ends with it; for a call in doubt that
+    task reports the late result as one more ToolResult. Keep the task: a thread can't be killed.
     """
     early = _why_not(claim, tool, args, stop)
     if early is not None:
@@ -78,11 +78,11 @@ async def run(
 async def reconcile(
     claim: ToolClaim, tool: Tool, args: bytes, sink: Sink, stop: Stop, host: ToolHost
 ) -> None:
-    """Say what became of a call whose worker is gone, and report exactly one outcome.
+    """Determine the fate of a call whose worker is gone, and report exactly one outcome.
 
-    Called only when the claim's deadline and the margin have passed, so that "it did not happen"
-    can't become untrue. The side log is asked first, then the tool's reconciler; whoever can't
-    tell leaves the call in doubt.
+    Called only after the claim's deadline and the margin have passed, so that "it did not happen"
+    cannot become untrue. The side log is read first, then the tool's reconciler is asked; if
+    neither knows, the call stays in doubt.
     """
     one = Run(claim, tool, host)
     if one.ctx.side_log.has_result:
@@ -135,17 +135,17 @@ def _recorded(one: Run) -> ToolResult | None:
 
 
 def _record(one: Run, value: Any) -> None:
-    """Remember what an idempotent call returned, for an attempt that comes after a crash."""
+    """Record the result of an idempotent call, for an attempt after a crash."""
     asked = [{"trigger": t.trigger, "project_id": t.project_id} for t in one.ctx.triggers]
     beside = {"triggers": asked, "reminders": one.ctx.reminders}
     try:
         one.ctx.side_log.record(plain(value), beside=beside)
-    except Exception:  # bytes, odd objects, a full disk: then the call is simply run again
+    except Exception:  # bytes, odd objects, a full disk: then the call simply runs again
         return
 
 
 def _cached(one: Run, key: bytes) -> ToolResult | None:
-    """The result of the same call a short while ago, if all of it is still there (S0.8)."""
+    """The result of the same call a short while ago, if its content is still there (S0.8)."""
     kept = one.host.cache.find(key, one.tool.cache_ttl_ms)
     if kept is None:
         return None
@@ -157,17 +157,17 @@ def _cached(one: Run, key: bytes) -> ToolResult | None:
 
 
 def _keep(one: Run, key: bytes, event: ToolResult | ToolFailedUncertain) -> None:
-    """Remember a success for its TTL; one that asked for more than to be read is no mere result."""
+    """Cache a success for its TTL, unless the call also requested triggers or reminders."""
     if not isinstance(event, ToolResult) or event.outcome != Outcome.OK:
         return
-    lost = event.left_out and event.content.ref is None  # the disk was full: do better next time
+    lost = event.left_out and event.content.ref is None  # the disk was full: do not cache that
     if not event.triggers and not event.reminders and not lost:
         shaped = Shaped(event.content, event.bytes, event.tokens, event.left_out)
         one.host.cache.keep(key, shaped, one.began_at, one.tool.cache_ttl_ms)
 
 
 def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
-    """What is known of the call, as its one outcome."""
+    """The one outcome of a call: what is known of it."""
     claim, ctx, error = one.claim, one.ctx, None if end is None else end.error
     if end is not None and error is None:
         if _is_idempotent(one):
@@ -187,7 +187,7 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
 
 
 def _shaped(one: Run, value: Any) -> Shaped:
-    """A value as content. Never raises: the tool has run, and that must be told."""
+    """A value as content. Never raises: the tool has run, and that must be reported."""
     limit, host = one.ctx.result_tokens, one.host
     try:
         return shape(
@@ -202,7 +202,7 @@ def _shaped(one: Run, value: Any) -> Shaped:
 
 
 async def _late(one: Run, work: asyncio.Task, event: Any, sink: Sink) -> None:
-    """Wait for a tool that outlived its outcome; what it knows resolves a doubt."""
+    """Wait for a tool that outlived its outcome; its result resolves a doubt."""
     end = await work
     known = end.error is None or isinstance(end.error, ToolFailed)
     if isinstance(event, ToolFailedUncertain) and known:
@@ -210,7 +210,7 @@ async def _late(one: Run, work: asyncio.Task, event: Any, sink: Sink) -> None:
 
 
 async def _ask(one: Run, args: bytes, stop: Stop) -> Any:
-    """The reconciler's answer, or a text that says why there is none."""
+    """The reconciler's answer, or a text with the reason why there is none."""
     reconciler = one.tool.reconciler
     assert reconciler is not None
     try:
@@ -227,5 +227,5 @@ async def _ask(one: Run, args: bytes, stop: Stop) -> Any:
 
 
 async def _report(sink: Sink, claim: ToolClaim, event: Any) -> None:
-    """Hand over the outcome; a cancelled run does not take it back."""
+    """Report the outcome, even if this run is cancelled meanwhile."""
     await asyncio.shield(asyncio.ensure_future(sink.outcome(claim.session_id, event)))

@@ -1,10 +1,9 @@
-"""Processes that a tool starts: they end with the command, the run or the worker, whichever is
+"""Processes started by a tool: they end with the command, the run or the worker, whichever is
 first.
 
-Each command runs under a keeper (reaper.py), a process of its own that outlives a killed worker
-just long enough to kill what the worker had started. A parent-death signal alone would not do: it
-reaches the first process only, and fires when the starting thread ends. This file must not know
-what the commands are for.
+Each command runs under a reaper (reaper.py), a process of its own that outlives a killed worker
+just long enough to kill what the worker had started. A parent-death signal alone is not enough: it
+reaches the first process only, and fires when the starting thread ends.
 """
 
 import asyncio
@@ -22,24 +21,24 @@ from ...log.environment import HAND_OVER_S, for_children
 from .output_sink import Stop
 
 KEEPER = Path(__file__).with_name("reaper.py")
-TERM_S = 0.3  # from SIGTERM to SIGKILL: enough to remove a lock file, small beside the grace
-KILL_S = 5.0  # a process that outlives SIGKILL this long hangs in the kernel: we go on without it
-OUTPUT_BYTES_MAX = 1024 * 1024  # of one command, kept: a quarter from its head, the rest the tail
+TERM_S = 0.3  # from SIGTERM to SIGKILL: enough to remove a lock file, small compared to the grace
+KILL_S = 5.0  # a process that survives SIGKILL this long hangs in the kernel: stop waiting for it
+OUTPUT_BYTES_MAX = 1024 * 1024  # kept of one command: a quarter from its start, the rest its end
 _READ_BYTES = 64 * 1024
 
 
 def keeper_command(lifeline: int, env_end: int, command: Sequence[str]) -> list[str]:
-    """The command line of a keeper that runs `command`."""
+    """The command line of a reaper that runs `command`."""
     script = [sys.executable, "-I", "-S", str(KEEPER), str(lifeline), str(env_end)]
     return [*script, "--", *command]
 
 
 @contextlib.asynccontextmanager
 async def handed_env(env: Mapping[str, str]) -> AsyncIterator[int]:
-    """The descriptor from which a keeper, started in the block, reads what its command gets beside.
+    """A descriptor from which a reaper, started in the block, reads its command's extra variables.
 
-    A socket, which nobody else can open through /proc; arguments and pipes can be read. It is
-    filled behind the block, because its buffer may be smaller than the variables are.
+    It is a socket, because no other process can open one through /proc, while arguments and pipes
+    can be read. It is filled after the block, because its buffer may be smaller than the variables.
     """
     ours, theirs = socket.socketpair()
     with ours:
@@ -47,7 +46,7 @@ async def handed_env(env: Mapping[str, str]) -> AsyncIterator[int]:
             yield theirs.fileno()
         ours.setblocking(False)
         handing = asyncio.get_running_loop().sock_sendall(ours, json.dumps(dict(env)).encode())
-        with contextlib.suppress(OSError):  # it has ended already, as whoever waits for it sees
+        with contextlib.suppress(OSError):  # it has ended already, which its caller notices
             await asyncio.wait_for(handing, HAND_OVER_S)
 
 
@@ -66,7 +65,7 @@ class Ended(NamedTuple):
 class Children:
     """The commands of one tool run. `ctx.children` in a tool.
 
-    env_names: globs of the variables of the worker that they get beside the usual ones.
+    env_names: globs of the worker's variables that they get in addition to the usual ones.
     """
 
     def __init__(self, stop: Stop, env_names: Sequence[str] = ()) -> None:
@@ -91,7 +90,7 @@ class Children:
 
         It ends early at timeout_s seconds, and when the run is aborted: SIGTERM, then SIGKILL for
         it and everything it started. Of the worker's environment it gets what every program needs
-        (PASSED in log/environment.py) and what the operator named; env: variables beside those.
+        (PASSED in log/environment.py) and what the operator named; env: additional variables.
         """
         if self._closed or self._stop.requested:
             raise OSError(f"{command[0]} was not started: the run is ending")
@@ -116,23 +115,23 @@ class Children:
         return Ended(code, output.kept(), output.left_out, why)
 
     def run_blocking(self, command: Sequence[str], **options: object) -> Ended:
-        """`run` for a tool that is no coroutine function: it waits in the tool's own thread."""
+        """`run` for a tool that is not a coroutine function: it blocks the tool's own thread."""
         return asyncio.run_coroutine_threadsafe(self.run(command, **options), self._loop).result()
 
     @property
     def busy(self) -> bool:
-        """Whether a command runs: whoever waits for it hears of the abort through its end."""
+        """Whether a command is running: its end then informs the caller of an abort."""
         return bool(self._lifelines)
 
     async def close(self) -> None:
-        """Kill what still runs, and return when it is gone. Nothing starts afterwards."""
+        """Kill what is still running, and return when it is gone. Nothing starts afterwards."""
         self._closed = True
         for process in list(self._lifelines):
             self._let_go(process)
             self._dying.append(asyncio.ensure_future(process.wait()))
         if self._dying:
             await asyncio.wait(self._dying, timeout=KILL_S)
-            await asyncio.sleep(0)  # the loop closes the pipes of the dead in its next round
+            await asyncio.sleep(0)  # the loop closes the pipes of dead processes in its next round
 
     async def _start(
         self,
@@ -178,14 +177,14 @@ class Children:
         return -signal.SIGKILL
 
     def _let_go(self, process: asyncio.subprocess.Process) -> None:
-        """Close the lifeline: what still lives below the keeper is killed."""
+        """Close the lifeline: the reaper then kills everything that still runs below it."""
         lifeline = self._lifelines.pop(process, None)
         if lifeline is not None:
             os.close(lifeline)
 
 
 class _Output:
-    """The head and the tail of what a command says, in bounded memory."""
+    """The head and the tail of a command's output, in bounded memory."""
 
     def __init__(self, bytes_max: int) -> None:
         self._head_max = bytes_max // 4
@@ -203,7 +202,7 @@ class _Output:
                 del self._tail[: -self._tail_max]
 
     def kept(self) -> bytes:
-        """Head and tail; what lies between is `left_out` bytes."""
+        """Head and tail; `left_out` bytes between them were dropped."""
         return bytes(self._head + self._tail[-self._tail_max :])
 
     @property

@@ -1,7 +1,7 @@
-"""What a tool may know and ask for while it runs: the ToolContext, given as its parameter `ctx`.
+"""The ToolContext: what a tool may read and request while it runs, passed as its parameter `ctx`.
 
-It names the call, says when to stop, remembers results across attempts, starts processes that can
-not outlive the run, and collects what the tool asks for. It must not know the log or the worker.
+It identifies the call, signals when to stop, keeps results across attempts, starts processes that
+cannot outlive the run, and collects the tool's requests.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ REMINDER_CHARS_MAX = 4_000  # a reminder enters the prompt whole: about 1,500 to
 class Abort:
     """Whether the run must end: true as a flag, awaitable as a signal.
 
-    `if ctx.aborted:` in a loop, `await ctx.aborted` beside the work. A tool that looks at it is
-    given time to end by itself; one that never does is cancelled at once.
+    `if ctx.aborted:` in a loop, `await ctx.aborted` beside the work. A tool that uses it is given
+    time to end by itself; one that never does is cancelled at once.
     """
 
     def __init__(self, stop: Stop) -> None:
@@ -37,7 +37,7 @@ class Abort:
 
     @property
     def why(self) -> str | None:
-        """The reason, or None while the run may go on."""
+        """The reason, or None while the run may continue."""
         return self._stop.why
 
     def __bool__(self) -> bool:
@@ -49,7 +49,8 @@ class Abort:
         return self._stop.wait().__await__()
 
     def wait_blocking(self, timeout_s: float | None = None) -> bool:
-        """Wait for it in a tool's own thread, at most timeout_s seconds; whether it came."""
+        """Wait for it in a tool's own thread, at most timeout_s seconds. Returns whether it came.
+        """
         self.watched = True
         waiting = asyncio.run_coroutine_threadsafe(self._stop.wait(), self._loop)
         try:
@@ -62,10 +63,11 @@ class Abort:
 class ToolContext:
     """One run of one tool call. `call_key` is TURN.STEP.INDEX, `attempt` counts from 1.
 
-    result_tokens: a longer result is cut, so a tool that can choose returns less. user_id,
-    project_id: whose session it is. claim_offset: the place of this run in the session's partition.
-    memory: what outlives sessions, None where the worker keeps none. refs: the kept results of this
-    session, for the tool that reads them. approved: whether a person allowed this very call.
+    result_tokens: a longer result is cut, so a tool that can choose should return less. user_id,
+    project_id: of the session. claim_offset: the offset of this run's claim in the session's
+    partition. memory: what outlives sessions, None if the worker keeps none. refs: the stored
+    results of this session, for the tool that reads them. approved: whether a person allowed this
+    very call.
     """
 
     def __init__(
@@ -107,25 +109,25 @@ class ToolContext:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this call: what a payment API wants to be sent."""
+        """The same key for every attempt of this call, for example for a payment API."""
         return f"{self.session_id}/{self.call_key}"
 
     def remind(self, text: str) -> None:
-        """Have a text said to the model once, with the next message. Raises ValueError."""
+        """Show a text to the model once, with the next message. Raises ValueError."""
         if not text or len(text) > REMINDER_CHARS_MAX:
             raise ValueError(f"a reminder has 1-{REMINDER_CHARS_MAX} characters, not {len(text)}")
         self._room(self.reminders, "reminders")
         self.reminders.append(text.encode("utf-8", "replace").decode())  # an event is UTF-8
 
     def trigger(self, name: str) -> None:
-        """Ask for a phase transition, taken if the call ends ok. Raises ValueError."""
+        """Request a phase transition, made if the call ends ok. Raises ValueError."""
         if not is_id(name):
             raise ValueError(why_not_an_id("a trigger", name))
         self._room(self.triggers, "triggers")
         self.triggers.append(Trigger(trigger=name))
 
     def lock_project(self, project_id: str) -> None:
-        """Ask to lock the session to a project, taken if the call ends ok. Raises ValueError."""
+        """Request to lock the session to a project, done if the call ends ok. Raises ValueError."""
         if not is_id(project_id):
             raise ValueError(why_not_an_id("a project id", project_id))
         self._room(self.triggers, "triggers")

@@ -1,15 +1,15 @@
-"""What looks like a log, and the end of it: of a log the last lines are served (S3.9).
+"""Recognizes logs, and cuts them to their end: of a log the last lines are shown (S3.9).
 
-A log grows at its end and says what went wrong there, so its last lines are worth more than its
-first thousands. Pure text in, text out; it must not know where the text came from.
+A log grows at its end and reports errors there, so its last lines are worth more than its first
+thousands. Pure functions on text.
 """
 
 import re
 from itertools import islice
 
-LOG_LINES_MAX = 200  # S3.9: the last 200 lines are served
-SAMPLE_LINES = 400  # of the end of a text are looked at: enough to tell, and cheap
-LOG_SHARE = 0.5  # of the lines that begin an entry; stack traces and wrapped lines are indented
+LOG_LINES_MAX = 200  # S3.9: the last 200 lines are shown
+SAMPLE_LINES = 400  # lines examined at the end of a text: enough to decide, and cheap
+LOG_SHARE = 0.5  # share of lines that begin an entry; stack traces and wrapped lines are indented
 
 _DATE = r"\d{4}[-/]\d\d[-/]\d\d"
 _TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
@@ -27,9 +27,9 @@ NUMBERED = re.compile(r"\A *\d+\t")  # as tools number the lines of a file
 
 
 def looks_like_log(text: str, *, numbered: bool = False) -> bool:
-    """Whether a text is the lines of a log, by its last ones.
+    """Whether a text is a log, judged by its last lines.
 
-    numbered: take off the line numbers that a tool has put in front.
+    numbered: ignore the line numbers that a tool has put in front.
     """
     lines = text[-SAMPLE_LINES * 200 :].splitlines()[-SAMPLE_LINES:]
     if numbered:
@@ -40,13 +40,13 @@ def looks_like_log(text: str, *, numbered: bool = False) -> bool:
 
 
 def last_lines(text: str, count: int = LOG_LINES_MAX) -> str:
-    """The last lines of a text: the text itself if it has no more."""
+    """The last lines of a text; the whole text if it has no more."""
     start = next(islice(_line_ends_backwards(text), count - 1, None), -1) + 1
     return text[start:]
 
 
 def _line_ends_backwards(text: str):
-    """Where lines end, from the last but one back."""
+    """The positions of line ends, from the last but one backwards."""
     place = text.rfind("\n", 0, max(0, len(text) - 1))
     while place != -1:
         yield place

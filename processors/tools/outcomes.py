@@ -1,7 +1,7 @@
-"""The outcomes of tool calls as events, and the claim that every one of them answers.
+"""The outcomes of tool calls as events, and the claim that each of them answers.
 
-Whoever must end a call without running it (a claim that came too late, attempts used up) makes
-its outcome here, so that the same words say the same everywhere. It must not know how tools run.
+Code that must end a call without running it (a late claim, attempts used up) builds its outcome
+here, so that the same case always has the same text.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ DETAIL_CHARS_MAX = 2_000  # of an exception's text: it may hold a whole response
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolClaim:
-    """A claim that came back and won. effect, approval: as TOOL_INVOKED has them.
+    """A claim that was read back and won. effect, approval: from TOOL_INVOKED.
 
-    args_sha256: of the raw arguments that the decision was about. timeout_ms: how long the run may
-    take from now; TOOL_STARTED's deadline must not lie before its end. user_id, project_id: whose
-    session it is, as of the claim. claim_offset: where the claim lies in the session's partition.
-    refs: the kept results that the call may read.
+    args_sha256: of the raw arguments that were decided on. timeout_ms: how long the run may take
+    from now; it must end by TOOL_STARTED's deadline. user_id, project_id: of the session, at the
+    time of the claim. claim_offset: the claim's offset in the session's partition. refs: the stored
+    results that the call may read.
     """
 
     session_id: str
@@ -62,7 +62,7 @@ def gave_up(claim: ToolClaim, why: str) -> ToolResult:
 
 
 def uncertain(claim: ToolClaim, reason: str) -> ToolFailedUncertain:
-    """The outcome of a call of which nobody knows whether it had its effect."""
+    """The outcome of a call of which it is unknown whether it had its effect."""
     return ToolFailedUncertain(
         turn=claim.turn,
         step=claim.step,
@@ -82,7 +82,7 @@ def result(
     reminders: Sequence[str] = (),
     cached_at: int | None = None,
 ) -> ToolResult:
-    """What became of a call, with the content that the model is told."""
+    """The result of a call, with the content that the model sees."""
     return ToolResult(
         turn=claim.turn,
         step=claim.step,

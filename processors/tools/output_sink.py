@@ -1,6 +1,6 @@
-"""How an effect reports: chunks that never wait, one outcome that does, and the signal to stop.
+"""An effect's interfaces: chunks that never wait, one outcome that does, and the signal to stop.
 
-Effects know nothing of the log, the outbox or the worker: they get a Sink and a Stop.
+Effects are independent of the log, the outbox and the worker: they get a Sink and a Stop.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from ...schemas.events import GenChunk
 
 
 class Sink(Protocol):
-    """Where an effect's events go."""
+    """Receives an effect's events."""
 
     def chunk(self, session_id: str, event: GenChunk) -> None:
         """Produce a chunk without waiting; it keeps its order before the outcome (law 10)."""
@@ -21,9 +21,9 @@ class Sink(Protocol):
 
 
 class Stop:
-    """Asks one begun effect to end. `request` may be called from any thread, once or often.
+    """Asks one begun effect to end. `request` may be called from any thread, any number of times.
 
-    `leaves`: it is the worker that ends, and nobody has anything against the effect.
+    `leaves`: the worker is ending; the effect itself is not unwanted.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Stop:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked."""
+        """Whether an end was requested."""
         return self.why is not None
 
     def request(self, why: str, *, leaves: bool = False) -> None:
@@ -49,7 +49,7 @@ class Stop:
                 loop.call_soon_threadsafe(event.set)
 
     async def wait(self) -> str:
-        """Return the reason once somebody asked."""
+        """Wait for a request and return its reason."""
         event = asyncio.Event()
         with self._lock:
             if self.why is None:

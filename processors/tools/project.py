@@ -1,8 +1,8 @@
 """build_and_deploy: the one tool that may lock a session to a project (mission row S0.2).
 
 A project is locked once: by this tool with confirm_new_project, which only a person should allow,
-or by PROJECT_LOCKED when somebody opens an existing one. The fold refuses a lock that any other
-tool asks for.
+or by PROJECT_LOCKED when somebody opens an existing one. The fold refuses a lock requested by any
+other tool.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from .log_text import last_lines
 from .tool import Tool, ToolCancelled, ToolFailed, tool
 
 PROJECT_ENV = "FOLDLOG_PROJECT"
-"""Names the project to the command."""
+"""The environment variable with the project's id."""
 
 
 def build_and_deploy(command: Sequence[str], *, timeout_s: float = 600) -> Tool:
-    """The tool that builds and deploys the session's project by a command of yours.
+    """The tool that builds and deploys the session's project with a command of yours.
 
     The command runs in the agent's working directory, with the project's id in FOLDLOG_PROJECT. In
-    a session without a project the call must confirm a new one, and the project is locked when the
-    command has succeeded.
+    a session without a project the call must confirm a new one, which is locked once the command
+    has succeeded.
     """
     argv = [str(part) for part in command]
 

@@ -1,14 +1,14 @@
-"""The keeper: a small process that runs one command and lets nothing of it outlive its purpose.
+"""The reaper: a small process that runs one command and kills everything the command leaves behind.
 
 Run as a script, `python -I -S reaper.py LIFELINE ENV -- COMMAND...`, by children.py and by
 outside/protocol.py; it must not import foldlog. LIFELINE is the read end of a pipe whose only
-writer is the worker: `T` asks the command to terminate, end-of-file (the worker let go, or was
-killed) kills everything at once. What the command leaves behind when it ends is killed too, also
-what has left its process group: the keeper is the subreaper of all its descendants. It ends as the
+writer is the worker: `T` asks the command to terminate; end-of-file (the worker closed it, or was
+killed) kills everything at once. Processes that outlive the command are killed too, even if they
+left its process group: the reaper is the subreaper of all its descendants. It ends the way the
 command ended, by exit code or by signal.
 
-The command gets the environment that the keeper was given (log/environment.py chooses it), and the
-variables that are read as a JSON object from the descriptor ENV: arguments can be seen by others.
+The command gets the reaper's environment (log/environment.py chooses it) and the variables read as
+a JSON object from the descriptor ENV: other processes can see arguments.
 """
 
 import contextlib
@@ -20,20 +20,20 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-NOT_STARTED = 127  # what a shell says of a command that does not exist
+NOT_STARTED = 127  # a shell's exit code for a command that does not exist
 
 
 def _prctl(option: int, value: int) -> None:
-    """Ask the kernel, where it is Linux; elsewhere the process group is all we hold."""
+    """Call Linux's prctl; on other systems only the process group is controlled."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 def _become(command: list[str], added: dict[str, str]) -> None:
-    """In the child: turn into the command. Never returns."""
+    """In the child: replace it by the command. Never returns."""
     try:
         os.setpgid(0, 0)
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # should the keeper itself be killed
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # in case the reaper itself is killed
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
@@ -46,7 +46,7 @@ def _become(command: list[str], added: dict[str, str]) -> None:
 
 
 def _children() -> list[int]:
-    """Direct children of this process, orphans of its descendants among them."""
+    """Direct children of this process, including its descendants' orphans."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
             return [int(pid) for pid in file.read().split()]
@@ -55,7 +55,7 @@ def _children() -> list[int]:
 
 
 def _kill_all(group: int) -> None:
-    """Kill the command's group, then whatever descends from us, until there is nobody left."""
+    """Kill the command's group, then every remaining descendant."""
     with contextlib.suppress(OSError):
         os.killpg(group, signal.SIGKILL)
     while True:
@@ -63,13 +63,13 @@ def _kill_all(group: int) -> None:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         try:
-            os.waitpid(-1, 0)  # each death may hand us orphans, found in the next round
+            os.waitpid(-1, 0)  # each death may give us orphans, found in the next round
         except ChildProcessError:
             return
 
 
 def _reap(pid: int) -> int | None:
-    """Bury the dead; the wait status of the command if it is among them."""
+    """Reap dead children. Returns the command's wait status if it is among them."""
     status = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -82,7 +82,7 @@ def _reap(pid: int) -> int | None:
 
 
 def _end_as(status: int) -> None:
-    """End as the command ended."""
+    """End with the command's exit code or signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -93,18 +93,18 @@ def _end_as(status: int) -> None:
 
 
 def _given(descriptor: int) -> dict[str, str]:
-    """The variables that the command shall have."""
+    """The variables for the command, read from a descriptor."""
     with open(descriptor) as file:
         text = file.read()
     if text == "{}":
         return {}
-    import json  # costs a start some milliseconds: only for a command that is given any
+    import json  # costs some milliseconds, paid only for a command with variables
 
     return json.loads(text)
 
 
 def main(lifeline: int, command: list[str], added: dict[str, str]) -> None:
-    """Run the command until it ends or the lifeline says so."""
+    """Run the command until it ends or the lifeline closes."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     os.set_inheritable(lifeline, False)
     wake_read, wake_write = os.pipe()
@@ -117,7 +117,7 @@ def main(lifeline: int, command: list[str], added: dict[str, str]) -> None:
     if pid == 0:
         _become(command, added)
     with contextlib.suppress(OSError):
-        os.setpgid(pid, pid)  # both sides do: whoever comes first, the group is there to be told
+        os.setpgid(pid, pid)  # parent and child both do this: the group exists before it is used
     while True:
         ready, _, _ = select.select([lifeline, wake_read], [], [])
         if lifeline in ready:

@@ -1,17 +1,17 @@
-"""Results of pure tools, kept for a while: the same call again within its TTL does not run (S0.8).
+"""Caches results of pure tools: the same call again within its TTL does not run (S0.8).
 
-A SQLite file in the worker's state directory, bounded in entries and bytes. It is a cache: lost or
-damaged it only means that tools run, and nothing in a session's state depends on it, for the
-TOOL_RESULT of a call that was answered from here is an event like any other and says so.
+A SQLite file in the worker's state directory, bounded in entries and bytes. If this cache is lost
+or damaged, tools simply run. No session's state depends on it: the TOOL_RESULT of a call answered
+from the cache is an event like any other, and marked as cached.
 
-A result is found by everything that a pure tool may depend on: the user and the project (nobody is
-answered with what another user's call returned), the agent, the tool with its schema, the arguments
-as canonical JSON, the working directory and how results are cut. The code of the tool is not part
-of the key: a changed tool may answer as before for one TTL.
+The key of a result is everything that a pure tool may depend on: the user and the project (no user
+gets the result of another user's call), the agent, the tool with its schema, the arguments as
+canonical JSON, the working directory and how results are cut. The code of the tool is not part of
+the key: a changed tool may return old results for one TTL.
 
 Time is the wall clock, because an age must survive a restart of the process and of the machine,
-which a monotonic clock does not. A clock that was set back makes an entry younger than nothing,
-which counts as expired; one that was set forward makes it old early. Either way the tool runs.
+unlike that of a monotonic clock. After a clock was set back, an entry has a negative age, which
+counts as expired; after it was set forward, it expires early. In both cases the tool runs.
 """
 
 import json
@@ -30,9 +30,9 @@ from .results import Shaped
 
 ENTRIES_MAX = 10_000
 BYTES_MAX = 64 * 1024 * 1024  # of results kept inline: one is 64 KiB at most, most are far smaller
-PRUNE_EVERY = 200  # writes; between two prunings the bounds are passed by so many entries at most
-BUSY_MS = 1_000  # how long a write waits for another process that looks into the file
-LAYOUT = 2  # of the file; a file of another layout is begun anew
+PRUNE_EVERY = 200  # writes between two prunings: the bounds may be exceeded by that many entries
+BUSY_MS = 1_000  # how long a write waits for another process that uses the file
+LAYOUT = 2  # of the file; a file with another layout is emptied
 _TABLE = """
 CREATE TABLE IF NOT EXISTS results (
     key BLOB PRIMARY KEY, at INTEGER NOT NULL, until INTEGER NOT NULL,
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS results (
 
 
 class Kept(NamedTuple):
-    """A result that was kept. at: Unix ms when the run that made it began."""
+    """A cached result. at: Unix ms when the run that produced it began."""
 
     shaped: Shaped
     at: int
@@ -55,19 +55,19 @@ def wall_ms() -> int:
 
 
 def key_of(scope: tuple[str | int | None, ...], args: bytes) -> bytes:
-    """The key of a call: `scope` is all that it depends on but its arguments (raw JSON)."""
+    """The key of a call: `scope` is everything it depends on except its arguments (raw JSON)."""
     canonical = json.loads(args)
     whole = json.dumps([scope, canonical], sort_keys=True, separators=(",", ":"))
     return sha256(whole.encode()).digest()
 
 
 def _checksum(*values: object) -> int:
-    """Of a row: SQLite has none, and a result goes to a model as if its tool had returned it."""
+    """A row's checksum: SQLite has none, and a model trusts a cached result like a tool's own."""
     return crc32(repr(values).encode("utf-8", "backslashreplace"))
 
 
 class ResultCache:
-    """The cache of one worker. May be used from several threads; never raises."""
+    """The cache of one worker. Safe to use from several threads; never raises."""
 
     def __init__(
         self,
@@ -103,12 +103,12 @@ class ResultCache:
             return None  # a damaged row: its tool runs
         try:
             body = Body(inline=inline, ref=BlobRef(**json.loads(ref)) if ref else None)
-        except (TypeError, ValueError):  # of another version
+        except (TypeError, ValueError):  # written by another version
             return None
         return Kept(Shaped(body, size, tokens, left_out), at)
 
     def keep(self, key: bytes, shaped: Shaped, at: int, ttl_ms: int) -> None:
-        """Keep a result for its TTL, in place of an older one; `at`: when its run began."""
+        """Cache a result for its TTL, replacing an older one; `at`: when its run began."""
         body = shaped.content
         ref = None
         if body.ref is not None:
@@ -123,7 +123,7 @@ class ResultCache:
             self.prune()
 
     def prune(self, entries_max: int = ENTRIES_MAX, bytes_max: int = BYTES_MAX) -> None:
-        """Delete what is expired, then the oldest results until both bounds hold."""
+        """Delete expired results, then the oldest until both bounds hold."""
         now = self._now_ms()
         self._do("DELETE FROM results WHERE until <= ? OR at > ?", (now, now))
         self._do(
@@ -159,14 +159,14 @@ class ResultCache:
         return db
 
     def _do(self, statement: str, values: tuple) -> list[tuple]:
-        """Run a statement; a file that fails is given up, and said once."""
+        """Run a statement; after an error the file is not used any more, which is logged once."""
         with self._lock:
             if self._db is None:
                 return []
             try:
                 return self._db.execute(statement, values).fetchall()
             except sqlite3.OperationalError as error:
-                if "locked" in str(error):  # somebody looks into the file: this once, no cache
+                if "locked" in str(error):  # another process uses the file: skip the cache once
                     return []
                 self._give_up(error)
             except sqlite3.Error as error:
@@ -180,5 +180,5 @@ class ResultCache:
         self._lost(error, "not used until the next start")
 
     def _lost(self, error: Exception, what: str) -> None:
-        self._say(f"the cache of tool results {self.path} can not be used ({error}): {what}. "
+        self._say(f"the cache of tool results {self.path} cannot be used ({error}): {what}. "
                   "Tools run instead.")

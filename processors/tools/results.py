@@ -1,8 +1,7 @@
-"""What the model is told of a tool's result: text of a bounded size, and where the rest is.
+"""Shapes a tool's result for the model: text of a bounded size, and a reference to the rest.
 
-Nothing is lost by cutting: whenever something is left out, the whole is in the blob store and the
-text says how much is missing and how to ask for it. Pure but for the blob store; it must not know
-the log or how tools run.
+Cutting loses nothing: whenever something is left out, the whole is in the blob store and the text
+says how much is missing and how to get it. Pure except for the blob store.
 """
 
 import json
@@ -16,18 +15,18 @@ from ..advice.token_count import count
 from .log_text import LOG_LINES_MAX, last_lines, looks_like_log
 from .tool import Shortened
 
-PREVIEW_CHARS = 1_000  # S1.D: what is shown of a result that is off-loaded to a blob
+PREVIEW_CHARS = 1_000  # S1.D: the shown part of a result that is off-loaded to a blob
 ROWS_MAX = 100  # S3.5: lists give 100 rows and "N more"
-LISTS_DEEP = 3  # objects in objects are looked through for lists; rows stay as they are
-NAME_CHARS_MAX = 60  # of where a list was, as a tool named it
-LISTS_TOLD = 10  # of the lists that were shortened; an object of a thousand of them is one notice
+LISTS_DEEP = 3  # depth to which nested objects are searched for lists; rows stay as they are
+NAME_CHARS_MAX = 60  # of a list's path, whose names come from the tool
+LISTS_TOLD = 10  # notices of shortened lists; an object may have a thousand of them
 KEPT_BYTES_MAX = 32 * 1024 * 1024  # of one result: a tool in a loop must not fill the disk
-WEIGHED_BYTES = 1024 * 1024  # of a whole result are weighed, the rest in proportion: 15 ms
+WEIGHED_BYTES = 1024 * 1024  # bytes whose tokens are estimated, the rest in proportion: 15 ms
 _BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
 
 
 class Shaped(NamedTuple):
-    """A result as its event holds it. bytes: the whole; left_out: bytes not in the content."""
+    """A result as its event contains it. bytes: the whole; left_out: bytes not in the content."""
 
     content: Body
     bytes: int
@@ -36,13 +35,13 @@ class Shaped(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """The whole result as bytes, and what is shown of it if that is not all."""
+    """The whole result as bytes, and the part shown of it if that is not all."""
 
     whole: bytes
     media_type: str
     shown: str | None = None
     shown_bytes: int = 0  # how much of the whole is in `shown`
-    read_at: int = 0  # character of the whole where reading on makes sense
+    read_at: int = 0  # character of the whole from which reading should continue
 
 
 def shape(
@@ -51,8 +50,8 @@ def shape(
     """Turn what a tool returned into an event's content.
 
     A string stays as it is, anything else becomes compact JSON. readable: whether the model has
-    the tool `read_result`. model: who reads it, and so counts its tokens; '' for the newest kind.
-    Never raises for a value: the tool has run, and that must be told.
+    the tool `read_result`. model: the reader, whose tokenizer counts; '' for the newest one.
+    Never raises for a value: the tool has run, and that must be reported.
     """
     shaped = _fitted(_tell(value), limit_tokens, blobs, readable, family_of(model))
     text = (shaped.content.inline or b"").decode()
@@ -62,7 +61,7 @@ def shape(
 def _fitted(
     told: _Told, limit_tokens: int, blobs: BlobStore, readable: bool, family: str
 ) -> Shaped:
-    """The result within so many estimated tokens, the same everywhere; its own are not counted."""
+    """The result within a limit of estimated tokens. The estimate is the same on every worker."""
     total = len(told.whole)
     if told.shown is None and total > INLINE_BYTES_MAX:
         preview = told.whole[: PREVIEW_CHARS * 4].decode("utf-8", "ignore")[:PREVIEW_CHARS]
@@ -73,7 +72,7 @@ def _fitted(
     try:
         ref = blobs.store(_kept(told), told.media_type)
         how = _how_to_read_on(ref.sha256, readable and told.media_type == _TEXT)
-    except BlobError as error:  # the tool has run: a full disk must not turn that into doubt
+    except BlobError as error:  # the tool has run: a full disk must not put the call in doubt
         ref, how = None, f"The rest is lost, it could not be kept: {error.__cause__ or error}."
     left_out = max(0, total - told.shown_bytes)
     noticed = f"{text}\n{_notice(left_out, told, how, told.read_at, family)}"
@@ -87,19 +86,19 @@ def _fitted(
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it, or TypeError/ValueError where it can not."""
+    """A value as plain JSON data; TypeError or ValueError if that is impossible."""
     try:
         json.dumps(value, allow_nan=False, sort_keys=True)
         return value
     except (TypeError, ValueError, RecursionError):
-        from pydantic_core import to_json  # knows datetimes, dataclasses, models, NaN
+        from pydantic_core import to_json  # supports datetimes, dataclasses, models, NaN
 
         value = _with_lists(value)
         return json.loads(to_json(value, inf_nan_mode="strings", bytes_mode="base64"))
 
 
 def _with_lists(value: Any) -> Any:
-    """The value with lists in place of views, and of sets, whose order differs by process."""
+    """The value with lists instead of views, and of sets, whose order differs by process."""
     match value:
         case dict():
             return {name: _with_lists(held) for name, held in value.items()}
@@ -109,7 +108,7 @@ def _with_lists(value: Any) -> Any:
             rows = [_with_lists(held) for held in value]
             try:
                 return sorted(rows)
-            except TypeError:  # numbers among words
+            except TypeError:  # numbers mixed with strings
                 return sorted(rows, key=_json)
     return value
 
@@ -127,12 +126,12 @@ def _tell(value: Any) -> _Told:
             return _Told(*_encoded(value), shown, len(end.encode("utf-8", "replace")), 0)
         case bytes() | bytearray() | memoryview():
             data = bytes(value)
-            if not data:  # nothing is left out of nothing
+            if not data:  # an empty result has nothing to leave out
                 return _Told(b"", _TEXT)
             return _Told(data, _BINARY, f"[{len(data)} bytes of binary data, not shown.]")
     try:
         held = plain(value)
-    except Exception:  # whatever a value's own methods raise: _json says it
+    except Exception:  # a value's own methods may raise anything: _json reports it
         return _Told(_json(value).encode(), _TEXT)
     whole, notes = _json(held), []
     rows = _json(_first_rows(held, (), notes))
@@ -145,7 +144,7 @@ def _tell(value: Any) -> _Told:
 
 
 def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
-    """The value with 100 rows of each long list in it; notes get what is missing, and where."""
+    """The value with 100 rows of each long list; `notes` gets what is missing, and where."""
     if isinstance(value, list | tuple) and len(value) > ROWS_MAX:
         where = " ".join(".".join(path).split())[:NAME_CHARS_MAX]
         more = f"{len(value) - ROWS_MAX} more rows, of {len(value)}."
@@ -158,7 +157,7 @@ def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
 
 
 def _same(one: str, other: str) -> int:
-    """Where reading on in `other` makes sense for who has seen `one`: where they part."""
+    """Where a reader of `one` should continue in `other`: the position where they differ."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -173,7 +172,7 @@ def _encoded(whole: str | bytes) -> tuple[bytes, str]:
 
 
 def _json(value: Any) -> str:
-    """Stable compact JSON; a value that is no JSON is shown as Python shows it."""
+    """Stable compact JSON; the repr of a value that JSON cannot represent."""
     try:
         text = json.dumps(
             plain(value),
@@ -182,7 +181,7 @@ def _json(value: Any) -> str:
             separators=(",", ":"),
             allow_nan=False,
         )
-    except Exception as error:  # whatever a value's own methods raise
+    except Exception as error:  # a value's own methods may raise anything
         shown = _safe_repr(value)
         return f"[{type(value).__name__} that is no JSON ({type(error).__name__}): {shown}]"
     return text.encode("utf-8", "replace").decode()
@@ -196,7 +195,7 @@ def _safe_repr(value: Any) -> str:
 
 
 def _kept(told: _Told) -> bytes:
-    """As much of the whole as is kept; a text is cut between two characters."""
+    """The part of the whole that is stored; a text is cut between two characters."""
     data = told.whole[:KEPT_BYTES_MAX]
     if told.media_type == _TEXT and len(told.whole) > KEPT_BYTES_MAX:
         data = data.decode("utf-8", "ignore").encode()
@@ -222,7 +221,7 @@ def _notice(left_out: int, told: _Told, how: str, read_at: int, family: str) -> 
 
 
 def _within(text: str, tokens: int, bytes_max: int, family: str) -> str:
-    """The beginning of a text that is within both."""
+    """The beginning of a text that is within both limits."""
     data = prefix(text, tokens, family).encode("utf-8", "replace")
     return data[:bytes_max].decode("utf-8", "ignore")
 
@@ -230,7 +229,7 @@ def _within(text: str, tokens: int, bytes_max: int, family: str) -> str:
 def _cut(
     text: str, limit_tokens: int, told: _Told, how: str, family: str
 ) -> tuple[str, int]:
-    """Head and tail of a text with a notice between them, and the bytes left out of the whole."""
+    """Head and tail of a text with a notice between them, and the number of bytes left out."""
     longest = _notice(len(told.whole), told, how, len(text), family)
     room = max(0, limit_tokens - estimate(f"\n{longest}\n", family))
     space = INLINE_BYTES_MAX - len(longest.encode()) - 2  # a text of blanks has few tokens

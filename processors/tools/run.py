@@ -1,6 +1,6 @@
-"""Calling a tool's function, and ending it: as a task or in a thread, until it ends or must.
+"""Calls a tool's function and ends it: as a task or in a thread, until it returns or must stop.
 
-It says how the function ended, and nothing of what that means for the call (tools.py does).
+It reports how the function ended; call.py decides what that means for the call.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from ..memory.service import MemoryService
 
 _log = logging.getLogger("foldlog.tools")
-TRACEBACK_CHARS_MAX = 16_000  # an exception's text may hold whatever a tool was given
-READER = "read_result"  # the tool by which a model reads on in a result that was cut
+TRACEBACK_CHARS_MAX = 16_000  # an exception's text may contain anything that a tool was given
+READER = "read_result"  # the tool by which a model reads the rest of a cut result
 # Shares of the grace of a turn. Together they leave time for the outcome to reach the log.
 ASK_SHARE = 0.3  # between ctx.aborted and the cancellation of the task
-END_SHARE = 0.3  # between the cancellation and going on without the tool
+END_SHARE = 0.3  # between the cancellation and continuing without the tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ class ToolHost:
     results_readable: bool = False  # whether the agent has the tool that reads cut results
     memory: "MemoryService | None" = None
     agent: str = ""
-    model: str = ""  # who reads the results, and so counts their tokens
-    cache: ResultCache | None = None  # of the results of pure tools that may be used again
+    model: str = ""  # the reader of the results, whose tokenizer counts their tokens
+    cache: ResultCache | None = None  # of the reusable results of pure tools
     tool_env: tuple[str, ...] = ()  # globs of variables that the operator passes to commands
 
     @classmethod
@@ -83,7 +83,7 @@ class ToolHost:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a function ended: it returned a value, or raised. None in its place: it still runs."""
+    """How a function ended: it returned a value, or raised. None instead of it: it still runs."""
 
     value: Any = None
     error: BaseException | None = None
@@ -97,8 +97,8 @@ class Run:
         self.once = Effect.ONCE in (claim.effect, tool.effect)
         self.began_at = wall_ms()
         self.timed_out = False
-        self.cancelled = False  # the task that runs us was cancelled: the worker is going
-        self.stop = Stop()  # the run's own: an abort from outside and the deadline end in it
+        self.cancelled = False  # the task of this run was cancelled: the worker is ending
+        self.stop = Stop()  # the run's own: both an outer abort and the deadline request it
         self.children = Children(self.stop, host.tool_env)
         self.ctx = ToolContext(
             session_id=claim.session_id,
@@ -119,7 +119,7 @@ class Run:
         )
 
     def cache_key(self, args: bytes) -> bytes | None:
-        """Under what a result of this call may be used again, or None if it may not.
+        """The key under which a result of this call may be reused, or None if it may not.
 
         Both the log and the code must call the tool pure, and the user must be known.
         """
@@ -148,13 +148,13 @@ class Run:
         return end
 
     def _log_error(self, error: Exception) -> None:
-        """The traceback, for whoever wrote the tool: the model is told the error and no more."""
+        """Log the traceback for the tool's author; the model gets only the error's text."""
         below = error.__traceback__
         while below is not None and below.tb_frame.f_code.co_filename == __file__:
             below = below.tb_next
         claim = self.claim
         told = "".join(traceback.format_exception(type(error), error, below)).rstrip()
-        told = told.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair, say
+        told = told.encode("utf-8", "backslashreplace").decode()  # for example a lone surrogate
         if len(told) > TRACEBACK_CHARS_MAX:
             half = TRACEBACK_CHARS_MAX // 2
             told = f"{told[:half]}\n[...]\n{told[-half:]}"
@@ -164,9 +164,9 @@ class Run:
         )
 
     async def until_end(self, work: asyncio.Task, outer: Stop, *, cancel: bool) -> End | None:
-        """Return how the work ended, or None when all was done to end it and it still runs.
+        """Return how the work ended, or None if it still runs after every attempt to end it.
 
-        An abort and the deadline go the same way: ctx.aborted first, for a tool that looks at it;
+        An abort and the deadline are handled alike: ctx.aborted first, for a tool that uses it;
         then the task is cancelled (a thread can't be), and its processes are killed.
         """
         await self._first_of(work, outer)
@@ -184,7 +184,7 @@ class Run:
         return work.result() if work.done() else None
 
     async def _first_of(self, work: asyncio.Task, outer: Stop) -> None:
-        """Return when the work ends, somebody stops it, or its time is over."""
+        """Return when the work ends, is stopped, or exceeds its time limit."""
         stopping = asyncio.ensure_future(outer.wait())
         try:
             await asyncio.wait(
@@ -203,7 +203,7 @@ class Run:
             return f"{self.claim.name} did not end within {self.claim.timeout_ms / 1000:g} s"
         if self.stop.requested:
             return f"{self.claim.name} was stopped while it ran ({self.stop.why})"
-        if isinstance(error, Parked):  # ours: its text says all, and its name nothing
+        if isinstance(error, Parked):  # ours: its text is complete, its class name adds nothing
             return f"{self.claim.name}: {error}"
         return f"{self.claim.name} raised {type(error).__name__}: {_text_of(error)}"
 
@@ -220,9 +220,9 @@ async def _call(function: Callable, args: tuple, kwargs: Mapping[str, Any], name
 
 
 def in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
-    """The result of a function in a thread of its own, which the process's end does not wait for.
+    """Run a function in a thread of its own, which the process's end does not wait for.
 
-    (The default executor has few threads and joins them at exit: a hung tool would keep the
+    (The default executor has few threads and joins them at exit: a hung tool would prevent the
     worker from ending.)
     """
     loop = asyncio.get_running_loop()
@@ -236,7 +236,7 @@ def in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
             future.set_result(value)
         elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             future.set_exception(error)
-        else:  # what would end a loop or a generator must not travel through a future
+        else:  # an exception that would end a loop or a generator must not pass through a future
             future.set_exception(RuntimeError(f"the tool raised {type(error).__name__}"))
 
     def main() -> None:
@@ -245,7 +245,7 @@ def in_thread(function: Callable[[], Any], name: str) -> Awaitable[Any]:
             value = context.run(function)
         except BaseException as raised:
             error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the worker is gone
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has ended
             loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=main, name=name, daemon=True).start()

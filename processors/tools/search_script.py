@@ -1,8 +1,8 @@
 """The search of the tool search_files, as a process of its own; it must not import foldlog.
 
 Run as `python -I -S search_script.py FD REQUEST`, where FD is an open directory or file and
-REQUEST is JSON. A regular expression that never ends can't be interrupted inside a worker, but
-a process can be killed. Prints one JSON string per row as it is found, at last one object.
+REQUEST is JSON. A regular expression that backtracks for ever can't be interrupted inside a worker,
+but a process can be killed. Prints one JSON string per row as it is found, then one object.
 """
 
 import fnmatch
@@ -14,13 +14,13 @@ import sys
 import time
 from collections.abc import Iterator
 
-# Never searched: version control, and what is installed or made by machines, not written.
+# Never searched: version control, installed packages and generated files.
 SKIPPED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 FILE_BYTES_MAX = 2 * 1024 * 1024  # larger text is data, and would only fill the rows
 BINARY_PROBE_BYTES = 8 * 1024
 LINE_CHARS_MAX = 200  # of a matching line: minified files have one line
 MATCHES_MAX = 10_000  # counted for "N more", then the search ends
-SEARCH_S = 10.0  # seconds; what was found until then is given
+SEARCH_S = 10.0  # seconds; then the matches found so far are returned
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -33,7 +33,7 @@ def files(fd: int) -> Iterator[tuple[str, int, str]]:
 
 
 def wanted(path: str, glob: str | None) -> bool:
-    """Whether a glob means this path: by its name, or by the whole path."""
+    """Whether a glob matches this path: by its name, or by the whole path."""
     if glob is None:
         return True
     short = glob.removeprefix("**/")
@@ -41,7 +41,7 @@ def wanted(path: str, glob: str | None) -> bool:
 
 
 def text_of(fd: int) -> str | None:
-    """The text of an open file; None for what is no regular file, too large or binary."""
+    """The text of an open file; None if it is not a regular file, too large or binary."""
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_size > FILE_BYTES_MAX:
         return None
@@ -60,7 +60,7 @@ def matches(path: str, text: str, search: re.Pattern) -> Iterator[str]:
 
 
 def rows(fd: int, request: dict, counts: dict) -> Iterator[str]:
-    """Every row there is, and in `counts` how many files were searched and skipped."""
+    """Every row; `counts` gets the number of files searched and skipped."""
     search = re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0)
     if not stat.S_ISDIR(os.fstat(fd).st_mode):
         yield from matches(request["name"], text_of(fd) or "", search)
@@ -71,7 +71,7 @@ def rows(fd: int, request: dict, counts: dict) -> Iterator[str]:
             continue
         try:
             opened = os.open(name, _FLAGS, dir_fd=directory)
-        except OSError:  # a link, or gone, or not ours to read
+        except OSError:  # a link, or deleted meanwhile, or unreadable
             counts["skipped"] += 1
             continue
         try:
@@ -86,7 +86,7 @@ def rows(fd: int, request: dict, counts: dict) -> Iterator[str]:
 
 
 def main(fd: int, request: dict) -> None:
-    """Print the rows that were asked for, count the others."""
+    """Print the requested rows, count the others."""
     until = time.monotonic() + SEARCH_S
     counts = {"files": 0, "skipped": 0, "more": 0, "complete": True}
     first, last = request["offset"], request["offset"] + request["rows"]

@@ -1,9 +1,9 @@
-"""The side log: what a tool call already did, kept beside the log across crashes (S2.8).
+"""The side log: what a tool call already did, kept outside the log across crashes (S2.8).
 
-A file per call, named by session and call key, shared by the attempts of the call. An idempotent
-tool that ran before returns the earlier result; a `once` tool may note what it did, so that a
+One file per call, named by session and call key, shared by the attempts of the call. An idempotent
+tool that ran before returns the earlier result; a `once` tool may record what it did, so that a
 reconciler finds it. Losing a file costs a repetition of an idempotent call, or a question to a
-human: never a wrong answer. This file must not know how tools are run.
+human, never a wrong answer.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ ENTRIES_MAX = 20_000  # an entry matters until its turn ends; 20,000 calls are d
 
 
 class SideLogStore:
-    """Side logs below one directory; several workers may share it."""
+    """Side logs below one directory, which several workers may share."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
@@ -31,7 +31,7 @@ class SideLogStore:
         return SideLog(self.directory, session_id, call_key)
 
     def prune(self, keep: int = ENTRIES_MAX) -> int:
-        """Delete all but the newest entries; returns how many went. Called at the start."""
+        """Delete all but the newest entries. Returns how many were deleted. Called at the start."""
         found = []
         for path in self.directory.glob("??/*"):
             with contextlib.suppress(FileNotFoundError):
@@ -43,7 +43,7 @@ class SideLogStore:
 
 
 class SideLog:
-    """What one call did. `ctx.side_log` in a tool."""
+    """The record of one call. `ctx.side_log` in a tool."""
 
     def __init__(self, directory: Path, session_id: str, call_key: str) -> None:
         self._named = {"session_id": session_id, "call_key": call_key}
@@ -56,13 +56,13 @@ class SideLog:
         return self._read().get("value", _MISSING) is not _MISSING
 
     def result(self, default: Any = None) -> Any:
-        """What an earlier attempt recorded, else the default."""
+        """The value recorded by an earlier attempt, else the default."""
         return self._read().get("value", default)
 
     def record(self, value: Any, *, beside: Mapping[str, Any] | None = None) -> None:
-        """Keep a JSON value; it is on disk when this returns. Raises TypeError, OSError.
+        """Store a JSON value; it is on disk when this returns. Raises TypeError, OSError.
 
-        beside: what belongs to the result but is not part of it (triggers, reminders).
+        beside: what accompanies the result but is not part of it (triggers, reminders).
         """
         entry = {**self._named, "value": value, "beside": dict(beside or {})}
         data = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
@@ -82,12 +82,12 @@ class SideLog:
 
     @property
     def beside(self) -> Mapping[str, Any]:
-        """What was recorded beside the result."""
+        """What was recorded along with the result."""
         found = self._read().get("beside")
         return found if isinstance(found, dict) else {}
 
     def _read(self) -> Mapping[str, Any]:
-        """The entry, or nothing where there is none, or one that is damaged or another call's."""
+        """The entry; empty if it is missing, damaged or of another call."""
         try:
             entry = json.loads(self._path.read_bytes())
         except (OSError, ValueError):

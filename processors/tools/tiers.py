@@ -1,10 +1,10 @@
 """Tool tiers (S3.8): schemas that most turns need are in every request, a search finds the rest.
 
-Tools that are marked rare, or do not fit into the agent's budget for schemas, lie behind two tools:
-`find_tools` gives names, descriptions and schemas as data, `use_tool` calls one. A call through it
-is decided, claimed and told under the real tool's name, so permissions, effects, doubt and grants
-know nothing of tiers; only its raw arguments are in an envelope, which the tool's own check opens.
-Pure: the same tools and budget give the same arrangement. It must not know how tools run.
+Tools that are marked rare, or exceed the agent's budget for schemas, are hidden behind two tools:
+`find_tools` returns names, descriptions and schemas as data, `use_tool` calls one. A call through
+it is decided, claimed and reported under the real tool's name, so permissions, effects, doubt and
+grants are independent of tiers; only its raw arguments are in an envelope, which the tool's own
+check opens. Pure: the same tools and budget give the same arrangement.
 """
 
 import json
@@ -21,21 +21,21 @@ FIND, USE = "find_tools", "use_tool"
 SCHEMA_TOKENS = 10_000  # a fifth of the soft budget of a turn, paid again in every step
 FOUND_MAX = 5
 FOUND_TOKENS_MAX = 6_000  # of one search: below the cap of a result, so that no schema is cut
-NAMES_MAX = 100  # as other lists: 100 rows and "N more"
+NAMES_MAX = 100  # same as other lists: 100 rows and "N more"
 NAMES_CHARS_MAX = 2_000  # of the names in the description of find_tools: about 800 tokens
 _WORD = re.compile(r"[^\W_]+")
 _ENVELOPE = {"name", "arguments"}
 
 
 class Behind(NamedTuple):
-    """The arguments of a tool behind the search: those of the tool, in the envelope of use_tool."""
+    """The arguments of a hidden tool: its own ones, inside the envelope of use_tool."""
 
     tool: str
     inner: Arguments
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As Arguments has them."""
+        """Same as Arguments.names."""
         return self.inner.names
 
     @property
@@ -44,7 +44,7 @@ class Behind(NamedTuple):
         return self.inner.schema
 
     def why_wrong(self, raw: bytes) -> str | None:
-        """What is wrong with the raw arguments of use_tool, or None."""
+        """The error in the raw arguments of use_tool, or None."""
         try:
             self.parse(raw)
         except ValueError as error:
@@ -65,11 +65,11 @@ def is_behind(each: Tool) -> bool:
 
 
 def arranged(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...]:
-    """The tools in the order of a request; those behind the search come last, and the search first
-    among them. What is arranged already is arranged anew.
+    """The tools in the order of a request; hidden ones come last, preceded by the search. A result
+    of this function may be passed in again.
 
-    In the order given, each tool that still fits into `budget` tokens stays in front, so that one
-    huge schema costs its own place and nobody else's.
+    In the given order, each tool that still fits into `budget` tokens stays visible, so that one
+    huge schema loses only its own place.
     """
     plain = [_unwrapped(each) for each in tools if each.tier != SEARCH]
     hidden = {each.name for each in plain if each.tier == RARE and may_hide(each.input_schema)}
@@ -90,7 +90,7 @@ def arranged(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...]:
 
 
 def tools_json(tools: Iterable[Tool]) -> bytes:
-    """The tool schemas of a request: those in front, compact JSON, the same bytes for the same."""
+    """The schemas of a request's visible tools: compact JSON, equal bytes for equal tools."""
     return _compact([each.entry for each in tools if not is_behind(each)]).encode()
 
 
@@ -100,7 +100,7 @@ def schema_tokens(each: Tool) -> int:
 
 
 class HasTools(Protocol):
-    """What an agent is to this file."""
+    """An agent, as far as this file uses it."""
 
     tools: tuple[Tool, ...]
 
@@ -108,9 +108,9 @@ class HasTools(Protocol):
 
 
 def resolve(agent: HasTools, name: str, raw: bytes) -> tuple[Tool | None, str]:
-    """The tool that a proposed call means, or None and why not, as the model is told.
+    """The tool that a proposed call means, or None and the reason, as text for the model.
 
-    The raw arguments stay as they are, envelope and all: an approval is bound to their sha256.
+    The raw arguments stay unchanged, including the envelope: an approval is bound to their sha256.
     """
     found = agent.tool(name)
     if found is None:
@@ -133,7 +133,7 @@ def resolve(agent: HasTools, name: str, raw: bytes) -> tuple[Tool | None, str]:
 
 
 def _opened(raw: bytes) -> tuple[str, dict[str, Any]]:
-    """Name and arguments out of the envelope. Raises ValueError."""
+    """Name and arguments from the envelope. Raises ValueError."""
     envelope = object_of(raw or b"{}")
     name, arguments = envelope.get("name"), envelope.get("arguments", {})
     if not isinstance(name, str) or not name:
@@ -146,13 +146,13 @@ def _opened(raw: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def may_hide(input_schema: Mapping[str, Any]) -> bool:
-    """A tool that could take the envelope for its own arguments stays in front for ever: should it
-    come in front while a call is under way, that call would mean something else."""
+    """A tool whose own arguments could be the envelope is never hidden: if it became visible during
+    a call, that call would get another meaning."""
     return not set(input_schema.get("properties", ())) >= _ENVELOPE
 
 
 def search_tokens() -> int:
-    """What the search itself adds to a request, without the names of what lies behind it."""
+    """The tokens that the search adds to a request, without the names of the hidden tools."""
     return sum(map(schema_tokens, _search(())))
 
 
@@ -165,7 +165,7 @@ def _wrapped(each: Tool) -> Tool:
 
 
 def _search(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
-    """The two tools in front of those behind."""
+    """The two visible tools that search and call the hidden ones."""
 
     def find(
         query: Annotated[str, "words of what it should do, or its name; empty lists the names"],

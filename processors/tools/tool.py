@@ -1,8 +1,8 @@
 """Tools: functions that a model may call, and what foldlog must know to run them safely.
 
-`effect` says what a repetition would do, and so what happens after a crash: a `pure` or
+`effect` states what a repetition would do, and so what happens after a crash: a `pure` or
 `idempotent` call is run again, a `once` call (the default, because it is the safe guess) never is.
-This file describes tools; it runs none and knows no log.
+This file only describes tools; it does not run them.
 """
 
 import inspect
@@ -29,26 +29,26 @@ __all__ = [
     "check_args",
 ]
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what the Messages API takes as a tool name
-_DESCRIPTION_CHARS_MAX = 8_000  # it is in every request: about 3,000 tokens is a mistake
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # the tool names that the Messages API accepts
+_DESCRIPTION_CHARS_MAX = 8_000  # it is in every request: 3,000 tokens or more are a mistake
 ALWAYS, RARE, SEARCH = "always", "rare", "search"
 
 
 class ToolFailed(Exception):
-    """Raised by a tool: it knows that it failed, and this text tells the model why.
+    """Raised by a tool that knows it failed; the text is the reason, for the model.
 
-    It ends a call for good: outcome `error`, even of a `once` tool. Raise it only when the state
+    It ends a call definitely: outcome `error`, even of a `once` tool. Raise it only when the state
     of the world is known; any other exception of a `once` tool puts the call in doubt.
     """
 
 
 class ToolCancelled(ToolFailed):
-    """Raised by a tool that ended because `ctx.aborted`: outcome `cancelled`."""
+    """Raised by a tool that ended because of `ctx.aborted`: outcome `cancelled`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A result that its tool has cut itself: `shown` goes to the model, `whole` is kept."""
+    """A result that its tool has cut itself: `shown` goes to the model, `whole` is stored."""
 
     shown: str
     whole: str | bytes
@@ -70,14 +70,14 @@ class DidNotHappen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool as foldlog sees it. Called like a function, it is the function (for its own tests).
+    """A tool as foldlog sees it. Calling it calls its function (for the tool's own tests).
 
     timeout_ms, result_tokens: None takes the agent's limit. stops: its success ends the turn.
-    reconciler: `(ctx, **arguments) -> Happened | DidNotHappen | None`, None if it can't say.
-    compactor: `(text) -> shorter text`: makes its long results short, in place of a model.
+    reconciler: `(ctx, **arguments) -> Happened | DidNotHappen | None`, None if it does not know.
+    compactor: `(text) -> shorter text`: shortens its long results, instead of a model.
     workdir: the directory it works in; None takes the agent's. tier: ALWAYS is in every request
     while there is room, RARE is found by a search (tiers.py), SEARCH is that search itself.
-    cache_ttl_ms: how long a result answers the same call again; None: never. Pure tools only.
+    cache_ttl_ms: how long a result is reused for the same call; None: never. Pure tools only.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Tool:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """The tool as a request's `tools` has it."""
+        """The tool's entry in a request's `tools`."""
         return {
             "name": self.name,
             "description": self.description,
@@ -112,7 +112,7 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        """Whether it runs as a task, which can be cancelled; else in a thread, which can not."""
+        """Whether it runs as a task, which can be cancelled; else in a thread, which cannot."""
         return inspect.iscoroutinefunction(self.function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -120,7 +120,7 @@ class Tool:
 
 
 def check_args(tool: Tool, raw: bytes) -> str | None:
-    """What is wrong with raw JSON arguments, as text for the model, or None if they may run."""
+    """The error in raw JSON arguments, as text for the model, or None if they are valid."""
     why = tool.arguments.why_wrong(raw)
     return None if why is None else f"{tool.name} was not run, its arguments are wrong: {why}"
 
@@ -160,18 +160,18 @@ def tool(
     tier: str = ALWAYS,
     cache_ttl_s: float | None = None,
 ) -> Any:
-    """Make a tool of a function; its docstring is what the model reads. `@tool` or `@tool(...)`.
+    """Make a tool of a function; the model reads its docstring. `@tool` or `@tool(...)`.
 
     effect: what a repetition would do, pure | idempotent | once. approval: none | ask | deny.
-    timeout_s: seconds it may run. result_tokens: a longer result is cut, the whole is kept.
-    reconciler: asked what became of a `once` call whose worker died. compactor: makes a long result
-    short, in place of a model. stops: its success ends the
-    turn. tier: always | rare; a rare one is not in the requests, it is found by searching. A first
-    parameter `ctx` is given a ToolContext. cache_ttl_s: for so many seconds the same arguments of
-    the same user get the result of a run before, without a run; pure tools only. An async function
-    runs as a task and is cancelled on abort; any other runs in a thread, which can not be killed:
-    it should look at `ctx.aborted`, and what it returns after its deadline is still reported.
-    Raises TypeError or ValueError, at import, for what can not be a tool.
+    timeout_s: seconds it may run. result_tokens: a longer result is cut, the whole is stored.
+    reconciler: asked about the fate of a `once` call whose worker died. compactor: shortens a long
+    result, instead of a model. stops: its success ends the turn. tier: always | rare; a rare tool
+    is not in the requests but found by searching. A first parameter `ctx` gets a ToolContext.
+    cache_ttl_s: for this many seconds the same arguments of the same user get the result of an
+    earlier run instead of a new run; pure tools only. An async function runs as a task and is
+    cancelled on abort; any other runs in a thread, which cannot be killed: it should check
+    `ctx.aborted`, and a result that it returns after its deadline is still reported.
+    Raises TypeError or ValueError, at import, for what cannot be a tool.
     """
     options = {
         "effect": effect,
@@ -205,12 +205,12 @@ def _make(
     cache_ttl_s: float | None,
 ) -> Tool:
     if not callable(function):
-        raise TypeError(f"a tool is made of a function, not of {function!r}")
+        raise TypeError(f"a tool is made from a function, not from {function!r}")
     name = name or getattr(function, "__name__", "")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise ValueError(f"a tool's name is 1-64 characters of [A-Za-z0-9_-], not {name!r}")
     if tier not in (ALWAYS, RARE):
-        raise ValueError(f"tier of tool {name}: {tier!r} is none of {ALWAYS}, {RARE}")
+        raise ValueError(f"tier of tool {name}: {tier!r} is neither {ALWAYS} nor {RARE}")
     if cache_ttl_s is not None and effect != Effect.PURE:
         raise ValueError(f"tool {name} is {effect}: only a pure tool may have a cache_ttl_s")
     for what, given in (("reconciler", reconciler), ("compactor", compactor)):
@@ -238,7 +238,7 @@ def _make(
 def _description(function: Callable, name: str) -> str:
     text = inspect.cleandoc(function.__doc__ or "")
     if not text:
-        raise TypeError(f"tool {name} needs a docstring: it is all that the model knows of it")
+        raise TypeError(f"tool {name} needs a docstring: the model knows it only by that")
     if len(text) > _DESCRIPTION_CHARS_MAX:
         raise ValueError(f"the docstring of tool {name} has {len(text)} characters, too many")
     return text
@@ -248,7 +248,7 @@ def _word(words: type, text: str, what: str) -> Any:
     try:
         return words(text)
     except ValueError:
-        raise ValueError(f"{what}: {text!r} is none of {', '.join(words)}") from None
+        raise ValueError(f"{what}: {text!r} is not one of {', '.join(words)}") from None
 
 
 def _at_least_one(number: float | None, name: str, what: str, times: int = 1) -> int | None:

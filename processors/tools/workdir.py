@@ -1,9 +1,8 @@
-"""A directory that tools may work in, and nothing outside it.
+"""Confines tools to a directory.
 
-Every path is walked name by name with descriptors and O_NOFOLLOW, so that no `..`, no absolute
-path and no symbolic link leads out, also not one that is put there while we look. `.git` is closed:
-what is written there runs as code. Raises ToolFailed with a text for the model. It must not know
-which tools use it.
+Every path is opened name by name with descriptors and O_NOFOLLOW, so that no `..`, no absolute path
+and no symbolic link leads out, not even one that is created during the walk. `.git` is closed:
+files written there are run as code. Raises ToolFailed with a text for the model.
 """
 
 import contextlib
@@ -18,18 +17,18 @@ from pathlib import Path
 from .tool import ToolFailed
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: opening a pipe that nobody writes to must not hang; it is refused afterwards.
+# O_NONBLOCK: opening a pipe without a writer must not block; it is refused afterwards.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 PATH_CHARS_MAX = 1_024  # longer ones are a mistake; the kernel's own limit is 4,096 bytes
 CLOSED = ".git"
 
 
 class _Missing(ToolFailed):
-    """Nothing is there: for some callers a fact, for the others a failure."""
+    """The path does not exist: for some callers a fact, for the others a failure."""
 
 
 class Workdir:
-    """The directory below which everything happens. It may itself be reached by a link."""
+    """The directory to which tools are confined. Its own path may contain links."""
 
     def __init__(self, root: Path | None) -> None:
         if root is None:
@@ -60,7 +59,7 @@ class Workdir:
                 yield fd, False
 
     def read(self, path: str, bytes_max: int) -> bytes | None:
-        """The whole content of a file, or None where there is none."""
+        """The whole content of a file, or None if it does not exist."""
         try:
             with self._beside(path) as (parent, name):
                 data = _read(path, parent, name, bytes_max)
@@ -71,9 +70,9 @@ class Workdir:
         return data
 
     def replace(self, path: str, data: bytes, expected: bytes | None) -> None:
-        """Give a file new content at once, or make it if nothing is expected there.
+        """Replace a file's content atomically, or create the file if `expected` is None.
 
-        Raises ToolFailed, and changes nothing, if the file no longer holds what is expected.
+        Raises ToolFailed, and changes nothing, if the file no longer has the expected content.
         """
         with self._beside(path, create=expected is None) as (parent, name):
             if _read(path, parent, name, len(expected or b"")) != expected:
@@ -88,7 +87,7 @@ class Workdir:
 
     @contextmanager
     def _beside(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-        """A descriptor of the directory that a path lies in, and the path's last name."""
+        """A descriptor of the directory that contains a path, and the path's last name."""
         names = _names(path)
         if not names:
             raise ToolFailed(f"{path or '.'} is a directory, a file is needed")
@@ -114,7 +113,7 @@ class Workdir:
 
 
 def _names(path: str) -> list[str]:
-    """The names of a path below the root; raises ToolFailed for what would leave it."""
+    """The names of a path below the root. Raises ToolFailed for a path that leads out of it."""
     shown = repr(path[:100])
     if len(path) > PATH_CHARS_MAX:
         raise ToolFailed(f"the path {shown} is too long")
@@ -132,7 +131,7 @@ def _names(path: str) -> list[str]:
 
 @contextmanager
 def _told(path: str, parent: int | None = None, name: str = "") -> Iterator[None]:
-    """Say an OSError in words that help a model. `name` in `parent` is what was touched."""
+    """Translate an OSError into a text that helps a model. `name` in `parent` was accessed."""
     try:
         yield
     except FileNotFoundError:
@@ -164,7 +163,7 @@ def _open(path: str, parent: int, name: str) -> Iterator[int]:
 
 
 def _read(path: str, parent: int, name: str, bytes_max: int) -> bytes | None:
-    """A file's content, cut one byte after the maximum; None where there is no such name."""
+    """A file's content, cut one byte after the maximum; None if the name does not exist."""
     try:
         with _open(path, parent, name) as fd, open(fd, "rb", closefd=False) as file:
             return file.read(bytes_max + 1)
@@ -173,7 +172,8 @@ def _read(path: str, parent: int, name: str, bytes_max: int) -> bytes | None:
 
 
 def _write(parent: int, name: str, data: bytes, *, fresh: bool) -> None:
-    """Write beside and rename, so that a reader or a crash sees the old content or the new."""
+    """Write a temporary file and rename it: a reader sees the old content or the new, never both.
+    """
     mode = 0o644 if fresh else stat.S_IMODE(os.stat(name, dir_fd=parent).st_mode)
     temporary = f".{secrets.token_hex(8)}.foldlog"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -184,7 +184,7 @@ def _write(parent: int, name: str, data: bytes, *, fresh: bool) -> None:
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        if fresh:  # unlike a rename, a link does not replace what somebody just put there
+        if fresh:  # unlike a rename, a link does not replace a file that was just created
             os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
             os.unlink(temporary, dir_fd=parent)
         else:

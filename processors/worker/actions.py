@@ -1,7 +1,7 @@
-"""What a worker does about an obligation: write a decision or a claim, begin or stop an effect.
+"""Discharges obligations: writes a decision or a claim, begins or stops an effect.
 
-It remembers only what it has in the air (law 4): a record it produced counts as awaited until it
-is read back, or for 15 seconds; an effect begins once per claim. Forgetting either is harmless.
+The only memory is of what is in flight (law 4): a produced record counts as awaited until it is
+read back, for 15 seconds at most, and an effect begins once per claim. Losing either is harmless.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,10 +43,10 @@ from .slot_queue import Place, WaitingRoom
 from .start_window import ClaimTimes
 from .unbegun import not_begun, unbegun, unbegun_generation
 
-AWAITED_MS = 15_000  # design section 11: then what was produced is taken for lost
-SLOT_WAIT_MS = 50  # how soon to look again for a slot that nobody announced
+AWAITED_MS = 15_000  # design section 11: after that a produced record counts as lost
+SLOT_WAIT_MS = 50  # how often to poll for a free slot: nothing announces one
 BACKGROUND_SLOTS = 4  # summaries and short forms at a time, per process: they may wait
-DELIVERY_SLOTS = 16  # deliveries at a time, per process: a channel that is away holds one for long
+DELIVERY_SLOTS = 16  # deliveries at a time, per process: an unavailable channel blocks one for long
 CLAIMS = {
     "tools": ("TOOL_STARTED",),
     "models": ("GEN_START", "GEN_RESUMED"),
@@ -54,13 +54,13 @@ CLAIMS = {
     "delivery": ("DELIVERY_STARTED",),
 }
 CLAIMED = frozenset(name for names in CLAIMS.values() for name in names)
-EXPECTED = ("", "duplicate", "frozen")  # rulings on what we owed that are no bug of wake
-Lost = Callable[[], None]  # called if the log did not take a record
+EXPECTED = ("", "duplicate", "frozen")  # rulings on our own records that do not mean a bug in wake
+Lost = Callable[[], None]  # called if the log did not accept a record
 REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
 
 
 class Awaited(NamedTuple):
-    """What was produced for an obligation and is not read back yet."""
+    """The records produced for an obligation that are not read back yet."""
 
     values: frozenset[bytes]
     until_ms: int
@@ -68,14 +68,14 @@ class Awaited(NamedTuple):
 
 
 class Discharged(NamedTuple):
-    """When to look again (Unix ms, or None), and the events that were written now."""
+    """When to check again (Unix ms, or None), and the events just written."""
 
     look_at: int | None
     written: tuple[Any, ...] = ()
 
 
 class Actions:
-    """Discharges obligations; see the module."""
+    """Discharges obligations; see the module docstring."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Actions:
 
     @property
     def in_air(self) -> int:
-        """How many decisions and claims were produced and are not read back yet."""
+        """The number of decisions and claims that were produced and are not read back yet."""
         return len(self._awaited)
 
     # -- writing ---------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Actions:
     def write(
         self, partition: int, key: str, event: Any, role: str, lost: Lost = lambda: None
     ) -> bytes:
-        """Produce an event without waiting; its value, by which it is known when it comes back."""
+        """Produce an event without waiting. Returns its value, which identifies it at read-back."""
         value, headers = encode(event), headers_for(event, role)
         self._append(SESSION_EVENTS, partition, key, value, headers, self._lost(key, lost))
         return value
@@ -130,14 +130,14 @@ class Actions:
     def _lost(self, session_id: str, lost: Lost) -> Callable[[str], None]:
         def failed(why: str) -> None:
             lost()
-            self._say(f"a record of {session_id} was not written, it is owed again: {why}")
+            self._say(f"a record of {session_id} was not written; it will be produced again: {why}")
             for key in self._of_session.pop(session_id, ()):
                 self._awaited.pop(key, None)
 
         return failed
 
     def dead_letter(self, record: Record, why: str) -> None:
-        """Keep an undecodable record with its place and the reason."""
+        """Copy an undecodable record to the dead letters, with its position and the reason."""
         place = f"{record.topic}/{record.partition}/{record.offset}"
         headers = [
             *record.headers,
@@ -148,12 +148,12 @@ class Actions:
         ]
         key = (record.key or b"").decode("utf-8", "replace")
         self._append(DEAD_LETTERS, record.partition, key, record.value or b"", headers, self._say)
-        self._say(f"{place} is kept as a dead letter: {why}")
+        self._say(f"{place} was copied to the dead letters: {why}")
 
     def read_back(
         self, owned: Owned, entry: Entry, record: Record, before: SessionViews, ruling: Ruling
     ) -> None:
-        """Stop awaiting a record of ours; notice when the fold rejects what wake owed (law 9)."""
+        """Stop awaiting a record of ours; detect a fold that rejects what wake demanded (law 9)."""
         keys = self._of_session.get(entry.session_id)
         if not keys:
             return
@@ -168,7 +168,7 @@ class Actions:
                 self._awaited[key] = awaited._replace(values=left)
             else:
                 self._forget(entry.session_id, key)
-                if key[4] in CLAIMED:  # or another of our making that came before it
+                if key[4] in CLAIMED:  # this record, or an earlier claim of ours for the same key
                     self._landed.add(key)
 
     def _rejected(self, owned: Owned, entry: Entry, turn: TurnView, ruling: Ruling) -> None:
@@ -189,7 +189,7 @@ class Actions:
             self._of_session.pop(session_id, None)
 
     def drop_partition(self, number: int) -> None:
-        """Law 7: unsent decisions are dropped; begun effects go on."""
+        """Law 7: drop unsent decisions; begun effects continue."""
         for key in [key for key in self._awaited if key[0] == number]:
             self._forget(key[1], key)
         self.waiting.leave(number)
@@ -199,7 +199,7 @@ class Actions:
     def discharge(
         self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None, now: int
     ) -> Discharged:
-        """Do what is owed unless it is in the air."""
+        """Do what the obligation demands, unless its records are in flight."""
         key = (owned.number, views.session_id, owed.lane, owed.subject, owed.owed)
         awaited = self._awaited.get(key)
         if awaited is not None:
@@ -230,9 +230,9 @@ class Actions:
         return Discharged(now + AWAITED_MS, tuple(events))
 
     def _has_slot(self, role: str, now: int) -> bool:
-        """Whether one more effect may be claimed: those that run and those in the air count.
+        """Whether one more effect may be claimed: running ones and claims in flight count.
 
-        So do claims that came back in the batch at hand and whose session is woken after this one.
+        So do claims read back in the current batch whose session is woken after this one.
         """
         slots = self._slots[role]
         in_air = sum(1 for key in (*self._awaited, *self._landed) if key[4] in CLAIMS[role])
@@ -242,8 +242,8 @@ class Actions:
         return max(now + SLOT_WAIT_MS, self._slots[role].back_off_until_ms)
 
     def called(self, now: int) -> Iterator[Place]:
-        """Who may look again for a slot now, one by one for as long as a slot is free."""
-        self._landed.clear()  # a batch is over: what could begin has begun
+        """The sessions that may try for a slot now, one by one while a slot is free."""
+        self._landed.clear()  # the batch is complete: every claim in it that could begin has begun
         for role in self.waiting.due(now):
             # Each once: by the clock of its own partition it may still be too early.
             for _ in range(self.waiting.count(role)):
@@ -274,12 +274,12 @@ class Actions:
             return generation_claim(views, owed, agent, holder, now, sha256, kept)
         return tool_claim(views, owed, agent, holder, now)
 
-    # -- claims that came back -------------------------------------------------------------------
+    # -- claims read back ------------------------------------------------------------------------
 
     def _on_claim(
         self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None
     ) -> int | None:
-        """Begin a claim of ours once; or stop it, or say that it never began."""
+        """Begin a claim of ours once; or stop it, or report that it never began."""
         claim = claim_of(views, owed)
         begun = self._begun.setdefault(views.session_id, set())
         self._landed -= {
@@ -305,9 +305,9 @@ class Actions:
             self._begin_tool(views, owed, agent)
         else:
             begin = self._generation(views, agent)
-            if owed.owed == "abort" and begin.chain:  # what it would go on from has been said
+            if owed.owed == "abort" and begin.chain:  # the text it would resume is in the log
                 self._effects.recover_chunks(views.session_id, owned.number, begin)
-            elif owed.owed == "abort" or (begin.chain and begin.kept is None):  # it is forgotten
+            elif owed.owed == "abort" or (begin.chain and begin.kept is None):  # kept text is lost
                 self._effects.report(views.session_id, unbegun_generation(views.turn))
             else:
                 self._effects.generate(views.session_id, begin)
@@ -317,7 +317,7 @@ class Actions:
         return self._going_on.begin(views, agent, self._request(views))
 
     def _request(self, views: SessionViews) -> Built:
-        """The step's request: built for its claim, and kept until the claim begins."""
+        """The step's request: built for its claim, and cached until the claim begins."""
         generation, request = views.turn.generation, views.context.request
         assert generation is not None and request is not None
         covers = (generation.called, request.fragments, request.prefixes)
@@ -329,7 +329,7 @@ class Actions:
         return made
 
     def go_on(self, views: SessionViews) -> None:
-        """Its turn is over: render what the next request will repeat, before anybody waits."""
+        """Pre-render what the next request will repeat, now that the turn is over."""
         self._renderings.go_on(views, self.read_blob)
 
     def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
@@ -352,12 +352,12 @@ class Actions:
         args = call.args
         return self.read_blob(args.ref) if args.ref is not None else args.inline or b""
 
-    # -- effects of owners that are gone ---------------------------------------------------------
+    # -- effects of dead owners ------------------------------------------------------------------
 
     def _recover(
         self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None, now: int
     ) -> int | None:
-        """Lane A2 and rows T6: report on an effect whose owner is gone; once per claim."""
+        """Lane A2 and rows T6: report on the effect of a dead owner, once per claim."""
         assert agent is not None
         begun = self._begun.setdefault(views.session_id, set())
         if owed.owed == "GEN_STOPPED":
@@ -374,7 +374,7 @@ class Actions:
         asks = owed.row == "T6" and tool is not None and tool.reconciler is not None
         sure_at = call.claim.deadline + agent.limits.margin_ms
         if asks and now < sure_at:
-            return sure_at  # before that, its "it did not happen" might still become untrue
+            return sure_at  # before that, the effect might still happen after a "did not happen"
         begun.add(-call.claim.offset)
         if owed.owed == "TOOL_RESULT":
             event = unbegun(call, "its attempts are used up", may_have_run=owed.row == "T6r")
@@ -385,7 +385,7 @@ class Actions:
         return None
 
     def forget_session(self, session_id: str) -> None:
-        """It owes nothing: what had begun need not be remembered, and serves nobody if it runs."""
+        """Drop what is remembered of an idle session, and stop effects that no longer matter."""
         for begun in self._begun.pop(session_id, ()):
             self._effects.stop(session_id, begun, "its session owes nothing any more")
         self._built.pop(session_id, None)

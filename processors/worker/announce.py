@@ -1,10 +1,11 @@
-"""Which sessions a user has open, told on `user-sessions`, so that a user's tabs know each other.
+"""Announces the open sessions of each user on `user-sessions`, so that a user's tabs can find them.
 
 One record per session, keyed USER/SESSION and partitioned by the user: {phase, project_id,
-opened_at} while it is open, a tombstone once it has ended. Written by the role `sessions` after the
-fold, at least once: a session whose newest state no broker has is marked in the store in the batch
-that folded it, so a worker that dies tells it when it comes back. Telling twice is harmless. What
-is told may be older than the log by a moment; the log decides, this only says where to look.
+opened_at} while it is open, a tombstone once it has ended. The role `sessions` writes them after
+the fold, at least once: a session whose newest state is not confirmed by a broker is marked in the
+store, in the batch that folded it, so a worker that dies announces it after the restart. A second
+announcement is harmless. An announcement may be slightly older than the log; the log decides, this
+topic is only an index.
 """
 
 import json
@@ -20,9 +21,9 @@ from ..fold.views import SessionViews
 from ..store.partition_cache import may_owe
 from .worker import Worker
 
-TOLD_MAX = 50_000  # sessions remembered as told; one that is forgotten is told again
+TOLD_MAX = 50_000  # sessions remembered as announced; a forgotten one is announced again
 _State = tuple[int, bytes | None]
-"""From which offset on the session is ours, and what is told of it."""
+"""The offset from which on we own the session's partition, and the announced value."""
 
 
 def announce(
@@ -33,7 +34,7 @@ def announce(
     say: Callable[[str], None],
     beside: Callable[[SessionViews], None] = lambda _views: None,
 ) -> "Announcer":
-    """Have a worker tell of its sessions, and `beside` look at each that moves."""
+    """Have a worker announce its sessions; `beside` is called with each session that changes."""
     def since(session_id: str) -> int:
         owned = worker.owned.get(partition_for(session_id, partitions))
         return -1 if owned is None else owned.takes_from
@@ -49,7 +50,7 @@ def announce(
 
 
 def rest(worker: Worker, session_id: str) -> None:
-    """A session that was told, and owes nothing else, need not be looked at after a restart."""
+    """An announced session with no other obligation need not be checked after a restart."""
     for owned in worker.owned.values():
         views = owned.hot(session_id)
         if views is not None and not may_owe(views, worker.rules.get(views.turn.agent)):
@@ -57,10 +58,11 @@ def rest(worker: Worker, session_id: str) -> None:
 
 
 class Announcer:
-    """See the module. Used in the poll thread; `post` has a job done there.
+    """Announces sessions; see the module docstring. Runs in the poll thread; `post` queues a job
+    there.
 
-    partitions: of the topic. settled: called for a session whose newest state the broker has.
-    since: from which offset on its partition is ours; before that another may have told of it.
+    partitions: of the topic. settled: called once the broker has a session's newest state. since:
+    the offset from which on we own a partition; before it another worker may have announced.
     """
 
     def __init__(
@@ -77,17 +79,17 @@ class Announcer:
         self._post, self._settled, self._say = post, settled, say
         self._told: OrderedDict[str, _State] = OrderedDict()
         self._in_air: dict[str, _State] = {}
-        self._late: dict[str, tuple[str, _State]] = {}  # the producer had no room for these
+        self._late: dict[str, tuple[str, _State]] = {}  # the producer's queue was full
 
     def untold(self, views: SessionViews) -> bool:
-        """Whether the broker may lack what is to be told of a session."""
+        """Whether the broker may lack the newest announcement of a session."""
         return views.turn.known and self._told.get(views.session_id) != self._state(views)
 
     def _state(self, views: SessionViews) -> _State:
         return self._since(views.session_id), told_of(views)
 
     def look(self, views: SessionViews) -> None:
-        """Tell what is new of a session; before that, what could not be told earlier."""
+        """Announce a session's new state; before that, retry earlier announcements."""
         self._catch_up()
         session_id, state = views.session_id, self._state(views)
         if self.untold(views) and self._in_air.get(session_id) != state:
@@ -118,7 +120,7 @@ class Announcer:
             raise
         except FoldlogError as error:
             if not self._late:
-                self._say(f"session {session_id} was not announced, it will be: {error}")
+                self._say(f"session {session_id} was not announced, it is retried: {error}")
             self._late[session_id] = user_id, state
 
     def _answered(
@@ -139,7 +141,7 @@ class Announcer:
 
 
 def told_of(views: SessionViews) -> bytes | None:
-    """What is told of a session that is known; None once it has ended."""
+    """The announcement of a known session; None once it has ended."""
     if views.turn.terminated:
         return None
     state = views.state

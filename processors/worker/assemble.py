@@ -1,7 +1,7 @@
-"""Puts a worker together from its parts, for one process; host.py gives it a life.
+"""Assembles a worker from its parts, for one process; host.py runs it.
 
-The order matters: the state directory is locked first, what an earlier process left in the outbox
-is written before any partition is taken. Nothing here imports what only an effect needs.
+The order matters: the state directory is locked first, and outcomes that an earlier process left in
+the outbox are written before any partition is taken. Nothing here imports what only effects need.
 """
 
 import json
@@ -52,12 +52,12 @@ from .topic_watch import TopicWatch
 from .worker import Identity, Worker
 
 ROLES = partition.ROLES
-DECIDERS = {"sessions", "tools"}  # who must know the tools of an agent, also those from outside
+DECIDERS = {"sessions", "tools"}  # roles that need an agent's tools, including those of MCP servers
 EFFECTS = ("models", "tools", "background", "delivery", "reports")
 MODEL_SLOTS = 16  # model calls of one API key at a time, per process
 TOOL_SLOTS = 32  # tool calls at a time, per process
 PROMPT_SIZES = "prompt_sizes.json"
-OUTBOX_S = 30.0  # to write what an earlier process left, before anything is taken
+OUTBOX_S = 30.0  # for writing what an earlier process left, before any partition is taken
 _log = logging.getLogger("foldlog.worker")
 
 
@@ -72,22 +72,22 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Ms since some moment; never steps back, and counts while the machine sleeps (Linux)."""
+        """Ms since an arbitrary start; never steps back, and counts during sleep (Linux)."""
         return time.clock_gettime_ns(_MONOTONIC) // 1_000_000
 
 
 def say(text: str) -> None:
-    """A line for the operator."""
+    """Log a line for the operator."""
     _log.info("%s", text)
 
 
 class Teller:
-    """Says what blows a session's token budget, each finding once (S3.9).
+    """Reports what exceeds a session's token budget, each finding once (S3.9).
 
-    What lay in the store when it was opened was told by the worker before this one; a store that is
-    made anew says it of what was in the log. It is advice: where it fails, that is said once of a
-    session, and the worker goes on. partition_of: where a session lies. sizes: a file that holds
-    what the prompts of earlier sessions weighed, for the next process; it may be lost.
+    The previous worker has reported on everything that was in the store when it was opened; a
+    rebuilt store reports on what was in the log. This is advice: if it fails, the failure is logged
+    once per session and the worker continues. partition_of: the partition of a session. sizes: a
+    file with the prompt sizes of earlier sessions, for the next process; losing it is harmless.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class Teller:
         self._failed: set[tuple[str, str]] = set()
 
     def opened(self, partition: int, store: Store) -> None:
-        """A partition is given to this worker, or its store was made anew."""
+        """A partition was assigned to this worker, or its store was rebuilt."""
         self._since[partition] = store.log_end if store.is_new else store.cursor.offset
 
     def look(self, views: SessionViews) -> None:
-        """Say what is new in a session."""
+        """Report what is new in a session."""
         try:
             found = self._watch.look(views)
             self._keep_sizes()
@@ -124,7 +124,7 @@ class Teller:
         if self._sizes is None or self._growth.looks == self._kept:
             return
         self._kept = self._growth.looks
-        with suppress(OSError):  # a full disk is said by whoever must write
+        with suppress(OSError):  # code whose writes are required reports a full disk
             fresh = self._sizes.with_name(f"{self._sizes.name}.new")
             fresh.write_text(json.dumps(self._growth.held()), "utf-8")
             fresh.replace(self._sizes)
@@ -136,13 +136,13 @@ class Teller:
             self._failed.clear()
         self._failed.add((session_id, error))
         self._say(
-            f"session {session_id}: the advice on its tokens failed ({error}); the session goes "
-            "on, what its latest steps cost was not looked at: report it"
+            f"session {session_id}: the token advice failed ({error}). The session continues, but "
+            "the cost of its latest steps was not checked. Please report this bug."
         )
 
 
 def _json_in(file: Path | None) -> Any:
-    """What a file of ours holds, or None for whatever is no JSON."""
+    """The JSON in a file of ours; None for a missing or invalid file."""
     try:
         return None if file is None else json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -150,7 +150,7 @@ def _json_in(file: Path | None) -> Any:
 
 
 class LogFacts(NamedTuple):
-    """What opening a store needs to know of the log."""
+    """The facts about the log that opening a store needs."""
 
     first: Mapping[int, int]
     end: Mapping[int, int]
@@ -158,7 +158,7 @@ class LogFacts(NamedTuple):
 
 
 class Parts:
-    """Everything of one worker process. `close` ends it in the right order."""
+    """Everything of one worker process. `close` shuts it down in the right order."""
 
     _facts: LogFacts | None = None  # while partitions are assigned
 
@@ -173,7 +173,7 @@ class Parts:
         rolling: bool = False,
         alone: bool = False,
     ) -> None:
-        """rolling: start beside live workers with other agents. alone: join no group at all."""
+        """rolling: start beside live workers with other agents. alone: join no consumer group."""
         self.settings = settings
         channels = settings.demand_channels() if "delivery" in roles else {}
         self.state = StateDir(settings.state_dir, worker_id)
@@ -267,7 +267,7 @@ class Parts:
         return loop
 
     def _demand_same_agents(self) -> None:
-        with suppress(LogUnreachable):  # then it is asked again after the next rebalance
+        with suppress(LogUnreachable):  # checked again after the next rebalance
             demand_after_rebalance(self.log, self.identity.worker_id, self.announced)
 
     def _memory(self) -> MemoryService:
@@ -283,7 +283,7 @@ class Parts:
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        """Ask the log once for the block, not once for each of its partitions."""
+        """Query the log once for the whole block, not once per partition."""
         self._facts = self._ask_log()
         try:
             yield
@@ -309,15 +309,15 @@ class Parts:
         return store
 
     def _runs(self) -> bool:
-        """Whether an effect runs."""
+        """Whether an effect is running."""
         return any(self.effects.running(role) for role in EFFECTS)
 
     def in_flight(self) -> bool:
-        """Whether an effect runs, or something was produced and is not read back yet."""
+        """Whether an effect is running, or a produced record is not read back yet."""
         return self._runs() or self.actions.in_air > 0
 
     def _leave(self) -> None:
-        """Write that this owner is gone, if nothing of it still runs or waits to be written."""
+        """Write OWNER_GONE for this owner, if it has no running effect and no pending outcome."""
         if self._runs() or len(self.outbox) or self.fatal:
             return
         for number in self.loop.left:
@@ -326,8 +326,8 @@ class Parts:
     def close(self) -> None:
         """End effects, flush the producer, release the directory.
 
-        Where a tool runs on, its lock is kept for as long as the process lives: a free one proves
-        that nothing of this worker runs.
+        If a tool is still running, the lock is kept as long as the process lives: a free lock
+        proves that nothing of this worker runs.
         """
         self.topic_watch.close()
         self.effects.close()

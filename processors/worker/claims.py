@@ -1,4 +1,4 @@
-"""Claims: what a worker writes to say "attempt n of this effect is mine", from the views alone."""
+"""Claims: the events with which a worker takes attempt n of an effect, built from the views."""
 
 from ...schemas import events as ev
 from ...schemas.enums import Recovery
@@ -62,8 +62,8 @@ def tool_claim(
         owner=holder.owner,
         epoch=holder.epoch,
         start_by=now + limits.start_window_ms,
-        # No act after it, so that the margin is for clocks alone: it begins within a window here
-        # and within another in the effects' loop, runs its time, and is ended within the grace.
+        # Nothing acts after the deadline, so the margin covers clocks alone: the call begins within
+        # one window here and one in the effects' loop, runs its time, and ends within the grace.
         deadline=now + 2 * limits.start_window_ms + timeout + limits.grace_ms,
     )
 
@@ -85,7 +85,7 @@ def delivery_claim(
 
 
 def claim_of(views: SessionViews, owed: Obligation) -> Claim:
-    """The claim that came back, and whose effect an obligation would begin or stop."""
+    """The claim that was read back, whose effect an obligation would begin or stop."""
     match owed.role:
         case "background":
             claim = claimed_work(views, owed).claim
@@ -126,8 +126,8 @@ def work_claim(
 
 
 def unbegun_work(views: SessionViews, work: Work, lost: str = "") -> ev.BackgroundDone:
-    """The outcome of claimed work that need not begin, or can not. lost: what it lacks."""
-    # Where nobody said anything there is nothing to remember, and nothing to be tried again.
+    """The outcome of claimed work that need not or cannot begin. lost: what is missing."""
+    # A session without any message has nothing to remember, and nothing to retry.
     made = not lost and (is_made(views, work) or (work.kind == "memory" and not work.stop))
     why = ABORTED if work.stop else lost or NOTHING_LEFT
     return ev.BackgroundDone(

@@ -1,8 +1,9 @@
-"""Owners that are dead for certain, so that nobody waits for the deadlines of their claims (law 6).
+"""Finds owners that are certainly dead, so that nobody waits for their claims' deadlines (law 6).
 
 Two facts prove a death: a clean leave, which the leaving worker writes, and, on one machine, a free
-lock of the state directory, which dies with its process. Either becomes an OWNER_GONE in the log,
-so that every fold knows it. A paused process holds its lock; what is unknown here stays unknown.
+lock of the state directory, which is released when its process dies. Either becomes an OWNER_GONE
+in the log, so that every fold knows it. A paused process holds its lock; what cannot be known here
+stays unknown.
 """
 
 import contextlib
@@ -20,14 +21,14 @@ from ..store.partition_cache import Owned
 from ..store.state_dir import worker_id_of
 from .actions import Actions
 
-LOOK_MS = 500  # between two looks at a lock
+LOOK_MS = 500  # between two checks of a lock
 
 IsDead = Callable[[str], bool | None]
-"""Whether an owner is dead; None where that can never be known here."""
+"""Whether an owner is dead; None if this machine can never know."""
 
 
 class Deaths:
-    """Looks after those from whom a worker took its partitions."""
+    """Watches the owners from whom a worker took over its partitions."""
 
     def __init__(self, identity: Identity, actions: Actions, role: str) -> None:
         self.is_dead: IsDead = lambda _owner: None
@@ -36,14 +37,14 @@ class Deaths:
         self._looked_at = -LOOK_MS
 
     def took(self, owned: Owned, before: PartitionView) -> None:
-        """A partition is held now; `before`: as it was before that. Of this worker's own older
-        incarnations nobody needs to be told: who holds the lock knows."""
+        """A partition is held now; `before`: its view until then. This worker's own older
+        incarnations need no record: holding the lock proves that they are dead."""
         own = self._identity.worker_id
         owners = {holder.owner for holder in before.holders if worker_id(holder.owner) != own}
         self._before.setdefault(owned.number, set()).update(owners)
 
     def look(self, owned: dict[int, Owned], now_ms: int) -> None:
-        """Write down who is dead."""
+        """Write OWNER_GONE for every owner that proved to be dead."""
         if not self._before or now_ms - self._looked_at < LOOK_MS:
             return
         self._looked_at = now_ms
@@ -59,29 +60,29 @@ class Deaths:
                 del self._before[number]
 
     def write(self, number: int, owner: str) -> None:
-        """Write that an owner is gone."""
+        """Write that an owner is dead."""
         self._actions.write(number, PARTITION_KEY, OwnerGone(owner=owner), self._role)
 
 
 class Registry:
-    """Where the state directories of this machine's workers are, by worker id."""
+    """The state directories of this machine's workers, by worker id."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def register(self, name: str, state_dir: Path) -> None:
-        """Note where a worker works. Where that fails, its death is known by its deadlines only."""
+        """Record a worker's state directory. If that fails, only its deadlines show its death."""
         with contextlib.suppress(OSError):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._directory / name).write_text(str(state_dir), "utf-8")
 
     def is_dead(self, owner: str) -> bool | None:
-        """Whether nobody holds the lock of an owner's directory, here and since this boot."""
+        """Whether the lock of an owner's directory is free, on this machine and since its boot."""
         name = worker_id(owner)
         try:
             path = Path((self._directory / name).read_text("utf-8"))
             if worker_id_of(path) != name:
-                return None  # a directory of another machine, of another boot, or a copy
+                return None  # a directory of another machine or an earlier boot, or a copy
             lock = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, ValueError):
             return None

@@ -1,7 +1,7 @@
 """Runs effects as tasks of one event loop, in a thread of its own, away from the poll thread.
 
-Each begun effect ends in exactly one outcome through Reports: also when its task dies. The heavy
-import of the model SDK happens here, in the background, never on the way to a started worker.
+Each begun effect ends in exactly one outcome through Reports, even if its task dies. The model SDK
+is imported here, in the background, because the import is slow and must not delay a worker's start.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
 if TYPE_CHECKING:
     from ..memory.service import MemoryService
 
-FAREWELL_S = 5.0  # how long a worker that ends waits for its effects, as the grace of a cancel
+FAREWELL_S = 5.0  # how long an ending worker waits for its effects, same as the grace of a cancel
 
 
 class Told:
-    """The sink of one effect: whoever handed over an outcome has not died without one."""
+    """The sink of one effect. It records whether the effect has reported its outcome."""
 
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
@@ -49,7 +49,7 @@ class Told:
         self.done = False
 
     async def outcome(self, session_id: str, event: Any) -> None:
-        """As Reports.outcome; what that raises was never written."""
+        """Like Reports.outcome; if that raises, nothing was written."""
         await self._reports.outcome(session_id, event)
         self.done = type(event) not in CANDIDATES  # their BACKGROUND_DONE is still to come
         if not self.done:
@@ -57,7 +57,8 @@ class Told:
 
 
 class EffectsHost:
-    """See the module. Its methods may be called from any thread and return at once."""
+    """Runs effects; see the module docstring. Any thread may call its methods; they return at once.
+    """
 
     def __init__(
         self,
@@ -103,16 +104,16 @@ class EffectsHost:
             raise
 
     def running(self, role: str) -> int:
-        """How many effects of a role run now."""
+        """The number of running effects of a role."""
         return self._running[role]
 
     def begun(self) -> list[Running]:
-        """Every effect that runs."""
+        """Every running effect."""
         with self._lock:
             return [Running(role, *key) for key, (role, _) in self._stops.items()]
 
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
-        """Ask an effect to end; whether it runs."""
+        """Ask an effect to end. Returns whether it is running."""
         found = self._stops.get((session_id, claim_offset))
         if found is not None:
             found[1].request(why)
@@ -128,9 +129,10 @@ class EffectsHost:
         told: Told | None = None,
         begins: Begins | None = None,
     ) -> None:
-        """Run `work`; `last_word(why)` is its outcome if it dies and has told none (T4, S2).
+        """Run `work`. If it dies without an outcome, `last_word(why)` is its outcome (T4, S2).
 
-        Where a tool held the loop past its window, it is not begun: as when its claim came back.
+        An effect is not begun if another one blocked the loop until its start window had passed,
+        just as when a claim is read back too late.
         """
         asked = time.monotonic()
         with self._lock:
@@ -148,9 +150,9 @@ class EffectsHost:
                 await work
             except asyncio.CancelledError:
                 raise
-            except BaseException as bug:  # tools raise anything to unwind themselves
+            except BaseException as bug:  # a tool may raise anything, also to unwind itself
                 why = f"{type(bug).__name__}: {bug}"[:1_000]
-                self._say(f"an effect of {key[0]} ended badly: {why}")
+                self._say(f"an effect of {key[0]} failed: {why}")
                 if last_word is not None and told is not None and not told.done:
                     await self._reports.outcome(key[0], last_word(why))
             finally:
@@ -160,7 +162,7 @@ class EffectsHost:
 
         asyncio.run_coroutine_threadsafe(guarded(), self._loop)
 
-    # -- what Actions asks for -------------------------------------------------------------------
+    # -- called by Actions -----------------------------------------------------------------------
 
     def generate(self, session_id: str, begin: BeginGeneration) -> None:
         """Begin a model call."""
@@ -258,7 +260,7 @@ class EffectsHost:
         )
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
-        """Ask a tool's reconciler what became of a call whose owner is gone."""
+        """Ask a tool's reconciler about the fate of a call whose owner is dead."""
         stop, told = Stop(), Told(self._reports)
         work = self._reconcile(session_id, begin, stop, told)
 
@@ -287,11 +289,11 @@ class EffectsHost:
     def chunks_since(
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
-        """What an attempt had said, of all its session from an offset on; None: ask again."""
+        """A session's chunks from an offset on, for a lost attempt; None: call again later."""
         return self._aside.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
-        """Close a lost attempt with what its chunks had said (row A2)."""
+        """Close a lost attempt with the content of its chunks (row A2)."""
         work = self._recover_chunks(session_id, partition, begin)
         self._spawn("models", (session_id, -begin.claim.offset), Stop(), work)
 
@@ -353,14 +355,14 @@ class EffectsHost:
         self._spawn("delivery", key, Stop(), work, None, told, begins)
 
     def report(self, session_id: str, event: Any) -> None:
-        """Write an outcome that no effect made."""
+        """Write an outcome that was not produced by an effect."""
         work = self._reports.outcome(session_id, event)
         self._spawn("reports", (session_id, id(event)), Stop(), work)
 
     def close(self) -> None:
-        """Stop the model calls, give tools a little time to end by themselves, stop the loop.
+        """Stop the model calls, give tools a short time to end by themselves, stop the loop.
 
-        A tool that still runs then dies with the process, and the log knows that it had begun.
+        A tool that is still running then dies with the process; its claim is in the log.
         """
         for role, stop in list(self._stops.values()):
             if role in ("models", "background"):
@@ -377,8 +379,8 @@ class EffectsHost:
         settled = asyncio.run_coroutine_threadsafe(settle(), self._loop)
         try:
             settled.result(FAREWELL_S * 2)
-        except TimeoutError:  # a tool that holds the loop must not keep the log from being closed
-            self._say("the effects could not be asked to end: one of them holds their loop")
+        except TimeoutError:  # a tool that blocks the loop must not prevent closing the log
+            self._say("the effects could not be asked to end: one of them blocks their event loop")
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(FAREWELL_S)
 
@@ -389,7 +391,7 @@ def place_of(event: Any) -> tuple[int, int, int]:
 
 
 def said_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
-    """The content of an attempt that is lost, and of those that it went on from."""
+    """The content of a lost attempt, including the attempts that it resumed."""
     place = (begin.turn, begin.step, begin.attempt)
     own = [chunk for chunk in chunks if place_of(chunk) == place]
     return said_so_far(chunks_of(chunks, place, begin.chain) if begin.chain else own)

@@ -1,7 +1,7 @@
-"""What Faust's client needs to log in where `client.properties` says that librdkafka's does.
+"""Translates the login settings of `client.properties` into those of Faust's client.
 
-Faust uses aiokafka, which knows none of librdkafka's property names. This file owns the translation
-and must not know what is read or written. Only this file and `rendezvous.py` import faust.
+The properties are librdkafka's. Faust uses aiokafka, which knows none of librdkafka's property
+names. Only this file and `rendezvous.py` import faust.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from typing import Any
 from ...log import Settings, SettingsError
 
 _PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_TOKEN_S = 10.0  # for the token endpoint to answer
+_TOKEN_S = 10.0  # timeout of the token endpoint
 
 
 def faust_credentials(settings: Settings) -> Any:
     """Faust's `broker_credentials`; None for a cluster without TLS and login.
 
-    Raises SettingsError where the properties ask for something that aiokafka lacks.
+    Raises SettingsError for a property that aiokafka does not support.
     """
     from faust import SASLCredentials, SSLCredentials
     from faust.auth import OAuthCredentials
@@ -39,8 +39,8 @@ def faust_credentials(settings: Settings) -> Any:
         return OAuthCredentials(oauth_cb=_token_provider(given), ssl_context=context)
     if mechanism not in _PASSWORDS:
         raise SettingsError(
-            f"client.properties: `foldlog users` can't log in with sasl.mechanism={mechanism}; it "
-            f"knows {', '.join(_PASSWORDS)}, OAUTHBEARER with method oidc, and mutual TLS."
+            f"client.properties: `foldlog users` cannot log in with sasl.mechanism={mechanism}. It "
+            f"supports {', '.join(_PASSWORDS)}, OAUTHBEARER with method oidc, and mutual TLS."
         )
     return SASLCredentials(
         username=given.get("sasl.username"),
@@ -51,7 +51,7 @@ def faust_credentials(settings: Settings) -> Any:
 
 
 def _context(given: Mapping[str, str]) -> ssl.SSLContext:
-    """TLS as the properties say. Raises SettingsError naming a file that cannot be used."""
+    """The TLS context that the properties describe. Raises SettingsError for an unusable file."""
     try:
         context = ssl.create_default_context(
             cafile=given.get("ssl.ca.location"), cadata=given.get("ssl.ca.pem")
@@ -64,7 +64,7 @@ def _context(given: Mapping[str, str]) -> ssl.SSLContext:
             )
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise SettingsError(
-            f"client.properties: the certificates can't be used ({error}). Correct "
+            f"client.properties: the certificates cannot be used ({error}). Correct "
             "ssl.ca.location, ssl.certificate.location, ssl.key.location or ssl.key.password."
         ) from error
     if given.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
@@ -76,7 +76,7 @@ def _context(given: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _token_provider(given: Mapping[str, str]) -> Any:
-    """Asks the token endpoint for a token each time the client logs in."""
+    """Requests a token from the token endpoint at each login of the client."""
     from aiokafka.conn import AbstractTokenProvider
 
     class TokenProvider(AbstractTokenProvider):
@@ -87,7 +87,7 @@ def _token_provider(given: Mapping[str, str]) -> Any:
 
 
 def _token(given: Mapping[str, str]) -> str:
-    """A token by the client credentials grant, as librdkafka asks for one."""
+    """A token by the client credentials grant, requested the way librdkafka does."""
     login = f"{given['sasl.oauthbearer.client.id']}:{given['sasl.oauthbearer.client.secret']}"
     form = {"grant_type": "client_credentials"}
     if scope := given.get("sasl.oauthbearer.scope"):

@@ -1,4 +1,4 @@
-"""What Faust and its Kafka client say, cut down to what tells an operator something.
+"""Filters the log output of Faust and its Kafka client down to what helps an operator.
 
 They read a few records a day in a process of their own (rendezvous.py).
 """
@@ -15,17 +15,17 @@ _AWAY = (
     "Unable connect to node",
     "Unable to update metadata",
 )
-"""A broker that is away, in the words of a client that is told so many times a second."""
+"""Messages about an unreachable broker, which the client repeats many times a second."""
 
 
 _HAS_NO_STREAM = "Stream has not started processing"
-"""Faust's alarm, every 7 s from minute 5 on, for a partition whose stream has had no record. Ours
-read tables and announcements, on which there may be none for days."""
+"""A warning that Faust logs every 7 s, from minute 5 on, for a partition whose stream has had no
+record. Our streams read tables and announcements, which may have no record for days."""
 
 
 class _NoStream(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return _HAS_NO_STREAM not in record.getMessage()  # behind the name of the service
+        return _HAS_NO_STREAM not in record.getMessage()  # follows the name of the service
 
 
 class _SaidElsewhere(logging.Filter):
@@ -35,7 +35,7 @@ class _SaidElsewhere(logging.Filter):
 
 
 def quiet() -> None:
-    """Set the loggers of Faust and aiokafka, and what a thread of theirs says when it is ended."""
+    """Configure the loggers of Faust and aiokafka, and the exception hook of their threads."""
     for name in ("faust", "mode"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
@@ -48,6 +48,7 @@ def quiet() -> None:
 
 
 def _unless_cancelled(args: threading.ExceptHookArgs, /) -> None:
-    """Ending the thread of a consumer whose broker is away cancels it: that is no news."""
+    """Report a thread's exception, except CancelledError: ending a consumer's thread while its
+    broker is down raises that."""
     if args.exc_type is not asyncio.CancelledError:
         threading.__excepthook__(args)

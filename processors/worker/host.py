@@ -1,6 +1,6 @@
-"""One worker process: a thread works, the main thread waits for the end, pages answer machines.
+"""One worker process: a thread works, the main thread waits for signals, pages serve HTTP.
 
-`run` assembles the parts and blocks until the process is told to end.
+`run` assembles the parts and blocks until the process is asked to end.
 """
 
 import json
@@ -24,15 +24,15 @@ from .status import status_of
 from .supervise import AWAY, MISUSE
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
-LINGER_S = 5.0  # for a thread that has not ended when the worker has
+LINGER_S = 5.0  # for a thread that outlives the worker
 JOIN_S = 10.0  # how long the worker thread may take to finish its round
-END_S = 13.0  # for all of a clean end: a supervisor kills after 15 s
+END_S = 13.0  # limit of a clean end: a supervisor kills after 15 s
 
 
 class Ending:
-    """When a process has to end: a signal came, or a thread of it says so.
+    """Ends a process: at a signal, or when one of its threads asks for it.
 
-    A pipe that the interpreter itself writes to when a signal comes (`set_wakeup_fd`): a handler
+    It is a pipe to which the interpreter itself writes at a signal (`set_wakeup_fd`): a handler
     in Python runs only once the main thread wakes, and the kernel may give the signal to another.
     """
 
@@ -41,12 +41,12 @@ class Ending:
         os.set_blocking(self._end, False)
 
     def now(self) -> None:
-        """End it: from any thread, any number of times."""
-        with suppress(OSError):  # it was told often enough, or has ended
+        """Request the end: from any thread, any number of times."""
+        with suppress(OSError):  # the pipe is full of requests, or already closed
             os.write(self._end, b"\0")
 
     def wait(self) -> bool:
-        """Until it has to end; whether a signal said so."""
+        """Block until the end is requested. Returns whether a signal requested it."""
         while True:
             told = set(os.read(self._ended, 64))
             if told & set(ENDS):
@@ -61,7 +61,7 @@ class Ending:
 
     @contextmanager
     def at_signals(self) -> Iterator["Ending"]:
-        """SIGTERM and SIGINT end it for the block; the handlers of before are back after it."""
+        """SIGTERM and SIGINT request the end for the block; then the old handlers are restored."""
         before = {number: signal.signal(number, lambda *_: None) for number in ENDS}
         woken = signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         try:
@@ -83,9 +83,10 @@ def run(
     rolling: bool = False,
     web: tuple[str, int] = ("127.0.0.1", 0),
 ) -> int:
-    """Run a worker until SIGTERM or SIGINT; the exit code: 0 after a clean end, 2 never again.
+    """Run a worker until SIGTERM or SIGINT. Returns the exit code: 0 after a clean end, 2 if a
+    restart would be wrong.
 
-    web: the address of its page for machines (status, metrics); port 0 takes a free one.
+    web: the address of its HTTP pages (status, metrics); port 0 takes a free one.
     rolling: start beside live workers whose agents differ.
     Raises SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable
     before it starts.
@@ -100,23 +101,23 @@ def run(
 
 
 def _leave(code: int) -> None:
-    """End the process although a thread of it does not: everything of ours is closed by now."""
+    """End the process even if one of its threads does not end: all our resources are closed."""
     others = [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
     for thread in others:
         thread.join(LINGER_S)
     alive = [thread.name for thread in others if thread.is_alive()]
     if alive:
-        say(f"everything is closed; the process ends without waiting for {', '.join(alive)}")
+        say(f"everything is closed; the process exits without waiting for {', '.join(alive)}")
         _exit(code)
 
 
 def _bound_the_end() -> None:
-    """From now on the process lives `END_S` at most: then it ends as a killed one does."""
+    """From now on the process lives `END_S` at most: then it exits as if it were killed."""
 
     def end() -> None:
         say(
-            f"could not end cleanly within {END_S:g} s; it ends as if killed, and the next start "
-            "recovers what was under way"
+            f"no clean end within {END_S:g} s; the process exits as if it were killed, and the "
+            "next start recovers the effects that were running"
         )
         _exit(1)
 
@@ -132,10 +133,10 @@ def _exit(code: int) -> NoReturn:
 
 
 def exit_code(fatal: list[BaseException]) -> int:
-    """What the process says of what ended its worker thread; 0 if nothing did.
+    """The exit code for the errors that ended the worker thread; 0 if there were none.
 
-    2 where the next one would only do harm, or fail as this one; 3 where the log can't be used now
-    but may be later, as after a right was taken away.
+    2 if the next process would only do harm or fail in the same way; 3 if the log cannot be used
+    now but may be usable later, for example after an access right was revoked.
     """
     if any(isinstance(error, Fenced | LogCut | LogGrown | AgentsDiffer) for error in fatal):
         return MISUSE
@@ -147,8 +148,8 @@ def exit_code(fatal: list[BaseException]) -> int:
 class _Host:
     """The worker thread and the pages of one worker.
 
-    The main thread only waits, so that a signal is heard at any moment of a start: whatever the
-    worker thread is in the middle of, a question to a broker that does not answer among it.
+    The main thread only waits, so it reacts to a signal at any moment of the start, whatever the
+    worker thread is doing, for example while it waits for a broker that does not answer.
     """
 
     def __init__(self, settings: Settings, web: tuple[str, int], ending: Ending) -> None:
@@ -158,7 +159,7 @@ class _Host:
         self._pages = Pages(web, settings.web_token, self._answer)
 
     def run(self, assemble: Callable[[], Parts]) -> int:
-        """Assemble and poll in a thread until the process has to end; the exit code.
+        """Assemble and poll in a thread until the process has to end. Returns the exit code.
 
         Raises what `assemble` raises.
         """
@@ -170,7 +171,7 @@ class _Host:
             self._pages.close()
             raise self._failed
         if parts is None:
-            say("told to end before it took any partition: nothing was begun")
+            say("asked to end before it took any partition: nothing was started")
             _exit(0)
         _bound_the_end()
         parts.loop.stop()
@@ -192,26 +193,26 @@ class _Host:
             parts.state.note({"pid": os.getpid(), "web": self._pages.url})
             roles, port = ", ".join(parts.worker.roles), self._pages.server_address[1]
             say(f"worker {parts.identity.owner} runs {roles} on port {port}")
-            # Not earlier: importing the model SDK would compete with what the log owes already.
+            # Not earlier: importing the model SDK would compete with the pending obligations.
             models = "models" in parts.worker.roles
             parts.topic_watch.start()
             parts.loop.run(parts.effects.warm if models else lambda: None)
         except BaseException as error:
             parts.fatal.append(error)
             if not self._told:
-                say(f"the worker ends: {type(error).__name__}: {error}")
+                say(f"the worker is ending: {type(error).__name__}: {error}")
         finally:
             self._ending.now()
 
     def _answer(self, path: str) -> Answer | None:
-        """What the worker serves for those who look after it: numbers, ids, and no content."""
+        """The page of a path: for monitoring, with numbers and ids but no content."""
         parts = self.parts
         match path:
             case "/healthz":
                 ends = parts is not None and bool(parts.fatal)
-                return text("ends", 503) if ends else text("ok")
+                return text("ending", 503) if ends else text("ok")
             case "/status" | "/metrics" | "/readyz" if parts is None:
-                return text("not yet: it starts", 503)
+                return text("not ready: starting", 503)
             case "/status":
                 shown = {**status_of(parts.worker), "mcp": parts.outside.status()}
                 shown["dead_letters"] = parts.meter.total("foldlog_dead_letters")

@@ -1,6 +1,6 @@
 """Reads instruction files and memory for the prefix of a session's requests (S1.A).
 
-A bad file never stops a turn: the file is left out or cut, and a notice reports it to people.
+A bad file never stops a turn: the file is left out or cut, and a notice reports it to the operator.
 """
 
 import os
@@ -16,18 +16,18 @@ from ..tools.tool import ToolFailed
 from ..tools.workdir import Workdir
 
 FILE_BYTES_MAX = 16 * 1024
-"""Of one instruction file. Four of them, at 2.6 bytes a token, are half of the soft budget of
-50,000 tokens, which is more than any request should carry before the first word is said."""
+"""Limit of one instruction file. Four of them, at 2.6 bytes a token, are half of the soft budget of
+50,000 tokens, more than any request should carry before the conversation starts."""
 
 MEMORY_LINES_MAX = {"core": 100, "index": 200}  # S3.2, S1.A
 MEMORY_BYTES_MAX = 16 * 1024  # a line may be long; as for a file
 
 
 class MemoryReader(Protocol):
-    """Where memory is read; a scope is `user:ID` or `project:ID`."""
+    """Reads memory; a scope is `user:ID` or `project:ID`."""
 
     def core(self, scopes: Sequence[str]) -> str:
-        """What every turn must know (HOT)."""
+        """The memory that every turn needs (HOT)."""
         ...
 
     def index(self, scopes: Sequence[str]) -> str:
@@ -36,15 +36,15 @@ class MemoryReader(Protocol):
 
 
 class Places(NamedTuple):
-    """Where this installation keeps what is no part of a working directory, and whose it is."""
+    """Where this installation keeps instruction files outside of working directories."""
 
     managed: Path | None = None
     user: Path | None = None
-    owner: str = ""  # the user id whose sessions get the user layer: nobody else's
+    owner: str = ""  # the user id whose sessions get the user layer; no other user gets it
 
 
 def places_of(settings: Settings) -> Places:
-    """The places that the settings name."""
+    """The places named in the settings."""
     user = None if settings.config_dir is None else settings.config_dir / FILE
     return Places(settings.managed_instructions, user, settings.user)
 
@@ -52,15 +52,15 @@ def places_of(settings: Settings) -> Places:
 def read_layers(
     agent: Agent,
     *,
-    places: Places = Places(),  # noqa: B008 - a value that nobody can change
+    places: Places = Places(),  # noqa: B008 - an immutable value
     memory: MemoryReader | None = None,
     user_id: str = "",
     project_id: str | None = None,
 ) -> Layers:
-    """What the files and the memory say now, for a session of this user and project.
+    """The current content of the files and the memory, for a session of this user and project.
 
-    An agent with `instructions=False` gets the managed layer only. Never raises for what it reads:
-    a file that can't be used is left out, one that is too long is cut, and a notice names it.
+    An agent with `instructions=False` gets the managed layer only. A bad file never raises: a file
+    that cannot be used is left out, one that is too long is cut, and a notice names it.
     """
     reading = _Reading()
     if places.managed is not None:
@@ -80,14 +80,15 @@ def read_layers(
 
 
 class _Reading:
-    """Texts and notices as they are found."""
+    """Collects texts and notices."""
 
     def __init__(self) -> None:
         self.texts: list[Layer] = []
         self.notices: list[str] = []
 
     def named_file(self, layer: str, path: Path) -> None:
-        """A file that its owner named: links are followed, many keep their settings elsewhere."""
+        """Add a file named by its owner. Links are followed: many people keep settings elsewhere.
+        """
         try:
             data, size = _read(path)
         except FileNotFoundError:
@@ -98,7 +99,7 @@ class _Reading:
         self._add(layer, path.name, str(path), data, size)
 
     def tree_file(self, layer: str, root: Path, *names: str) -> None:
-        """The first of these files that is there, if it does not lead out of the tree."""
+        """Add the first of these files that exists, unless it leads out of the tree."""
         for name in names:
             shown = str(root / name)
             if not os.path.lexists(root / name):
@@ -107,7 +108,7 @@ class _Reading:
             if inside.split(os.sep)[0] == os.pardir:
                 self._refused(layer, shown, "it is a link that leads out of the working directory")
                 return
-            try:  # walked name by name without following links: what changes meanwhile is refused
+            try:  # opened name by name without following links: a concurrent change is refused
                 with Workdir(root).file(inside) as fd, open(fd, "rb", closefd=False) as file:
                     data, size = file.read(FILE_BYTES_MAX + 1), os.fstat(fd).st_size
             except ToolFailed as error:
@@ -117,12 +118,12 @@ class _Reading:
             return
 
     def memory(self, name: str, read, scopes: Sequence[str]) -> None:
-        """A part of the memory. That it can't be read is no reason to leave a user unanswered."""
+        """Add a part of the memory. A failed read must not leave a user without an answer."""
         try:
             text = read(scopes) if scopes else ""
-        except Exception as error:  # of a store that is somebody else's
+        except Exception as error:  # a store may be third-party code
             why = f"{type(error).__name__}: {error}"
-            self.notices.append(f"memory {name} is not in the prompt, it can't be read: {why}")
+            self.notices.append(f"memory {name} is not in the prompt, it cannot be read: {why}")
             return
         lines = text.strip("\r\n").splitlines()
         whole = "\n".join(lines[: MEMORY_LINES_MAX[name]]).encode("utf-8", "replace")
@@ -140,7 +141,7 @@ class _Reading:
         try:
             text = whole.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            self._refused(layer, shown, f"byte {error.start} is no UTF-8; save it as UTF-8")
+            self._refused(layer, shown, f"byte {error.start} is not UTF-8; save the file as UTF-8")
             return
         if "\0" in text:
             self._refused(layer, shown, "it is binary")
@@ -148,8 +149,8 @@ class _Reading:
         if len(whole) < size:
             more = f"only the first {len(whole)} of {size} bytes are here"
             self.notices.append(
-                f"{layer} instructions are too long, {more.replace('here', 'used')}: {shown}; keep "
-                "what every turn needs, and let it name files for the rest"
+                f"{layer} instructions are too long, {more.replace('here', 'used')}: {shown}. Keep "
+                "only what every turn needs, and refer to other files for the rest."
             )
             text = f"{text.rstrip()}\n[This file is too long: {more}.]"
         if text.strip():
@@ -160,17 +161,17 @@ class _Reading:
 
 
 def _read(path: Path) -> tuple[bytes, int]:
-    """The beginning of a regular file, one byte more than is used, and the size of the whole."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not hang us
+    """The start of a regular file, one byte over the limit at most, and the size of the file."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe must not block
     with open(fd, "rb") as file:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "it is not a regular file")
         return file.read(FILE_BYTES_MAX + 1), found.st_size
 
 
 def _cut(data: bytes, bytes_max: int) -> bytes:
-    """Whole lines within so many bytes; of a line that is longer than that, its beginning."""
+    """The whole lines within `bytes_max`; the start of the first line if that one is longer."""
     if len(data) <= bytes_max:
         return data
     head = data[:bytes_max]

@@ -1,6 +1,6 @@
-"""What a worker reads for the prompts of its sessions: instruction files, and memory if it has any.
+"""Reads the prompt layers of a worker's sessions: instruction files, and memory if it has any.
 
-What is wrong with a file is told to the operator once, and never stops a turn.
+A problem with a file is reported to the operator once, and never stops a turn.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from ..memory.service import MemoryService
 from ..request.layers import Layers
 from .instruction_files import places_of, read_layers
 
-TOLD_MAX = 1_000  # notices that are remembered as told: more would be a list of nothing else
+TOLD_MAX = 1_000  # notices remembered as reported; further ones are not reported
 
 
 class LayersReader:
@@ -28,7 +28,7 @@ class LayersReader:
         self._told: set[str] = set()
 
     def __call__(self, agent: Agent, views: SessionViews) -> Layers:
-        """What the files and the memory say now. Never raises for what it reads."""
+        """The current content of the files and the memory. A bad file never raises."""
         memory = self._of(agent)
         layers = read_layers(
             agent,
@@ -44,7 +44,7 @@ class LayersReader:
         return layers
 
     def todos(self, agent: Agent, views: SessionViews) -> str:
-        """What the session's project has still to do, framed as data; '' where nothing is."""
+        """The open todos of the session's project, framed as data; '' if there are none."""
         project_id = views.state.project_id
         memory = self._of(agent)
         if memory is None or project_id is None:
@@ -52,7 +52,7 @@ class LayersReader:
         return memory.reader.todos(scope_of(PROJECT, project_id))
 
     def _of(self, agent: Agent) -> MemoryService | None:
-        """The memory for an agent's prompts, read to where the log ended at the start; or None."""
+        """An agent's memory, read to the end that the log had at the start; None without memory."""
         if self._memory is None or not agent.memory:
             return None
         self._memory.await_start()

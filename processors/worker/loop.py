@@ -2,7 +2,7 @@
 
 The order of a round is the argument for its correctness (design section 7):
 1 poll, 2 decode, 3 fold in memory, 4 one batch with the cursor, 5 wake and produce, 6 now and then
-a hint of the cursor to the group. 2 to 5 are Worker.consume.
+commit the cursor to the group as a hint. Steps 2 to 5 are Worker.consume.
 """
 
 import gc
@@ -20,30 +20,30 @@ from .. import crash_points
 from ..fold.projections.partition import ROLES
 from .worker import Worker
 
-POLL_S = 0.2  # the longest a round waits: timers and lost records are looked at this often
+POLL_S = 0.2  # the longest wait of a round: timers and lost records are checked this often
 WROTE = {role.encode(): f"{role}.wrote" for role in ROLES}
-COMMIT_ROUNDS = 500  # between two hints of the cursor to the group, for lag metrics only
+COMMIT_ROUNDS = 500  # rounds between two commits of the cursor, which only serve lag metrics
 
 
 # Net allocations between two collections. One batch is 20,000 tuples and no garbage: at Python's
-# 700 it was looked through 30 times, which took a tenth of a refold.
+# default of 700 it was scanned 30 times, which took a tenth of a refold.
 GC_ALLOCATIONS = 10_000
 
 
 def rest_gc() -> None:
-    """Have the process collect garbage seldom, and never look again at what it has so far."""
+    """Make garbage collection rare, and exclude every object that exists now from it."""
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, *gc.get_threshold()[1:])
 
 
 class Mailbox:
-    """What other threads want done in the poll thread, in order."""
+    """Jobs from other threads that the poll thread runs, in order."""
 
     def __init__(self) -> None:
         self._jobs: deque[Callable[[], None]] = deque()
 
     def post(self, job: Callable[[], None]) -> None:
-        """Have a job done in the next round."""
+        """Run a job in the next round."""
         self._jobs.append(job)
 
     def fail(self, error: BaseException) -> None:
@@ -55,20 +55,20 @@ class Mailbox:
         self.post(ends)
 
     def drain(self) -> None:
-        """Do what was posted."""
+        """Run the posted jobs."""
         while self._jobs:
             self._jobs.popleft()()
 
 
 def appender(producer: Producer, mail: Mailbox):
-    """The Append of Actions: produces at once, tells of a loss in the poll thread."""
+    """The Append of Actions: produces at once, reports a lost record in the poll thread."""
 
     def append(topic, partition, key, value, headers, failed) -> None:
         def answered(answer: Delivered | AppendError) -> None:
             if not isinstance(answer, Delivered):
                 mail.post(lambda: failed(str(answer)))
 
-        # The key decides the partition of a session; only the partition's own key can not.
+        # A session's partition follows from its key; the partition's own key needs it given.
         place = partition if key == PARTITION_KEY and topic == SESSION_EVENTS else None
         try:
             producer.append(topic, key, value, headers, partition=place, on_delivery=answered)
@@ -84,7 +84,7 @@ def appender(producer: Producer, mail: Mailbox):
 
 
 class Loop:
-    """Runs rounds until it is told to stop."""
+    """Runs rounds until it is stopped."""
 
     def __init__(
         self,
@@ -98,8 +98,8 @@ class Loop:
         opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """label: what the group shows of this member. rebalanced: called in the round after
-        partitions came or went; what it raises ends the loop. opening: entered while the stores of
-        partitions that came together are opened."""
+        partitions were assigned or revoked; an exception from it ends the loop. opening: entered
+        while the stores of a batch of assigned partitions are opened."""
         self._log = log
         self._label, self._rebalanced, self._has_moved = label, rebalanced, False
         self._worker = worker
@@ -109,20 +109,20 @@ class Loop:
         self._halt = threading.Event()
         self._topic_id: str | None = None
         self.rounds = 0
-        self.left: list[int] = []  # the partitions that it held when it ended
+        self.left: list[int] = []  # the partitions held when the loop ended
 
     def stop(self) -> None:
-        """End after the round that runs."""
+        """End after the current round."""
         self._halt.set()
 
     def topic_is(self, topic_id: str) -> None:
-        """What the topic's id was just now, from any thread: stores of another one are remade."""
+        """Receive the topic's current id, from any thread: stores of another topic are rebuilt."""
         self._topic_id = topic_id
 
     def run(self, started: Callable[[], None] = lambda: None) -> None:
-        """Poll, fold, write, wake until stopped; then close the stores. Raises what is fatal.
+        """Poll, fold, write, wake until stopped; then close the stores. Raises fatal errors.
 
-        started: called once, when the partitions are held and what they owed was decided.
+        started: called once, when the partitions are held and their obligations were decided.
         """
         rest_gc()
         reader = self.reader()
@@ -142,7 +142,7 @@ class Loop:
         return bool(owned) and all(map(self._worker.holds, owned))
 
     def reader(self) -> GroupReader:
-        """The member of the group that this worker is."""
+        """This worker's member of the group."""
         return self._log.group_reader(
             SESSION_EVENTS,
             self._group,
@@ -164,10 +164,11 @@ class Loop:
         self._worker.revoked(partitions)
 
     def _reopen_others(self, reader: GroupReader, topic_id: str) -> None:
-        """Begin anew where a store is of another topic than this one.
+        """Reopen the stores that belong to another topic than this one.
 
-        A topic that was deleted and made again may hold the offset that is to be read already: no
-        error says so, and its records would be folded onto those of the old one. Raises LogCut.
+        A topic that was deleted and made again may already have the offset to be read next. No
+        error reports that, and its records would be folded onto those of the old topic. Raises
+        LogCut.
         """
         for number, owned in list(self._worker.owned.items()):
             belongs = owned.store.belongs
@@ -176,7 +177,7 @@ class Loop:
                 reader.seek(number, self._worker.reopened(number, why))
 
     def round(self, reader: GroupReader) -> None:
-        """One round. Raises what is fatal."""
+        """One round. Raises fatal errors."""
         if self._has_moved:
             self._has_moved = False
             self._rebalanced()

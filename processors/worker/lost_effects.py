@@ -1,9 +1,9 @@
-"""Effects that still run here after their partition moved to another worker.
+"""Stops effects that still run here after their partition moved to another worker.
 
 An owner that lost a partition decides nothing there and lets begun effects end (law 7), but a
 cancel must reach them (constraint 3). So it keeps reading the partition, outside of the group,
 from the offset where it stopped. It folds only the sessions whose effects run here, in memory, and
-stops an effect once its outcome is no longer wanted.
+stops an effect once its outcome is no longer needed.
 """
 
 import threading
@@ -21,7 +21,7 @@ from ..fold.views import SessionViews, initial
 from ..store.partition_cache import Owned
 
 POLL_S = 0.2
-AGAIN_S = 1.0  # before the log is read again after an error
+AGAIN_S = 1.0  # delay before the log is read again after an error
 CLOSE_S = 2.0  # for the thread to end its round
 ENDING = "the turn is ending"
 
@@ -35,7 +35,7 @@ class Running(NamedTuple):
 
 
 class Effects(Protocol):
-    """What begins and stops effects; from any thread."""
+    """Lists and stops running effects; from any thread."""
 
     def begun(self) -> list[Running]: ...
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool: ...
@@ -45,7 +45,7 @@ def is_wanted(views: SessionViews, running: Running) -> bool:
     """Whether the outcome of a begun effect can still count for its session."""
     turn, at = views.turn, running.claim_offset
     if views.frozen is not None:
-        return True  # nothing more is known of it here
+        return True  # its later state is unknown here
     live = turn.open and turn.closing is None
     match running.role:
         case "models":
@@ -56,7 +56,7 @@ def is_wanted(views: SessionViews, running: Running) -> bool:
             return live and any(call.claim is not None and call.claim.offset == at for call in own)
         case "background":
             return any(work.claim.offset == at and not work.stop for work in views.background.works)
-    return True  # a delivery: an abort is not about what was said before it
+    return True  # a delivery: an abort does not concern what was generated before it
 
 
 class _Lost:
@@ -67,25 +67,25 @@ class _Lost:
 
 
 class Nobody:
-    """Follows nothing: for workers whose effects are not run here."""
+    """Follows nothing: for workers whose effects do not run in this process."""
 
     def lost(self, owned: Owned) -> None:
-        """Nothing runs."""
+        """No effect runs here."""
 
     def regained(self, partition: int) -> None:
-        """Nothing ran."""
+        """No effect ran here."""
 
     def look(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
-        """Nothing runs."""
+        """No effect runs here."""
 
 
 NOBODY = Nobody()
 
 
 class LostEffects:
-    """See the module. `lost` and `regained` return at once; a thread reads while anything runs.
+    """Follows lost partitions. `lost` and `regained` return at once; a thread reads while needed.
 
-    threaded: False where the caller calls `round` itself.
+    threaded: False if the caller calls `round` itself.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class LostEffects:
         self._lock, self._halt = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
 
-    # -- what the worker says --------------------------------------------------------------------
+    # -- called by the worker --------------------------------------------------------------------
 
     def lost(self, owned: Owned) -> None:
-        """Follow the sessions of a lost partition whose effects run."""
+        """Follow the sessions of a lost partition whose effects still run."""
         names = {running.session_id for running in self._claimed()}
         known = {name: owned.views(name) for name in names}
-        if owned.next_offset < owned.takes_from:  # it caught up, and may not know a session yet
+        if owned.next_offset < owned.takes_from:  # still catching up: a session may be unknown yet
             known = {name: held or initial(name) for name, held in known.items()}
         sessions = {name: held for name, held in known.items() if held is not None}
         number, next_offset = owned.number, owned.next_offset
@@ -115,15 +115,16 @@ class LostEffects:
             self._post(lambda: self._follow(number, next_offset, sessions))
 
     def regained(self, partition: int) -> None:
-        """The worker itself folds the partition again."""
+        """Stop following the partition: the worker itself folds it again."""
         if self._lost or self._jobs:
             self._post(lambda: self._forget(partition))
 
     def look(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
-        """Judge sessions that moved in an assigned partition, by their views at an offset.
+        """Check the sessions that changed in an assigned partition, by their views at an offset.
 
-        Where it is held WAKE stops what runs, but knows only the claims that count: one that
-        another took over, or an attempt whose call an earlier one has ended, may still run here.
+        In a held partition WAKE stops effects, but it knows only the claims that count. A claim
+        that another worker took over, or an attempt whose call ended by an earlier attempt, may
+        still run here.
         """
         running = {running.session_id for running in self._claimed()}
         for views in sessions if running else ():
@@ -131,9 +132,9 @@ class LostEffects:
                 self.judge(views, next_offset)
 
     def judge(self, views: SessionViews, next_offset: int) -> None:
-        """Stop the effects of a session that nobody wants any more.
+        """Stop a session's effects whose outcome is no longer needed.
 
-        Views of the past, as of a store that is folded again, do not know a claim that lies ahead.
+        Old views, as while a store is folded again, do not know claims beyond `next_offset`.
         """
         for running in self._claimed():
             known = running.session_id == views.session_id and running.claim_offset < next_offset
@@ -141,23 +142,23 @@ class LostEffects:
                 self._effects.stop(running.session_id, running.claim_offset, ENDING)
 
     def _claimed(self) -> list[Running]:
-        """Those that run under a claim: no reconciler, and no report."""
+        """The effects that run under a claim: neither reconcilers nor reports."""
         claimed = ("models", "tools", "background")
         return [r for r in self._effects.begun() if r.role in claimed and r.claim_offset > 0]
 
     # -- following -------------------------------------------------------------------------------
 
     def positions(self) -> dict[int, int]:
-        """The next offset of every partition that is followed."""
+        """The next offset of every followed partition."""
         return {number: lost.next_offset for number, lost in self._lost.items()}
 
     @property
     def has_news(self) -> bool:
-        """Whether the worker said something that no round has seen."""
+        """Whether the worker posted a job that no round has run yet."""
         return bool(self._jobs)
 
     def round(self, timeout_s: float) -> bool:
-        """Read what came and stop what is not wanted; whether anything is still followed."""
+        """Read new records and stop unneeded effects. Returns whether a partition is followed."""
         while self._jobs:
             self._jobs.popleft()()
         names = {running.session_id for running in self._claimed()}
@@ -173,7 +174,7 @@ class LostEffects:
             for record in self._reader.poll(timeout_s):
                 self._take(record)
         except OffsetGone as gone:
-            self._say(f"a cancel no longer reaches what runs of a lost partition: {gone}")
+            self._say(f"cancels no longer reach the running effects of a lost partition: {gone}")
             self._forget(gone.partition)
         return True
 
@@ -200,7 +201,7 @@ class LostEffects:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Close the reader: another partition, or one less, needs another."""
+        """Close the reader: a changed set of partitions needs another one."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
@@ -215,15 +216,15 @@ class LostEffects:
                 self._thread.start()
 
     def _run(self) -> None:
-        said: type[Exception] | None = None  # not its text: that of one outage varies
+        said: type[Exception] | None = None  # not its text, which varies during one outage
         while not self._halt.is_set():
             try:
                 follows, said = self.round(POLL_S), None
-            except Exception as error:  # the broker is away: what runs goes on
+            except Exception as error:  # the broker is unreachable: the effects continue
                 if type(error) is not said:
                     said = type(error)
                     self._say(
-                        "the effects of lost partitions run on, and a cancel does not reach them "
+                        "the effects of lost partitions continue, and cancels do not reach them "
                         f"until the log can be read again: {error}"
                     )
                 self._let_go()

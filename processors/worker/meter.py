@@ -1,8 +1,8 @@
-"""What a worker counts of what it folds and does: plain numbers, rendered elsewhere.
+"""Counts what a worker folds and does: plain numbers, rendered by metrics.py.
 
-Counted once per event of the log by the worker that holds its partition: a store that is made anew
+Each event of the log is counted once, by the worker that holds its partition: a rebuilt store
 folds old events without counting them again. Labels are words of ours and names of models, never an
-id and never content. This file must not know how numbers are shown.
+id and never content.
 """
 
 from collections import Counter
@@ -23,11 +23,11 @@ from ..store.partition_cache import Owned
 from .actions import Actions, Discharged
 
 SERIES_MAX = 500
-"""Of one family: a log may name any number of models; those that come later are `other`."""
+"""Limit of one family: a log may name any number of models; those beyond it count as `other`."""
 
 
 TOLD = frozenset({"invalid_transition", "not_the_project_tool"})
-"""Refusals that are a mistake of a program more often than a person's: the log names each."""
+"""Refusals that are more often a program's mistake than a person's: each is logged."""
 
 
 class Family(NamedTuple):
@@ -42,30 +42,30 @@ class Family(NamedTuple):
 COUNTERS = {
     family.name: family
     for family in (
-        Family("foldlog_events", "counter", "Events folded, and the fold's word on them.",
+        Family("foldlog_events", "counter", "Folded events, with the fold's ruling on them.",
                ("type", "ruling")),
-        Family("foldlog_refusals", "counter", "What was asked for and refused.", ("code",)),
+        Family("foldlog_refusals", "counter", "Refused requests.", ("code",)),
         Family("foldlog_claims", "counter", "Claims of effects that were read back.",
                ("role", "ruling")),
         Family("foldlog_attempts", "counter", "Attempts of effects that ended.",
                ("role", "outcome")),
         Family("foldlog_turns", "counter", "Turns that ended.", ("reason",)),
-        Family("foldlog_tokens", "counter", "Tokens that were paid for.",
+        Family("foldlog_tokens", "counter", "Billed tokens.",
                ("model", "part", "work")),
-        Family("foldlog_cost_usd", "counter", "What they cost by the table of prices.",
+        Family("foldlog_cost_usd", "counter", "Cost of the tokens by the price table.",
                ("model", "work")),
-        Family("foldlog_input_cost_usd", "counter", "What their input cost.", ("model", "work")),
+        Family("foldlog_input_cost_usd", "counter", "Cost of the input tokens.", ("model", "work")),
         Family("foldlog_input_cost_uncached_usd", "counter",
-               "What their input would have cost without prompt caching.", ("model", "work")),
+               "Cost of the input tokens without prompt caching.", ("model", "work")),
         Family("foldlog_unpriced_attempts", "counter", "Attempts whose model has no price.",
                ("model",)),
-        Family("foldlog_wake_rows", "counter", "Rows of WAKE that had something written.",
+        Family("foldlog_wake_rows", "counter", "WAKE rows for which an event was written.",
                ("row",)),
-        Family("foldlog_dead_letters", "counter", "Records that could not be read."),
+        Family("foldlog_dead_letters", "counter", "Records that could not be decoded."),
         Family("foldlog_short_forms", "counter",
-               "Short forms of results: in time, before a request had said the result, or late.",
+               "Short forms of results: in time, before a request contained the result, or late.",
                ("when",)),
-        Family("foldlog_tool_results", "counter", "Results of tools, and which came from a cache.",
+        Family("foldlog_tool_results", "counter", "Tool results, and whether they were cached.",
                ("outcome", "cached")),
     )
 }
@@ -90,17 +90,17 @@ _PARTS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 
 
 class Meter:
-    """Numbers by family and labels; counted in one thread, read in any."""
+    """Counters by family and labels; counted in one thread, read in any."""
 
     def __init__(self, prices: PriceTable) -> None:
         self._prices = prices
         self._counts: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in COUNTERS}
-        self.add("foldlog_dead_letters", by=0)  # an alarm needs a 0 before the first
-        for when in ("in time", "late"):  # at 0 from the start: a share of what is absent is none
+        self.add("foldlog_dead_letters", by=0)  # an alert needs a 0 before the first dead letter
+        for when in ("in time", "late"):  # 0 from the start: a ratio needs both series
             self.add("foldlog_short_forms", when, by=0)
 
     def counts(self) -> dict[Family, dict[tuple[str, ...], float]]:
-        """Everything counted so far."""
+        """All counters."""
         return {COUNTERS[name]: dict(counted) for name, counted in self._counts.items()}
 
     def total(self, name: str) -> float:
@@ -108,14 +108,14 @@ class Meter:
         return sum(self._counts[name].values())
 
     def add(self, name: str, *labels: str, by: float = 1) -> None:
-        """Count something."""
+        """Add to a counter."""
         counted = self._counts[name]
         if labels not in counted and len(counted) >= SERIES_MAX:
             labels = ("other",) * len(labels)
         counted[labels] += by
 
     def folded(self, entry: Entry, before: SessionViews, ruling: Ruling) -> None:
-        """Count an event. Of chunks that are alike only the first is told."""
+        """Count an event. Of a run of equal chunks only the first is passed here."""
         event = entry.event
         kind = type(event)
         if kind is ChunkSeen:
@@ -171,12 +171,12 @@ class Meter:
 
 
 def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling, ...]:
-    """What a tool asked for with its result, and may not have."""
+    """The refusals of what a tool requested with its result."""
     return session_state.triggered(before.state, before.turn, event)[1] if event.triggers else ()
 
 
 def refusals_told(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
-    """A line for each transition that the table does not have, whoever asked for it (S0.4)."""
+    """A log line for each refused transition that the table does not have (S0.4)."""
     event, asked, whose = entry.event, (ruling,), "somebody"
     if isinstance(event, ev.ToolResult):
         asked = refused_triggers(before, event) if ruling.accepted else ()
@@ -188,7 +188,7 @@ def refusals_told(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterato
 
 
 class MeteredActions(Actions):
-    """Actions that count what they are told and what they do."""
+    """Actions that count what they read back and what they do."""
 
     meter: Meter
 

@@ -1,7 +1,7 @@
-"""Numbers as Prometheus reads them. Only this file imports prometheus_client, and when it is asked.
+"""Renders metrics for Prometheus. Only this file imports prometheus_client, at the first request.
 
-The worker's gauges are made here, from what the process holds at that moment; what it counted comes
-from its meter. This file must not know what any number means.
+The worker's gauges are computed here from the current state of the process; its counters come from
+its meter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,21 +21,21 @@ Samples = Mapping[tuple[str, ...], float]
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
-REACHABLE = Family("foldlog_log_reachable", "gauge", "1 if a broker answered just now.")
+REACHABLE = Family("foldlog_log_reachable", "gauge", "1 if a broker answers now.")
 LAG = Family("foldlog_lag_records", "gauge", "Records of a partition that are not folded yet.",
              ("partition",))
 FOLDED = Family("foldlog_folded_offset", "gauge",
                 "The next offset of a partition: its rate is the rate of the fold.", ("partition",))
-HELD = Family("foldlog_partitions_held", "gauge", "Partitions that are taken, by role.", ("role",))
+HELD = Family("foldlog_partitions_held", "gauge", "Held partitions, by role.", ("role",))
 STUCK = Family("foldlog_sessions_left_alone", "gauge", "Sessions left alone until the next start.")
 RUNNING = Family("foldlog_effects_running", "gauge", "Effects that run now.", ("role",))
 SKEW = Family("foldlog_clock_skew_seconds", "gauge",
-              "How far this machine's clock is ahead of the brokers', for certain.")
-IN_AIR = Family("foldlog_written_not_read_back", "gauge", "What was produced and is awaited.")
+              "Proven lead of this machine's clock over the brokers' clocks.")
+IN_AIR = Family("foldlog_written_not_read_back", "gauge", "Produced records not read back yet.")
 
 
 def exposition(families: Mapping[Family, Samples]) -> bytes:
-    """The families and what the process itself costs, as text for Prometheus."""
+    """The families and the resource use of the process, as text for Prometheus."""
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -55,7 +55,8 @@ def exposition(families: Mapping[Family, Samples]) -> bytes:
 
 
 def worker_metrics(parts: "Parts") -> bytes:
-    """What Prometheus is told of a worker. Asks the log for its ends: not on the poll thread."""
+    """A worker's metrics. Queries the log for its end offsets: do not call it on the poll thread.
+    """
     status = status_of(parts.worker)["partitions"]
     held = {role: sum(role in p["held"] for p in status.values()) for role in parts.worker.roles}
     families: dict[Family, Samples] = dict(parts.meter.counts())
@@ -69,7 +70,7 @@ def worker_metrics(parts: "Parts") -> bytes:
 
 
 def lag(log, places: Mapping[int, int]) -> dict[Family, Samples]:
-    """How far each place is from the end of its partition; no lag is told of a log that is away."""
+    """The lag of each partition; no lag is reported while the log is unreachable."""
     try:
         ends = log.end_offsets(SESSION_EVENTS)
     except (LogUnreachable, TopicMissing):
@@ -79,13 +80,13 @@ def lag(log, places: Mapping[int, int]) -> dict[Family, Samples]:
 
 
 def why_not_ready(parts: "Parts") -> str:
-    """Why a worker is not ready, or nothing: it holds what it was assigned, nothing has ended its
-    poll thread, and a broker answers. Asks the log: not on the poll thread."""
+    """Why a worker is not ready; '' if it holds all assigned partitions, its poll thread has no
+    error, and a broker answers. Queries the log: do not call it on the poll thread."""
     numbers = list(parts.worker.owned)
     if parts.fatal:
-        return "it ends"
+        return "not ready: ending"
     if not numbers or not all(map(parts.worker.holds, numbers)):
-        return "not yet: it does not hold its partitions"
+        return "not ready: it does not hold its partitions yet"
     skew = parts.worker.skew_ms()
     if Reading(0, skew).is_off:
         return f"not ready: {in_words(skew)}"
@@ -97,7 +98,7 @@ def why_not_ready(parts: "Parts") -> str:
 
 
 def not_readable(error: LogUnreachable | TopicMissing) -> str:
-    """What a page for machines says of it: no address of a broker."""
+    """The text of a status page for it, without the address of a broker."""
     if isinstance(error, TopicMissing):
-        return "not ready: the topic is not there"
-    return "not ready: no broker answers; it goes on by itself when one does"
+        return "not ready: the topic does not exist"
+    return "not ready: no broker answers; the worker resumes by itself when one does"

@@ -1,13 +1,13 @@
 """The outbox: outcomes of effects, on disk before they are produced.
 
-An effect that has happened must not be forgotten because the broker is away or the worker dies:
-`put` is durable when it returns, `done` says that the log has the event, and what was not done is
-in `pending` at the next start, to be produced again (law 3: twice is harmless). One worker owns
-the file, any of its threads may use it. It must not know what the events mean.
+The outcome of an effect must survive an unreachable broker and a crash of the worker. `put` is
+durable when it returns; `done` records that the log has the event; every outcome that is not done
+is in `pending` at the next start and is produced again (law 3: a duplicate is harmless). One worker
+owns the file; any of its threads may use it.
 
-The file is a run of frames: magic, length and crc32 of the payload, payload. A frame that was torn
-by a crash was never promised to anybody, and is cut off; after damage in the middle reading goes on
-at the next whole frame, and the damaged file is kept aside.
+The file is a sequence of frames: magic, length and crc32 of the payload, payload. A frame that a
+crash tore was never acknowledged to a caller, and is cut off. After damage in the middle, reading
+resumes at the next whole frame, and a copy of the damaged file is kept.
 """
 
 import os
@@ -24,18 +24,18 @@ _HEAD = struct.Struct("<4sII")  # magic, payload length, payload crc32
 _BODY = struct.Struct("<BQH")  # kind, token, length of the session id; then session id, event
 _MAGIC = b"FLob"
 _PUT, _DONE = 1, 2
-_COMPACT_BYTES = 1024 * 1024  # rewriting is worth it above this, when most of the file is done
-# What may wait: a broker that is away for hours, and every effect that was running when it left.
+_COMPACT_BYTES = 1024 * 1024  # above this the file is rewritten once most of it is done
+# Enough for a broker that is down for hours, and every effect that was running when it went down.
 PENDING_BYTES_MAX = 256 * 1024 * 1024
-_PAYLOAD_BYTES_MAX = 16 * 1024 * 1024  # no event is near this; a length beyond it is damage
+_PAYLOAD_BYTES_MAX = 16 * 1024 * 1024  # no event is near this; a greater length means damage
 
 
 class OutboxFull(FoldlogError):
-    """Too much waits for the broker; nothing was kept. Begin no more effects until it drains."""
+    """The outbox is full; this outcome was not kept. Begin no more effects until it drains."""
 
 
 class Pending(NamedTuple):
-    """An outcome that the log may not have: give `token` to `done` once it has it."""
+    """An outcome that the log may lack: pass `token` to `done` once the log has it."""
 
     token: int
     session_id: str
@@ -52,13 +52,13 @@ class _Kept(NamedTuple):
 
 
 class Outbox:
-    """A file of outcomes. Raises OSError where the disk does; then nothing was promised."""
+    """A file of outcomes. Raises OSError on a disk error; then the outcome was not kept."""
 
     def __init__(self, path: Path | str, *, pending_bytes_max: int = PENDING_BYTES_MAX) -> None:
         self.path = Path(path)
         self.pending_bytes_max = pending_bytes_max
-        self.damaged: Path | None = None  # where a damaged file was put aside, for `doctor`
-        self._write_lock = threading.Lock()  # order of frames, and everything in memory
+        self.damaged: Path | None = None  # the copy of a damaged file, for `doctor`
+        self._write_lock = threading.Lock()  # guards the order of frames and all state in memory
         self._sync_lock = threading.Lock()  # taken first where both are needed
         self._kept: dict[int, _Kept] = {}
         self._pending_bytes = 0
@@ -84,7 +84,7 @@ class Outbox:
         return token
 
     def done(self, token: int) -> None:
-        """The log has it. Not synced: forgetting this only means that it is produced again."""
+        """Record that the log has it. Not synced: losing this produces the outcome again."""
         with self._write_lock:
             kept = self._kept.pop(token, None)
             if kept is None:
@@ -96,7 +96,7 @@ class Outbox:
             self._rewrite()
 
     def pending(self) -> list[Pending]:
-        """What is not done, oldest first. What this version can't decode stays kept (law 13)."""
+        """The outcomes not done, oldest first. Those that fail to decode stay kept (law 13)."""
         with self._write_lock:
             kept = list(self._kept.items())
         found = []
@@ -109,21 +109,21 @@ class Outbox:
 
     @property
     def undecodable(self) -> int:
-        """How many outcomes another version wrote: they wait for it, nothing is dropped."""
+        """The number of outcomes that only another version can decode; none is dropped."""
         return len(self) - len(self.pending())
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def close(self) -> None:
-        """Let go of the file; what is pending stays in it."""
+        """Close the file; the pending outcomes stay in it."""
         with self._sync_lock, self._write_lock:
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
 
     def _append(self, frame: bytes) -> None:
-        """Write at the end, or leave the file as it was."""
+        """Append a frame, or leave the file unchanged."""
         try:
             _write_all(self._fd, frame)
         except OSError:
@@ -133,7 +133,7 @@ class Outbox:
         self._written += len(frame)
 
     def _sync(self, written: int) -> None:
-        """One fsync serves every thread that waits for it."""
+        """Sync up to `written` bytes; one fsync serves every waiting thread."""
         with self._sync_lock:
             if self._synced >= written:
                 return
@@ -143,7 +143,7 @@ class Outbox:
             self._synced = upto
 
     def _rewrite(self) -> None:
-        """Replace the file by one that holds only what is pending."""
+        """Replace the file with one that holds only the pending outcomes."""
         with self._sync_lock, self._write_lock:
             fresh = self.path.with_name(self.path.name + ".new")
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
@@ -193,12 +193,12 @@ def _put_frame(token: int, kept: _Kept) -> bytes:
 
 
 def _frame(payload: bytes) -> bytes:
-    assert len(payload) <= _PAYLOAD_BYTES_MAX, "content this large belongs into the blob store"
+    assert len(payload) <= _PAYLOAD_BYTES_MAX, "content this large belongs in the blob store"
     return _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload)) + payload
 
 
 def _frames(data: bytes) -> tuple[list[bytes], int]:
-    """The whole payloads, and how many holes lie between them; a torn tail is no hole."""
+    """The whole payloads, and the number of holes between them; a torn tail is not a hole."""
     payloads, holes, at = [], 0, 0
     while at < len(data):
         payload = _payload(data, at)
@@ -223,7 +223,7 @@ def _payload(data: bytes, at: int) -> bytes | None:
 
 
 def _next_frame(data: bytes, at: int) -> int:
-    """Where the next whole frame begins, or -1."""
+    """The position of the next whole frame, or -1."""
     while (at := data.find(_MAGIC, at)) >= 0:
         if _payload(data, at) is not None:
             return at

@@ -1,4 +1,4 @@
-"""One HTTP request to `pages.py`: parsed, judged, answered. Imported at the first request."""
+"""Handles one HTTP request to `pages.py`: parse, authorize, answer. Imported at the first one."""
 
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -9,7 +9,7 @@ from .pages import Answer, Caller, Pages, refusal, text
 
 
 class PageRequest(BaseHTTPRequestHandler):
-    """GET, and nothing else."""
+    """Answers GET only."""
 
     server: Pages
     server_version, sys_version = "foldlog", ""
@@ -25,12 +25,12 @@ class PageRequest(BaseHTTPRequestHandler):
         if found is None:
             try:
                 found = self.server.answer(path) or text("404: no such page", 404)
-            except Exception as error:  # its class alone: a message may hold an address
+            except Exception as error:  # only its class: a message may contain an address
                 found = text(f"500: {type(error).__name__}", 500)
         self._say(found)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the library refuses by itself: in our form, for its own is HTML."""
+        """Send an error that the library detected as plain text; its own page is HTML."""
         self.close_connection = True
         self._say(text(f"{code}: {HTTPStatus(code).phrase}", code))
 
@@ -45,4 +45,4 @@ class PageRequest(BaseHTTPRequestHandler):
             self.wfile.write(found.body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: a probe asks every few seconds."""
+        """Log nothing: a probe sends a request every few seconds."""

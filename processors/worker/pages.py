@@ -1,8 +1,8 @@
-"""The HTTP pages a process serves for machines: numbers and states, never content.
+"""The HTTP pages a process serves for monitoring: numbers and states, never content.
 
-Who may read them: this machine, under a loopback name (a page in a browser that had its own name
-resolved to loopback sends that name), and from elsewhere whoever sends the token. `/healthz` and
-`/readyz` need no token, because an orchestrator's probes have none and both say one word.
+Who may read them: this machine, under a loopback name (a web page whose own name resolves to
+loopback sends that name instead), and from elsewhere any client that sends the token. `/healthz`
+and `/readyz` need no token, because an orchestrator's probes have none and both return one word.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from ...log.errors import SettingsError
 
-CONNECTIONS_MAX = 32  # a scraper, a probe and `doctor` at a time; more are closed unanswered
-PER_PEER_MAX = CONNECTIONS_MAX // 2  # so that one machine never keeps probes of another out
-REQUEST_S = 10.0  # a connection lives so long at most, however slowly its request arrives
+CONNECTIONS_MAX = 32  # for a scraper, a probe and `doctor`; further ones are closed unanswered
+PER_PEER_MAX = CONNECTIONS_MAX // 2  # so that one machine never blocks the probes of another
+REQUEST_S = 10.0  # maximum life of a connection, however slowly its request arrives
 PROBES = ("/healthz", "/readyz")
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 
@@ -38,7 +38,7 @@ def text(words: str, status: int = 200) -> Answer:
 
 
 class Caller(NamedTuple):
-    """Where a request came from, and its headers that decide."""
+    """The origin of a request, and the headers that authorize it."""
 
     peer: str
     host: str
@@ -46,14 +46,14 @@ class Caller(NamedTuple):
 
 
 def refusal(path: str, caller: Caller, token: str | None) -> Answer | None:
-    """Why a request is not answered; None if it may read the page."""
+    """The error for a request that is not allowed; None if it may read the page."""
     sent = caller.authorization.removeprefix("Bearer ").encode()
     if token and caller.authorization and hmac.compare_digest(sent, token.encode()):
         return None
     if is_loopback(caller.peer):
         if is_loopback(host_name(caller.host)):
             return None
-        return text("403: ask for this page by a loopback name, such as 127.0.0.1", 403)
+        return text("403: request this page by a loopback name, such as 127.0.0.1", 403)
     if path in PROBES:
         return None
     return text("401: send `Authorization: Bearer` with the web token of this worker", 401)
@@ -76,7 +76,7 @@ def is_loopback(name: str) -> bool:
 
 
 class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """A server in threads of its own. `answer` gets a path without a slash at its end.
+    """A threaded HTTP server. `answer` gets a path without a trailing slash.
 
     Raises SettingsError if the address cannot be bound, or is not loopback and there is no token.
     """
@@ -114,7 +114,7 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     @property
     def url(self) -> str:
-        """Where this machine finds the pages."""
+        """The URL of the pages on this machine."""
         host, port = self.server_address[:2]
         own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))
         return f"http://[{own}]:{port}" if ":" in own else f"http://{own}:{port}"
@@ -140,15 +140,15 @@ class Pages(socketserver.ThreadingMixIn, socketserver.TCPServer):
             late.cancel()
             with self._counting:
                 self._open[str(client_address[0])] -= 1
-                self._open += Counter()  # forgets those that have none
+                self._open += Counter()  # drops the peers whose count is 0
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        from .page_request import PageRequest  # 30 ms of a start, for what may never be asked
+        from .page_request import PageRequest  # costs 30 ms, and may never be needed
 
         PageRequest(request, client_address, self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that left, or was cut: nothing to say."""
+        """Log nothing: the client disconnected, or its connection timed out."""
 
     def close(self) -> None:
         """Stop serving."""

@@ -1,6 +1,6 @@
-"""What a worker's actions ask of the world: to produce a record, to begin an effect, to stop one.
+"""The interfaces through which a worker's actions act: produce a record, begin or stop an effect.
 
-The simulator gives its own; effects_host.py and loop.py give the real ones. Nothing here acts.
+The simulator implements its own; effects_host.py and loop.py have the real ones. Nothing here acts.
 """
 
 import re
@@ -22,12 +22,12 @@ from ..wake.background_tasks import Task, is_made, task_of
 from ..wake.facts import Obligation
 from .claims import claimed_work, unbegun_work
 
-LOST_CHARS_MAX = 500  # of the words that say what is lost
-_NAMED = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # as a result's notice does
+LOST_CHARS_MAX = 500  # of the text that names what is lost
+_NAMED = re.compile(rf'{READER}, ref "([0-9a-f]{{64}})"')  # the form of a notice in a result
 
 
 class Append(Protocol):
-    """Produces a record to a partition without waiting; `failed` is called if it got lost."""
+    """Produces a record to a partition without waiting; calls `failed` if it was lost."""
 
     def __call__(
         self,
@@ -58,8 +58,8 @@ class Effects(Protocol):
 
 
 class BeginGeneration(NamedTuple):
-    """A model call to begin. `claim` is the one that came back from the log. `kept`: what it goes
-    on from, found by its `chain` among the chunks from the offset `since` on."""
+    """A model call to begin. `claim` is the one read back from the log. `kept`: the partial answer
+    that it resumes, found by its `chain` among the chunks from offset `since`."""
 
     turn: int
     step: int
@@ -73,7 +73,7 @@ class BeginGeneration(NamedTuple):
 
 
 class BeginTool(NamedTuple):
-    """A tool call to begin, or to ask its reconciler about. `refs`: the results it may read."""
+    """A tool call to begin or to reconcile. `refs`: the results that it may read."""
 
     call: Call
     args: bytes
@@ -85,23 +85,23 @@ class BeginTool(NamedTuple):
 
 
 def begin_tool(views: SessionViews, call: Call, args: bytes, claim: Claim, agent: Agent):
-    """The begin of a tool call of a session."""
+    """The BeginTool of a session's call."""
     refs = refs_in(views) if call.name == READER else frozenset()
     state = views.state
     return BeginTool(call, args, claim, agent, state.user_id or "", state.project_id, refs)
 
 
 def refs_in(views: SessionViews) -> frozenset[str]:
-    """The results that were kept for this session's model: a ref of another session names none."""
+    """The stored results that this session's model may read; refs of other sessions are refused."""
     fragments, shorts = views.context.fragments, views.compaction.shorts
     bodies = [f.body for f in fragments if f.kind == "result"] + [s.body for s in shorts]
-    late = [f.text for f in fragments if f.kind == "reminder"]  # of calls of earlier turns
+    late = [f.text for f in fragments if f.kind == "reminder"]  # results of earlier turns' calls
     kept = {body.ref.sha256 for body in bodies if body is not None and body.ref is not None}
     return frozenset(kept.union(*map(_NAMED.findall, late)))
 
 
 class BeginWork(NamedTuple):
-    """Background work to begin: `task` is what it needs of the views, made when it begins."""
+    """Background work to begin: `task` is its input from the views, computed when it begins."""
 
     kind: str
     upto: int
@@ -114,13 +114,13 @@ class BeginWork(NamedTuple):
 def begin_work(
     views: SessionViews, owed: Obligation, agent: Agent, read_blob: ReadBlob
 ) -> BeginWork | ev.BackgroundDone:
-    """The begin of claimed work, or its outcome where there is nothing to begin."""
+    """The start of claimed work, or its outcome if there is nothing to begin."""
     work = claimed_work(views, owed)
     if owed.owed == "abort" or is_made(views, work):
         return unbegun_work(views, work)
     try:
         task = task_of(views, work, agent, read_blob)
-    except (BlobMissing, BlobCorrupt) as lost:  # the conversation can go on without this work
+    except (BlobMissing, BlobCorrupt) as lost:  # the conversation continues without this work
         return unbegun_work(views, work, f"what it is made of is lost: {lost}"[:LOST_CHARS_MAX])
     if task is None:
         return unbegun_work(views, work)
@@ -128,7 +128,7 @@ def begin_work(
 
 
 class BeginDelivery(NamedTuple):
-    """A delivery to begin. `content`: the answer's, as the log has it; `said`: why it ended."""
+    """A delivery to begin. `content`: the answer's, from the log; `said`: why the answer ended."""
 
     owed: Owed
     content: bytes
@@ -138,12 +138,12 @@ class BeginDelivery(NamedTuple):
 
     @property
     def claim(self) -> Claim:
-        """The one that came back from the log."""
+        """The claim read back from the log."""
         assert self.owed.claim is not None
         return self.owed.claim
 
     def delivery(self, session_id: str) -> Delivery:
-        """As its effect is given it."""
+        """The delivery in the form that its effect takes."""
         return Delivery(
             session_id,
             self.user_id,

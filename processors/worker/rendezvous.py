@@ -1,9 +1,9 @@
-"""The rendezvous of a user's tabs on Faust: a table that groups `user-sessions` by user.
+"""A user's open sessions by Faust: a table that groups `user-sessions` by user.
 
-A process of its own (`foldlog users`), because no worker needs it: nothing is decided by it, and
-the gateway reads the topic itself. Each such process reads every partition from its beginning, so
-any of them answers for any user, once it has read what was there when it started:
-http://WEB/users/USER. The table's changelog is a topic of ours; all of them write the same there,
+It runs in its own process (`foldlog users`), because no worker needs it: no decision depends on it,
+and the gateway reads the topic itself. Each such process reads every partition from its beginning,
+so any of them can answer for any user, once it has read what existed when it started:
+http://WEB/users/USER. The table's changelog is a topic of ours; all processes write the same there,
 and none restores its table from it. Only this file and `faust_credentials.py` import faust.
 """
 
@@ -27,18 +27,18 @@ from .faust_credentials import faust_credentials
 from .faust_logging import quiet
 from .pages import JSON, Answer, Pages, text
 
-ASK_S = 5.0  # for Faust's loop to look into its table
+ASK_S = 5.0  # timeout of a query to the table in Faust's event loop
 READY_S = 60.0  # for a start; a busy machine needs 6
 END_S = 8.0  # for Faust to end; it takes 2
 TICK_S = 0.1
-NOT_READY = 1  # exit code: whoever supervises it starts another
+NOT_READY = 1  # exit code; a supervisor starts another process
 
 
 def run(settings: Settings, web: tuple[str, int], ends: Offsets, say: Callable[[str], None]) -> int:
-    """Serve the pages until SIGTERM or SIGINT; the exit code.
+    """Serve the pages until SIGTERM or SIGINT. Returns the exit code.
 
-    `ends` are those of the partitions of `user-sessions` that hold records: there is no answer
-    before they are read so far.
+    `ends`: the end offsets of the partitions of `user-sessions` that hold records; the pages are
+    not ready until those are read.
     Raises SettingsError if the address cannot be bound.
     """
     import faust
@@ -46,9 +46,9 @@ def run(settings: Settings, web: tuple[str, int], ends: Offsets, say: Callable[[
     quiet()
     with tempfile.TemporaryDirectory(prefix="foldlog-users-") as datadir:
         app = faust.App(
-            # A group of its own for each process. Who takes the place of a killed member is given
-            # what that one read, the changelog of the table with it, before it asks for it, and
-            # Faust's client dies of that.
+            # A group of its own for each process. A member that replaces a killed one is assigned
+            # that one's partitions, including those of the table's changelog, before it subscribes
+            # to them, which crashes Faust's client.
             f"{settings.topic_prefix}foldlog-users-{uuid.uuid4().hex[:8]}",
             **options(settings, datadir),
         )
@@ -71,9 +71,9 @@ def run(settings: Settings, web: tuple[str, int], ends: Offsets, say: Callable[[
 
 
 class Watch(threading.Thread):
-    """Ends the process where Faust would not: it has not come up in time, or does not end in time.
+    """Ends the process if Faust does not become ready in time, or does not end in time.
 
-    Nothing is lost by an end: what is served here is read anew by the next one.
+    Nothing is lost: the next process reads the same records again.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class Watch(threading.Thread):
             if time.monotonic() > late:
                 self._say(
                     f"the open sessions could not be read within {self._ready_s:g} s, so this "
-                    "process ends. The log has them all: start it again; if it ends so again, "
-                    "`foldlog doctor` says what is wrong with the log."
+                    "process ends. The log still has all of them: start it again. If that fails "
+                    "too, `foldlog doctor` reports what is wrong with the log."
                 )
                 self.code = NOT_READY
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -110,7 +110,7 @@ class Watch(threading.Thread):
 
 
 def options(settings: Settings, datadir: str) -> dict[str, Any]:
-    """What Faust is given; the topics it reads are made by us."""
+    """Faust's options; the topics it reads are created by us."""
     return dict(
         broker=[f"kafka://{server}" for server in str(settings.bootstrap_servers).split(",")],
         broker_credentials=faust_credentials(settings),
@@ -128,12 +128,12 @@ def options(settings: Settings, datadir: str) -> dict[str, Any]:
 
 
 def answer(app: Any, tabs: Any, reading: "Reading", path: str) -> Answer | None:
-    """The page of a path, in a thread of its own."""
+    """The page of a path, called in a thread of its own."""
     if path == "/healthz":
         return text("ok")
     ready = reading.ready.is_set()
     if path == "/readyz" or not ready:
-        return text("ready") if ready else text("not yet: it reads the open sessions", 503)
+        return text("ready") if ready else text("not ready: reading the open sessions", 503)
     prefix, _, user = path.rpartition("/")
     if prefix != "/users" or not is_id(user):
         return None
@@ -147,20 +147,20 @@ async def _open_sessions(tabs: Any, user: str) -> list[Tab]:
 
 
 def reading_all(consumer: type) -> type:
-    """A consumer that restores nothing and reads what its group has not committed from the start.
+    """A consumer that restores no table and reads uncommitted partitions from their start.
 
-    The changelog also holds sessions whose end was compacted away: a table that is restored from it
-    lists them for ever. And Faust fetches while it restores, and seeks then: records were lost. The
-    topic itself is small and tells all, so it is read instead.
+    The changelog also holds sessions whose end was compacted away; a table restored from it would
+    list them for ever. Faust also fetches while it restores, and then seeks, which lost records.
+    The topic itself is small and complete, so it is read instead.
 
-    Faust lets go of what it fetched while its flow was stopped, and then goes back to what was
-    committed; without a commit it stayed behind what it had let go, so a page lacked for ever what
-    was told while it started. Grouping the same record twice is harmless.
+    Faust drops the records that it fetched while its flow was stopped, and then seeks to the
+    committed offset. Without a commit it stayed behind the dropped records, so a page never showed
+    the sessions announced while it started. Grouping the same record twice is harmless.
     """
 
     class ReadingAll(consumer):
         async def highwaters(self, *changelogs):
-            return dict.fromkeys(changelogs, 0)  # all is restored
+            return dict.fromkeys(changelogs, 0)  # nothing is left to restore
 
         async def seek_to_committed(self):
             committed = await super().seek_to_committed()
@@ -173,11 +173,11 @@ def reading_all(consumer: type) -> type:
 
 
 class Reading:
-    """How far the topic is grouped, until it is as far as it went when the process started.
+    """Tracks the progress of the grouping up to the end that the topic had at the start.
 
-    `ready` is what other threads look at. They must not touch an app that starts: Faust makes its
-    parts when they are first asked for, and what another thread had asked for first waited in a
-    loop that never ran. Then the process never came up, and did not end when it was told to.
+    Other threads read `ready`. They must not touch an app that is starting: Faust creates its parts
+    when they are first used, and a part that another thread had used first waited in an event loop
+    that never ran. Then the process never became ready, and did not end when asked to.
     """
 
     def __init__(self, ends: Offsets) -> None:
@@ -185,12 +185,12 @@ class Reading:
         self.ready = threading.Event()
 
     def grouped(self, partition: int, offset: int) -> None:
-        """The record there is in the table."""
+        """Record that the table contains this record."""
         if offset + 1 >= self._left.get(partition, offset + 2):
             del self._left[partition]
 
     async def follow(self, app: Any) -> None:
-        """Keep `ready` true to what the app does. In its loop, once it runs."""
+        """Keep `ready` in step with the app. Runs in the app's event loop."""
         while True:
             if self._left or app.rebalancing:
                 self.ready.clear()
@@ -200,7 +200,7 @@ class Reading:
 
 
 def attach(app: Any, settings: Settings, reading: Reading) -> Any:
-    """Give an app the agent and the table, which is returned."""
+    """Register the agent and the table in the app. Returns the table."""
     app.transport.Consumer = reading_all(app.transport.Consumer)
     told = app.topic(
         settings.topic(USER_SESSIONS), key_type=bytes, value_type=bytes, value_serializer="raw"
@@ -236,7 +236,7 @@ def attach(app: Any, settings: Settings, reading: Reading) -> Any:
 
 
 def with_tab(grouped: dict[str, Any], session_id: str, value: bytes | None) -> dict[str, Any]:
-    """A user's sessions after one record: a new dict, for the table keeps what it is given."""
+    """A user's sessions after one record, as a new dict: the table keeps the object it is given."""
     tab = tab_in(session_id, value)
     others = {name: held for name, held in grouped.items() if name != session_id}
     return others if tab is None else {**others, session_id: tab._asdict()}

@@ -1,7 +1,7 @@
 """The sink of a worker's effects: chunks straight to the producer, outcomes through the outbox.
 
-An outcome is fsynced here before it is produced, and given up by nobody: it is produced again
-until the log has it, and after a restart before the worker takes its partitions (design section 7).
+An outcome is fsynced here before it is produced, and never given up: it is produced again until the
+log has it, and after a restart before the worker takes its partitions (design section 7).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ...schemas.topics import SESSION_EVENTS
 from .. import crash_points
 from .outbox import Outbox, OutboxFull, Pending
 
-AGAIN_S = 0.5  # before an outcome that could not be written is produced again
+AGAIN_S = 0.5  # delay before an outcome that could not be written is produced again
 GENERATIONS = (ev.GenComplete, ev.GenFailed, ev.GenStopped)
 ROLE_OF = {
     ev.GenComplete: "models",
@@ -36,7 +36,7 @@ ROLE_OF = {
 
 
 class Reports:
-    """See the module; one per process, used from any thread and loop."""
+    """Writes effects' chunks and outcomes; one per process, used from any thread and loop."""
 
     def __init__(self, producer: Producer, outbox: Outbox, say: Callable[[str], None]) -> None:
         self._producer = producer
@@ -81,13 +81,13 @@ class Reports:
             await asyncio.sleep(AGAIN_S)
 
     async def _keep(self, session_id: str, event: Any) -> int | None:
-        """Its token in the outbox; None where the disk does not take it, for it must be told."""
+        """The outcome's token in the outbox; None if the disk fails: it is still produced."""
         try:
             return await asyncio.to_thread(self._outbox.put, session_id, event)
         except (OSError, OutboxFull) as error:
             self._say(
-                f"an outcome of {session_id} is only in memory until the log has it, because the "
-                f"outbox did not keep it: {error}"
+                f"an outcome of {session_id} is only in memory until the log has it, because it "
+                f"could not be written to the outbox: {error}"
             )
             return None
 
@@ -95,8 +95,8 @@ class Reports:
         try:
             if token is not None:
                 self._outbox.done(token)
-        except OSError as error:  # then it is produced once more at the next start
-            self._say(f"the outbox could not note that the log has an outcome: {error}")
+        except OSError as error:  # then the outcome is produced once more at the next start
+            self._say(f"could not record in the outbox that the log has an outcome: {error}")
 
     def _append(
         self, session_id: str, event: Any, settle: Callable[[Delivered | AppendError], None]
@@ -107,7 +107,7 @@ class Reports:
         )
 
     def emit_pending(self, timeout_s: float) -> int:
-        """Produce what an earlier process kept; how many the log did not take in time."""
+        """Produce the outcomes of an earlier process. Returns how many were not written in time."""
         left, until = threading.Semaphore(0), time.monotonic() + timeout_s
         pending = self._outbox.pending()
         for kept in pending:
@@ -128,7 +128,7 @@ class Reports:
     def _append_kept(
         self, kept: Pending, settle: Callable[[Delivered | AppendError], None], until: float
     ) -> None:
-        """Produce a kept outcome, smaller if no broker takes it; one without room stays kept."""
+        """Produce a kept outcome, shortened if it is too large; it stays kept if that fails."""
         event = kept.event
         while True:
             try:
@@ -138,7 +138,8 @@ class Reports:
                 event = _smaller(event, str(error))
             except LogBusy as error:
                 if time.monotonic() >= until:
-                    return self._say(f"an outcome of {kept.session_id} stays kept: {error}")
+                    self._say(f"an outcome of {kept.session_id} stays in the outbox: {error}")
+                    return None
                 self._producer.flush(AGAIN_S)
 
 
@@ -157,7 +158,7 @@ def _settle(done: asyncio.Future) -> Callable[[Delivered | AppendError], None]:
 
 
 def _smaller(event: Any, why: str) -> Any:
-    """An outcome that fits, in the place of one that no broker takes."""
+    """A shorter outcome in place of one that exceeds the record limit."""
     assert isinstance(event, (*GENERATIONS, ev.ToolResult)), "short events are never too large"
     place = {"turn": event.turn, "step": event.step, "attempt": event.attempt}
     text = f"The outcome could not be written: {why}"[:2_000]

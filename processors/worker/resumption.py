@@ -1,8 +1,8 @@
-"""Answers that are resumed: what of a lost attempt is kept, from before the claim until it begins.
+"""Resumes answers: keeps the text of a lost attempt, from before its claim until the effect begins.
 
-What an attempt had said is in its chunks, which no view holds: they are read from the log beside
-the poll thread, and asked for again until they are there. Remembered only here; who forgets it
-reports the claim as not begun, and the next attempt reads it anew.
+The text is in the attempt's chunks, which no view holds. They are read from the log outside of the
+poll thread, which polls for the result. The text is kept only in this process; if it is lost, the
+claim is reported as not begun, and the next attempt reads the chunks again.
 """
 
 import threading
@@ -22,19 +22,19 @@ from ..wake.facts import Obligation
 from .ports import BeginGeneration, Effects
 
 READS_MAX = 8
-"""Sessions whose chunks are read at once: each reader is a client of the broker, and after a
-takeover many sessions ask."""
+"""Limit of concurrent reads of chunks: each reader is a client of the broker, and after a takeover
+many sessions need one."""
 
 
 class _Found(NamedTuple):
-    """What an attempt goes on from. `of`: its LLM_CALLED's digest, and its number."""
+    """What an attempt resumes. `of`: its LLM_CALLED's digest, and its number."""
 
     of: tuple[bytes, int]
     kept: Kept | None
 
 
 class GoingOn:
-    """What is kept for the next attempt of each session's model call."""
+    """The partial answers kept for the next attempts of each session's model call."""
 
     def __init__(self) -> None:
         self._found: dict[str, _Found] = {}
@@ -47,7 +47,8 @@ class GoingOn:
         partition: int,
         effects: Effects,
     ) -> bool:
-        """Whether what the lost attempt had said is still read, for the one that takes over."""
+        """Whether the lost attempt's chunks are still being read, for the attempt that resumes it.
+        """
         generation, session_id = views.turn.generation, views.session_id
         if owed.owed != "GEN_RESUMED" or agent is None or agent.recovery != Recovery.RESUME:
             return False
@@ -66,7 +67,7 @@ class GoingOn:
         return False
 
     def claim(self, views: SessionViews, owed: Obligation, built: Built) -> tuple[str, Kept | None]:
-        """The sha256 of the request of the attempt that is claimed, and what it goes on from."""
+        """The sha256 of the claimed attempt's request, and the partial answer that it resumes."""
         generation, kept = views.turn.generation, None
         assert generation is not None
         if owed.owed == "GEN_RESUMED":
@@ -74,14 +75,14 @@ class GoingOn:
         return with_kept(views, built, kept).sha256, kept
 
     def begin(self, views: SessionViews, agent: Agent, built: Built) -> BeginGeneration:
-        """The model call that was claimed. Without `kept` and with a `chain` it can not begin."""
+        """The claimed model call. It cannot begin without `kept` if it has a `chain`."""
         turn, generation = views.turn, views.turn.generation
         assert generation is not None and generation.claim is not None
         kept = None
         if generation.chain:
             kept = self._for_attempt(views.session_id, generation, generation.attempt)
             if kept is not None and kept.prior_seq != generation.chain[-1][1]:
-                kept = None  # read anew since: the claim that won says how far is kept
+                kept = None  # read again since: the claim that won decides how much is kept
         return BeginGeneration(
             turn.number,
             turn.step,
@@ -99,12 +100,12 @@ class GoingOn:
         return found.kept if found and found.of == (generation.called, attempt) else None
 
     def forget(self, session_id: str) -> None:
-        """Nothing of the session is in flight."""
+        """Drop what is kept of a session that has nothing in flight."""
         self._found.pop(session_id, None)
 
 
 def with_kept(views: SessionViews, built: Built, kept: Kept | None) -> Built:
-    """The step's request, and behind it what is kept."""
+    """The step's request, followed by the kept partial answer."""
     request = views.context.request
     if kept is None or request is None:
         return built
@@ -117,7 +118,7 @@ def _in_a_thread(run: Callable[[], None]) -> None:
 
 
 class Aside:
-    """Reads chunks beside whoever asks, who asks again. `begin`: runs a function, beside or not."""
+    """Reads chunks in the background; the caller polls for them. `begin`: starts the function."""
 
     def __init__(
         self,
@@ -131,10 +132,10 @@ class Aside:
     def since(
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
-        """The chunks of a session from an offset on; None as long as they are read.
+        """The chunks of a session from an offset on; None while they are being read.
 
-        `attempt`: the lost one that they are read for. Who asked for one and went away left a
-        result that another must not be given.
+        `attempt`: the lost attempt that they are read for. A caller that never came back for its
+        result leaves one that must not be given to another attempt.
         """
         key = (session_id, partition, offset, attempt)
         with self._lock:
@@ -144,7 +145,7 @@ class Aside:
                     del self._results[key]
                 return found
             for other in [one for one in self._results if one[0] == session_id]:
-                del self._results[other]  # whoever asked for an earlier attempt comes no more
+                del self._results[other]  # nobody polls for an earlier attempt any more
             self._results[key] = None
         self._begin(lambda: self._run(key))
         return None
@@ -153,7 +154,7 @@ class Aside:
         try:
             with self._slots:
                 found = self._read(*key[:3])
-        except Exception:  # the log is away: then the answer is started over
+        except Exception:  # the log is unreachable: then the answer starts over
             found = []
         with self._lock:
             if key in self._results:

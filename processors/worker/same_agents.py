@@ -1,9 +1,9 @@
-"""Refuses a worker whose agents differ from those of the live workers.
+"""Refuses to start a worker whose agents differ from those of the live workers.
 
 A session waits for ever in a partition whose worker lacks its agent. Live workers are the members
 of the installation's groups, each labelled with the digest of its agents, so equal sets cost one
-question to the broker. What the agents are is read from the PARTITION_TAKEN events in the log, and
-only where the digests differ.
+query to the broker. The agents themselves are read from the PARTITION_TAKEN events in the log, and
+only if the digests differ.
 """
 
 import time
@@ -20,14 +20,14 @@ from ..agent_digest import differences, digest_of_all
 from ..fold.projections.partition import ROLES, worker_id
 
 GROUP = "foldlog-"
-WAIT_S = 7.0  # a worker that has ended or was killed stays a member for a session timeout, 6 s
+WAIT_S = 7.0  # a worker that ended or was killed stays a member for a session timeout, 6 s
 LOOK_S = 0.25
-READ_S = 30.0  # for the announcements of the others; without them the message is shorter
+READ_S = 30.0  # for reading the others' announcements; without them the message is shorter
 ROLLING = "-rolling"
 
 
 class AgentsDiffer(SettingsError):
-    """Live workers serve other agents than this one would. It started nothing."""
+    """Live workers serve other agents than this one would. This worker started nothing."""
 
 
 def group_of(roles: Sequence[str]) -> str:
@@ -36,7 +36,7 @@ def group_of(roles: Sequence[str]) -> str:
 
 
 def label_of(agents: Sequence[AgentDigest], *, rolling: bool) -> str:
-    """What a worker shows of its agents as a member of its group."""
+    """The label that a worker shows as a member of its group: its agents' digest."""
     return digest_of_all(agents) + (ROLLING if rolling else "")
 
 
@@ -55,13 +55,13 @@ def demand_same_agents(
             raise AgentsDiffer(_refusal(log, others, agents))
         if not told:
             told = True
-            say(f"worker {names} serves other agents; one that has ended counts for 6 s: waiting")
+            say(f"worker {names} serves other agents; waiting, since an ended one counts for 6 s")
         time.sleep(LOOK_S)
 
 
 def demand_after_rebalance(log: Log, own_id: str, agents: Sequence[AgentDigest]) -> None:
-    """Of two workers that started at the same moment with other agents, end the one with the
-    greater id. Raises AgentsDiffer."""
+    """If two workers with different agents started at the same time, end the one with the greater
+    id. Raises AgentsDiffer."""
     others = [
         member
         for member in others_than(log, own_id, agents)
@@ -72,7 +72,7 @@ def demand_after_rebalance(log: Log, own_id: str, agents: Sequence[AgentDigest])
 
 
 def others_than(log: Log, own_id: str, agents: Sequence[AgentDigest]) -> list[Member]:
-    """The live workers that serve other agents. Those that show no label say nothing of theirs."""
+    """The live workers that serve other agents. Members without a label are ignored."""
     ours = digest_of_all(agents)
     return [
         member
@@ -93,15 +93,15 @@ def _refusal(log: Log, others: Sequence[Member], ours: Sequence[AgentDigest]) ->
         parts.append(f"worker {member.instance_id} ({how or 'it has not announced which'})")
     return (
         f"live workers serve other agents than this one would: {'; '.join(parts)}. Sessions would "
-        "wait for ever in the partitions of a worker that lacks their agent, so this one did not "
-        "start; the others go on. Give all workers the same --agent, all of them in each (a "
-        "`foldlog dev` that runs is a worker: end it, or give it the --agent in place of this "
+        "wait for ever in the partitions of a worker that lacks their agent, so this worker did "
+        "not start; the others continue. Give every worker the same complete list of --agent (a "
+        "running `foldlog dev` is a worker too: stop it, or give it the --agent instead of this "
         "one). To replace the workers one by one, start the new ones with --rolling-update."
     )
 
 
 def announcements(log: Log) -> dict[str, tuple[AgentDigest, ...]]:
-    """The agents that each worker id announced last, by the log as of now."""
+    """The agents that each worker id announced last, up to the current end of the log."""
     found: dict[str, tuple[int, tuple[AgentDigest, ...]]] = {}
     starts, ends = log.first_offsets(SESSION_EVENTS), log.end_offsets(SESSION_EVENTS)
     reader = log.reader(SESSION_EVENTS, starts)

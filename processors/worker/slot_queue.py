@@ -1,7 +1,7 @@
-"""Who waits for a slot: first come, first served, with one look for all of them.
+"""Queues of sessions waiting for a slot: first in, first out, with one timer per queue.
 
-A timer per session would wake every waiting session each time that anybody looks: a thousand of
-them took half a core. It must not know what a slot is for, nor when one is free.
+A timer per session would wake every waiting session at each check: with a thousand of them that
+took half a core. The queues are independent of what the slots are used for and when one is free.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class WaitingRoom:
         self._queues: dict[str, _Queue] = {}
 
     def enter(self, role: str, place: Place, look_at: int) -> None:
-        """Wait, unless it does already; `look_at` counts for the first one."""
+        """Enqueue once. `look_at`: the time of the first check, if the queue was empty."""
         queue = self._queues.get(role)
         if queue is None:
             self._queues[role] = _Queue({place: None}, look_at)
@@ -30,15 +30,15 @@ class WaitingRoom:
             queue.places.setdefault(place)
 
     def due(self, now: int) -> list[str]:
-        """The roles whose queue is to be looked at."""
+        """The roles whose queue is due for a check."""
         return [role for role, queue in self._queues.items() if queue.look_at <= now]
 
     def count(self, role: str) -> int:
-        """How many wait."""
+        """The length of a queue."""
         return len(self._queues[role].places) if role in self._queues else 0
 
     def call(self, role: str) -> Place:
-        """Who came first, no longer waiting. Somebody must be."""
+        """Pop the oldest entry of a queue that is not empty."""
         queue = self._queues[role]
         place = next(iter(queue.places))
         del queue.places[place]
@@ -47,12 +47,12 @@ class WaitingRoom:
         return place
 
     def look_again(self, role: str, look_at: int) -> None:
-        """Look at a queue at that time, if anybody waits."""
+        """Set the time of a queue's next check, unless it is empty."""
         if role in self._queues:
             self._queues[role] = self._queues[role]._replace(look_at=look_at)
 
     def leave(self, partition: int) -> None:
-        """Nobody of a partition waits any more."""
+        """Remove the entries of a partition."""
         for role, queue in list(self._queues.items()):
             for place in [place for place in queue.places if place[0] == partition]:
                 del queue.places[place]
@@ -61,5 +61,5 @@ class WaitingRoom:
 
     @property
     def next_due(self) -> int | None:
-        """When to look next, or None."""
+        """The time of the next check, or None."""
         return min((queue.look_at for queue in self._queues.values()), default=None)

@@ -1,10 +1,9 @@
-"""Who may start in a state directory: at once, after a short wait, or not at all.
+"""Decides whether a worker may start in a state directory: at once, after a short wait, or never.
 
-A second worker there is a mistake, and told so at once. One case is none: a supervisor that was
-killed leaves a worker that has seen it and is ending, which takes seconds; a person who starts it
-again is made to wait for that, not to try again. The supervisor's own lock tells the two apart: its
-file names a process while one supervises, and still does when that was killed. This file must not
-know what a worker does.
+A second worker there is a mistake and is refused at once, with one exception. A supervisor that was
+killed leaves a worker that has noticed it and is ending, which takes seconds; a person who starts
+it again then waits for that, and need not try again. The supervisor's own lock distinguishes the
+cases: its file contains a process id while one supervises, and still does if that one was killed.
 """
 
 import contextlib
@@ -24,10 +23,10 @@ LOOK_S = 0.1
 def sole(
     path: Path, worker_id: str | None, say: Callable[[str], None], *, supervises: bool
 ) -> Iterator[None]:
-    """Nobody else works in this directory; with `supervises`, no supervisor may for the block.
+    """Refuse if another worker uses this directory; with `supervises`, lock it for the block.
 
-    Waits `WAIT_S` seconds at most for the worker of a supervisor that was killed, and says so.
-    Raises StateDirTaken, or OSError where the directory can not be written.
+    Waits at most `WAIT_S` seconds for the worker of a killed supervisor, and logs that.
+    Raises StateDirTaken, or OSError if the directory cannot be written.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     held = os.open(path / "supervisor", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -38,9 +37,9 @@ def sole(
             named = _named(held)
             raise StateDirTaken(
                 f"a supervised worker{named and f' (process {named})'} works in {path}: `foldlog "
-                "dev` or `foldlog worker --supervise` runs already. Nothing was changed: use that "
-                "one, stop it, or give this one its own directory with FOLDLOG_STATE_DIR. To serve "
-                "an agent of yours, stop it and run `foldlog dev --agent MODULE:ATTR`."
+                "dev` or `foldlog worker --supervise` is already running. Nothing was changed: use "
+                "that one, stop it, or give this one its own directory with FOLDLOG_STATE_DIR. To "
+                "serve your own agent, stop it and run `foldlog dev --agent MODULE:ATTR`."
             ) from None
         _await_free(path, worker_id, _named(held), say)
         os.ftruncate(held, 0)
@@ -62,7 +61,7 @@ def _named(held: int) -> str:
 def _await_free(
     path: Path, worker_id: str | None, killed: str, say: Callable[[str], None]
 ) -> None:
-    """Until the worker's own lock is free. `killed`: the supervisor that left its worker, or ''."""
+    """Wait for the worker's own lock. `killed`: the supervisor that left its worker, or ''."""
     until, told = time.monotonic() + WAIT_S, False
     while True:
         try:
@@ -73,6 +72,6 @@ def _await_free(
                 raise
         if not told:
             told = True
-            say(f"the supervisor that ran here (process {killed}) was killed; its worker is "
-                f"ending: waiting for it, {WAIT_S:g} s at most")
+            say(f"the supervisor that ran here (process {killed}) was killed; waiting at most "
+                f"{WAIT_S:g} s for its worker to end")
         time.sleep(LOOK_S)

@@ -1,4 +1,4 @@
-"""What a worker holds, for people: `/status` and `doctor`."""
+"""The state of a worker, for people: `/status` and `doctor`."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from .worker import Worker
 
 
 def status_of(worker: Worker) -> dict[str, Any]:
-    """Asked by another thread than the worker's."""
+    """The worker's state. Called from another thread than the worker's."""
     return {
         "owner": worker.identity.owner,
         "roles": list(worker.roles),

@@ -1,8 +1,8 @@
-"""Keeps a worker running: one that dies is replaced at once by a spare that is already warm.
+"""Keeps a worker running: a warm spare replaces one that dies, at once.
 
-Importing the model SDK takes seconds; a spare has done it and waits for a byte on its
-control pipe. The pipe's end also tells a worker that its supervisor is gone, so that none is left
-behind. The supervisor knows nothing of the log: it starts processes and waits for them.
+Importing the model SDK takes seconds; a spare has done it and waits for a byte on its control pipe.
+The end of the pipe also informs a worker that its supervisor is gone, so that no worker is left
+behind. The supervisor does not use the log: it starts processes and waits for them.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ from collections.abc import Callable, Sequence
 from ...log.environment import start_process
 
 GO = b"g"
-QUICK_S = 10.0  # an end sooner than this after its go is a failure to start; a busy machine needs 5
-QUICK_MAX = 3  # failures to start in a row, then it is given up
-PAUSE_S = 1.0  # before another try when so many in a row died of a signal as soon as they started
-AWAY = 3  # exit code: the log can't be reached. A broker comes back, so it is tried again
+QUICK_S = 10.0  # a worker that ends within this time failed to start; a busy machine needs 5
+QUICK_MAX = 3  # failed starts in a row before the supervisor gives up
+PAUSE_S = 1.0  # before another try when that many in a row died of a signal as soon as they started
+AWAY = 3  # exit code: the log is unreachable. A broker comes back, so the start is retried
 AWAY_PAUSE_S = 3.0  # between two such tries; a worker's start is seconds of one core
-MISUSE = 2  # exit code: two workers under one id, say. The next would only fence the other again
-SAY_S = 2.0  # an end that takes longer is told to whoever waits for it
+MISUSE = 2  # exit code: for example two workers with one id. A restart would fence the other again
+SAY_S = 2.0  # an end that takes longer is reported
 STOP_S = 15.0  # for a clean end: the grace of effects and a round of the poll loop
-WARM_AFTER_S = 1.0  # before a spare warms up: a start or a takeover has the machine to itself
-HEAVY = (  # what a worker imports, some of it only when it is first used
+WARM_AFTER_S = 1.0  # before a spare warms up, so that it does not compete with a start or takeover
+HEAVY = (  # a worker's slow imports, some of them only at first use
     "anthropic",
     "httpcore2",
     "confluent_kafka",
@@ -55,19 +55,19 @@ class Child:
         self.started_at = 0.0
 
     def go(self) -> None:
-        """Let it work."""
+        """Let the child start its work."""
         self.started_at = time.monotonic()
         with contextlib.suppress(BrokenPipeError):
             os.write(self._write_end, GO)
 
     def end(self, timeout_s: float, say: Callable[[str], None]) -> int:
-        """Ask it to end, wait, and insist."""
+        """Ask the child to end, wait, then kill it."""
         if self.process.poll() is None:
             self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(min(SAY_S, timeout_s))
         if self.process.poll() is None:
-            say(f"the worker is ending: {timeout_s:g} s at most")
+            say(f"the worker is ending; waiting at most {timeout_s:g} s")
         try:
             code = self.process.wait(max(0.0, timeout_s - SAY_S))
         except subprocess.TimeoutExpired:
@@ -77,7 +77,7 @@ class Child:
         return code
 
     def close(self) -> None:
-        """Close the pipe of a child that has ended."""
+        """Close the pipe of an ended child."""
         with contextlib.suppress(OSError):
             os.close(self._write_end)
 
@@ -97,15 +97,15 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
             code = _wait(active, stopping)
             if code is None:
                 code = active.end(STOP_S, say)
-                return 0 if code == -signal.SIGTERM else code  # it had not begun to listen to it
+                return 0 if code == -signal.SIGTERM else code  # no signal handler was set yet
             quick = time.monotonic() - active.started_at < QUICK_S
             active.close()
             if code == 0:
                 return 0
             if code == AWAY:
                 if not away:
-                    say(f"the worker could not reach the log: tried again every {AWAY_PAUSE_S:g} s "
-                        "until it is back; what it had accepted is kept")
+                    say(f"the worker could not reach the log; a restart every {AWAY_PAUSE_S:g} s "
+                        "until the log is reachable again. Accepted messages are kept")
                 away = True
                 stopping.wait(AWAY_PAUSE_S)
                 active, spare = _taken_over(spare, command)
@@ -114,10 +114,10 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
             failures = failures + 1 if quick and code > 0 else 0
             deaths = deaths + 1 if quick and code < 0 else 0
             if failures >= QUICK_MAX or code == MISUSE:
-                say(f"the worker can not work (exit code {code}): given up; its reason is above")
+                say(f"the worker cannot run (exit code {code}); gave up. Its reason is above")
                 return code
             if deaths >= QUICK_MAX:
-                say(f"workers die by signal {-code} as they start: the next try in {PAUSE_S:g} s")
+                say(f"workers die of signal {-code} while starting; next try in {PAUSE_S:g} s")
                 stopping.wait(PAUSE_S)
             active, spare = _taken_over(spare, command)
             how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
@@ -131,13 +131,13 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
 
 
 def _taken_over(spare: Child, command: Sequence[str]) -> tuple[Child, Child]:
-    """The spare, which works now, and the next spare."""
+    """The spare, now at work, and the next spare."""
     spare.go()
     return spare, Child(command)
 
 
 def _wait(child: Child, stopping: threading.Event) -> int | None:
-    """The exit code of a child once it has ended, or None when we are to stop."""
+    """The exit code of an ended child, or None if the supervisor is to stop."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -148,15 +148,15 @@ def _wait(child: Child, stopping: threading.Event) -> int | None:
     wake = threading.Event()
     threading.Thread(target=watch, daemon=True).start()
     while not ended.is_set() and not stopping.is_set():
-        wake.wait(0.2)  # signals set `stopping` in this thread, between two waits
+        wake.wait(0.2)  # a signal sets `stopping` in this thread, between two waits
     return None if stopping.is_set() else child.process.returncode
 
 
 def await_go(control_fd: int, warm: Callable[[], object] = lambda: None) -> None:
-    """In a child: import what is heavy, wait for the go, then end with the supervisor.
+    """In a child: do the slow imports, wait for the go, then end with the supervisor.
 
-    `warm` does more of what will be needed; what is wrong with it is said when it is needed.
-    Raises SystemExit if the supervisor is gone before it says go.
+    `warm` prepares more; its errors are ignored here and reported when the thing is used.
+    Raises SystemExit if the supervisor is gone before it writes the go byte.
     """
     select.select([control_fd], [], [], WARM_AFTER_S)
     for name in HEAVY:

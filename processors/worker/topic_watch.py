@@ -1,8 +1,8 @@
-"""Asks now and then whether the topic is still the one that this worker reads.
+"""Checks periodically whether the topic is still the one that this worker reads.
 
-A topic that is deleted and made again gets another id. A reader learns of it by an offset that is
-gone, but only if the new topic is shorter than what was read of the old one; else the records of
-two logs would be folded together, without an error anywhere.
+A topic that is deleted and made again gets another id. A reader notices by an offset that is gone,
+but only if the new topic is shorter than what was read of the old one. Otherwise the records of
+two logs would be folded together without any error.
 """
 
 import threading
@@ -13,7 +13,7 @@ from ...log.door import Log
 from ...log.errors import FoldlogError
 from ...schemas.topics import SESSION_EVENTS
 
-LOOK_S = 5.0  # one small request; so long may a worker fold the records of another topic
+LOOK_S = 5.0  # one small request; a worker may fold records of another topic for this long
 CLOSE_S = 2.0
 
 
@@ -26,7 +26,7 @@ class TopicWatch:
         self._thread = threading.Thread(target=self._run, name="topic watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to look; the first time after a while."""
+        """Start the thread; the first check follows after `look_s`."""
         self._thread.start()
 
     def close(self) -> None:
@@ -37,6 +37,6 @@ class TopicWatch:
 
     def _run(self) -> None:
         while not self._halt.wait(self._look_s):
-            # Away, or deleted and not made again yet: known at a later look.
+            # Unreachable, or deleted and not made again yet: a later check finds out.
             with suppress(FoldlogError):
                 self._found(self._log.topic_id(SESSION_EVENTS))

@@ -1,4 +1,4 @@
-"""Outcomes of effects that were claimed and never began, made from the claim alone."""
+"""Outcomes of effects that were claimed but never began, built from the claim alone."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ..wake.facts import Obligation
 from .claims import claimed_work
 from .ports import BeginGeneration, BeginTool
 
-NOT_BEGUN = "not_begun"  # the class of failure of a claim that came back too late
+NOT_BEGUN = "not_begun"  # error class of a claim that was read back too late
 
 
 def unbegun_generation(turn: TurnView) -> ev.GenStopped:
@@ -27,8 +27,8 @@ def unbegun_generation(turn: TurnView) -> ev.GenStopped:
 
 
 def not_begun(views: SessionViews, owed: Obligation, why: str) -> Any:
-    """The outcome of a claim that came back too late to begin. A tool call ends with it; of all
-    else the next attempt is due at once."""
+    """The outcome of a claim that was read back too late to begin. It ends a tool call; for any
+    other effect the next attempt is due at once."""
     match owed.role:
         case "background":
             work = claimed_work(views, owed)
@@ -45,7 +45,7 @@ def not_begun(views: SessionViews, owed: Obligation, why: str) -> Any:
 
 
 def generation_not_begun(turn: int, step: int, attempt: int, why: str) -> ev.GenFailed:
-    """The outcome of a model call that was claimed and never sent."""
+    """The outcome of a model call that was claimed but never sent."""
     return ev.GenFailed(
         turn=turn,
         step=step,
@@ -58,14 +58,14 @@ def generation_not_begun(turn: int, step: int, attempt: int, why: str) -> ev.Gen
 
 
 def work_not_begun(kind: str, upto: int, attempt: int, why: str) -> ev.BackgroundDone:
-    """The outcome of background work that was claimed and not begun: somebody takes it over."""
+    """The outcome of background work that was claimed but not begun: another attempt follows."""
     return ev.BackgroundDone(
         kind=kind, upto=upto, attempt=attempt, ok=False, why=why, released=True
     )
 
 
 def delivery_not_begun(owed: Owed, why: str) -> ev.DeliveryFailed:
-    """The outcome of a delivery that was claimed and not begun."""
+    """The outcome of a delivery that was claimed but not begun."""
     return ev.DeliveryFailed(
         turn=owed.turn,
         step=owed.step,
@@ -78,7 +78,8 @@ def delivery_not_begun(owed: Owed, why: str) -> ev.DeliveryFailed:
 
 
 def unbegun(call: Call, why: str, *, may_have_run: bool = False) -> ev.ToolResult:
-    """The outcome of a claim that did not begin: not run, unless it or an earlier one may have."""
+    """The outcome of a claim that did not begin: not run, unless this or an earlier attempt may
+    have run."""
     may_have_run |= call.attempt > 1 and call.effect != "once"
     text = f"An earlier attempt may have run: {why}." if may_have_run else f"Not run: {why}."
     return ev.ToolResult(
@@ -111,7 +112,7 @@ def failed(
 
 
 def no_tool(begin: BeginTool) -> ev.ToolResult:
-    """The outcome of a call whose tool is gone."""
+    """The outcome of a call whose tool the agent no longer has."""
     text = f"The agent {begin.agent.name} has no tool {begin.call.name} any more: it was not run."
     return ev.ToolResult(
         turn=begin.call.turn,

@@ -1,7 +1,7 @@
-"""One session woken by hand: the worker's own code on one partition, until nothing is owed.
+"""Wakes one session by hand: the worker's own code on one partition, until no obligation is left.
 
-For a machine that has no worker running: after a power loss, from a timer, or by a person. A
-session that waits (for a person, for a time) is left waiting; the next wake looks again.
+For a machine without a running worker: after a power loss, from a timer, or by a person. A session
+that waits (for a person, for a time) is left waiting; the next wake checks it again.
 """
 
 import time
@@ -25,9 +25,9 @@ def wake_session(
     roles: tuple[str, ...] = ROLES,
     timeout_s: float = 600.0,
 ) -> tuple[Obligation, ...]:
-    """Discharge what a session owes; what is still owed when nothing more can be done now.
+    """Discharge a session's obligations. Returns those that remain when nothing more can be done.
 
-    Raises StateDirTaken where a worker runs: it does all this by itself. Takes the session's
+    Raises StateDirTaken if a worker is running, which does all this by itself. Takes the session's
     partition, so a worker elsewhere takes it back after a session timeout.
     """
     parts = Parts(settings, agents, roles, None, alone=True)

@@ -1,8 +1,8 @@
-"""The worker's core: records in, obligations out. No thread, no socket, no clock of its own.
+"""The worker's core: records in, obligations out, without a thread, socket or clock of its own.
 
-One round (design section 7): fold what came, write views and cursor in one batch, then ask WAKE
-and discharge what is owed. Everything that touches the world is handed in: the producer, the
-stores, the effects, the clock. So the simulator runs this very code.
+One round (design section 7): fold new records, write views and cursor in one batch, then evaluate
+WAKE and discharge the obligations. The producer, the stores, the effects and the clock are passed
+in, so the simulator runs this same code.
 """
 
 import math
@@ -34,7 +34,7 @@ from .actions import Actions
 from .deaths import Deaths
 from .lost_effects import NOBODY, LostEffects, Nobody
 
-ASK_TIME_MS = 300_000  # between two takes that are only made to learn the time
+ASK_TIME_MS = 300_000  # between two takes that only serve to learn the brokers' time
 SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
 
 
@@ -61,12 +61,12 @@ class Worker:
         self.clock = clock
         self.owned: dict[int, Owned] = {}
         self.rulings: dict[str, int] = {}
-        self.look: Callable[[SessionViews], None] | None = None  # at every session that moved
+        self.look: Callable[[SessionViews], None] | None = None  # called with each changed session
         self.untold: Callable[[SessionViews], bool] = lambda _views: False
-        self.lost: LostEffects | Nobody = NOBODY  # what runs on when a partition moves
+        self.lost: LostEffects | Nobody = NOBODY  # follows effects when their partition moves
         self._clock_watch = ClockWatch(say)
         self.deaths = Deaths(identity, actions, roles[0])
-        self.only: str | None = None  # a session woken by hand: the others are left alone
+        self.only: str | None = None  # a session woken by hand: all others are skipped
         self._seeks: dict[int, int] = {}
         self._open_store = open_store
         self._say = say
@@ -74,9 +74,9 @@ class Worker:
     # -- assignment ------------------------------------------------------------------------------
 
     def assigned(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Open the stores, take the partitions, and say from which offsets to read.
+        """Open the stores and take the partitions. Returns the offsets to read from.
 
-        Reading begins one record before the cursor, to see that the log is still the same.
+        Reading begins one record before the cursor, to verify that the log is still the same.
         """
         starts = {}
         for number in partitions:
@@ -106,14 +106,14 @@ class Worker:
                 self.actions.drop_partition(number)
 
     def close(self) -> None:
-        """Close every store. What runs ends with the process."""
+        """Close every store. Running effects end with the process."""
         self.lost = NOBODY
         self.revoked(list(self.owned))
 
     # -- one round -------------------------------------------------------------------------------
 
     def consume(self, records: Iterable[Record]) -> dict[int, int]:
-        """Fold, write, wake. Returns offsets to seek to, where a store had to be made anew."""
+        """Fold, write, wake. Returns offsets to seek to, for stores that had to be rebuilt."""
         for number, run in groupby(records, attrgetter("partition")):
             owned = self.owned.get(number)
             if owned is not None and number not in self._seeks:
@@ -132,7 +132,7 @@ class Worker:
         return seeks
 
     def _fold_run(self, owned: Owned, records: Iterable[Record]) -> None:
-        """Fold records of one partition, up to where its store proves to be of another log."""
+        """Fold one partition's records; stop if its store proves to belong to another log."""
         ahead = iter(records)
         record = next(ahead, None)
         while record:
@@ -153,7 +153,7 @@ class Worker:
 
     def _refold(self, owned: Owned, why: str) -> None:
         self._say(
-            f"partition {owned.number}: {why}; the store is made anew from the first offset"
+            f"partition {owned.number}: {why}; the store is rebuilt from the first offset"
         )
         owned.store.abandon()
         crash_points.reach("refold.begun")
@@ -161,16 +161,16 @@ class Worker:
         self._seeks[owned.number] = 0
 
     def _mended(self, do: Callable[..., None], owned: Owned, *args: Any) -> None:
-        """Do it; where it finds the partition's store damaged, that is made anew. Raises Corrupt
-        the next time.
+        """Call `do`; if the partition's store proves to be damaged, rebuild it. Raises Corrupt if
+        the rebuilt store is damaged too.
 
-        It is then as if the partition had been lost and given back: nothing is done in it until
-        takes that lie after all that is folded again have been read.
+        The partition then counts as lost and reassigned: no obligation is discharged in it until a
+        take after the last record to be folded again has been read.
         """
         try:
             do(owned, *args)
         except Corrupt as damage:
-            # A store that was just made is no damage of the past: not again and again.
+            # Damage in a new store is not old damage: do not rebuild again and again.
             if owned.store.is_new or isinstance(damage, LogCut):
                 raise
             self.actions.drop_partition(owned.number)
@@ -179,16 +179,17 @@ class Worker:
             self._take(owned)
 
     def reopened(self, partition: int, why: str) -> int:
-        """Where to read on from when the log is no longer the one that was read.
+        """The offset to continue from when the log is no longer the one that was read.
 
-        A log that was made anew or cut behind has the store made anew. Raises LogCut.
+        If the log was made again or truncated at its end, the store is rebuilt. Raises LogCut.
         """
         self._say(f"partition {partition}: {why}; its store is opened again")
         self.revoked([partition])
         return self.assigned([partition])[partition]
 
     def _fold(self, owned: Owned, record: Record) -> str | None:
-        """Fold one record; the session, if it was an accepted chunk: those alike are, too."""
+        """Fold one record. Returns the session id if equal chunks after it fold alike, else None.
+        """
         entry = foldable_entry(record, self.actions.read_blob)
         session_id = entry.session_id
         owned.folded(record)
@@ -226,9 +227,10 @@ class Worker:
         return getattr(entry.event, "owner", "") == self.identity.owner
 
     def held(self, owned: Owned) -> frozenset[str]:
-        """The roles this very process holds the partition for, as far as it has read.
+        """The roles for which this very process holds the partition, as far as it has read.
 
-        Not by a take of an earlier assignment: what it reads until its new one is the past (law 6).
+        Takes of an earlier assignment do not count: what was written before its new take is the
+        past (law 6).
         """
         return frozenset(
             holder.role
@@ -239,7 +241,7 @@ class Worker:
         )
 
     def holds(self, partition: int) -> bool:
-        """Whether this process has read that it holds a partition for each of its roles."""
+        """Whether this process has read its take of a partition for each of its roles."""
         owned = self.owned.get(partition)
         return owned is not None and len(self.held(owned)) == len(self.roles)
 
@@ -253,7 +255,7 @@ class Worker:
         busy = self._may_owe if again else lambda v: self._may_owe(v) or self.untold(v)
         for session_id, views in owned.write(busy).items():
             assert views.frozen is not None
-            self._say(f"session {session_id} is frozen: {views.frozen.why}; its neighbours go on")
+            self._say(f"session {session_id} is frozen: {views.frozen.why}; the others go on")
         crash_points.reach("refold.written" if again else "store.written")
 
     # -- waking ----------------------------------------------------------------------------------
@@ -265,15 +267,15 @@ class Worker:
         held = self.held(owned)
         self.lost.look(map(owned.hot, touched), owned.next_offset)
         if held:
-            for session_id in sorted(touched):  # in every process: a seed is a schedule
+            for session_id in sorted(touched):  # the same order in every process: seeds replay
                 self.wake(owned, session_id)
                 if self.look is not None and (views := owned.views(session_id)) is not None:
                     self.look(views)
-                owned.trim({session_id})  # here too: a takeover wakes more than memory may hold
+                owned.trim({session_id})  # here too: a takeover wakes more than memory can hold
         owned.trim(touched)
 
     def tick(self) -> dict[int, int]:
-        """Look at what is due: timers, slots that came free, partitions to take again.
+        """Check what is due: timers, free slots, partitions to take again.
 
         Returns offsets to seek to, as `consume` does.
         """
@@ -282,7 +284,7 @@ class Worker:
         self.deaths.look(self.owned, now)
         for owned in list(self.owned.values()):
             if owned.next_offset < owned.takes_from:
-                owned.taken_at = now  # it still catches up: its take lies ahead, and is not lost
+                owned.taken_at = now  # still catching up: its take lies ahead, and is not lost
             if now - owned.taken_at >= self._rests_ms(owned):
                 self._take(owned)
             for session_id in owned.due(self.now(owned)):
@@ -293,7 +295,7 @@ class Worker:
         return self._sought()
 
     def _rests_ms(self, owned: Owned) -> float:
-        """How long after its last take a partition is taken again; that tells the time, too."""
+        """How long after its last take a partition is taken again; a take also shows the time."""
         if not self.holds(owned.number):
             return SESSION_TIMEOUT_MS
         return ASK_TIME_MS if self._reading(owned).is_off else math.inf
@@ -313,19 +315,19 @@ class Worker:
         return reading(self.clock, owned.anchor, owned.newest_at)
 
     def skew_ms(self) -> int:
-        """How far the wall clock is ahead of the brokers', for certain; 0 if it may agree."""
+        """The proven lead of the wall clock over the brokers'; 0 if they may agree."""
         found = [self._reading(owned).skew_ms for owned in list(self.owned.values())]
         return max(found, key=abs, default=0)
 
     def next_due_ms(self) -> int | None:
-        """How long until the next timer, in ms, or None."""
+        """Ms until the next timer, or None."""
         waits = [due - self.now(owned) for owned in self.owned.values() if (due := owned.next_due)]
         if (look_at := self.actions.waiting.next_due) is not None:
             waits.append(look_at - self._latest())
         return max(0, min(waits)) if waits else None
 
     def wake(self, owned: Owned, session_id: str) -> None:
-        """Discharge what a session owes to this worker's roles, now."""
+        """Discharge a session's obligations to this worker's roles, now."""
         held, views = self.held(owned), owned.views(session_id)
         if self.only not in (None, session_id):
             return
@@ -340,13 +342,13 @@ class Worker:
                 self.actions.forget_session(session_id)
                 return
             for owed in wake(views, owned.partition, now, rules):
-                # What another role waits for may become ours when it is over (S2w, then S4g).
+                # An obligation that waits for another role may become ours later (S2w, then S4g).
                 if owed.role in held or owed.owed == "wait":
                     self._discharge(owned, views, owed, now)
         except (LogFatal, Corrupt, OSError):
             raise
-        except Exception as bug:  # such as a lost blob: its neighbours go on, as in a fold
-            if type(bug) is BlobError:  # the disk is full: nobody goes on
+        except Exception as bug:  # such as a lost blob: other sessions continue, as in a fold
+            if type(bug) is BlobError:  # the disk is full: no session can continue
                 raise
             self._leave_alone(owned, session_id, f"{type(bug).__name__}: {bug}"[:500])
 
@@ -372,9 +374,9 @@ class Worker:
     def _claim_ahead(
         self, owned: Owned, views: SessionViews, decided: tuple[Any, ...], now: int
     ) -> None:
-        """Claim with a decision what it will owe, so that both come back in one hop (law 5).
+        """Claim what a decision will demand along with it, so that both take one hop (law 5).
 
-        If something comes between, the fold ignores both, and they are owed anew.
+        If another event comes between, the fold ignores both, and WAKE demands them again.
         """
         for offset, event in enumerate(decided, owned.next_offset):
             entry = Entry(views.session_id, owned.number, offset, now, "sessions", event)

@@ -124,8 +124,8 @@ def test_S2_9_a_killed_supervisor_can_be_started_again_at_once(machine):
         note = machine.home / "worker" / "worker.json"
         _await(note.exists)
         second_by_mistake = machine("worker", "--supervise", code=2)
-        assert "runs already" in second_by_mistake
-        assert "runs already" in machine("worker", code=2)
+        assert "is already running" in second_by_mistake
+        assert "is already running" in machine("worker", code=2)
     finally:
         first.kill()
     again = machine.start("worker", "--supervise")

@@ -16,11 +16,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 DAMAGES = {
     damage.deleted: None,  # nothing is left that could be of another log
-    damage.of_other_folds: "is made anew from the log: its folds is older",
+    damage.of_other_folds: "is rebuilt from the log: its folds is older",
     damage.of_another_history: "the log is not the one its store was folded from",
-    damage.beyond_the_end: "lies beyond the log's end",
+    damage.beyond_the_end: "is beyond the log's end",
     damage.undecodable: "its store is damaged (session",
-    damage.unreadable: "is made anew from the log: it is damaged",
+    damage.unreadable: "is rebuilt from the log: it is damaged",
 }
 
 
@@ -64,4 +64,4 @@ def test_S2_11_a_store_copied_from_another_installation_is_made_anew(rig, broker
                 shutil.copytree(f"{theirs}{name}", f"{ours}{name}")
 
             _goes_on_after(copied, other, second)
-            assert second.said("is made anew from the log: its topic_id is")
+            assert second.said("is rebuilt from the log: its topic_id is")

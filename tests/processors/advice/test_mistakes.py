@@ -360,7 +360,7 @@ def test_S3_9_advice_that_fails_is_said_once_and_what_comes_after_it_is_looked_a
         s.result(call, text)
         teller.look(s.views)
     failed, found = said
-    assert failed.startswith(f"session {s.views.session_id}: the advice on its tokens failed (Ari")
+    assert failed.startswith(f"session {s.views.session_id}: the token advice failed (Ari")
     assert "a rule is wrong" not in failed, "it may quote what a session holds"
     assert "put (1.3.0)" in found and "raw log" in found
 

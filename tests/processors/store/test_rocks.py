@@ -73,12 +73,12 @@ def test_a_store_of_this_log_is_opened_and_nothing_is_said(kept):
         (BELONGS._replace(cluster_id="new"), END, "its cluster_id is cluster, the log's is new"),
         (BELONGS._replace(topic_id="other"), END, "its topic_id is topic, the log's is other"),
         (BELONGS._replace(folds="other"), END, "its folds is folds, the log's is other"),
-        (BELONGS, 3, "its cursor 6 lies beyond the log's end 3"),
+        (BELONGS, 3, "its cursor 6 is beyond the log's end 3"),
     ],
 )
 def test_bad_input_a_store_of_another_log_is_made_anew_and_said(kept, belongs, end, why):
     store, said = reopened(kept, belongs, end)
-    assert said == [f"the store store-0 is made anew from the log: {why}"]
+    assert said == [f"the store store-0 is rebuilt from the log: {why}"]
     assert store.load("s1") is None and store.cursor == Cursor() and store.belongs == belongs
     store.close()
     again, said = reopened(kept, belongs, end)

@@ -151,5 +151,5 @@ def test_rules_name_the_tool_and_not_the_search():
 
 
 def test_an_unknown_tier_is_refused():
-    with pytest.raises(ValueError, match="none of always, rare"):
+    with pytest.raises(ValueError, match="neither always nor rare"):
         made("a", tier="search")

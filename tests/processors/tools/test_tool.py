@@ -215,12 +215,12 @@ def no_schema(a: asyncio.Future) -> int:
     [
         (no_docstring, "needs a docstring"),
         (no_annotation, "needs an annotation"),
-        (many, "must be an ordinary one"),
-        (more, "must be an ordinary one"),
-        (positional, "must be an ordinary one"),
+        (many, "must not be variadic"),
+        (more, "must not be variadic"),
+        (positional, "must not be variadic"),
         (hidden, "underscore"),
-        (no_schema, "no JSON schema"),
-        (5, "made of a function"),
+        (no_schema, "JSON schema lacks"),
+        (5, "made from a function"),
     ],
 )
 def test_what_can_be_no_tool_is_refused_at_import(function, says):

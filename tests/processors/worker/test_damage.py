@@ -100,7 +100,7 @@ def test_S2_11_a_store_that_nobody_can_read_is_made_anew_and_the_work_goes_on(
             cancel_id="c", mode="now", turn=1, seen_phase=None, reason="", by_user="u"
         ))
     work(rig)
-    assert [text for text in told if "damaged" in text and "made anew" in text] == told
+    assert [text for text in told if "damaged" in text and "rebuilt" in text] == told
     assert len(told) == 1
     assert rig.worker.holds(0), "it took the partition anew, and has read that"
     fresh = Rig(AGENT, "3", log=first.log)

@@ -43,7 +43,7 @@ def test_who_starts_after_a_killed_supervisor_waits_for_its_worker_and_says_so(t
     thread.start()
     with sole(tmp_path, None, say, supervises=True):
         thread.join()
-    assert len(said) == 1 and "was killed; its worker is ending" in said[0]
+    assert len(said) == 1 and "was killed; waiting at most" in said[0]
 
 
 @pytest.mark.parametrize("supervises", [True, False])
@@ -60,7 +60,7 @@ def test_a_supervisor_keeps_the_place_while_no_worker_of_its_own_lives(tmp_path,
     """Between a worker's death and its spare's lock, a second supervisor could come in."""
     with sole(tmp_path, None, pytest.fail, supervises=True):
         StateDir(tmp_path).close()  # its worker comes, and goes
-        with pytest.raises(StateDirTaken, match=f"process {os.getpid()}.*runs already"):
+        with pytest.raises(StateDirTaken, match=f"process {os.getpid()}.*is already running"):
             with sole(tmp_path, None, pytest.fail, supervises=supervises):
                 pass
 

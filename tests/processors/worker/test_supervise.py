@@ -9,6 +9,8 @@ import pytest
 
 from foldlog.processors.worker import supervise
 
+ENDING = "the worker is ending; waiting at most 0.1 s"
+
 WORKER = """
 import os, signal, sys
 fd, path, does = int(sys.argv[-1]), sys.argv[1], sys.argv[2]
@@ -40,7 +42,7 @@ def test_a_worker_that_may_not_work_is_not_replaced_however_long_it_has_worked(
     monkeypatch.setattr(supervise, "QUICK_S", 0.0)
     code, worked, said = supervised("sys.exit(2)")
     assert (code, worked) == (2, 1)
-    assert "given up" in said[0]
+    assert "gave up" in said[0]
 
 
 def test_a_worker_that_can_not_start_is_given_up(supervised):
@@ -91,7 +93,7 @@ def test_an_end_that_takes_long_is_told_and_bounded(supervised, tmp_path, monkey
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     code, worked, said = supervised(f"{deaf}; open({str(fifo)!r}, 'w').close(); signal.pause()")
     thread.join()
-    assert (code, worked, said) == (-signal.SIGKILL, 1, ["the worker is ending: 0.1 s at most"])
+    assert (code, worked, said) == (-signal.SIGKILL, 1, [ENDING])
 
 
 def test_a_worker_that_can_not_reach_the_log_is_tried_until_it_can(supervised, monkeypatch):
