@@ -1,1 +1,1 @@
-"""Actions on the world: model calls and tool runs, each behind its claim."""
+"""Actions on the outside world: model calls, deliveries and background work, each under a claim."""

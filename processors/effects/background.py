@@ -1,8 +1,8 @@
-"""One run of claimed background work, from its task to what it leaves in the log.
+"""One run of claimed background work, from its task to its outcome.
 
-The model is called as for an answer, with the same outcomes, but nobody watches: chunks go
-nowhere, and a failure is said in BACKGROUND_DONE and costs the session nothing. What a cheap model
-wrote is checked before it may stand for anything. This file must not know the log or the worker.
+The model is called as for an answer, with the same outcomes, but no viewer follows: chunks are
+dropped, and a failure is recorded in BACKGROUND_DONE and costs the session nothing. The output of a
+cheap model is validated before it is used.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from ..tools.run import READER, in_thread
 from ..wake.background_tasks import Task
 from .models import call as models
 
-TRIES = 3  # of the model for one work: it is not urgent, and a later one covers what this misses
+TRIES = 3  # model calls per work: it is not urgent, and a later work covers what this one misses
 WAIT_S_MAX = 20.0  # between two tries
-GRACE_S = 5.0  # at its deadline a work is asked to end, as a request then says what it took
+GRACE_S = 5.0  # work is asked to end at its deadline, so that its request still reports its usage
 PROVIDERS = "compaction"
 CUT = "[The record ends here: it had become too long, and what should follow is not in it.]"
 WHY_CHARS_MAX = 500
@@ -36,7 +36,7 @@ Remember = Callable[[str, list[Any]], int]
 
 
 class WorkClaim(NamedTuple):
-    """What was claimed. `claimed_at`: Unix ms, by which the tries of its model call are timed."""
+    """A claimed work. `claimed_at`: Unix ms, from which the tries of its model call are timed."""
 
     session_id: str
     kind: str
@@ -46,20 +46,20 @@ class WorkClaim(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A sink that keeps the one outcome of a model call and lets its chunks go."""
+    """A sink that keeps the one outcome of a model call and drops its chunks."""
 
     outcomes: list[Any]
 
     def chunk(self, session_id: str, event: ev.GenChunk) -> None:
-        """Nobody watches."""
+        """Drop the chunk: there is no viewer."""
 
     async def outcome(self, session_id: str, event: Any) -> None:
-        """Keep it."""
+        """Keep the outcome."""
         self.outcomes.append(event)
 
 
 class Useless(Exception):
-    """What the model wrote can't stand for anything; the message says why."""
+    """The model's output cannot be used; the message has the reason."""
 
 
 async def work(
@@ -75,16 +75,16 @@ async def work(
 ) -> None:
     """Do the work and report it: its result, if it has one, then BACKGROUND_DONE.
 
-    get_client() gives the client of the model; it is asked only when a model is needed. remember:
-    writes memory, waits until the log has it, and says how much was known already; needed for work
-    of the kind `memory`.
+    get_client() returns the model's client; it is called only when a model is needed. remember:
+    writes memory, waits until the log has it, and returns how much was known already; needed for
+    work of the kind `memory`.
     """
     tries: list[ev.Try] = []
     why, made, ok, limit_s = "", None, False, agent.limits.background_timeout_ms / 1000
     late = f"it did not end within {agent.limits.background_timeout_ms} ms"
     ending = asyncio.get_running_loop().call_later(limit_s, stop.request, late)
     try:
-        async with asyncio.timeout(limit_s + GRACE_S):  # or its slot would be taken for ever
+        async with asyncio.timeout(limit_s + GRACE_S):  # otherwise its slot might never be freed
             made = await _made(claim, task, agent, stop, get_client, blobs, tries)
             if isinstance(made, Judged):
                 why = await _remembered(made, task.scope, remember)
@@ -115,7 +115,7 @@ async def work(
 async def _made(
     claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, blobs, tries: list[ev.Try]
 ) -> ev.ResultCompacted | ev.ContextCompacted | Judged:
-    """The event that the work makes, or what is to be remembered. Raises Useless."""
+    """The event that the work produces, or the memory to be written. Raises Useless."""
     if stop.requested:
         raise Useless(ABORTED)
     tool = agent.tool(task.tool) if task.tool else None
@@ -137,8 +137,8 @@ async def _made(
 
 
 async def _remembered(found: Judged, scope: str, remember: Remember | None) -> str:
-    """Write to the memory, and say what was left out of it. What is written twice counts once, so
-    a killed work is done again."""
+    """Write to the memory. Returns what was left out. An entry written twice counts once, so a
+    killed work can be repeated."""
     if remember is None:
         raise Useless("this worker keeps no memory")
     if not found.events:
@@ -152,7 +152,7 @@ async def _remembered(found: Judged, scope: str, remember: Remember | None) -> s
 
 
 async def _by_tool(compactor: Callable[[str], str], text: str, stop: Stop) -> str:
-    """What the tool's own compactor says. One that hangs is left alone, in a thread of its own."""
+    """The output of the tool's own compactor. One that hangs is left running in its thread."""
     running = asyncio.ensure_future(in_thread(lambda: compactor(text), "compactor"))
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -176,9 +176,9 @@ async def _asked(
     tries: list[ev.Try],
     clock: Callable[[], float] = time.monotonic,
 ) -> ev.GenComplete:
-    """The model's whole answer; tried again while its failures may pass. Raises Useless.
+    """The model's whole answer, retried after temporary failures. Raises Useless.
 
-    tries: takes in each request, for every one is paid for by itself.
+    tries: every request is added to it, because each is billed.
     """
     began = clock()
 
@@ -192,9 +192,9 @@ async def _asked(
             turn=0,
             step=0,
             attempt=attempt,
-            claimed_at=now(),  # each try's own: what it failed with is counted from there
+            claimed_at=now(),  # each try has its own: its retry time counts from there
         )
-        # Without the pace of the key: answers don't wait because a cheap model is busy (S1.H).
+        # Without the pace of the key: answers must not wait because a cheap model is busy (S1.H).
         await models.generate(call, task.request, kept, stop, client, limits=limits)
         outcome = kept.outcomes[0]
         model = getattr(outcome, "model", task.model)
@@ -209,7 +209,7 @@ async def _asked(
 
 
 async def _stopped(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
-    """Wait until the next try is due; whether the work was stopped meanwhile."""
+    """Wait until the next try is due. Returns whether the work was stopped before that."""
     due_s = ((failed.retry_at or 0) - now) / 1000
     try:
         await asyncio.wait_for(stop.wait(), min(WAIT_S_MAX, max(0.0, due_s)))
@@ -223,8 +223,8 @@ def _text(blocks: list[dict[str, Any]]) -> str:
 
 
 def _short(task: Task, text: str, agent: Agent, blobs: BlobStore) -> ev.ResultCompacted:
-    """A short form, with the whole result beside it in the blob store. A model that has not got
-    the tool that reads it is not told to call it."""
+    """A short form, with a reference to the whole result in the blob store. The reference names
+    the tool that reads it only if the agent has that tool."""
     if not text.strip():
         raise Useless("the short form is empty")
     whole = task.whole or blobs.store(task.text.encode(), "text/plain")

@@ -1,9 +1,9 @@
-"""One attempt to deliver an answer to a push channel: an HTTP POST, signed, with one outcome.
+"""One attempt to deliver an answer to a push channel: a signed HTTP POST, with one outcome.
 
-GEN_SENT where the channel said yes (2xx), else DELIVERY_FAILED with the time of the next attempt.
-All attempts of a delivery carry the same body and the same Idempotency-Key, for a receiver may have
-had one whose answer was lost. Redirects are not followed, and no proxy is used: the address that
-was judged is the one that is connected to. Of what the receiver answers only the head is read, and
+GEN_SENT if the channel accepted it (2xx), else DELIVERY_FAILED with the time of the next attempt.
+All attempts of a delivery carry the same body and the same Idempotency-Key, because a receiver may
+have handled one whose answer was lost. Redirects are not followed, and no proxy is used: the
+connection goes to the address that was checked. Only the head of the receiver's answer is read, and
 nothing of it, nor of the URL or the secret, gets into an event, a log or an error.
 """
 
@@ -28,13 +28,13 @@ from ..limits import Limits
 from ..outside.addresses import is_allowed, networks
 from ..tools.output_sink import Sink
 
-HEAD_BYTES_MAX = 16 * 1024  # of an answer: more is no answer
+HEAD_BYTES_MAX = 16 * 1024  # of an answer's head; a longer one is an error
 PAUSES_S = (2, 8, 32, 128, 512, 2_048, 3_600)  # before the next attempt; the last for all others
-NEVER_AGAIN = (410,)  # Gone: the receiver says that it is for good
+NEVER_AGAIN = (410,)  # Gone: permanent, according to the receiver
 
 
 class Delivery(NamedTuple):
-    """What was claimed. `claimed_at`: Unix ms by the broker's clock. `content`: of the answer."""
+    """A claimed delivery. `claimed_at`: Unix ms by the broker's clock. `content`: the answer's."""
 
     session_id: str
     user_id: str
@@ -58,7 +58,7 @@ class Failed(Exception):
 
 
 class Answer(NamedTuple):
-    """The head of a receiver's answer, as far as anybody cares."""
+    """The relevant part of the head of a receiver's answer."""
 
     status: int
     retry_after_s: float
@@ -73,7 +73,7 @@ def finder(channels: Mapping[str, Channel]) -> Find:
 
 
 async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) -> None:
-    """Make one attempt and report it."""
+    """Make one attempt and report its outcome."""
     began, place = time.monotonic(), {
         "turn": delivery.turn, "step": delivery.step, "channel": delivery.channel
     }
@@ -87,7 +87,7 @@ async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) ->
         failed = Failed("timeout", why)
     except Failed as error:
         failed = error
-    except Exception as bug:  # each claim ends in an outcome; its text might hold the URL
+    except Exception as bug:  # each claim ends in an outcome; the text might hold the URL
         failed = Failed("internal", type(bug).__name__)
     else:
         await sink.outcome(delivery.session_id, ev.GenSent(**place))
@@ -108,12 +108,12 @@ async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) ->
 
 
 def pause_s(attempt: int) -> float:
-    """Seconds before the attempt after this one, a little different each time: no herd comes."""
+    """Seconds before the attempt after this one, with jitter so that retries spread."""
     return PAUSES_S[min(attempt, len(PAUSES_S)) - 1] * uniform(0.8, 1.2)
 
 
 def idempotency_key(delivery: Delivery) -> str:
-    """What names the delivery, whatever its attempt."""
+    """Identifies the delivery, the same in every attempt."""
     return f"{delivery.session_id}/{delivery.turn}/{delivery.step}/{delivery.channel}"
 
 
@@ -148,7 +148,7 @@ def _usable(find: Find, name: str) -> Channel:
 
 
 async def _post(channel: Channel, delivery: Delivery, body: bytes) -> None:
-    """Send it; returns when the receiver has it. Raises Failed."""
+    """Send the request; returns once the receiver has accepted it. Raises Failed."""
     try:
         reader, writer = await _connected(channel)
         try:
@@ -171,14 +171,14 @@ async def _post(channel: Channel, delivery: Delivery, body: bytes) -> None:
 
 
 async def _connected(channel: Channel) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to an address of the host that was judged. Raises Failed, OSError."""
+    """A connection to a checked address of the host. Raises Failed, OSError."""
     parts = urlsplit(channel.url)
     host, secure = parts.hostname or "", parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
     inside = networks(channel.networks)
-    # One that is not allowed spoils all: an honest name has no address inside.
+    # One forbidden address rejects the host: a public name has no address in a private network.
     if not addresses or not all(is_allowed(each, inside) for each in addresses):
         why = "its host is not on the public internet; name its network in `networks`"
         raise Failed("address", why)

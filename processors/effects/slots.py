@@ -1,8 +1,8 @@
 """Slots of one API key: how many attempts may run at once, and until when the whole key waits.
 
 One object per API key, shared by every session of the process: a 429 or 529 of one session slows
-all of them, so a restart does not wake 500 sessions into a wall of 429s. It knows no session, no
-model and no event loop, and may be used from any thread. Times are Unix ms on the caller's clock.
+all of them down, so that a restart does not send 500 sessions into more 429s. Safe to use from any
+thread. Times are Unix ms on the caller's clock.
 """
 
 import threading
@@ -12,7 +12,7 @@ class Slots:
     """Counted slots and one shared back-off.
 
     The caller takes a slot when it claims an attempt and releases it when the effect has ended or
-    the claim was lost. A back-off starts nothing new; attempts that run are left alone.
+    the claim was lost. A back-off prevents new attempts; running attempts continue.
     """
 
     def __init__(self, size: int) -> None:
@@ -25,12 +25,12 @@ class Slots:
 
     @property
     def taken(self) -> int:
-        """How many attempts run now."""
+        """The number of attempts running now."""
         return self._taken
 
     @property
     def back_off_until_ms(self) -> int:
-        """Unix ms before which no attempt of this key may begin; 0 when nobody ever asked."""
+        """Unix ms before which no attempt of this key may begin; 0 without a back-off."""
         return self._back_off_until_ms
 
     def free(self, now_ms: int) -> bool:
@@ -38,9 +38,9 @@ class Slots:
         return self._taken < self.size and now_ms >= self._back_off_until_ms
 
     def next_free_at(self, now_ms: int) -> int | None:
-        """Unix ms at which to look again: now, or the end of the back-off.
+        """Unix ms at which to check again: now, or the end of the back-off.
 
-        None when every slot is taken: only a release can change that, no timer helps.
+        None when every slot is taken: only a release can change that, so no timer helps.
         """
         if self._taken >= self.size:
             return None
@@ -55,12 +55,12 @@ class Slots:
             return True
 
     def release(self) -> None:
-        """Give a slot back."""
+        """Release a slot."""
         with self._lock:
-            assert self._taken > 0, "a slot was released that nobody had taken"
+            assert self._taken > 0, "a slot was released that was not taken"
             self._taken -= 1
 
     def back_off(self, until_ms: int) -> None:
-        """Let the whole key wait; a shorter wait never cuts a longer one short."""
+        """Make the whole key wait; a shorter wait never shortens a longer one."""
         with self._lock:
             self._back_off_until_ms = max(self._back_off_until_ms, until_ms)

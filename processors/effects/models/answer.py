@@ -1,7 +1,7 @@
-"""The answer of one attempt as a fold over raw stream events: blocks, usage, stop reason, calls.
+"""Folds the raw stream events of one attempt into its answer: blocks, usage, stop reason, calls.
 
-It takes protocol noise (repeats, unknown events, events after the end) without harm, and knows
-what makes an answer whole: a stop_reason, nothing else. No clock, no SDK, no socket.
+It tolerates protocol noise (repeats, unknown events, events after the end). An answer is whole if
+it has a stop_reason; nothing else decides that. No clock, no SDK, no socket.
 """
 
 import logging
@@ -15,11 +15,11 @@ from . import json_bytes as js
 from .blocks import Block
 from .errors import AttemptFailed, Trouble
 
-CALL_ID_CHARS_MAX = 128  # design section 11: labels are cut there
+CALL_ID_CHARS_MAX = 128  # design section 11: longer labels are cut
 COUNTS = tuple(field.name for field in fields(Usage))[:-1]
 REPORT_CHARS_MAX = 300
 _log = logging.getLogger("foldlog.models")
-# The API takes bodies of at most 32 MB: an answer above that could never be sent back.
+# The API accepts bodies of at most 32 MB: a longer answer could never be sent back.
 ANSWER_CHARS_MAX = 32 * 1024 * 1024
 
 
@@ -42,12 +42,12 @@ class Call(NamedTuple):
 
     @property
     def args_sha256(self) -> str:
-        """Hex sha256 of the raw argument text: what an approval is bound to."""
+        """Hex sha256 of the raw argument text, to which an approval is bound."""
         return sha256(self.args).hexdigest()
 
 
 class Answer:
-    """What one attempt has received so far."""
+    """The content that one attempt has received so far."""
 
     def __init__(self) -> None:
         self.response_id = ""
@@ -59,9 +59,9 @@ class Answer:
         self._chars = 0
 
     def feed(self, name: str, data: str) -> list[Shown]:
-        """Take one event of the stream; returns what a viewer may see now.
+        """Apply one event of the stream. Returns what a viewer may see now.
 
-        Raises AttemptFailed when the event is an error, Malformed when it can not be read.
+        Raises AttemptFailed if the event is an error, Malformed if it cannot be parsed.
         """
         if self.ended:
             return []
@@ -123,7 +123,7 @@ class Answer:
         self._count(event.get("usage"))
 
     def _count(self, raw: bytes | None) -> None:
-        # Totals are cumulative: they overwrite. A null says "not here", it takes nothing back.
+        # Totals are cumulative: they overwrite. A null means "not given" and resets nothing.
         for name, value in (js.fields(raw) if raw and raw != b"null" else {}).items():
             if value != b"null" or name not in self._usage:
                 self._usage[name] = js.compact(value)
@@ -133,7 +133,7 @@ class Answer:
         return js.array([block.json() for _, block in sorted(self._blocks.items())])
 
     def content_so_far(self) -> bytes:
-        """As `content`, without calls whose input may be cut: nobody may ever run those."""
+        """Like `content`, without calls whose input may be cut: those must never run."""
         kept = [b for _, b in sorted(self._blocks.items()) if b.closed or not b.is_call]
         return js.array([block.json() for block in kept])
 
@@ -145,7 +145,7 @@ class Answer:
         return [_call(index, block) for index, block in enumerate(asked)]
 
     def usage(self) -> Usage | None:
-        """Tokens of the attempt as far as known: None when nothing was said."""
+        """The known tokens of the attempt; None if the provider reported none."""
         return _possible(_normalised(self._usage)) if self._usage else None
 
 
@@ -165,7 +165,7 @@ def _normalised(usage: dict[str, bytes]) -> Usage:
     return Usage(
         input_tokens=js.count(usage.get("input_tokens")) + read,
         cache_read_tokens=js.count(usage.get("cache_read_input_tokens")),
-        # What the split leaves out has the default lifetime, which is five minutes.
+        # Writes not in the split have the default lifetime, which is five minutes.
         cache_write_5m_tokens=max(for_5m, written - for_1h),
         cache_write_1h_tokens=for_1h,
         output_tokens=js.count(usage.get("output_tokens")) + wrote,
@@ -174,7 +174,7 @@ def _normalised(usage: dict[str, bytes]) -> Usage:
 
 
 def _possible(usage: Usage) -> Usage:
-    """The usage, or no tokens where the provider reports what no attempt can use."""
+    """The usage, with zero tokens in place of counts that no attempt can have."""
     counts = dict(zip(COUNTS, usage.counts, strict=True))
     possible = replace(usage, **counts)
     if possible != usage:
@@ -184,7 +184,7 @@ def _possible(usage: Usage) -> Usage:
 
 
 def _of_compaction(raw: bytes) -> tuple[int, int]:
-    """Input and output of a summary that the provider made: not in the top-level totals."""
+    """Input and output tokens of a provider's summary, which the top-level totals exclude."""
     given = js.parsed(raw)
     found = [i for i in given if isinstance(i, dict)] if isinstance(given, list) else []
     read = wrote = 0

@@ -1,8 +1,8 @@
 """One content block, rebuilt from its deltas as compact JSON.
 
-Text, thinking, signature and tool input are what was streamed; every other field, and every block
-of a type that nobody knows, stays the raw value that came (law 12). A tool input is never parsed
-and written again: its raw text is spliced in. This file knows no stream and no call.
+Text, thinking, signature and tool input are taken from the stream. Every other field, and every
+block of an unknown type, stays the raw value that was received (law 12). A tool input is never
+parsed and written again: its raw text is spliced in.
 """
 
 from typing import NamedTuple
@@ -11,8 +11,8 @@ from ....schemas.enums import ChunkKind
 from . import json_bytes as js
 
 NO_INPUT = b"{}"
-# Arguments are parsed again by folds and tools, deeper in the stack than here: a nesting close to
-# the interpreter's recursion limit (1,000) could be read here and freeze the session there.
+# Folds and tools parse arguments again, deeper in the stack than here: a nesting close to the
+# interpreter's recursion limit (1,000) could be parsed here and freeze the session there.
 DEPTH_MAX = 128
 
 
@@ -23,7 +23,7 @@ class Piece(NamedTuple):
     text: str
 
 
-# delta type -> (field of the delta, field of the block it extends, what a viewer sees of it)
+# delta type -> (field of the delta, field of the block it extends, the kind that a viewer sees)
 _EXTENDS = {
     "text_delta": ("text", "text", ChunkKind.TEXT),
     "thinking_delta": ("thinking", "thinking", ChunkKind.THINKING),
@@ -33,13 +33,13 @@ _SETS = {
     "signature_delta": ("signature",),
     "compaction_delta": ("content", "encrypted_content"),
 }
-# What a viewer sees of a block that begins with some of it already said.
+# Viewers see these fields of a block that begins with a part of its text.
 _SHOWN_AT_START = (("text", ChunkKind.TEXT), ("thinking", ChunkKind.THINKING))
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 
 
 class Block:
-    """A block that is being received. `raw`: the content_block as it came."""
+    """A block being received. `raw`: the content_block as received."""
 
     def __init__(self, raw: bytes) -> None:
         self._fields = js.fields(raw)
@@ -51,24 +51,24 @@ class Block:
 
     @property
     def is_call(self) -> bool:
-        """Whether the block has an input that is of no use until it is whole."""
+        """Whether the block has an input that is unusable until it is complete."""
         return self.type in _CALLS or self._input is not None
 
     def opening(self) -> list[Piece]:
-        """What a viewer sees when the block begins."""
+        """The pieces that a viewer sees when the block begins."""
         if self.type in _CALLS:
             return [Piece(ChunkKind.TOOL_NAME, self.text("name"))]
         return [Piece(kind, self.text(name)) for name, kind in _SHOWN_AT_START]
 
     def closing(self) -> list[Piece]:
-        """What a viewer sees when the block ends: an input that came whole, without deltas."""
+        """The pieces that a viewer sees when the block ends: an input that came without deltas."""
         if self.type not in _CALLS or self._input is not None:
             return []
         raw = self._fields.get("input", NO_INPUT)
         return [] if js.compact(raw) == NO_INPUT else [Piece(ChunkKind.TOOL_INPUT, raw.decode())]
 
     def extend(self, raw_delta: bytes) -> list[Piece]:
-        """Take a delta; an unknown type is passed over. Returns what a viewer sees of it."""
+        """Apply a delta; an unknown type is ignored. Returns the pieces that a viewer sees."""
         delta = js.fields(raw_delta)
         kind = js.string(delta.get("type"))
         if kind in _EXTENDS:
@@ -90,18 +90,18 @@ class Block:
         return []
 
     def text(self, field: str) -> str:
-        """A field of text as it was said in content_block_start; "" if it is no text."""
+        """A text field of content_block_start; "" if it is not text."""
         return js.string(self._fields.get(field))
 
     def input(self) -> tuple[bytes, str | None]:
         """The raw text of a call's input, and why it is not a JSON object, or None."""
-        # A tool without arguments may stream nothing, or nothing but an empty text.
+        # A tool without arguments may stream no delta, or only an empty text.
         text = js.whole_pairs("".join(self._input or ()))
         text = text or self._fields.get("input", NO_INPUT).decode()
         return text.encode("utf-8", "backslashreplace"), why_no_arguments(text)
 
     def json(self) -> bytes:
-        """The block as compact JSON, fields in the order they came."""
+        """The block as compact JSON, fields in the order received."""
         members = {name: js.compact(raw) for name, raw in self._fields.items()}
         for name, parts in self._said.items():
             members[name] = js.quoted("".join(parts))
@@ -119,10 +119,10 @@ class Block:
 
 
 def why_no_arguments(text: str) -> str | None:
-    """Why a raw text can not be the arguments of a call, or None if it can."""
+    """Why a raw text cannot be the arguments of a call, or None if it can."""
     try:
         js.strict_fields(text)
-        js.parsed(text)  # Python reads no number of 5,000 digits, and every request is read again
+        js.parsed(text)  # Python cannot read a number of 5,000 digits, and every request is reread
     except js.Malformed as error:
         return f"the arguments are not a JSON object: {error}"
     if text.count("{") + text.count("[") > DEPTH_MAX and js.depth(text) > DEPTH_MAX:

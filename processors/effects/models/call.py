@@ -1,9 +1,9 @@
 """The models effect: one physical attempt of a model call, from a claim to exactly one outcome.
 
-It owns the life of an attempt: send, stream, watch for a stall, stop at once, and say how it
-ended. It is handed its request as bytes and knows no log, no fold and no agent. Read on in
-models/client.py (the socket), models/answer.py and models/blocks.py (what was said),
-models/chunks.py (what viewers see), models/errors.py (what a failure means), slots.py.
+It manages the attempt: send, stream, detect a stall, stop at once, and report the outcome. It gets
+its request as bytes and is independent of log, fold and agent. Read on in models/client.py (the
+socket), models/answer.py and models/blocks.py (the content), models/chunks.py (what viewers see),
+models/errors.py (the classes of failures), slots.py.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from .resumed import ResumedAnswer
 
 __all__ = ["GenClaim", "StoreBody", "generate", "inline_body", "make_client"]
 
-# After message_stop only the end of the body is due. Reading it lets the connection serve the next
-# step without a new TLS handshake; a server that keeps it open costs this long, once.
+# After message_stop only the end of the body is missing. Reading it lets the connection serve the
+# next step without a new TLS handshake; a server that keeps it open costs this long, once.
 LINGER_S = 0.2
-# A socket that is told to close and does not: the outcome no longer waits for it.
+# How long an outcome waits for a socket to close.
 CLOSE_S = 2.0
-# Design section 3: up to here nothing goes to the blob store, so nothing waits for a disk.
+# Design section 3: bodies up to this size never go to the blob store, so no disk is waited for.
 INLINE_BYTES = 64 * 1024
 JSON_MEDIA_TYPE = "application/json"
 
@@ -73,12 +73,12 @@ async def generate(
     kept: Kept | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Make one model call and report it; returns when the log has the one outcome.
+    """Make one model call and report it; returns when the log has its one outcome.
 
     request: the body without `stream`, sent byte for byte. pace: the slots of the API key, which
-    are told when the whole key must wait (the caller takes and releases the slot itself).
-    store_body(data, media_type): may write a blob, and is called in a thread. kept: what
-    an attempt that resumes goes on from. clock: monotonic seconds.
+    are informed when the whole key must wait (the caller takes and releases the slot itself).
+    store_body(data, media_type): may write a blob, and is called in a thread. kept: the partial
+    answer that a resuming attempt continues. clock: monotonic seconds.
     Ends without an outcome only when its task is cancelled or the sink raises.
     """
     run = _Attempt(claim, sink, limits, store_body, clock, kept)
@@ -115,7 +115,7 @@ class _Attempt:
     async def receive(self, request: bytes, client: Any, stop: Stop) -> Trouble | None:
         """Receive until the answer ends, fails, stalls or is stopped. None: it ended or stopped.
 
-        Whatever happens, the socket is closed and every chunk sent when this returns.
+        In every case the socket is closed and all chunks are sent when this returns.
         """
         if stop.requested:
             return None
@@ -138,7 +138,7 @@ class _Attempt:
             pump.cancel()
             await asyncio.wait((pump,), timeout=CLOSE_S)
             if pump.done() and not pump.cancelled():
-                pump.exception()  # seen: either raised above or overtaken by a stop or a stall
+                pump.exception()  # retrieved: raised above, or irrelevant after a stop or a stall
             self._chunks.flush()
 
     async def _pump(self, request: bytes, client: Any) -> Trouble | None:
@@ -162,7 +162,7 @@ class _Attempt:
 
     def _take(self, name: str, data: str) -> None:
         if name == "ping" or not data:
-            return  # a ping keeps the connection alive, it does not say that the model is
+            return  # a ping keeps the connection alive, but does not prove that the model works
         shown = self._answer.feed(name, data)
         self._moved = self._clock()
         for piece in shown:
@@ -186,8 +186,8 @@ class _Attempt:
     ) -> GenComplete | GenFailed | GenStopped:
         """The one outcome.
 
-        message_delta comes after the last block, so an answer with a stop_reason is whole, however
-        the stream ended; without one it is not, however whole it looks.
+        message_delta comes after the last block, so an answer with a stop_reason is complete,
+        however the stream ended; without one it is not, however complete it looks.
         """
         claim, answer = self._claim, self._answer
         if answer.stop_reason is not None:
@@ -256,7 +256,7 @@ class _Attempt:
         )
 
     def failed_inside(self, error: Exception) -> GenFailed:
-        """The outcome when our own code raised. What came stays in the chunks."""
+        """The outcome when our own code raised. The received content stays in the chunks."""
         said = f"{type(error).__name__}: {error}"[:DETAIL_CHARS_MAX]
         return self._failed(Trouble(source="internal", message=said), Body(inline=b"[]"))
 
@@ -269,7 +269,7 @@ class _Attempt:
 def _streaming(request: bytes) -> bytes:
     """The request with `stream` added: its own bytes stay those whose hash the claim carries."""
     if not (request.startswith(b"{") and request.endswith(b"}") and len(request) > 2):
-        raise ValueError(f"the request is no compact JSON object: {request[:60]!r}")
+        raise ValueError(f"the request is not a compact JSON object: {request[:60]!r}")
     return request[:-1] + b',"stream":true}'
 
 

@@ -1,8 +1,8 @@
-"""Chunks: what streams in, joined into few records that still reach a viewer at once.
+"""Joins streamed deltas into chunks: few records that still reach a viewer at once.
 
-A provider sends up to a few hundred deltas a second; a record each would write more headers than
-text (law 10). The first token goes out at once, because it is the one people wait for; then a
-chunk per time or size. This file knows no provider: it gets text, a place and a kind.
+A provider sends up to a few hundred deltas a second; one record each would write more headers than
+text (law 10). The first token is sent at once, because people wait for it; after that, chunks are
+sent by time or size.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ Later = Callable[[float, Callable[[], None]], Timer]
 class Chunks:
     """Joins deltas into chunks.
 
-    emit(seq, block, kind, text): where a chunk goes; seq counts from `first`, without a gap.
-    later(seconds, call): runs a call in this thread after a while, as `loop.call_later` does.
+    emit(seq, block, kind, text): sends a chunk; seq counts from `first`, without a gap.
+    later(seconds, call): runs a call in this thread after a delay, as `loop.call_later` does.
     """
 
     def __init__(self, emit: Emit, later: Later, first: int = 0) -> None:
@@ -44,7 +44,7 @@ class Chunks:
         self._timer: Timer | None = None
 
     def add(self, block: int, kind: ChunkKind, text: str) -> None:
-        """A delta of a block; an empty one says nothing."""
+        """Add a delta of a block; an empty one is ignored."""
         if not text:
             return
         if self._place != (block, kind):
@@ -58,7 +58,7 @@ class Chunks:
             self._timer = self._later(FLUSH_AFTER_S, self._on_time)
 
     def flush(self) -> None:
-        """Send what is left: the block changed, or the outcome is due."""
+        """Send the remaining text: the block changed, or the outcome follows."""
         self._send(keep_half_pair=False)
 
     def _on_time(self) -> None:
@@ -70,7 +70,7 @@ class Chunks:
             self._timer.cancel()
             self._timer = None
         text = whole_pairs("".join(self._parts))
-        # A sender may cut between the halves of a surrogate pair: the first waits for the second.
+        # A provider may split a surrogate pair: its first half waits for the second.
         kept = text[-1:] if keep_half_pair and "\ud800" <= text[-1:] <= "\udbff" else ""
         self._parts = [kept] if kept else []
         self._chars = len(kept)

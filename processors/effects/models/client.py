@@ -1,8 +1,7 @@
-"""The only file that imports `anthropic`: a client, a raw event stream, and what went wrong.
+"""The only file that imports `anthropic`: makes a client and a raw event stream, reports errors.
 
-The import takes 1.4-3 s, so it happens inside functions: only the models role pays, when it makes
-its client. The SDK's own retries are off everywhere, because retries are events of the log.
-This file knows no session, no block and no policy.
+The import takes 1.4-3 s, so it happens inside functions: only the models role pays for it, when it
+makes its client. The SDK's own retries are always off, because retries are events of the log.
 """
 
 from collections.abc import AsyncIterator
@@ -15,26 +14,26 @@ from .errors import AttemptFailed, Trouble, retry_after_ms
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 ATTEMPT_HEADER = "x-foldlog-attempt"
-# A connection that is not made by now will not be: the SDK's own default is 5 s, doubled for slow
-# name servers. The attempt is tried again much sooner than a stall would be noticed.
+# A connection not established by now will fail: the SDK's own default is 5 s, doubled here for slow
+# name servers. The attempt is retried much sooner than a stall would be noticed.
 CONNECT_TIMEOUT_S = 10.0
-# The watchdog of an attempt ends a stall at its limit; the socket's read timeout stands behind it
-# for the case that the watchdog itself does not run.
+# The watchdog of an attempt ends a stall at its limit; the socket's read timeout is the fallback if
+# the watchdog itself does not run.
 READ_MARGIN_S = 5.0
 COMPACTION_BETA = "compact-2026-09-04"
-COMPACTED = b'"messages":[{"role":"assistant"'  # only a signed summary may stand first like this
-DETAIL_CHARS_MAX = 500  # a proxy's HTML page is no message
+COMPACTED = b'"messages":[{"role":"assistant"'  # only a signed summary may come first like this
+DETAIL_CHARS_MAX = 500  # a longer text is not a message but a proxy's HTML page
 
 
 class StreamEvent(NamedTuple):
-    """One server-sent event as it came: its name (may be "") and its data."""
+    """One server-sent event as received: its name (may be "") and its data."""
 
     name: str
     data: str
 
 
 def host_of(base_url: str | None) -> str:
-    """Host and port that requests go to, without what may be a secret in the URL."""
+    """Host and port that requests go to, without parts of the URL that may be secret."""
     host = urlsplit(base_url or DEFAULT_BASE_URL).netloc.rpartition("@")[2]
     return host or "ANTHROPIC_BASE_URL, which names no host"
 
@@ -42,14 +41,14 @@ def host_of(base_url: str | None) -> str:
 def make_client(api_key: str, base_url: str | None = None) -> Any:
     """An async client of the Messages API, its retries off. Imports `anthropic` (1.4-3 s).
 
-    Everything is given, so the SDK looks up no credential and no base URL in the environment.
+    Every setting is passed, so the SDK reads no credential and no base URL from the environment.
     """
     import httpx2
     from anthropic import DEFAULT_CONNECTION_LIMITS, AsyncAnthropic, DefaultAsyncHttpxClient
 
     url, http = base_url or DEFAULT_BASE_URL, None
     if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost"):
-        # A proxy of the environment is for the world outside, and can not reach this machine's
+        # A proxy from the environment is for the internet, and cannot reach this machine's
         # loopback. The SDK mounts proxies unless it is given a transport.
         direct = httpx2.AsyncHTTPTransport(limits=DEFAULT_CONNECTION_LIMITS)
         http = DefaultAsyncHttpxClient(transport=direct)
@@ -60,10 +59,10 @@ def make_client(api_key: str, base_url: str | None = None) -> Any:
 async def open_stream(
     client: Any, body: bytes, *, label: str, stall_timeout_s: float
 ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
-    """Send one request and give its raw events; leaving the block closes the socket.
+    """Send one request and yield its raw events; leaving the block closes the socket.
 
-    body: sent byte for byte. label: value of the attempt header. Raises AttemptFailed for
-    whatever the API, the transport or the SDK has to say.
+    body: sent byte for byte. label: value of the attempt header. Raises AttemptFailed for any
+    error of the API, the transport or the SDK.
     """
     import httpx2
     from anthropic import AsyncStream
@@ -71,8 +70,8 @@ async def open_stream(
     timeout = httpx2.Timeout(stall_timeout_s + READ_MARGIN_S, connect=CONNECT_TIMEOUT_S)
     response = None
     try:
-        # Not messages.create: it would parse the body and write it anew, with other bytes than
-        # those whose hash the claim carries. The generic post of the same client sends them.
+        # Not messages.create: it would parse the body and serialize it again, with other bytes than
+        # those whose hash the claim carries. The generic post of the client sends it as it is.
         response = await client.post(
             "/v1/messages",
             content=body,
@@ -94,7 +93,7 @@ async def open_stream(
     except Exception as error:
         trouble = _trouble_of(error, getattr(client, "api_key", None), client.base_url)
         if trouble is None:
-            raise  # not the API's and not the transport's: a bug, and named as one above
+            raise  # neither the API's nor the transport's: a bug, classified above
         raise AttemptFailed(trouble) from error
     finally:
         if response is not None:
@@ -102,7 +101,7 @@ async def open_stream(
 
 
 def _betas(body: bytes) -> dict[str, str]:
-    """What the API must be told to expect: a signed summary, asked for or sent back."""
+    """The beta header for a signed summary that is requested or sent back."""
     asked = b'"compaction":{"type":"summarize"}' in body
     return {"anthropic-beta": COMPACTION_BETA} if asked or COMPACTED in body else {}
 
@@ -142,7 +141,7 @@ def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble
             cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
             if isinstance(cause, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
                 return Trouble(source="stalled", message=said)
-            # The request is written once the connection stands, TLS included.
+            # The request is written only once the connection is established, TLS included.
             unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)
             if isinstance(cause, unsent):
                 host = base_url.netloc.decode("ascii", "replace")
@@ -154,13 +153,13 @@ def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble
 
 
 def _said(error: Exception, api_key: str | None) -> str:
-    """What an exception and its cause say: the SDK hides the cause behind "Connection error."."""
+    """An exception's text and its cause's: the SDK hides the cause behind "Connection error."."""
     parts = [f"{type(e).__name__}: {e}" for e in (error, error.__cause__) if e is not None]
     return _cut(" < ".join(parts), api_key)
 
 
 def _cut(text: str, api_key: str | None) -> str:
-    # A header that the transport refuses is quoted in its message, and the key is a header.
+    # A header that the transport rejects is quoted in its message, and the key is a header.
     for shown in (api_key, repr(api_key)[1:-1]) if api_key else ():
         text = text.replace(shown, "***")
     return text if len(text) <= DETAIL_CHARS_MAX else text[: DETAIL_CHARS_MAX - 3] + "..."

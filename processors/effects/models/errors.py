@@ -1,8 +1,8 @@
-"""What an attempt that failed means: one table from class to policy, and how long to wait.
+"""Classifies failed attempts: one table from class to policy, and the delay of the next attempt.
 
-The SDK's retries are off: every retry is a new attempt of its own, owed by the WAKE table. A
-failure is decided on the API's error code first, then its type, then the status: a mid-stream
-error comes under status 200, and a spend limit may be a 400. This file knows no SDK and no clock.
+The SDK's retries are off: every retry is a new attempt of its own, demanded by the WAKE table. A
+failure is classified by the API's error code first, then its type, then the status: a mid-stream
+error comes under status 200, and a spend limit may be a 400.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """The facts of one failure, as far as they are known.
+    """The known facts of one failure.
 
     source: `status` (the API answered with an error), `event` (an error inside a stream), or the
-    class itself where nobody answered. type, code: `error.type` and `error.details.error_code`.
-    retry_after_ms: what a retry-after header asked for; None when there was none.
-    sent: False where no connection was made, so that nothing of the request reached anybody.
+    class itself if there was no answer. type, code: `error.type` and `error.details.error_code`.
+    retry_after_ms: the delay in a retry-after header; None without one.
+    sent: False if no connection was made, so that no part of the request was received.
     """
 
     source: str
@@ -49,7 +49,7 @@ class Backoff(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What follows from a class of failure.
+    """The consequences of a class of failure.
 
     backoff None: no further attempt can help, a person or another request must. shared: the whole
     API key waits, not only this session. advice: the end of the sentence that people read.
@@ -60,12 +60,12 @@ class Policy(NamedTuple):
     advice: str
 
 
-# A lost connection is most often over at once, and the cached prefix makes a retry cheap.
+# A lost connection is usually back at once, and the cached prefix makes a retry cheap.
 SOON = Backoff(500, 8_000)
-# A server that is ill or full needs longer, and five attempts then span about half a minute.
+# A failing or overloaded server needs longer; five attempts then span about half a minute.
 LATER = Backoff(2_000, 60_000)
-# Longest retry-after that is honoured. Rate limits refill within a minute; the header has no upper
-# limit of its own, and eleven days would park a session without anybody having decided so.
+# The longest retry-after that is honoured. Rate limits refill within a minute; the header has no
+# limit of its own, and eleven days would park a session although nobody decided that.
 RETRY_AFTER_MOST_MS = 10 * 60 * 1000
 
 _NOBODY = "no retry: the same request fails again"
@@ -109,8 +109,8 @@ _CLASS_OF_CODE = {
     "linked_organization_spend_limit_reached": "spend_limit",
     "linked_organization_billing_unavailable": "billing",
     "compaction_unavailable": "overloaded",
-    # A signed summary that is no longer known, as after a change of the key, stands at the head of
-    # every request: it must give way to one of our own, which is what a context too long asks for.
+    # A signed summary that is no longer known, for example after the key changed, is the start of
+    # every request: it must be replaced by one of our own, as for a context that is too long.
     "compaction_signature_invalid": "context_too_long",
     "compaction_content_mismatch": "context_too_long",
     "compaction_tool_changes_mismatch": "context_too_long",
@@ -143,28 +143,28 @@ _CLASS_OF_STATUS = {
     504: "timeout",
     529: "overloaded",
 }
-# Causes of a 400 that have no type or code of their own, only words (documented as 400 too, those
-# of images as users of the API report them). What is too long or too large changes what is owed
-# next (a shorter context), the rest only what people are told.
+# Causes of a 400 that have no type or code of their own, only a message (documented as 400 too;
+# those of images as reported by users of the API). A prompt that is too long or too large changes
+# the next obligation (a shorter context), the others only the text for people.
 _CLASS_OF_WORDS = (
     ("prompt is too long", "context_too_long"),
     ("exceed context limit", "context_too_long"),
     ("too many images", "request_too_large"),
     ("too much media", "request_too_large"),
     ("many-image requests", "request_too_large"),  # over 20 of them, one over 2,000 pixels a side
-    # A file that can't be read would be in every later request, too.
+    # An unreadable file would be in every later request, too.
     ("could not process image", "file_refused"),
     ("could not process pdf", "file_refused"),
     ("the pdf specified", "file_refused"),  # "was not valid", "is password protected"
     ("pdf pages may be provided", "file_refused"),
-    ("the image appears to be", "file_refused"),  # of another type than it says
+    ("the image appears to be", "file_refused"),  # of another type than declared
     ("image exceeds", "file_refused"),
     ("image dimensions exceed", "file_refused"),
-    # A signature that is not taken any more, as after a change of the account or by a proxy.
+    # A signature that is no longer accepted, as after a change of the account or by a proxy.
     ("invalid signature in thinking block", "thinking_refused"),
     ("invalid `signature` in `thinking` block", "thinking_refused"),
     ("blocks in the latest assistant message cannot be modified", "thinking_refused"),
-    # With a fixed thinking budget a call can't be said without its thinking; a summary stands for
+    # With a fixed thinking budget a call cannot be sent without its thinking; a summary replaces
     # both.
     ("expected `thinking` or `redacted_thinking`", "context_too_long"),
     ("api usage limits", "spend_limit"),
@@ -186,20 +186,20 @@ def class_of(trouble: Trouble) -> str:
         words = trouble.message.lower()
         return next((name for text, name in _CLASS_OF_WORDS if text in words), found)
     if found == "rate_limit" and trouble.source == "status" and trouble.retry_after_ms is None:
-        # A 429 that does not say when is the tier's spend cap: waiting minutes does not clear it.
-        # An error event can not carry the header, so its silence means nothing.
+        # A 429 without a time is the tier's spend cap, which waiting minutes does not clear. An
+        # error event cannot carry the header, so its absence there means nothing.
         return "spend_limit"
     return found
 
 
 def advice_of(trouble: Trouble) -> str:
-    """What people are told to do about it."""
+    """The advice to people about a failure."""
     return POLICY[class_of(trouble)].advice if trouble.sent else _UNSENT
 
 
 def _of_status(trouble: Trouble) -> str:
     if trouble.source == "event" or trouble.status is None:
-        return "api_error"  # an error type that we do not know, without a status to go by
+        return "api_error"  # an unknown error type, without a status to classify it by
     if trouble.status >= 500:
         return _CLASS_OF_STATUS.get(trouble.status, "api_error")
     return _CLASS_OF_STATUS.get(trouble.status, "client_error")
@@ -209,12 +209,12 @@ def wait_ms(policy: Policy, *, attempt: int, identity: str, retry_after_ms: int 
     """Milliseconds from now to the next attempt, 0 for a policy without one.
 
     Attempts count from 1. The jitter, half to whole of the step, comes from the identity of the
-    claim and not from chance: two workers that report the same attempt say the same.
+    claim and not from chance, so two workers that report the same attempt report the same time.
     A retry-after is a minimum, up to our own limit; the back-off on top of it spreads sessions.
     """
     if policy.backoff is None:
         return 0
-    # 2**20 steps pass any limit here, and a shift by a huge attempt number would eat the memory.
+    # 2**20 steps exceed any limit here, and a shift by a huge attempt number would use up memory.
     step_ms = min(policy.backoff.first_ms << min(max(attempt - 1, 0), 20), policy.backoff.most_ms)
     share = int.from_bytes(sha256(identity.encode()).digest()[:4]) / 2**32
     asked_ms = min(retry_after_ms or 0, RETRY_AFTER_MOST_MS)
@@ -222,10 +222,10 @@ def wait_ms(policy: Policy, *, attempt: int, identity: str, retry_after_ms: int 
 
 
 def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
-    """What `retry-after-ms` or `retry-after` (seconds or a date) asks for; None without either.
+    """The delay in `retry-after-ms` or `retry-after` (seconds or a date); None without either.
 
-    A date counts from the server's own `date` header, or from `now`. What can not be read is 0:
-    the server did ask to come back, and our own back-off then says when.
+    A date counts from the server's own `date` header, or from `now`. An unreadable value is 0: the
+    server did ask to come back, and our own back-off determines when.
     """
     for name, unit_ms in (("retry-after-ms", 1), ("retry-after", 1000)):
         text = headers.get(name)
@@ -245,7 +245,7 @@ def _date_ms(text: str, server_date: str | None, now: datetime) -> float:
     at, since = _date(text), _date(server_date) or now
     try:
         return (at - since).total_seconds() * 1000 if at else 0
-    except TypeError:  # one of the two names no time zone: RFC 9110 allows GMT only
+    except TypeError:  # one of the two has no time zone: RFC 9110 allows GMT only
         return 0
 
 

@@ -1,8 +1,8 @@
-"""JSON without loss: values that nobody has to understand stay the bytes that came (law 12).
+"""Lossless JSON: values that need not be understood stay the bytes that were received (law 12).
 
-A parsed and re-serialised number, escape or unknown field may come back different, and a thinking
-signature is bound to what was sent. So an object is cut into raw values here, and only strings
-that are streamed in pieces are decoded. This file knows no event and no block.
+A parsed and re-serialized number, escape or unknown field may come back different, and a thinking
+signature is bound to the bytes that were sent. So an object is split into raw values here, and only
+strings that are streamed in pieces are decoded.
 """
 
 import json
@@ -14,20 +14,20 @@ _CUT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Malformed(ValueError):
-    """Bytes that are not the JSON that was due."""
+    """Bytes that are not the expected JSON."""
 
 
 def fields(raw: bytes | str) -> dict[str, bytes]:
-    """The members of a JSON object in their order, each value as the bytes that came.
+    """The members of a JSON object in their order, each value as the bytes received.
 
-    Half a surrogate pair is let through, because the other half may come with the next delta.
-    Raises Malformed when it is no object.
+    A lone surrogate is accepted, because its other half may come with the next delta.
+    Raises Malformed if it is not an object.
     """
     try:
         return strict_fields(raw)
     except Malformed:
-        # msgspec refuses an escaped half, the standard library does not. Only an object that
-        # holds one pays by having its numbers re-spelt.
+        # msgspec rejects an escaped lone surrogate, the standard library does not. Only an object
+        # that contains one has its numbers re-serialized.
         value = parsed(raw)
         if not isinstance(value, dict):
             raise Malformed(f"not a JSON object: {_shown(raw)}") from None
@@ -35,7 +35,7 @@ def fields(raw: bytes | str) -> dict[str, bytes]:
 
 
 def strict_fields(raw: bytes | str) -> dict[str, bytes]:
-    """As `fields`, but half a surrogate pair is Malformed too, as most JSON readers have it."""
+    """Like `fields`, but a lone surrogate is Malformed too, as for most JSON readers."""
     try:
         return {key: bytes(value) for key, value in _CUT.decode(raw).items()}
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -43,7 +43,7 @@ def strict_fields(raw: bytes | str) -> dict[str, bytes]:
 
 
 def parsed(raw: bytes | str) -> Any:
-    """The value of a JSON text. Raises Malformed; NaN and Infinity are no JSON."""
+    """The value of a JSON text. Raises Malformed; NaN and Infinity are not JSON."""
     try:
         return json.loads(raw, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -61,19 +61,19 @@ def string(raw: bytes | None) -> str:
 
 
 def count(raw: bytes | None) -> int:
-    """A JSON number of things, as an Avro long can hold it; 0 for anything else or nothing."""
+    """A JSON count, clamped to an Avro long; 0 for anything else or nothing."""
     return number(parsed(raw) if raw else 0)
 
 
 def number(value: Any) -> int:
-    """A parsed value as `count` takes it."""
+    """`count` of a parsed value."""
     if not isinstance(value, int) or isinstance(value, bool):
         return 0
     return min(max(value, 0), 2**63 - 1)
 
 
 def compact(raw: bytes) -> bytes:
-    """The same JSON without white space between its tokens; strings and numbers as they came."""
+    """The same JSON without white space between its tokens; strings and numbers unchanged."""
     try:
         return msgspec.json.format(raw, indent=-1)
     except (msgspec.DecodeError, RecursionError):
@@ -81,8 +81,8 @@ def compact(raw: bytes) -> bytes:
 
 
 def quoted(text: str) -> bytes:
-    """A JSON string. Half a surrogate pair is replaced: UTF-8 has no bytes for it, and a request
-    that carried it as an escape would be refused by the API for ever after."""
+    """A JSON string. A lone surrogate is replaced: UTF-8 has no bytes for it, and the API would
+    reject every later request that carried it as an escape."""
     return encodable(_dumped(text)).encode()
 
 
@@ -91,7 +91,7 @@ def _dumped(value: Any) -> str:
 
 
 def depth(raw: bytes | str) -> int:
-    """How many levels of objects and arrays lie in each other. Raises Malformed."""
+    """The nesting depth of objects and arrays. Raises Malformed."""
     levels, layer = 0, [parsed(raw)]
     while layer := [value for value in layer if isinstance(value, dict | list)]:
         levels += 1
@@ -111,19 +111,19 @@ def array(items: list[bytes]) -> bytes:
 
 
 def whole_pairs(text: str) -> str:
-    """Join surrogate halves that came in two pieces into the character they are."""
+    """Join surrogate halves that came in two pieces into their character."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def encodable(text: str) -> str:
-    """The text with its surrogate pairs joined and every lone half replaced by U+FFFD, so that
-    UTF-8 can carry it."""
+    """The text with its surrogate pairs joined and every lone surrogate replaced by U+FFFD, so that
+    it can be encoded as UTF-8."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _shown(raw: bytes | str) -> str:
-    return ascii(raw[:60])  # enough to recognise it in a message for people
+    return ascii(raw[:60])  # enough to recognize it in a message for people

@@ -1,8 +1,7 @@
-"""The answer of an attempt that goes on from a lost one: what was kept, then what comes.
+"""The answer of an attempt that resumes a lost one: the kept text, then the new text.
 
-The text that comes first goes on in the last block that was kept; later blocks come behind it.
-Thinking of a resumed attempt is neither shown nor kept: it was signed for a request that no later
-one begins with.
+The first new text continues the last kept block; later blocks follow it. Thinking of a resumed
+attempt is neither shown nor kept: it was signed for a request that no later request begins with.
 """
 
 from ....schemas.enums import ChunkKind
@@ -21,11 +20,11 @@ class ResumedAnswer(Answer):
         super().__init__()
         self._kept = kept
         self._places: dict[int, int] = {}  # block of the stream -> block of the answer
-        self._goes_on: int | None = None  # the block of the stream that goes on in the last kept
+        self._goes_on: int | None = None  # the stream block that continues the last kept block
         self._came, self._shown = "", 0
 
     def feed(self, name: str, data: str) -> list[Shown]:
-        """As Answer.feed; pieces are placed behind what was kept."""
+        """Like Answer.feed; pieces are numbered after the kept blocks."""
         return [
             placed
             for shown in super().feed(name, data)
@@ -49,11 +48,11 @@ class ResumedAnswer(Answer):
         return Shown(place, shown.kind, text)
 
     def content(self) -> bytes:
-        """What was kept and what came, as a compact JSON array."""
+        """The kept and the new content, as a compact JSON array."""
         return js.array(self._all([block for _, block in sorted(self._blocks.items())]))
 
     def content_so_far(self) -> bytes:
-        """As `content`, without calls whose input may be cut."""
+        """Like `content`, without calls whose input may be cut."""
         blocks = [b for _, b in sorted(self._blocks.items()) if b.closed or not b.is_call]
         return js.array(self._all(blocks))
 
