@@ -1,1 +1,1 @@
-"""The interpreter: folds, tables, effects, the worker. Knows schemas, log and producers."""
+"""The interpreter: folds, tables, effects, the worker. Depends on schemas, log and producers."""

@@ -1,7 +1,7 @@
-"""An agent: the model, prompt, tools, limits and rules that sessions of its name run under.
+"""An agent: the model, prompt, tools, limits and rules of the sessions that name it.
 
-All workers of an installation load the same agents. It is checked when it is made, so that a
-mistake ends the start of a worker and not a user's turn. It is data: it runs nothing.
+All workers of an installation load the same agents. An agent is validated when it is created, so
+that a mistake prevents the start of a worker instead of failing a user's turn. It is data only.
 """
 
 import json
@@ -20,9 +20,9 @@ from .outside.server import McpServer
 from .tools.tiers import SCHEMA_TOKENS, USE, arranged, tools_json
 from .tools.tool import SEARCH, Tool
 
-# What a rule says, and the approval it gives a call.
+# The decisions of a rule, and the approval each gives a call.
 DECISIONS = {"allow": Approval.NONE, "ask": Approval.ASK, "deny": Approval.DENY}
-THINKING_TOKENS_MIN = 1_024  # the API takes no smaller budget
+THINKING_TOKENS_MIN = 1_024  # the smallest budget that the API accepts
 SHOWN_MAX = 60  # characters of a wrong value in an error
 _OUR_PARAMS = {"model", "max_tokens", "system", "tools", "messages", "stream"}
 
@@ -36,8 +36,8 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """How what grew too long is made shorter. model: a cheap one, it reads much and writes little.
-    provider: the agent's own model makes summaries that the provider signs, where it knows how.
+    """How long content is shortened. model: a cheap one, it reads much and writes little.
+    provider: the agent's own model makes summaries signed by the provider, if it supports that.
     """
 
     model: str = "claude-haiku-5-5"
@@ -48,17 +48,17 @@ class Compaction:
 class Agent:
     """What sessions of this name run under.
 
-    permissions: rules in order; the first that matches a tool's name wins over the tool's own
+    permissions: rules in order; the first that matches a tool's name overrides the tool's own
     default. params: further request parameters, such as thinking. workdir: where its tools work.
     strategy: how its context is built: full, sliding_window_N or compacted.
     instructions: whether instruction files of the user and of workdir are read (managed ones
-    always are). directive: what matters most, said last in the system prompt.
-    tools: what is rare, or over tool_schema_tokens (tokens of all schemas), is found by a search.
-    mcp: servers whose tools a worker adds when it starts.
-    recovery: what becomes of an answer whose worker died: replace starts it over, resume has the
-    model continue it, where it was text.
+    always are). directive: the most important instruction, at the end of the system prompt.
+    tools: those that are rare, or exceed tool_schema_tokens (tokens of all schemas), are found by a
+    search. mcp: servers whose tools a worker adds when it starts.
+    recovery: what happens to an answer whose worker died: replace starts it over, resume has the
+    model continue it, if it was text.
     memory: whether it has long-term memory: in its prompt, by tools, and extracted after turns.
-    Raises TypeError or ValueError naming what is wrong.
+    Raises TypeError or ValueError naming the mistake.
     """
 
     name: str
@@ -127,14 +127,14 @@ class Agent:
         return tools_json(self.tools)
 
     def params_json(self) -> bytes:
-        """The parameters of a request beside model, system, tools and messages: compact JSON."""
+        """The parameters of a request besides model, system, tools and messages: compact JSON."""
         return self._params
 
     def _params_json(self) -> bytes:
         try:
             return _compact({"max_tokens": self.max_output_tokens, **self.params})
         except (TypeError, ValueError) as error:
-            raise TypeError(f"params of agent {self.name} are no JSON: {error}") from error
+            raise TypeError(f"params of agent {self.name} are not JSON: {error}") from error
 
     def _check_types(self) -> None:
         for what, kind in (("limits", Limits), ("compaction", Compaction)):
@@ -162,7 +162,7 @@ class Agent:
             raise ValueError(f"agent {self.name}: soft_tokens must not exceed hard_tokens")
 
     def _check_thinking(self) -> None:
-        """The API refuses every request of an agent whose thinking has no room in its answers."""
+        """The API rejects every request whose thinking budget leaves no room for the answer."""
         thinking = self.params.get("thinking")
         if not isinstance(thinking, Mapping) or thinking.get("type") != "enabled":
             return
@@ -198,12 +198,12 @@ def _tools(agent: Agent) -> tuple[Tool, ...]:
     for tool in tools:
         if not isinstance(tool, Tool):
             shown = getattr(tool, "__name__", repr(tool))
-            raise TypeError(f"agent {agent.name}: {shown} is no tool, decorate it with @tool")
+            raise TypeError(f"agent {agent.name}: {shown} is not a tool, decorate it with @tool")
         if tool.name in seen:
             raise ValueError(f"agent {agent.name} has two tools named {tool.name!r}")
         seen.add(tool.name)
-    if agent.memory is True:  # whatever else it is, is refused
-        from .memory.tools import with_memory_tools  # not loaded for agents without
+    if agent.memory is True:  # any other value is rejected later
+        from .memory.tools import with_memory_tools  # not loaded for agents without memory
 
         try:
             return with_memory_tools(tools)
@@ -216,10 +216,10 @@ def _arranged(agent: Agent) -> tuple[Tool, ...]:
     tools = arranged(_tools(agent), agent.tool_schema_tokens)
     search = {tool.name for tool in tools if tool.tier == SEARCH}
     taken = next((tool.name for tool in tools if tool.name in search and tool.tier != SEARCH), None)
-    if taken is not None:  # two tools of one name: the provider refuses every request
+    if taken is not None:  # two tools of one name: the provider rejects every request
         raise ValueError(
-            f"agent {agent.name}: a tool named {taken!r} is one of the search for tools that are "
-            "rare or do not fit; rename yours"
+            f"agent {agent.name}: the name {taken!r} is reserved for the search for tools that are "
+            "rare or do not fit; rename your tool"
         )
     return tools
 
@@ -228,7 +228,7 @@ def _servers(agent: Agent) -> tuple[McpServer, ...]:
     servers = tuple(_many(agent, "mcp", agent.mcp))
     for server in servers:
         if not isinstance(server, McpServer):
-            raise TypeError(f"agent {agent.name}: {server!r} is no McpServer")
+            raise TypeError(f"agent {agent.name}: {server!r} is not an McpServer")
     names = [server.name for server in servers]
     if len(set(names)) < len(names):
         raise ValueError(f"agent {agent.name} has two MCP servers of the same name")
@@ -241,19 +241,19 @@ def _rules(agent: Agent) -> tuple[Rule, ...]:
         try:
             rule = Rule(*given)
         except TypeError:
-            raise TypeError(f"agent {agent.name}: {given!r} is no (tools, decision)") from None
+            raise TypeError(f"agent {agent.name}: {given!r} is not (tools, decision)") from None
         if rule.decision not in DECISIONS:
             raise ValueError(
-                f"agent {agent.name}: rule for {rule.tools!r} says {rule.decision!r}, which is "
-                f"none of {', '.join(DECISIONS)}"
+                f"agent {agent.name}: the rule for {rule.tools!r} has {rule.decision!r}, which is "
+                f"not one of {', '.join(DECISIONS)}"
             )
         if rule.tools == USE:
-            raise ValueError(f"agent {agent.name}: a rule names the tool, not {USE}: both obey it")
+            raise ValueError(f"agent {agent.name}: a rule must name the tool, not {USE}")
         of_server = any(rule.tools.startswith(server.prefix) for server in agent.mcp)
         known = of_server or agent.tool(rule.tools) is not None
         if not any(c in rule.tools for c in "*?[") and not known:
             # A misspelt `deny` would silently allow.
-            raise ValueError(f"agent {agent.name}: rule for {rule.tools!r}, which is no tool of it")
+            raise ValueError(f"agent {agent.name}: rule for {rule.tools!r}, which it does not have")
         rules.append(rule)
     return tuple(rules)
 

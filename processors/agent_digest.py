@@ -1,9 +1,9 @@
-"""Digests of agents: by these, workers see whether they serve the same ones.
+"""Digests of agents, by which workers compare the agents they serve.
 
-A digest covers what shows in the log: the model and its parameters, the prompt, the tools, the
-limits. It leaves out what differs from one machine to the next (directories, functions' code) and
-what is secret (addresses, headers and variables of MCP servers). It is made of canonical JSON, so
-that every process and every version of Python computes the same one.
+A digest covers what affects the log: the model and its parameters, the prompt, the tools, the
+limits. It excludes what differs between machines (directories, functions' code) and what is secret
+(addresses, headers and variables of MCP servers). It is computed from canonical JSON, so every
+process and every version of Python computes the same one.
 """
 
 import json
@@ -18,7 +18,7 @@ from .outside.server import McpServer
 from .tools.tool import Tool
 
 PART_CHARS = 8  # hex characters of each part
-SHOWN_MAX = 5  # agents of a difference that are named
+SHOWN_MAX = 5  # differing agents that are named
 
 
 def parts_of(agent: Agent) -> dict[str, Any]:
@@ -78,7 +78,7 @@ PARTS = ("model", "prompt", "tools", "limits")
 
 
 def digest_of(agent: Agent) -> AgentDigest:
-    """The agent's name and the digests of its parts, one after the other."""
+    """The agent's name and the concatenated digests of its parts."""
     parts = parts_of(agent)
     assert tuple(parts) == PARTS
     return AgentDigest(name=agent.name, digest="".join(map(_hex, parts.values())))
@@ -90,7 +90,7 @@ def _hex(value: Any) -> str:
 
 
 def digests_of(agents: Iterable[Agent]) -> tuple[AgentDigest, ...]:
-    """Those of several agents, by name."""
+    """The digests of several agents, by name."""
     return tuple(sorted(map(digest_of, agents), key=lambda agent: agent.name))
 
 
@@ -101,7 +101,7 @@ def digest_of_all(agents: Iterable[AgentDigest]) -> str:
 
 
 def differences(ours: Iterable[AgentDigest], theirs: Iterable[AgentDigest]) -> list[str]:
-    """How another worker's agents differ from ours, agent by agent; nothing if they do not."""
+    """The differences between another worker's agents and ours, agent by agent."""
     here, there = _by_name(ours), _by_name(theirs)
     found = []
     for name in sorted(here.keys() | there.keys()):

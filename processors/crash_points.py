@@ -1,8 +1,8 @@
 """Named crash points: the instants at which a test may have this process killed.
 
-A point marks a boundary between two steps whose order the correctness rests on. `reach` does
-nothing, and costs a look at one global, until somebody arms a point: only a hidden option of the
-worker does. This file must not know what the steps mean, nor who kills whom.
+A point marks a boundary between two steps whose order is essential for correctness. `reach` does
+nothing, and costs a check of one global, until a point is armed: only a hidden option of the worker
+does that.
 """
 
 import os
@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable
 
-# Roles in a name stand for whose step it is: `sessions.wrote` is a decision, `tools.wrote` a claim.
+# The role in a name owns the step: `sessions.wrote` is a decision, `tools.wrote` a claim.
 POINTS: dict[str, str] = {
     # a round of the poll loop
     "poll.records": "records came from the log, none is folded",
@@ -81,7 +81,7 @@ def reach(name: str) -> None:
 def arm(at: str, act: Callable[[], None] | None = None) -> None:
     """Die of SIGKILL when `NAME:N`, a point of POINTS, is reached the Nth time from now.
 
-    act: what to do instead. Raises ValueError. Replaces what was armed before.
+    act: called instead of dying. Raises ValueError. Replaces the point armed before.
     """
     global _left, _act
     name, _, times = at.partition(":")
@@ -94,7 +94,7 @@ def arm(at: str, act: Callable[[], None] | None = None) -> None:
 
 
 def disarm() -> None:
-    """Let every point pass again."""
+    """Disarm every point."""
     global _left
     with _lock:
         _left = None

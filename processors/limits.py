@@ -8,26 +8,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What an agent allows itself. Every duration is in milliseconds, every size in tokens."""
+    """An agent's limits. Every duration is in milliseconds, every size in tokens."""
 
     model_attempts: int = 5  # crashes and failures alike: a request that kills its worker ends
     tool_attempts: int = 3  # pure and idempotent tools only; a `once` tool has one
     steps: int = 50  # model calls of one turn (S1.F)
     stall_timeout_ms: int = 60_000  # no chunk for this long: the attempt is dead
-    tool_timeout_ms: int = 120_000  # a tool that names no timeout
-    approval_expiry_ms: int = 24 * 3600 * 1000  # an ask that nobody answers
+    tool_timeout_ms: int = 120_000  # for a tool without its own timeout
+    approval_expiry_ms: int = 24 * 3600 * 1000  # an ask without an answer
     grace_ms: int = 5_000  # constraint 3: after an abort all ends within seconds
     margin_ms: int = 10_000  # clocks of two machines may differ by this much
     start_window_ms: int = 5_000  # from producing a claim to beginning its effect, monotonic
-    candidate_wait_ms: int = 60_000  # N2: a compaction that may still come
-    background_attempts: int = 3  # crashes of whoever works in the background
+    candidate_wait_ms: int = 60_000  # N2: how long to wait for a pending compaction
+    background_attempts: int = 3  # crashes of the workers that run the work
     background_timeout_ms: int = 120_000  # a summary of a long session takes tens of seconds
-    delivery_attempts: int = 10  # with their pauses: a channel that is away for three hours
-    delivery_timeout_ms: int = 15_000  # a channel that does not answer
+    delivery_attempts: int = 10  # with their pauses: enough for a channel down for three hours
+    delivery_timeout_ms: int = 15_000  # for a channel that does not answer
     soft_tokens: int = 50_000  # S3.6: compaction is due above this
     resume_tokens: int = 20_000  # an idle session above this gets its summary before it is needed
     short_tokens: int = 2_000  # S1.E: a result above this gets a short form at once
-    hard_tokens: int = 180_000  # S3.6: no request may pass this
+    hard_tokens: int = 180_000  # S3.6: no request may exceed this
     result_tokens: int = 8_000  # S3.5: a tool result is cut above this
 
 

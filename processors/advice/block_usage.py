@@ -1,10 +1,10 @@
-"""How often each tool and prompt block is used (S3.8), measured from the views, and what follows.
+"""Measures how often each tool and prompt block is used (S3.8), and gives advice.
 
-A tool that nine turns of ten call belongs into the fixed prompt; one that fewer than one of twenty
-calls belongs behind the tool search, where it costs nothing until it is looked for. Counted are the
-turns that are over and had an answer; a turn counts for a tool only while it was in reach of it.
-Whether a model made use of an instruction it read, no log can say: of such blocks only what they
-weigh is known. Pure; the findings are advice and decide nothing.
+A tool called in nine turns of ten belongs in the fixed prompt; one called in fewer than one of
+twenty belongs behind the tool search, where it costs nothing until it is searched for. Turns that
+are over and had an answer are counted; a turn counts for a tool only while the tool was available
+to it. No log can show whether a model used an instruction that it read: of such blocks only the
+size is known. Pure; the findings are advice and decide nothing.
 """
 
 import json
@@ -21,25 +21,24 @@ from ..tools.tiers import FIND, USE, may_hide, search_tokens
 FIXED_SHARE = 0.9  # S3.8: what 90 % of turns use is in the fixed prompt
 RARE_SHARE = 0.05  # S3.8: what 5 % use is behind a tool
 TURNS_MIN = 60
-"""Of a sample: none of 60 turns means under 5 % with a confidence of 95 %, (1 - 0.05) ** 60 = 0.05.
-With fewer nothing is recommended."""
-BLOCK_TOKENS_MIN = 200  # a smaller block is not worth anybody's work
+"""Minimum sample: zero uses in 60 turns mean under 5 % with a confidence of 95 %, because
+(1 - 0.05) ** 60 = 0.05. With fewer turns nothing is recommended."""
+BLOCK_TOKENS_MIN = 200  # a smaller block is not worth the effort
 
-# The tool search itself; what notices in results tell the model to call by its name; how a turn is
-# ended. None of them is judged by how often it is called.
+# Never judged by how often they are called: the tool search itself, the tools that notices in
+# results name, and the tool that ends a turn.
 _NOT_JUDGED = (FIND, USE, "read_result", "complete")
 _INDEX, _INDEX_TOOLS = "memory index", ("load_memory", "search_memory")
 _CALLS = ("call", "asks")  # lines of the transcript; a call that was refused at once has none
-PREFIXES_CACHED = 1_000  # prefixes whose parts are known by name
+PREFIXES_CACHED = 1_000  # prefixes whose part names are cached
 
 PartsOf = Callable[[PrefixRow], dict[str, str] | None]
-"""The parts of a session's prefix by name, or None where its text is unavailable."""
+"""The parts of a session's prefix by name, or None if its text is unavailable."""
 
 
 class Place(StrEnum):
-    """Where a block stands. FRONT: a tool of the fixed prompt. BEHIND: a tool behind the search.
-    PROMPT: a part of the system prompt. REMINDER: said at the end of a message, once."""
-
+    """The place of a block. FRONT: a tool in the fixed prompt. BEHIND: a tool behind the search.
+    PROMPT: a part of the system prompt. REMINDER: shown at the end of a message, once."""
     FRONT = "front"
     BEHIND = "behind"
     PROMPT = "prompt"
@@ -47,9 +46,9 @@ class Place(StrEnum):
 
 
 class Use(NamedTuple):
-    """A block of an agent. turns: those it was in reach of; used: in how many of them it was, None
-    where the log can't say; calls: of a tool; tokens: what it adds to each request, of a reminder
-    to one. `hideable`: whether a tool may lie behind the search."""
+    """A block of an agent. turns: in which it was available; used: in how many of them it was used,
+    None if the log cannot show it; calls: of a tool; tokens: what it adds to each request, or a
+    reminder to one. `hideable`: whether a tool may be behind the search."""
 
     place: Place
     name: str
@@ -61,7 +60,7 @@ class Use(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """Of the turns, how many used it."""
+        """The share of the turns that used it."""
         return None if self.used is None or not self.turns else self.used / self.turns
 
     def __str__(self) -> str:
@@ -87,8 +86,8 @@ class Advice(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What an agent uses. turns: all of its turns; uses: of the newest prefix, and what its turns
-    called beyond it; the heaviest first."""
+    """The blocks of an agent. turns: all of its turns; uses: of the newest prefix, and of the tools
+    that its turns called beyond it; the largest first."""
 
     turns: int
     uses: tuple[Use, ...]
@@ -97,8 +96,8 @@ class Measured(NamedTuple):
 def measured(
     newest_first: Iterable[SessionViews], parts_of: PartsOf
 ) -> dict[str, Measured]:
-    """What the agents of these sessions use, by name. The first session of an agent has its newest
-    prefix, and says what there is to be judged."""
+    """The use of blocks by the agents of these sessions, by agent name. The first session of an
+    agent has its newest prefix, which determines the blocks to be judged."""
     counts: dict[str, _Counts] = {}
     for views in newest_first:
         if views.turn.known:
@@ -107,7 +106,7 @@ def measured(
 
 
 def advice(found: Measured) -> Iterator[Advice]:
-    """Which tools to put behind the search, which to take out of it, and which index to shorten."""
+    """Which tools to put behind the search or in front of it, and which index to shorten."""
     rare = [
         use for use in found.uses
         if use.place is Place.FRONT and use.hideable and _judged(use, below=RARE_SHARE)
@@ -123,44 +122,44 @@ def advice(found: Measured) -> Iterator[Advice]:
                               "tool_schema_tokens; each turn pays for a search now")
         heavy = use.name == _INDEX and use.tokens >= BLOCK_TOKENS_MIN
         if heavy and _judged(use, below=RARE_SHARE):
-            yield Advice(use, "hardly anything it lists is ever loaded: retire what is of no use, "
+            yield Advice(use, "hardly anything it lists is ever loaded: retire what is not needed, "
                               "or move it to archive/NAME, which is searched and in no prompt")
 
 
 def _judged(use: Use, *, least: float = 0.0, below: float = 2.0) -> bool:
-    """Whether a block's share lies there, by a sample that is large enough."""
+    """Whether a block's share is in this range, in a sample that is large enough."""
     if use.turns < TURNS_MIN or use.share is None or use.name in _NOT_JUDGED:
         return False
     return least <= use.share < below
 
 
 class _Turn(NamedTuple):
-    """A turn that is over: where it began to be answered, and the calls of each tool."""
+    """A turn that is over: the offset of its first answer, and the number of calls per tool."""
 
     offset: int
     calls: Mapping[str, int]
 
 
 class _Counts:
-    """What is counted of one agent, session by session."""
+    """The counts of one agent, collected session by session."""
 
     def __init__(self) -> None:
         self.turns = 0
-        self.reach: Counter[str] = Counter()  # turns by the name of a tool or part
+        self.reach: Counter[str] = Counter()  # turns by the name of an available tool or part
         self.used: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()
         self.behind: Counter[str] = Counter()  # turns that called a tool through the search
         self.behind_calls: Counter[str] = Counter()
         self.reminded: Counter[str] = Counter()  # "turns", "tokens"
-        # By name, as advice/prefix_drift.py has them: the tools of the newest prefix, and the other
-        # parts, each as it was where it was seen last.
+        # By name, as in advice/prefix_drift.py: the tools of the newest prefix, and the other parts
+        # in their newest version.
         self.tools: dict[str, str] | None = None
         self.texts: dict[str, str] = {}
         self._names: dict[str, frozenset[str]] = {}
 
     def count(self, views: SessionViews, parts_of: PartsOf) -> None:
         prefixes = [*views.context.prefixes]
-        for row in prefixes[:-2:-1]:  # the newest first: what is in it now is judged
+        for row in prefixes[:-2:-1]:  # the newest first: its blocks are judged
             self._names_in(row, parts_of)
         for turn in _turns(views):
             self.turns += 1
@@ -188,7 +187,7 @@ class _Counts:
             self.used[_INDEX] += 1
 
     def _names_in(self, row: PrefixRow, parts_of: PartsOf) -> frozenset[str]:
-        """The parts of a prefix by name. Sessions share prefixes, so each is read once."""
+        """The names of the parts of a prefix. Sessions share prefixes, so each is read once."""
         if row.sha256 not in self._names:
             known = parts_of(row)
             found = known or {}
@@ -238,7 +237,7 @@ def _turns(views: SessionViews) -> Iterator[_Turn]:
         if line.kind == "answer":
             answered.setdefault(line.turn, line.offset)
         elif line.kind in _CALLS or line.call in calls.get(line.turn, {}):
-            # Proposed as use_tool, a call has the name of the tool that ran from its next line on.
+            # A call proposed as use_tool has the real tool's name from its next line on.
             calls.setdefault(line.turn, {})[line.call] = line.name
         elif line.kind == "ended":
             ended.append(line.turn)

@@ -1,7 +1,7 @@
-"""The five mistakes that blow a token budget (S3.9), each finding with its culprit and its tokens.
+"""Detects the five mistakes that exceed a token budget (S3.9), each with its culprit and tokens.
 
 Pure functions over views: they run in the worker during development (`Watch`) and in `doctor`.
-Findings are advice; nothing is decided by them. This file must not print nor read files.
+Findings are advice; nothing is decided by them. This file neither prints nor reads files.
 """
 
 import re
@@ -25,31 +25,31 @@ from .prefix_drift import moved, parts, unstable
 from .prompt_growth import GROWTH_TOKENS_MAX, Group, Grown, Growth
 from .tool_echo import ECHO_LINES_BACK, ECHO_SHARE, Earlier, echo, leaves
 
-RESULT_TOKENS_MIN = 500  # smaller results are not worth a word
-OWN_LINES = 5  # of a log as it is served: a head, a notice, an exit code
-TOOL_TOKENS_MAX = 1_000  # S3.9: 40 tools of this size are 40,000 tokens before a word is said
-TOOLS_TOKENS_MAX = SCHEMA_TOKENS  # what an agent allows itself unless it says otherwise
+RESULT_TOKENS_MIN = 500  # smaller results are not worth a finding
+OWN_LINES = 5  # lines that a served log may have in addition: a head, a notice, an exit code
+TOOL_TOKENS_MAX = 1_000  # S3.9: 40 tools of this size are 40,000 tokens in every request
+TOOLS_TOKENS_MAX = SCHEMA_TOKENS  # an agent's default limit
 SEARCH_TOKENS_MAX = 4_000  # half of a result's cap: 100 rows of 40 tokens
-HIT_TOKENS_MAX = 800  # one hit: 200 tokens on each side of a match, twice over
+HIT_TOKENS_MAX = 800  # one hit: 200 tokens on each side of a match, times two
 SEARCHES = re.compile(r"(?:^|[_-])(search|find|grep|lookup|query|retrieve)", re.IGNORECASE)
-OURS = (FIND, USE)  # nobody can make them smaller, or put them behind themselves
+OURS = (FIND, USE)  # users can neither make these smaller nor put them behind the search
 CHANGES_MAX = 5  # of one session's prefix: each costs the whole cache
 
 KINDS = {
-    "log": f"a raw log of more than {LOG_LINES_MAX} lines: its last {LOG_LINES_MAX} would do",
-    "echo": f"more than {ECHO_SHARE:.0%} of a result are its own arguments, or were said before",
+    "log": f"a raw log of more than {LOG_LINES_MAX} lines: its last {LOG_LINES_MAX} are enough",
+    "echo": f"more than {ECHO_SHARE:.0%} of a result repeats its own arguments or earlier text",
     "schema": f"the schema of a tool has more than {TOOL_TOKENS_MAX:,} tokens, or all tools have "
     f"more than {TOOLS_TOKENS_MAX:,}",
     "search": f"a search returns more than {SEARCH_TOKENS_MAX:,} tokens, or one hit of more than "
-    f"{HIT_TOKENS_MAX}: whole files instead of what is around a match",
+    f"{HIT_TOKENS_MAX}: whole files instead of the text around a match",
     "prompt": f"a part of the static prefix grew by more than {GROWTH_TOKENS_MAX} tokens, in a "
     f"session or from session to session, or changed more than {CHANGES_MAX} times in a session, "
-    "or holds what looks like a clock or id",
+    "or contains what looks like a clock or id",
 }
 
-# What tools/results.py says where it served less than a tool had returned: a raw log that it has
-# cut to its end, or to the cap of a result, is a raw log still. Any page may say the same, of any
-# size: more digits are no bytes that anybody cut.
+# The notices of tools/results.py when it shows less than a tool returned: a raw log that was cut
+# to its end, or to the cap of a result, is still a raw log. Any page may contain the same text with
+# any number: a number of more digits is not a size of ours.
 _SERVED = f"[a log: its last {LOG_LINES_MAX} lines]\n"
 _LEFT_OUT = re.compile(
     r"^\[(?P<missing>\d{1,15}) of (?P<whole>\d{1,15}) bytes\b.* left out here", re.M
@@ -60,7 +60,7 @@ ReadBlob = Callable[[BlobRef], bytes]
 
 class Mistake(NamedTuple):
     """One finding. kind: of KINDS; culprit: tool, part of the prefix, or `all tools`;
-    call: its key, or ''; tokens: of the culprit alone, in a request; do: what to do about it."""
+    call: its key, or ''; tokens: of the culprit alone, in a request; do: the remedy."""
 
     kind: str
     culprit: str
@@ -77,8 +77,8 @@ class Mistake(NamedTuple):
 def mistakes(
     views: SessionViews, read: ReadBlob | None = None, today: date | None = None
 ) -> list[Mistake]:
-    """Every finding in a session. Without `read`, what lies in the blob store is not looked at;
-    without `today`, no date is. Tokens are those of the model that the session asks."""
+    """Every finding in a session. Without `read`, content in the blob store is skipped; without
+    `today`, dates are not searched. Tokens are those of the session's model."""
     counts = views.context.counts
     return [
         *in_results(views.transcript.lines.since(0), counts=counts),
@@ -87,7 +87,7 @@ def mistakes(
 
 
 def prefixes_of(view: ContextView, read: ReadBlob | None = None) -> list[Prefix]:
-    """The static prefixes that a session has had, oldest first, as far as they can be read."""
+    """The readable static prefixes that a session has had, oldest first."""
     found = (whole_prefix(row, read) for row in view.prefixes)
     return [prefix for prefix in found if prefix is not None]
 
@@ -110,7 +110,7 @@ def _whole(body: Body, read: ReadBlob | None) -> bytes | None:
 def in_prefixes(
     prefixes: Sequence[Prefix], today: date | None = None, counts: str = NEW
 ) -> Iterator[Mistake]:
-    """Schemas of the newest prefix, how it came to be what it is, and whether it will stay so."""
+    """Findings on the newest prefix: its schemas, its growth, and parts likely to change."""
     if not prefixes:
         return
     yield from in_schemas(prefixes[-1], counts)
@@ -119,8 +119,8 @@ def in_prefixes(
     for found in unstable(prefixes[-1], today):
         yield Mistake(
             "prompt", found.part, "", estimate(texts[found.part], counts),
-            f"{found.part} holds what looks like a {found.kind}: {found.text}",
-            f"if it changes, every request pays for all {all_of_it} tokens of the prefix: say it "
+            f"{found.part} contains what looks like a {found.kind}: {found.text}",
+            f"if it changes, every request pays for all {all_of_it} tokens of the prefix: put it "
             "in a message instead",
         )
 
@@ -130,7 +130,7 @@ def _weight(prefix: Prefix, counts: str) -> int:
 
 
 def in_schemas(prefix: Prefix, counts: str = NEW) -> Iterator[Mistake]:
-    """Tools whose schema is too large, and all of them together."""
+    """Tools whose schema is too large, alone or all together."""
     tools = ((name, text) for name, text in parts(prefix).items() if name.startswith("tool "))
     sizes = {name: estimate(text, counts) for name, text in tools}
     ours = [f"tool {name}" for name in OURS]
@@ -150,7 +150,7 @@ def in_schemas(prefix: Prefix, counts: str = NEW) -> Iterator[Mistake]:
 
 
 def in_sessions(grown: Iterable[Grown]) -> Iterator[Mistake]:
-    """Parts of an agent's prompt that have become larger from session to session."""
+    """Parts of an agent's prompt that have grown from session to session."""
     for each in grown:
         later = "1 session" if each.sessions == 1 else f"{each.sessions} sessions"
         yield Mistake(
@@ -165,14 +165,14 @@ def in_sessions(grown: Iterable[Grown]) -> Iterator[Mistake]:
 def grown_in(
     views: SessionViews, growth: Growth, read: ReadBlob | None = None
 ) -> dict[Group, list[Grown]]:
-    """What of a session's prompt is larger than in earlier ones, as `growth` knows them."""
+    """The parts of a session's prompt that are larger than in earlier sessions, per `growth`."""
     rows = views.context.prefixes
     prefix = whole_prefix(rows[-1], read) if len(rows) and views.turn.known else None
     return {} if prefix is None else growth.look(views, prefix, views.context.counts)
 
 
 def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake]:
-    """A prefix that has become larger since the session began, or changes again and again."""
+    """A prefix that has grown since the session began, or changes again and again."""
     had = [parts(prefix) for prefix in prefixes]
     first, last = had[0], had[-1]
     grown = {
@@ -181,7 +181,7 @@ def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake
     }
     for name, tokens in grown.items():
         if tokens > GROWTH_TOKENS_MAX and not name.startswith("tool "):
-            since = "since the session began" if name in first else "and was not there at first"
+            since = "since the session began" if name in first else "and did not exist at first"
             yield Mistake(
                 "prompt", name, "", tokens, f"{name} has grown by {tokens} tokens {since}",
                 "take out what most turns do not use",
@@ -194,8 +194,8 @@ def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake
         yield Mistake(
             "prompt", most, "", estimate(own, counts),
             f"the prefix changed {changes} times in this session, {names.count(most)} times by "
-            f"{most}; each time all {_weight(prefixes[-1], counts)} tokens were paid for anew",
-            f"keep {most} still: put what changes into a message",
+            f"{most}; each time all {_weight(prefixes[-1], counts)} tokens were paid for again",
+            f"keep {most} stable: put what changes into a message",
         )
 
 
@@ -231,9 +231,9 @@ _Found = tuple[str, str] | None
 def _log(text: str) -> _Found:
     left_out = _LEFT_OUT.search(text)
     if text.startswith(_SERVED) and left_out:
-        said = f"a raw log of {left_out['whole']} bytes, of which the end was served"
-        return said, "let the tool filter it: nobody reads the rest"
-    # JSON that was cut is none any more: a line for each that it names, and what is missing too.
+        said = f"a raw log of {left_out['whole']} bytes, of which the end was shown"
+        return said, "let the tool filter it: the rest is never read"
+    # Cut JSON is invalid: estimate its lines from those it still contains and what is missing.
     cut = text[:1] == "{" and left_out
     for part in (text.replace("\\n", "\n"),) if cut else leaves(text) or (text,):
         count, about = part.count("\n") + 1, ""
@@ -262,15 +262,15 @@ def _search(name: str, text: str, tokens: int, counts: str) -> _Found:
 
 
 class Watch:
-    """Looks at sessions as they go on and tells each finding once: each kind and culprit of a
-    session. Only what is new since the last look is read. For one thread.
+    """Checks sessions as they change and reports each finding once per session, kind and culprit.
+    Only what is new since the last check is read. For one thread.
 
-    since: the offset from which on a session is looked at; a watch before this one told the rest.
-    growth: what the prompts of earlier sessions weighed.
+    since: the offset from which on a session is checked; an earlier watch reported the rest.
+    growth: the prompt sizes of earlier sessions.
     """
 
     SESSIONS_MAX = 1_000
-    """Sessions it remembers; of one that was forgotten a finding may be told again."""
+    """The number of remembered sessions; a finding on a forgotten one may be reported again."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class Watch:
         self._seen: dict[str, _Seen] = {}
 
     def look(self, views: SessionViews, read: ReadBlob | None = None) -> list[Mistake]:
-        """What is new in a session; [] most times."""
+        """The new findings in a session; mostly []."""
         seen = self._seen.pop(views.session_id, None) or self._begun(views, read)
         self._seen[views.session_id] = seen
         if len(self._seen) > self.SESSIONS_MAX:
@@ -291,7 +291,7 @@ class Watch:
         found: list[Mistake] = []
         counts = views.context.counts
         lines, prefixes = seen.lines, seen.prefixes
-        # Before they are looked at: what can't be judged must not hide what comes after it.
+        # Before the checks: an input that makes one fail must not hide what comes after it.
         seen.lines, seen.prefixes = len(rows), len(views.context.prefixes)
         if seen.lines > lines:
             start = max(0, lines - ECHO_LINES_BACK)
@@ -302,7 +302,7 @@ class Watch:
         return list(seen.new(found))
 
     def _begun(self, views: SessionViews, read: ReadBlob | None) -> "_Seen":
-        """A session that this watch sees for the first time."""
+        """The state of a session that this watch sees for the first time."""
         since, view = self._since(views.session_id), views.context
         seen = _Seen(_before(since, views.transcript.lines), _before(since, view.prefixes))
         old = replace(view, prefixes=view.prefixes.upto(seen.prefixes))
@@ -312,7 +312,7 @@ class Watch:
 
 
 def _before(offset: int, rows: Rows) -> int:
-    """How many rows lie before an offset."""
+    """The number of rows before an offset."""
     count = len(rows)
     while count and rows[count - 1].offset >= offset:
         count -= 1
@@ -320,7 +320,7 @@ def _before(offset: int, rows: Rows) -> int:
 
 
 class _Seen:
-    """How far a session was looked at, and what was told of it."""
+    """How far a session was checked, and which findings were reported."""
 
     def __init__(self, lines: int, prefixes: int) -> None:
         self.lines, self.prefixes = lines, prefixes

@@ -1,8 +1,8 @@
-"""What a prefix consists of by name, and what in it would not stay the same.
+"""Names the parts of a prefix, and finds parts that are likely to change.
 
-A prefix that moves costs the cache on every request, so nothing in it may be a clock, an id or a
-counter. `moved` compares two prefixes and names what differs; `unstable` looks at one and names
-what is likely to. Pure; it must not know where prefixes are kept.
+A prefix that changes costs the cache on every request, so it must not contain a clock, an id or a
+counter. `moved` compares two prefixes and names the different parts; `unstable` checks one prefix
+and names the parts that are likely to change. Pure.
 """
 
 import json
@@ -15,13 +15,13 @@ from typing import NamedTuple
 from ..request.frames import unframed
 from ..request.prefix import FILES_PREFACE, MEMORY_PREFACE, Prefix
 
-SHOWN_CHARS = 60  # of what was found: enough to find it again
+SHOWN_CHARS = 60  # of the text found: enough to find it again
 _PREFACES = (FILES_PREFACE, MEMORY_PREFACE)
 
 
 class Unstable(NamedTuple):
-    """Something that looks as if it will change. part: as `parts` names it; kind: time, date, id
-    or address; text: what was found."""
+    """A text that is likely to change. part: as `parts` names it; kind: time, date, id or address;
+    text: the text found."""
 
     part: str
     kind: str
@@ -33,7 +33,7 @@ PATTERNS = {
     "id": r"(?i:\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b)",
     "address": r" at 0x[0-9a-f]{6,}\b",  # Python's repr of an object, often of a default value
 }
-"""What to look for. 1[6-9]... are Unix seconds and milliseconds from 2020 to 2033."""
+"""The patterns to search for. 1[6-9]... are Unix seconds and milliseconds from 2020 to 2033."""
 
 
 def parts(prefix: Prefix) -> dict[str, str]:
@@ -59,13 +59,13 @@ def _name(text: str, found: dict[str, str]) -> str:
 
 
 def _free(name: str, found: dict[str, str]) -> str:
-    """The name, or one like it that is not taken."""
+    """The name, or a numbered variant that is not taken."""
     same = (f"{name} {number}" for number in count(2))
     return next(free for free in chain([name], same) if free not in found)
 
 
 def moved(before: Prefix, after: Prefix) -> tuple[str, ...]:
-    """The names of the parts that two prefixes do not share; () if they are the same bytes."""
+    """The names of the parts in which two prefixes differ; () if they have the same bytes."""
     if before == after:
         return ()
     old, new = parts(before), parts(after)
@@ -74,9 +74,9 @@ def moved(before: Prefix, after: Prefix) -> tuple[str, ...]:
 
 
 def unstable(prefix: Prefix, today: date | None = None) -> tuple[Unstable, ...]:
-    """What in a prefix looks like a clock, an id or an address; with `today`, that date too.
+    """The parts of a prefix that look like a clock, an id or an address; with `today`, that date.
 
-    Memory is not looked at: it may well say when something was, and that stays as it is.
+    Memory is skipped: it may well contain the date of an event, which does not change.
     """
     found = []
     for name, text in parts(prefix).items():
@@ -86,7 +86,7 @@ def unstable(prefix: Prefix, today: date | None = None) -> tuple[Unstable, ...]:
             hit = re.search(pattern, text)
             if hit is not None:
                 found.append(Unstable(name, kind, hit[0].strip()[:SHOWN_CHARS]))
-                break  # one is enough to look there
+                break  # one is enough to point there
     return tuple(found)
 
 
@@ -97,7 +97,7 @@ def _today(today: date | None) -> dict[str, str]:
 
 
 def _spellings(day: date) -> Iterator[str]:
-    """A date as prompts say it."""
+    """A date in the spellings used in prompts."""
     month = "January February March April May June July August September October November December"
     name = month.split()[day.month - 1]
     yield day.isoformat()

@@ -1,9 +1,9 @@
-"""What tokens cost: a versioned table of list prices, and exact sums.
+"""The cost of tokens: a versioned table of list prices, and exact sums.
 
 Money is integers of picodollars (10**-12 USD): a price in USD per million tokens is a whole number
-of picodollars per token, so no sum is ever rounded and only `usd` rounds, for people. A model that
-the table lacks has no cost: unknown is None, said as such, and never counted as nothing.
-A cost is a view of the log through today's table, no fact: the log keeps tokens and the model.
+of picodollars per token, so no sum is ever rounded; only `usd` rounds, for people. A model that
+the table lacks has no cost: an unknown cost is None, reported as unknown and never counted as 0.
+A cost is a view of the log through the current table, not a fact: the log keeps tokens and models.
 """
 
 import json
@@ -23,13 +23,13 @@ PICO_PER_USD = 10**12
 _PER_MILLION = PICO_PER_USD // 10**6  # USD per million tokens to picodollars per token
 PARTS = ("input", "output", "cache_write_5m", "cache_write_1h", "cache_read")
 TABLE_BYTES_MAX = 1024 * 1024  # a table of prices is a page; a megabyte is some other file
-_PRICE_USD_MAX = 1_000_000  # per million tokens: a dollar a token is a slip of the pen
+_PRICE_USD_MAX = 1_000_000  # per million tokens: a dollar a token is a typing error
 
 
 class Price(NamedTuple):
     """Prices of a model, picodollars per token, for prompts of more than `prompt_over` tokens.
 
-    model: its name without the vendor before and the date behind it, as in opus-5-5.
+    model: its name without the vendor before it and the date after it, as in opus-5-5.
     """
 
     model: str
@@ -42,7 +42,7 @@ class Price(NamedTuple):
 
 
 class PriceTable:
-    """Prices of models, and below them another table for the models that this one lacks."""
+    """Prices of models, with another table as the fallback for models that this one lacks."""
 
     def __init__(
         self, version: str, prices: Iterable[Price], below: "PriceTable | None" = None
@@ -60,7 +60,7 @@ class PriceTable:
         return {price.model: _pattern(price.model) for price in self.prices}
 
     def of(self, model: str, prompt_tokens: int = 0) -> Price | None:
-        """The price of a request of so many input tokens (cached ones too), or None if unknown."""
+        """The price of a request with this many input tokens, cached or not; None if unknown."""
         if model not in self._known:
             found = [p for p in self.prices if self._patterns[p.model].search(model)]
             tiers = [price for price in found if price.model == found[0].model]
@@ -104,22 +104,22 @@ class Cost(NamedTuple):
 
 
 def total(rows: Iterable[Spent], table: PriceTable) -> Cost:
-    """The cost of attempts, exactly, and how many of them have no price."""
+    """The exact cost of attempts, and how many of them have no price."""
     costs = [table.cost(row) for row in rows]
     known = [cost for cost in costs if cost is not None]
     return Cost(sum(known), len(costs) - len(known))
 
 
 class InputCost(NamedTuple):
-    """Picodollars of the input of attempts with a price: as paid, and had nothing been cached."""
+    """Picodollars of the input of attempts with a price: as paid, and if nothing were cached."""
 
     paid: int = 0
     uncached: int = 0
 
     @property
     def saved(self) -> float | None:
-        """The share of the input cost that caching saved; below 0 where writing the cache cost more
-        than reading it saved, None where no input has a price."""
+        """The share of the input cost that caching saved; negative if writing the cache cost more
+        than reading it saved, None if no input has a price."""
         return 1 - self.paid / self.uncached if self.uncached else None
 
     def __str__(self) -> str:
@@ -131,9 +131,9 @@ class InputCost(NamedTuple):
 
 
 def input_cost(rows: Iterable[Spent], table: PriceTable) -> InputCost:
-    """What the input of these attempts cost, and would have cost without any cache.
+    """The cost of these attempts' input, and its cost without any cache.
 
-    Output costs the same with and without one, and is left out; so is what has no price.
+    Output costs the same with and without a cache and is left out, as are attempts without a price.
     """
     paid = uncached = 0
     for row in rows:
@@ -167,9 +167,9 @@ def list_prices() -> PriceTable:
 
 
 def load_prices(path: Path | None) -> PriceTable:
-    """The list prices, or a user's table before them: what it lacks still has its list price.
+    """The list prices, or a user's table with the list prices as fallback.
 
-    Raises SettingsError naming the file and what is wrong with it.
+    Raises SettingsError naming the file and the error.
     """
     if path is None:
         return list_prices()
@@ -184,9 +184,9 @@ def _read(path: Path) -> Any:
             raise SettingsError(f"prices: {path} is larger than {TABLE_BYTES_MAX} bytes")
         return json.loads(data, parse_float=Decimal)
     except OSError as error:
-        raise SettingsError(f"prices: {path} can not be read: {error.strerror}") from error
+        raise SettingsError(f"prices: {path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise SettingsError(f"prices: {path} is no JSON: {error}") from error
+        raise SettingsError(f"prices: {path} is not JSON: {error}") from error
 
 
 def _table(held: Any, source: str, below: PriceTable | None = None) -> PriceTable:
@@ -216,7 +216,7 @@ def _price(row: Any, at: str) -> Price:
 
 
 def _picodollars(value: Any, at: str) -> int:
-    """Picodollars per token of a price in USD per million tokens, which must come out whole."""
+    """Picodollars per token of a price in USD per million tokens; it must be a whole number."""
     try:
         if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
             raise InvalidOperation

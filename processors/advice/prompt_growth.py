@@ -1,10 +1,10 @@
-"""Whether an agent's system prompt grows from session to session (S3.9), and which part of it.
+"""Detects system prompts that grow from session to session (S3.9), and the part that grows.
 
-Each session's newest prefix is weighed by its parts and compared with those of earlier sessions.
-What is the agent's own (its prompt, its directive, the managed instructions) is compared over all
-of its sessions; memory and the instruction files of a user or a project only over sessions of the
-same user and project, for those of another may rightly be longer. The state is small and bounded;
-a process may keep it, for it can be made anew from the sessions. Pure.
+The parts of each session's newest prefix are measured and compared with those of earlier sessions.
+The agent's own parts (its prompt, its directive, the managed instructions) are compared over all of
+its sessions; memory and the instruction files of a user or a project only over sessions of the
+same user and project, because those of others may legitimately be longer. The state is small and
+bounded; a process may save it, and can rebuild it from the sessions. Pure.
 """
 
 import json
@@ -18,9 +18,9 @@ from ..fold.views import SessionViews
 from ..request.prefix import Prefix
 from .prefix_drift import parts
 
-GROWTH_TOKENS_MAX = 500  # what one more feature adds to a prompt, and nobody takes away again
-SESSIONS_BACK = 50  # 10 tokens more in each are found, and an old change of mind is forgotten
-GROUPS_MAX = 200  # of sessions that are compared; the longest unused are forgotten
+GROWTH_TOKENS_MAX = 500  # the size of one more feature in a prompt, which is rarely removed again
+SESSIONS_BACK = 50  # finds a growth of 10 tokens per session, and forgets old deliberate changes
+GROUPS_MAX = 200  # groups of compared sessions; the least recently used are forgotten
 _OWN = ("system prompt", "directive", "managed instructions")
 
 Group = tuple[str, ...]
@@ -28,8 +28,8 @@ Group = tuple[str, ...]
 
 
 class Grown(NamedTuple):
-    """A part that is larger than it was. was, now: its tokens in the session `since` and in the
-    one looked at, `sessions` later."""
+    """A part that has grown. was, now: its tokens in the session `since` and in the checked one,
+    which is `sessions` later."""
 
     group: Group
     part: str
@@ -40,21 +40,21 @@ class Grown(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """By how much it has grown."""
+        """The number of tokens by which it has grown."""
         return self.now - self.was
 
 
 class _Sized(NamedTuple):
-    """What the parts of one session's prompt weigh, in tokens."""
+    """The tokens of the parts of one session's prompt."""
 
     session_id: str
     tokens: Mapping[str, int]
 
 
 class Growth:
-    """The sizes of the prompts of the latest sessions, in the order they are looked at.
+    """The prompt sizes of the latest sessions, in the order they were checked.
 
-    held: what `held()` of an earlier one gave; anything else is no state, and begins anew.
+    held: the result of `held()` of an earlier one; anything else is ignored.
     """
 
     def __init__(self, held: Any = None) -> None:
@@ -67,7 +67,7 @@ class Growth:
             self._told[group] = dict(row["told"])
 
     def held(self) -> list[dict[str, Any]]:
-        """The state, as JSON has it."""
+        """The state as JSON data."""
         return [
             {"group": [*group], "sessions": [[*one] for one in sizes],
              "told": self._told.get(group, {})}
@@ -77,8 +77,8 @@ class Growth:
     def look(
         self, views: SessionViews, prefix: Prefix, counts: str
     ) -> dict[Group, list[Grown]]:
-        """Take a session's newest prefix in; the parts that have grown since earlier sessions, by
-        the sessions that they were compared with."""
+        """Add a session's newest prefix. Returns the parts that have grown since earlier sessions,
+        by the group of sessions that they were compared with."""
         self.looks += 1
         found: dict[Group, list[Grown]] = {}
         for group, sizes in _groups(views, prefix, counts).items():
@@ -97,7 +97,7 @@ class Growth:
         return found
 
     def news(self, found: Mapping[Group, Sequence[Grown]]) -> list[Grown]:
-        """Of what has grown, what was not told before, or has grown as much again since."""
+        """The findings that were not reported before, or have grown by the same amount again."""
         news = []
         for grown in chain.from_iterable(found.values()):
             told = self._told.setdefault(grown.group, {})
@@ -118,19 +118,19 @@ def _compared(group: Group, known: Sequence[_Sized], one: _Sized) -> list[Grown]
 
 
 def _groups(views: SessionViews, prefix: Prefix, counts: str) -> dict[Group, dict[str, int]]:
-    """The tokens of the parts of a prefix, by the sessions they are compared with."""
+    """The tokens of the parts of a prefix, by the group of sessions they are compared with."""
     agent = views.turn.agent
     whose = (agent, views.state.user_id or "", views.state.project_id or "")
     found: dict[Group, dict[str, int]] = {}
     for part, text in parts(prefix).items():
-        if not part.startswith("tool "):  # schemas have checks of their own
+        if not part.startswith("tool "):  # schemas have their own checks
             group = (agent,) if part.startswith(_OWN) else whose
             found.setdefault(group, {})[part] = estimate(text, counts)
     return found
 
 
 def _rows(held: Any) -> list[dict[str, Any]]:
-    """The rows of a state, or none where it is not one."""
+    """The rows of a state, or none if it is not one."""
     try:
         again = json.loads(json.dumps(held or []))
         for row in again:

@@ -1,8 +1,8 @@
-"""Tokens of a text as exactly as this installation can count them, and by which way.
+"""Counts the tokens of a text as exactly as this installation can, and names the method.
 
-`ctok` counts what the provider counts and is an optional package (extra `tokens`); without it the
-calibrated estimate answers, and the answer says so. No fold may import this file: two machines
-would fold one log differently.
+`ctok` counts like the provider and is an optional package (extra `tokens`); without it the
+calibrated estimate is used, and the result is marked so. No fold may import this file: two machines
+would fold the same log differently.
 """
 
 from functools import cache

@@ -1,6 +1,6 @@
-"""Whether a tool's result says again what had been said: to it, or shortly before (S3.9).
+"""Detects tool results that repeat their arguments or a recent text (S3.9).
 
-Pure text in, text out; it must not know what else a result can be blamed for.
+Pure functions on text.
 """
 
 import json
@@ -10,21 +10,21 @@ from ...schemas.events.parts import Body
 from ..fold.projections.transcript import Line
 from ..tools.log_text import NUMBERED
 
-ECHO_SHARE = 0.5  # of a result's text that had been said: more is repetition, less is quotation
-ECHO_CHARS_MIN = 30  # a shorter line is repeated by chance
-PIECE_CHARS = 100  # more than what lines that were made alike share: a match is twice as long
-RULE_CHARS = 3  # that a piece has more of, or it is a rule of dashes, blanks, a row of zeros
+ECHO_SHARE = 0.5  # repeated share of a result's text: more is repetition, less is quotation
+ECHO_CHARS_MIN = 30  # a shorter line may be repeated by chance
+PIECE_CHARS = 100  # longer than what similarly generated lines share: a match is twice as long
+RULE_CHARS = 3  # a piece has more distinct characters, or it is a rule of dashes, blanks, zeros
 ECHO_LINES_BACK = 40  # transcript lines before a result that it is compared with
 
 
 class Earlier:
-    """The texts of lines, each taken apart once however many results are compared with it."""
+    """The texts of lines, each split once however many results are compared with it."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines, self._said = lines, {}
 
     def before(self, place: int) -> Iterator[tuple[Line, frozenset[str]]]:
-        """The lines shortly before that one, with what they say."""
+        """The lines shortly before `place`, with their texts."""
         first = max(0, place - ECHO_LINES_BACK)
         self._said = {n: said for n, said in self._said.items() if n >= first}
         for number in range(first, place):
@@ -38,7 +38,7 @@ class Earlier:
 def echo(
     text: str, args: Body | None, before: Iterable[tuple[Line, frozenset[str]]]
 ) -> tuple[str, str] | None:
-    """What of a result's text had been said, if that is most of it, and what to do about it."""
+    """The repeated share of a result's text, if that is most of it, and the remedy."""
     said, own = list(_lines(text)), _inline(args)
     total = sum(map(len, said))
     for repeated, whole in (
@@ -51,23 +51,23 @@ def echo(
         repeated = _share(said, earlier)
         if repeated > ECHO_SHARE * total:
             share = _percent(repeated, total)
-            return f"{share} of the result were said before, by {_name(line)}", _ANEW
+            return f"{share} of the result repeats {_name(line)}", _ANEW
     return None
 
 
-_ANEW = "return what is new only, and name what is known"
+_ANEW = "return only what is new, and refer to what is known"
 
 
 def _share(said: Iterable[str], earlier: frozenset[str]) -> int:
-    """How many characters of these lines had been said."""
+    """The number of characters in lines that occurred earlier."""
     return sum(len(line) for line in said if line in earlier)
 
 
 def _copied(text: str, args: str) -> int:
-    """How many characters of a text are pieces of the arguments, as they are or as JSON has them.
+    """The number of characters of a text that are pieces of the arguments, verbatim or as JSON.
 
-    In the arguments each piece begins where the last one ends, in the text anywhere: what was cut,
-    or stands in one long line, is found, in time that grows as the two do.
+    The arguments are split into consecutive pieces, which may match anywhere in the text. So cut
+    texts and single long lines are found as well, in linear time.
     """
     known = {piece for leaf in leaves(args) for form in _forms(leaf) for piece in _pieces(form)}
     place, found, last = 0, 0, len(text) - PIECE_CHARS if known else -1
@@ -113,7 +113,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def leaves(text: str) -> list[str]:
-    """The texts in a JSON object or array; of anything else none."""
+    """The texts in a JSON object or array; [] for anything else."""
     if text[:1] not in ("{", "["):
         return []
     try:

@@ -75,7 +75,7 @@ def test_S3_9_a_raw_log_is_found_also_where_a_tool_has_numbered_it():
 @pytest.mark.parametrize(
     ("returned", "said"),
     [
-        (ENTRIES * 10, f"a raw log of {len(ENTRIES) * 10} bytes, of which the end was served"),
+        (ENTRIES * 10, f"a raw log of {len(ENTRIES) * 10} bytes, of which the end was shown"),
         (ENTRIES[: len(ENTRIES) // 2], "a raw log of"),
         ({"ok": True, "output": "12:00:00 INFO x\n" * 300}, "301 lines of a raw log"),
         ({"ok": True, "output": ENTRIES}, "about 60"),
@@ -195,7 +195,7 @@ def test_S3_9_a_prompt_that_grows_is_found_and_names_the_part():
     assert found.kind == "prompt" and found.culprit == "project instructions (FOLDLOG.md)"
     assert found.tokens > 500 and "since the session began" in found.text
     (found,) = in_prefixes([prefix(), grown])
-    assert "was not there at first" in found.text
+    assert "did not exist at first" in found.text
     assert list(in_prefixes([grown, prefix()])) == [], "a prompt may shrink"
 
 
@@ -215,7 +215,7 @@ def test_S3_9_a_finding_has_the_tokens_of_its_culprit_and_not_those_of_the_whole
     (_, found) = in_prefixes(made)
     assert found.culprit == "project instructions (F.md)" and found.tokens < 60
     whole = estimate(made[-1].system) + estimate(made[-1].tools)
-    assert f"each time all {whole} tokens were paid for anew" in found.text
+    assert f"each time all {whole} tokens were paid for again" in found.text
     made.append(prefix("x", tools=[wide]))
     (_, found) = in_prefixes(made)
     assert found.culprit == "project instructions (F.md)" and found.tokens > 0, "though it is gone"

@@ -40,7 +40,7 @@ def test_S3_9_a_result_that_repeats_what_a_person_had_said_is_found():
     s.say(raw=f"[{answers.text(NEWS)}]".encode())
     s.answer(Use("look", "{}", "a")).result("1.1.0", NEWS)
     (found,) = mistakes(s.views)
-    assert "100 % of the result were said before, by the message of turn 1" in found.text
+    assert "100 % of the result repeats the message of turn 1" in found.text
 
 
 def test_S3_9_a_quotation_is_no_echo():

@@ -201,6 +201,6 @@ def test_a_tool_of_the_users_own_with_such_a_name_is_refused_when_the_agent_is_m
         """Mine."""
         return text
 
-    with pytest.raises(ValueError, match="agent a: a tool named 'remember'"):
+    with pytest.raises(ValueError, match="agent a: the name 'remember'"):
         Agent(name="a", model="m", memory=True, tools=(mine,))
     assert with_memory_tools(MEMORY_TOOLS) == MEMORY_TOOLS

@@ -65,7 +65,7 @@ def test_an_agent_has_servers_of_different_names_and_rules_may_name_their_tools(
         Agent(name="a", model="m", mcp=[SERVER, SERVER])
     agent = Agent(name="a", model="m", mcp=[SERVER], permissions=[("s__charge", "deny")])
     assert agent.permissions
-    with pytest.raises(ValueError, match="which is no tool of it"):
+    with pytest.raises(ValueError, match="which it does not have"):
         Agent(name="a", model="m", mcp=[SERVER], permissions=[("t__charge", "deny")])
 
 

@@ -144,7 +144,7 @@ def test_a_tool_that_could_take_the_envelope_for_its_own_stays_in_front():
 
 
 def test_rules_name_the_tool_and_not_the_search():
-    with pytest.raises(ValueError, match="a rule names the tool"):
+    with pytest.raises(ValueError, match="a rule must name the tool"):
         agent_of(made("b", tier="rare"), permissions=[(USE, "deny")])
     agent = agent_of(made("b", tier="rare"), permissions=[("b", "deny")])
     assert agent.approval("b") == "deny"
