@@ -1,9 +1,8 @@
-"""What a model is asked to remember of a turn, and what of its answer becomes memory. Pure.
+"""Extracts memory from a turn: the request to a model, and the events from its answer. Pure.
 
-The conversation goes in as data: quoted lines in one user message, no tools. The answer must be a
-JSON list of {"kind", "text"}; whatever else it says is nothing, and why is told. What comes out
-are events whose ids follow from the place in the log, so the same answer twice is harmless. This
-file must not know who calls the model or when.
+The conversation is passed as data: quoted lines in one user message, no tools. The answer must be a
+JSON list of {"kind", "text"}; anything else yields no events but a reason. The ids of the events
+follow from their place in the log, so the same answer twice is harmless.
 """
 
 import json
@@ -24,7 +23,7 @@ TEXT_CHARS_MAX = 500  # of one entry: two or three sentences
 ANSWER_CHARS_MAX = 100_000
 OUTPUT_TOKENS_MAX = 4_000  # 20 entries of 500 characters and their JSON
 
-# What a model may say an entry is, and the file it goes into.
+# The kinds of entries that a model may return, and the file of each.
 FILES = {"core": CORE, "decision": DECISIONS, "note": TODAY}
 
 SYSTEM = """\
@@ -48,17 +47,17 @@ claims about how an assistant should behave."""
 
 
 class Judged(NamedTuple):
-    """What an answer came to: events to be written, and what of it was left out, or None."""
+    """The result of an answer: events to be written, and what was left out of it, or None."""
 
     events: list[MemoryWritten]
     why: str | None
 
 
 def extraction_request(lines: Sequence[str], core: str, model: str) -> bytes:
-    """A Messages API request (compact JSON) that asks what of a conversation to remember.
+    """A Messages API request (compact JSON) that asks what to remember of a conversation.
 
-    lines: what was said, one text a message, such as `user: I like tea`. core: the text of core.md
-    as it is. Of a conversation over CONVERSATION_CHARS_MAX characters the end is read.
+    lines: the conversation, one text per message, such as `user: I like tea`. core: the text of
+    core.md. Of a conversation over CONVERSATION_CHARS_MAX characters only the end is included.
     """
     told, left_out = _end_of(lines)
     notice = [f"({left_out} characters before this are left out.)"] if left_out else []
@@ -89,7 +88,7 @@ def extraction_request(lines: Sequence[str], core: str, model: str) -> bytes:
 
 
 def _end_of(lines: Sequence[str]) -> tuple[str, int]:
-    """The end of a conversation, and how many characters before it are left out."""
+    """The end of a conversation, and the number of characters left out before it."""
     whole = "\n".join(lines)
     left_out = max(0, len(whole) - CONVERSATION_CHARS_MAX)
     return whole[left_out:], left_out
@@ -98,17 +97,17 @@ def _end_of(lines: Sequence[str]) -> tuple[str, int]:
 def extracted(
     answer: str, session_id: str, offset: int, scope: str, *, user: str | None = None
 ) -> list[MemoryWritten]:
-    """The events of an answer; none where it is malformed. `judged` also says why."""
+    """The events of an answer; none if it is malformed. `judged` also returns the reason."""
     return judged(answer, session_id, offset, scope, user=user).events
 
 
 def judged(
     answer: str, session_id: str, offset: int, scope: str, *, user: str | None = None
 ) -> Judged:
-    """What of an answer becomes memory of `scope`. Never raises for an answer.
+    """The part of an answer that becomes memory of `scope`. Never raises for an answer.
 
-    session_id, offset: the place in the log that was extracted up to; the source of every entry,
-    and with its number its id. user: for whom; by default the one the scope names.
+    session_id, offset: the place in the log up to which was extracted; it is the source of every
+    entry, and its id together with a number. user: the owner; by default the one in the scope.
     """
     found = parse_scope(scope)
     if found is None or not is_id(session_id):
@@ -127,7 +126,7 @@ def judged(
             said.add(gist(text))
             events.append(
                 MemoryWritten(
-                    # Not of its text: another attempt's wording is the same memory, once.
+                    # Not from its text: a retry's other wording is the same memory, counted once.
                     entry_id=_entry_id(session_id, offset, number),
                     path=FILES[kind],
                     text=text,
@@ -142,14 +141,14 @@ def judged(
 
 
 def gist(text: str) -> str:
-    """What a text says, whatever its case, its spaces and the mark that it ends with."""
+    """A text without differences in case, spaces and final punctuation."""
     return " ".join(text.split()).casefold().rstrip(".,;:!?\u2026\u3002 ")
 
 
 def unknown(events: Sequence[MemoryWritten], view: MemoryView, at: int) -> list[MemoryWritten]:
-    """Those that no other entry of their file says already, as it is at `at` (Unix ms).
+    """The events that no other entry of their file contains already, as of `at` (Unix ms).
 
-    What an attempt that was killed wrote of these very events is no other: it counts once.
+    An entry that a killed attempt wrote for the same event is not another one: it counts once.
     """
     said: dict[tuple[str, str], set[str]] = {}
     for kept in view.entries:
@@ -164,8 +163,8 @@ def unknown(events: Sequence[MemoryWritten], view: MemoryView, at: int) -> list[
 
 
 def _entry_id(session_id: str, offset: int, number: int) -> str:
-    """The id of an entry. A session whose name leaves no room for the rest is told by its hash: cut
-    names would give two sessions one id, and the later memory would be refused."""
+    """The id of an entry. A session id too long for it is replaced by its hash: truncated names
+    would give two sessions the same id, and the later memory would be refused."""
     whole = f"x:{offset}:{number}:{session_id}"
     if is_id(whole):
         return whole
@@ -173,7 +172,7 @@ def _entry_id(session_id: str, offset: int, number: int) -> str:
 
 
 def _list_in(answer: str) -> list[Any] | str:
-    """The list in an answer, with or without a fence around it; or why there is none."""
+    """The list in an answer, with or without a fence around it; or the reason why there is none."""
     if len(answer) > ANSWER_CHARS_MAX:
         return f"the answer has {len(answer)} characters, at most {ANSWER_CHARS_MAX} are read"
     text = answer.strip()
@@ -189,7 +188,7 @@ def _list_in(answer: str) -> list[Any] | str:
 
 
 def _entry(item: Any) -> tuple[str, str, str | None]:
-    """(kind, text, what is wrong) of one item of the list."""
+    """(kind, text, error) of one item of the list."""
     if not isinstance(item, dict) or not isinstance(item.get("text"), str):
         return "", "", 'it is no {"kind", "text"}'
     kind = item.get("kind")

@@ -1,10 +1,10 @@
-"""Memory as files that people edit: what an edited file means, as events. Pure.
+"""Memory as files that people edit: converts an edited file into events. Pure.
 
-A file is the entries of its path in order, each line ended (`text_of`). An edit is read against the
-file as it was last written: entries whose lines are all there stay, those that were touched are
-retired, and the lines between become new entries, one a paragraph, in the same place. Ids follow
-from where the edit was based and what it says, so that taking it twice is harmless.
-Nothing is lost: what was changed elsewhere meanwhile is kept beside the edit, and that is said.
+A file consists of the entries of its path in order, each line ended (`text_of`). An edit is
+compared with the file as it was last written: entries whose lines are all present stay, changed
+ones are retired, and the lines between become new entries, one per paragraph, in the same place.
+Ids follow from the base of the edit and its text, so that applying it twice is harmless. Nothing is
+lost: entries changed elsewhere in the meantime are kept next to the edit, and that is reported.
 """
 
 from collections.abc import Sequence
@@ -21,22 +21,22 @@ LINES_MAX = 20_000  # of one file: the comparison of lines takes a second
 
 
 class FileRefused(Exception):
-    """What is in a file can not be memory; the text says why and what to do."""
+    """A file's content cannot be memory; the text has the reason and the remedy."""
 
 
 class Edits(NamedTuple):
-    """What an edited file comes to. `conflicts`: sentences for people, nothing was lost."""
+    """The events of an edited file. `conflicts`: messages for people; nothing was lost."""
 
     events: list[MemoryWritten | MemoryRetired]
     conflicts: list[str]
 
 
 def lines_in(path: str, data: bytes) -> list[str]:
-    """The lines of a file. Raises FileRefused for what can not be memory."""
+    """The lines of a file. Raises FileRefused if they cannot be memory."""
     if tier_of(path) is None:
-        raise FileRefused(f"{path[:200]} is no place for memory, which lies in {LEGAL_PATHS}")
+        raise FileRefused(f"{path[:200]} is not a path of memory, which is in {LEGAL_PATHS}")
     if len(data) > FILE_BYTES_MAX:
-        raise FileRefused(f"{path} has {len(data)} bytes, at most {FILE_BYTES_MAX} are taken")
+        raise FileRefused(f"{path} has {len(data)} bytes, the limit is {FILE_BYTES_MAX}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -47,7 +47,7 @@ def lines_in(path: str, data: bytes) -> list[str]:
     if lines[-1] == "":
         lines.pop()
     if len(lines) > LINES_MAX:
-        raise FileRefused(f"{path} has {len(lines)} lines, at most {LINES_MAX} are taken")
+        raise FileRefused(f"{path} has {len(lines)} lines, the limit is {LINES_MAX}")
     for number, line in enumerate(lines, 1):
         wrong = why_not_text(line)
         if wrong is not None:
@@ -58,16 +58,16 @@ def lines_in(path: str, data: bytes) -> list[str]:
 def edits_of(
     path: str, lines: Sequence[str], base: MemoryView | None, now: MemoryView, user: str
 ) -> Edits:
-    """The events by which `now` takes an edit in, of a file that was last written as in `base`.
+    """The events that apply an edit to `now`, made to a file that was last written as in `base`.
 
-    base None: nobody knows what the file was; then nothing of it is taken for deleted.
+    base None: the file's original content is unknown; then none of it counts as deleted.
     """
     had = entries_of(now if base is None else base, path)
     live = frozenset(now.ids)
     events: list[MemoryWritten | MemoryRetired] = []
     conflicts: list[str] = []
     known = frozenset(kept.entry_id for kept in had)
-    # What was added elsewhere meanwhile, and stands in the file as well: it is there already.
+    # Entries added elsewhere in the meantime that the file also contains: not added again.
     theirs = {kept.text for kept in entries_of(now, path) if kept.entry_id not in known}
     offset = now.offset if base is None else base.offset
     for before, touched, between in _gaps(had, lines):
@@ -88,7 +88,7 @@ def edits_of(
         if base is None:
             if touched and texts:
                 conflicts.append(
-                    f"{path}: what it was when it was last written is not known; its own lines and "
+                    f"{path}: its content when it was last written is unknown; its own lines and "
                     "those of the log are both kept, remove what is wrong"
                 )
             continue
@@ -101,7 +101,7 @@ def edits_of(
 
 
 class _Gap(NamedTuple):
-    """A place between entries that stayed: those before it, those gone from it, and its lines."""
+    """A place between unchanged entries: those before it, those removed from it, and its lines."""
 
     before: Sequence[Kept]
     touched: Sequence[Kept]
@@ -109,7 +109,7 @@ class _Gap(NamedTuple):
 
 
 def _gaps(had: Sequence[Kept], lines: Sequence[str]) -> list[_Gap]:
-    """Where a file differs from its entries."""
+    """The places where a file differs from its entries."""
     gaps: list[_Gap] = []
     stayed: list[Kept] = []
     touched: list[Kept] = []
@@ -127,7 +127,7 @@ def _gaps(had: Sequence[Kept], lines: Sequence[str]) -> list[_Gap]:
 
 
 def _places(had: Sequence[Kept], lines: Sequence[str]) -> list[int | None]:
-    """The first line of each entry in the file, None of one that is not whole there any more."""
+    """The first line of each entry in the file; None for one that is not complete any more."""
     mine = [line for kept in had for line in kept.text.split("\n")]
     same: dict[int, int] = {}
     head = 0
@@ -155,9 +155,9 @@ def _places(had: Sequence[Kept], lines: Sequence[str]) -> list[int | None]:
 
 
 def paragraphs(lines: Sequence[str]) -> list[str]:
-    """Lines as texts of entries: a paragraph each, with the blank lines behind it, none too long.
+    """Lines as texts of entries: one per paragraph, with the blank lines after it, none too long.
 
-    Together, each line ended, they are the lines again.
+    Joined, each line ended, they are the same lines again.
     """
     texts: list[list[str]] = []
     size = 0

@@ -1,8 +1,8 @@
 """The view of one scope: its memory entries in the order of their files, preferences and todos.
 
-`apply(view, entry)` is pure and bounded. The same event twice changes nothing, and so does one that
-breaks a rule: it stays in the log, is counted in `refused`, and `why` says what was wrong with the
-last. This file must not know how a view is kept, searched or shown.
+`apply(view, entry)` is pure and bounded. A duplicate event changes nothing, and neither does one
+that breaks a rule: it stays in the log, is counted in `refused`, and `why` has the reason of the
+last refusal.
 """
 
 from datetime import UTC, datetime
@@ -24,25 +24,25 @@ from ...schemas.memory_paths import (
 )
 from ...schemas.value import Value, replace
 
-# What one scope may hold. What comes beyond is refused aloud and stays in the log; retiring makes
-# room. 20,000 entries are two years of a busy assistant; 16 MiB fit into memory and a search.
+# Limits of one scope. Events beyond them are refused with a reason and stay in the log; retiring
+# entries makes room. 20,000 entries are two years of a busy assistant; 16 MiB fit in memory.
 ENTRIES_MAX = 20_000
 BYTES_MAX = 16 * 1024 * 1024
 PREFERENCES_MAX = 100
 TODOS_OPEN_MAX = 200
-TODOS_DONE_KEPT = 100  # the oldest beyond are forgotten
-GONE_KEPT = 4_096  # ids that may not come back; repetitions come within minutes, not years
-SEEN_KEPT = 512  # command ids, as above
-_TODO = "todo/"  # before the id of a todo in `gone`: no id of an entry has a slash
+TODOS_DONE_KEPT = 100  # the oldest beyond these are dropped
+GONE_KEPT = 4_096  # ids that must not come back; duplicates come within minutes, not years
+SEEN_KEPT = 512  # command ids, for the same reason
+_TODO = "todo/"  # prefix of a todo's id in `gone`: no id of an entry has a slash
 
 WRITERS = {row.cls: frozenset(row.writers) for row in ev.MEMORY_TYPES}
 
 
 class Kept(Value):
-    """One entry: lines of a file, and where they came from.
+    """One entry: lines of a file, and their source.
 
     `by`: the role that wrote it: producer (a person or a program), tools (an agent) or background
-    (extraction after a turn). `offset`, `at`: its place in memory-events, and the broker's clock.
+    (extraction after a turn). `offset`, `at`: its place in memory-events, and the broker's time.
     """
 
     entry_id: str
@@ -57,7 +57,7 @@ class Kept(Value):
 
 
 class Todo(Value):
-    """One thing to do. `marked_by`: the command that gave it its status, empty while it is new."""
+    """One thing to do. `marked_by`: the command that set its status, empty while it is new."""
 
     todo_id: str
     text: str
@@ -70,9 +70,9 @@ class Todo(Value):
 
 
 class MemoryView(Value):
-    """What a scope holds at an offset of its partition. `ids`: of `entries`, in their order.
+    """The memory of a scope at an offset of its partition. `ids`: of `entries`, in their order.
 
-    Entries of one path stand in the order of its file; the paths are mixed. `offset`: of the last
+    Entries of one path are in the order of its file; the paths are mixed. `offset`: of the last
     event that changed anything, -1 before the first.
     """
 
@@ -90,12 +90,12 @@ class MemoryView(Value):
 
 
 def initial(scope: str) -> MemoryView:
-    """A scope of which nothing is known."""
+    """The empty view of a scope."""
     return MemoryView(scope)
 
 
 def apply(view: MemoryView, entry: Entry) -> MemoryView:
-    """The view after an event; the same object where it changed nothing."""
+    """The view after an event; the same object if nothing changed."""
     kind = type(entry.event)
     if kind not in WRITERS or entry.offset <= view.offset:
         return view
@@ -163,7 +163,7 @@ def _written(view: MemoryView, entry: Entry, event: ev.MemoryWritten) -> MemoryV
 
 
 def day_path(at: int) -> str:
-    """The file of the day of a record, UTC; no path at all for a time that no calendar has."""
+    """The file of the day of a record, UTC; '' for a time outside of the calendar."""
     try:
         return f"daily/{datetime.fromtimestamp(at / 1000, UTC).date().isoformat()}.md"
     except (ValueError, OverflowError, OSError):
@@ -171,7 +171,7 @@ def day_path(at: int) -> str:
 
 
 def _place(view: MemoryView, path: str, after: str | None) -> int:
-    """Where an entry goes; behind one that is gone, or lies elsewhere, means: last in its file."""
+    """The index of a new entry; if `after` is gone or elsewhere, the end of its file."""
     if after == "":
         return next((n for n, kept in enumerate(view.entries) if kept.path == path), len(view.ids))
     if after is not None and after in view.ids:
@@ -186,7 +186,7 @@ def _retired(view: MemoryView, event: ev.MemoryRetired) -> MemoryView | str:
         return view
     if not is_id(event.entry_id):
         return f"{event.entry_id[:128]!r} is the id of no entry"
-    if event.entry_id not in view.ids:  # it will not come either: the order does not matter
+    if event.entry_id not in view.ids:  # it may still come: the order of events does not matter
         return replace(view, gone=_lately(view.gone, event.entry_id, GONE_KEPT))
     place = view.ids.index(event.entry_id)
     return replace(
@@ -285,17 +285,17 @@ def _todo_marked(view: MemoryView, event: ev.TodoMarked) -> MemoryView | str:
 
 
 def todo_of(view: MemoryView, todo_id: str) -> Todo | None:
-    """The todo of this id, if it is known."""
+    """The todo of this id, or None."""
     return next((todo for todo in view.todos if todo.todo_id == todo_id), None)
 
 
 def open_todos(view: MemoryView) -> tuple[Todo, ...]:
-    """What is still to be done, in the order it was added."""
+    """The open todos, in the order they were added."""
     return tuple(todo for todo in view.todos if todo.status == TodoStatus.OPEN)
 
 
 def paths_of(view: MemoryView) -> list[str]:
-    """The files that have anything in them, by name."""
+    """The files that contain entries, by name."""
     return sorted({kept.path for kept in view.entries})
 
 
@@ -305,5 +305,5 @@ def entries_of(view: MemoryView, path: str) -> tuple[Kept, ...]:
 
 
 def text_of(view: MemoryView, path: str) -> str:
-    """A file as people read and edit it: its entries, each line ended; empty where none are."""
+    """A file as people read and edit it: its entries, each line ended; '' without entries."""
     return "".join(f"{kept.text}\n" for kept in entries_of(view, path))

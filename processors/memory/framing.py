@@ -1,9 +1,9 @@
-"""Memory as a model is shown it: quoted lines, with whose they are and where they came from.
+"""Frames memory for a model: quoted lines, with their owner and their source.
 
-Whatever an entry says, also that it is a system instruction, it stands behind a quote mark on every
-one of its lines, so that it can neither close the frame around it nor pass for the prompt. What
-frames the static prefix, and says there that memory is data, is processors/request/. Pure, and the
-same bytes for the same memory: no clock, no session's id, no counter of requests.
+Whatever an entry contains, even a claim to be a system instruction, each of its lines follows a
+quote mark, so that it can neither close the frame around it nor pass for the prompt. The frame of
+the static prefix, which states that memory is data, is in processors/request/. Pure: equal memory
+gives equal bytes, without a clock, a session's id or a counter of requests.
 """
 
 import unicodedata
@@ -13,15 +13,15 @@ from ...schemas.memory_paths import CORE, DECISIONS, PREFERENCE_CHARS_MAX, Tier,
 from .fold import Kept, MemoryView, entries_of, paths_of
 
 CORE_LINES_MAX = 100
-"""Mission row S3.2: what is in every prompt is paid in every turn."""
+"""Mission row S3.2: the content of every prompt is paid for in every turn."""
 
 INDEX_LINES_MAX = 200
 """Mission row S1.A."""
 
 TEXT_BYTES_MAX = 15 * 1024
-"""Of each, whatever its lines: the prompt's own limit for a part of the memory is 16 KiB."""
+"""Limit of each text, whatever its lines: the prompt's own limit for a part of memory is 16 KiB."""
 
-LINE_CHARS_MAX = 400  # a longer line is a paragraph: it is cut here and whole in load_memory
+LINE_CHARS_MAX = 400  # a longer line is a paragraph: cut here, complete in load_memory
 QUOTE = "| "
 LOAD, SEARCH = "load_memory", "search_memory"
 
@@ -33,18 +33,18 @@ WHO = {
 
 
 def quoted(text: str, *, clip: bool = False) -> list[str]:
-    """The lines of a text, each behind the quote mark; what breaks lines elsewhere is shown."""
+    """The lines of a text, each after the quote mark; other line breaks are escaped."""
     return [QUOTE + (_clipped(line) if clip else line) for line in _lines(text)]
 
 
 def _lines(text: str) -> list[str]:
-    """Lines as files have them: at \\n only. Other breaks, such as \\r or U+2028, are spelled."""
+    """Lines as in files: split at \\n only. Other breaks, such as \\r or U+2028, are escaped."""
     lines = text.split("\n")
     return [line if line.isprintable() else "".join(map(_shown, line)) for line in lines]
 
 
-# Control characters, line and paragraph separators; and the marks that turn the direction of what
-# follows, our own frame included. Joiners stay: emoji and several scripts need them.
+# Control characters, line and paragraph separators; and the marks that change the direction of the
+# text after them, our own frame included. Joiners stay: emoji and several scripts need them.
 _ODD = frozenset(("Cc", "Zl", "Zp", "Cs"))
 _TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -62,7 +62,7 @@ def _clipped(line: str) -> str:
 
 
 def framed(name: str, lines: Sequence[str]) -> str:
-    """Lines in a frame; `name` says what they are and is ours, never an entry's."""
+    """Lines in a frame; `name` describes them and is ours, never an entry's."""
     return "\n".join([f"<memory {name}>", *lines, "</memory>"])
 
 
@@ -70,35 +70,35 @@ def framed(name: str, lines: Sequence[str]) -> str:
 
 
 def core_text(views: Sequence[MemoryView]) -> str:
-    """The HOT tier of these scopes: CORE_LINES_MAX lines of core.md in all; '' where none is.
+    """The HOT tier of these scopes: CORE_LINES_MAX lines of core.md in all; '' if there is none.
 
-    Each line begins with whose it is, as in `user| likes tea`. Scopes share the room evenly, and
-    what one does not need goes to the others. Lines beyond are not in the prompt but kept, and the
-    text says so.
+    Each line begins with its owner, as in `user| likes tea`. Scopes share the space evenly, and
+    space that one does not need goes to the others. Further lines are kept but not in the prompt,
+    and the text says so.
     """
     parts = [(view, _core_lines(view)) for view in views]
     return _fitted(parts, CORE_LINES_MAX, f"{CORE} of {{scope}}", f"all by {LOAD}")[0]
 
 
 def core_left_out(view: MemoryView) -> str:
-    """What of core.md enters no prompt, by which limit and what to do; '' where all of it does."""
+    """A message on the lines of core.md that enter no prompt, with the remedy; '' without any."""
     lines = _core_lines(view)
     _, shares = _fitted([(view, lines)], CORE_LINES_MAX, f"{CORE} of {{scope}}", f"all by {LOAD}")
     if sum(shares) == len(lines):
         return ""
-    # With one line that says so the limit is full.
+    # Together with the line that reports it, the limit is used up.
     too_many = len(lines) > CORE_LINES_MAX and sum(shares) == CORE_LINES_MAX - 1
     limit = f"{CORE_LINES_MAX} lines" if too_many else f"{TEXT_BYTES_MAX // 1024} KiB"
     return (
-        f"{sum(shares)} of {len(lines)} lines of {CORE} enter a prompt, which takes {limit} at "
-        "most, of a user and a project together. The others are kept, and loaded when an agent "
-        f"asks for the file. Put first what matters most, shorten it, or move the rest to "
+        f"{sum(shares)} of {len(lines)} lines of {CORE} enter a prompt, whose limit is {limit} for "
+        "a user and a project together. The others are kept, and loaded when an agent asks for the "
+        "file. Put the most important lines first, shorten them, or move the rest to "
         f"{DECISIONS} or archive/NAME"
     )
 
 
 def _core_lines(view: MemoryView) -> list[str]:
-    """The lines of core.md, and behind what no person wrote, who did."""
+    """The lines of core.md, with the author after each entry that was not written by a person."""
     lines = []
     for kept in entries_of(view, CORE):
         shown = quoted(kept.text, clip=True)
@@ -111,7 +111,7 @@ def _core_lines(view: MemoryView) -> list[str]:
 def _fitted(
     parts: Sequence[tuple[MemoryView, list[str]]], lines_max: int, name: str, rest: str
 ) -> tuple[str, list[int]]:
-    """As many lines of each part as fit, in words what does not, and how many lines they are."""
+    """As many lines of each part as fit, with a note on the rest, and the number of lines each."""
     parts = [
         (view, [view.scope.partition(":")[0] + line for line in lines])
         for view, lines in parts
@@ -133,7 +133,7 @@ def _fitted(
 
 
 def shared(wanted: Sequence[int], whole: int) -> list[int]:
-    """How much each gets of `whole`: evenly, but no more than it wants; earlier ones the rest."""
+    """Each one's share of `whole`: even, but no more than it wants; earlier ones get the rest."""
     given = [0] * len(wanted)
     left = whole
     while left and any(w > g for w, g in zip(wanted, given, strict=True)):
@@ -144,10 +144,10 @@ def shared(wanted: Sequence[int], whole: int) -> list[int]:
 
 
 def index_text(views: Sequence[MemoryView]) -> str:
-    """Preferences and WARM files, INDEX_LINES_MAX lines in all; '' where there are none.
+    """Preferences and WARM files, INDEX_LINES_MAX lines in all; '' if there are none.
 
-    A line of a file: its path, its size and how it begins. COLD files are not listed: only search
-    reaches them, so what is archived costs no prompt anything.
+    A file's line has its path, its size and its beginning. COLD files are not listed: only search
+    reaches them, so the archive costs no prompt anything.
     """
     parts = [(view, _index_lines(view)) for view in views]
     return _fitted(parts, INDEX_LINES_MAX, "memory of {scope}", f"the rest by {SEARCH}")[0]
@@ -162,7 +162,7 @@ def _index_lines(view: MemoryView) -> list[str]:
     for kept in view.entries:
         if tier_of(kept.path) is Tier.WARM:
             by_path.setdefault(kept.path, []).append(kept)
-    # Decisions first, then the newest day: what is likeliest to be wanted is not cut off.
+    # Decisions first, then the newest day, so that the most useful files are not cut off.
     warm = sorted(by_path, reverse=True)
     warm.sort(key=lambda path: path != DECISIONS)
     for path in warm:
@@ -179,7 +179,7 @@ def lines_of(count: int) -> str:
 
 
 def flat(text: str, chars: int = 100) -> str:
-    """A text on one line, and cut after so many characters."""
+    """A text on one line, cut after `chars` characters."""
     line = " ".join("".join(_shown(c) for c in text.replace("\n", " ")).split())
     return line if len(line) <= chars else f"{line[:chars]}..."
 
@@ -188,7 +188,7 @@ def flat(text: str, chars: int = 100) -> str:
 
 
 def file_text(view: MemoryView, path: str) -> str:
-    """A whole file, each entry with its id and where it came from."""
+    """A whole file, each entry with its id and its source."""
     lines = []
     for kept in entries_of(view, path):
         lines.append(f"[entry {kept.entry_id}, {source_of(kept)}]")
@@ -197,7 +197,7 @@ def file_text(view: MemoryView, path: str) -> str:
 
 
 def source_of(kept: Kept) -> str:
-    """Where an entry came from, in words: who wrote it, in which session and where there."""
+    """The source of an entry in words: who wrote it, in which session and at which offset."""
     said = f"{WHO.get(kept.by, kept.by)} for {kept.by_user}"
     if kept.source_session is not None:
         said += f", session {kept.source_session}"
@@ -207,7 +207,7 @@ def source_of(kept: Kept) -> str:
 
 
 def loadable_paths(view: MemoryView) -> str:
-    """The files of a scope that load_memory gives, for a model that named another one."""
+    """The files of a scope that load_memory can read, for a model that named another one."""
     paths = [path for path in paths_of(view) if tier_of(path) is not Tier.COLD]
     more = f" and {len(paths) - 50} more" if len(paths) > 50 else ""
     return (", ".join(paths[:50]) or "nothing") + more

@@ -1,7 +1,7 @@
-"""What prompts and tools ask of memory: the HOT core, the index, a file, a search, todos.
+"""Answers the queries of prompts and tools: the HOT core, the index, a file, a search, todos.
 
-Every text it gives is framed (framing.py). It reads what the store has folded so far and waits for
-nothing; whoever must see his own write waits first (service.py).
+Every text it returns is framed (framing.py). It reads what the store has folded so far, without
+waiting; a caller that must see its own write waits first (service.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,17 +16,17 @@ BEST = 5  # mission row S3.3
 
 
 class MemoryReader:
-    """Reads a store. `store` is asked for at every question, for it may be made anew meanwhile."""
+    """Reads a store. `store` is called for every query, because the store may be rebuilt."""
 
     def __init__(self, store: Callable[[], MemoryStore]) -> None:
         self._store = store
 
     def view(self, scope: str) -> MemoryView:
-        """Everything a scope holds."""
+        """Everything in a scope."""
         return self._store().view(scope)
 
     def core(self, scopes: Sequence[str]) -> str:
-        """The HOT tier for the static prefix: at most 100 lines of core.md; '' where none is."""
+        """The HOT tier for the static prefix: at most 100 lines of core.md; '' if there is none."""
         return framing.core_text([self.view(scope) for scope in scopes])
 
     def index(self, scopes: Sequence[str]) -> str:
@@ -34,7 +34,7 @@ class MemoryReader:
         return framing.index_text([self.view(scope) for scope in scopes])
 
     def load(self, scopes: Sequence[str], path: str) -> str | None:
-        """A whole file of each scope that has it, framed; None where none has."""
+        """A whole file of each scope that has it, framed; None if none has it."""
         views = [self.view(scope) for scope in scopes]
         found = [framing.file_text(v, path) for v in views if entries_of(v, path)]
         return "\n\n".join(found) or None
@@ -46,9 +46,9 @@ class MemoryReader:
         return self._store().search(query, scopes, best, now) if scopes else []
 
     def search_text(self, query: str, scopes: Sequence[str], best: int = BEST) -> str | None:
-        """What a search found, as a model is shown it; None where nothing was.
+        """The results of a search as shown to a model; None without results.
 
-        Each hit with its file and where it came from.
+        Each hit has its file and its source.
         """
         parts = []
         for hit in self.search(query, scopes, best):
@@ -63,7 +63,7 @@ class MemoryReader:
         return "\n\n".join(parts) or None
 
     def todos(self, scope: str) -> str:
-        """What a project has still to do, framed; '' where nothing is."""
+        """A project's open todos, framed; '' if there are none."""
         lines = [
             framing.QUOTE + f"{todo.todo_id}: {framing.flat(todo.text, TODO_CHARS_MAX)}"
             for todo in open_todos(self.view(scope))

@@ -1,9 +1,9 @@
 """Keeps the memory store of a worker current: a thread with its own reader of memory-events.
 
-`begin()` opens the store and starts the thread, `close()` ends both. Nothing waits for it on the
-way to a started worker. The first prompt with memory waits until the store holds what the log held
-at the start; after that memory is as of some offset, and what enters a prompt is logged anyway.
-A writer that must see its own write waits with `folded`. While no broker answers, nothing is read.
+`begin()` opens the store and starts the thread, `close()` ends both. The start of a worker does not
+wait for it. The first prompt with memory waits until the store has what the log had at the start;
+later prompts read memory as of some offset, and the memory in a prompt is logged anyway. A writer
+that must see its own write waits with `folded`. While no broker answers, nothing is read.
 """
 
 import sqlite3
@@ -24,10 +24,10 @@ from .store import MemoryBelongs, MemoryStore, memory_version
 
 FILE = "memory.sqlite"
 POLL_S = 0.5  # how soon a close is noticed
-BATCH = 200  # records in one transaction: whoever reads memory meanwhile waits for it
-AGAIN_S = 5.0  # between tries after the store or the log failed
-FOLDED_S = 5.0  # a write is folded within milliseconds; longer means that the log is away
-START_S = 2.0  # in the poll thread: claims that come back meanwhile must be in time (start window)
+BATCH = 200  # records in one transaction, which blocks readers of memory
+AGAIN_S = 5.0  # delay between retries after an error of the store or the log
+FOLDED_S = 5.0  # a write is folded within milliseconds; longer means that the log is unreachable
+START_S = 2.0  # blocks the poll thread: claims read back afterwards must be within their window
 CLOSE_S = 5.0
 
 
@@ -35,7 +35,7 @@ class MemoryService:
     """Memory in a worker: `reader` for prompts and tools, `writer(user)` for tools.
 
     `directory`: the worker's state directory, which is locked, so one process writes the store.
-    `embedder`: makes the vectors of its search; None: hashing.
+    `embedder`: computes the vectors of its search; None: hashing.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class MemoryService:
     def begin(self) -> None:
         """Open the store and begin to follow the log.
 
-        Raises LogUnreachable, TopicMissing, EmbedderFailed, or sqlite3.Error where no store can be
-        made.
+        Raises LogUnreachable, TopicMissing, EmbedderFailed, or sqlite3.Error if no store can be
+        created.
         """
         self._opened = self._open()
         self._held_at_start = self._held()
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread and close the store; harmless if it never began."""
+        """End the thread and close the store; harmless if it was not started."""
         self._ended.set()
         with self._moved:
             self._moved.notify_all()
@@ -81,12 +81,12 @@ class MemoryService:
         return MemoryWriter(self._producer, user, writer=role)
 
     def keep(self, scope: str, events: Sequence[MemoryWritten], at: int) -> int:
-        """Write what extraction found at `at` (Unix ms); how much of it memory said already.
+        """Write what extraction found at `at` (Unix ms). Returns how much of it was known already.
 
-        The model saw the memory of its session's prompt, which is older than this. What two
-        sessions find at the same moment is there twice: nobody waits for the other.
+        The model saw the memory of its session's prompt, which is older than this. If two sessions
+        find the same fact at the same time it is written twice: neither waits for the other.
         """
-        self.caught_up()  # or what was written a moment ago would be written again
+        self.caught_up()  # otherwise recent entries would be written again
         news = unknown(events, self.reader.view(scope), at)
         writer = self.writer(scope.partition(":")[2], "background")
         for event in news:
@@ -94,27 +94,27 @@ class MemoryService:
         return len(events) - len(news)
 
     def folded(self, written: Written, timeout_s: float = FOLDED_S) -> bool:
-        """Wait until the store has folded an event; whether it has."""
+        """Wait until the store has folded an event. Returns whether it has."""
         return self._wait({written.partition: written.offset + 1}, timeout_s)
 
     def caught_up(self, timeout_s: float = FOLDED_S) -> bool:
-        """Wait until the store has folded all that the log holds now; whether it has."""
+        """Wait until the store has folded the whole log. Returns whether it has."""
         return self._wait(self._held(), timeout_s)
 
     def await_start(self) -> None:
-        """Wait until the store has folded what the log held at the start, START_S at most, once.
+        """Wait once, at most START_S, until the store has folded what the log had at the start.
 
-        A new worker would otherwise begin a session without its user's memory.
+        Otherwise a new worker would begin a session without its user's memory.
         """
         held, self._held_at_start = self._held_at_start, {}
         if not self._wait(held, START_S) and not self._ended.is_set():
             self._say(
-                f"memory: the log was not read to its end within {START_S:g} s; prompts have what "
-                "is read so far, and get the rest when their prefix next changes"
+                f"memory: the log was not read to its end within {START_S:g} s; prompts contain "
+                "what was read so far, and get the rest when their prefix next changes"
             )
 
     def _held(self) -> dict[int, int]:
-        """The next offset of every partition that holds a record now."""
+        """The next offset of every partition that has records now."""
         first = self._log.first_offsets(MEMORY_EVENTS)
         ends = self._log.end_offsets(MEMORY_EVENTS)
         return {number: end for number, end in ends.items() if end > first[number]}
@@ -152,20 +152,20 @@ class MemoryService:
             except sqlite3.DatabaseError as broken:
                 if is_damage(broken):
                     anew = f"it failed ({type(broken).__name__}: {broken})"
-                    self._say(f"memory: the store failed, it is made anew: {broken}")
-                else:  # a full disk, a lock: what is there is kept
-                    self._say(f"memory: the store cannot be used now, it is tried again: {broken}")
+                    self._say(f"memory: the store failed and is rebuilt: {broken}")
+                else:  # a full disk, a lock: the store is kept
+                    self._say(f"memory: the store cannot be used now; retrying: {broken}")
                 self._ended.wait(AGAIN_S)
             except Corrupt as damage:
                 anew = f"it is damaged ({damage})"
             except LogFatal as fatal:
-                self._say(f"memory is not read any more: {fatal}")
+                self._say(f"memory is no longer read: {fatal}")
                 return
             except FoldlogError as error:
-                self._say(f"memory can not be read now, it is tried again: {error}")
+                self._say(f"memory cannot be read now; retrying: {error}")
                 self._ended.wait(AGAIN_S)
-            except Exception as bug:  # a thread dies in silence, and its memory grows old
-                self._say(f"memory stands still, it is tried again: {type(bug).__name__}: {bug}")
+            except Exception as bug:  # otherwise the thread would end silently, with stale memory
+                self._say(f"memory is not updated; retrying: {type(bug).__name__}: {bug}")
                 self._ended.wait(AGAIN_S)
 
     def _follow(self) -> None:

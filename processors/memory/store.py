@@ -1,10 +1,10 @@
 """The memory store: views, search index and cursors of memory-events in one SQLite file.
 
-All three change in one transaction, so after a kill the file is as of some offset and reading goes
-on from there. It is a cache: a file that does not belong to the log at hand (another cluster or
-topic, other folds, a cursor beyond the log's end) or can not be read is deleted and folded anew,
-and that is said. One process writes it; its threads share the connection, one at a time, and one of
-them folds. While an embedder, which may be a server, is waited for, the others go on.
+All three change in one transaction, so after a kill the file is consistent at some offset, and
+reading continues from there. It is a cache: a file that does not belong to the current log (another
+cluster or topic, other folds, a cursor beyond the log's end) or is unreadable is deleted and
+rebuilt, which is logged. One process writes it; its threads take turns on the connection, and one
+of them folds. While that thread waits for an embedder, which may be a server, the others continue.
 """
 
 import sqlite3
@@ -32,8 +32,8 @@ from ..search.index import Hit, SearchIndex
 from ..store.sqlite_errors import is_damage
 from .fold import Kept, MemoryView, apply, initial
 
-LAYOUT = 2  # a new value whenever the tables or the fold change what is kept
-SCOPES_CACHED = 64  # views held in memory: the scopes that sessions of this worker use now
+LAYOUT = 2  # to be incremented when the tables, or what the fold stores, change
+SCOPES_CACHED = 64  # views kept in memory: the scopes that sessions of this worker use now
 KIND = "memory"  # of our documents in the search index
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS belongs (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -48,13 +48,13 @@ V = TypeVar("V", bound=Value)
 
 @cache
 def memory_version() -> str:
-    """Names the fold and the events it knows: another one means to refold."""
+    """Identifies the fold and the events that it knows: if it changes, the store is refolded."""
     shapes = b"".join(codec.fingerprint_of(codec.schema_of(row.name)) for row in MEMORY_TYPES)
     return f"{LAYOUT}-{sha256(shapes).hexdigest()[:12]}"
 
 
 class MemoryBelongs(NamedTuple):
-    """What log a memory store was folded from, and by which fold."""
+    """The log that a memory store was folded from, and the version of the fold."""
 
     cluster_id: str
     topic_id: str
@@ -62,16 +62,16 @@ class MemoryBelongs(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A view, and where each entry stands in the table's order."""
+    """A view, and the position of each entry in the table's order."""
 
     view: MemoryView
     places: dict[str, float]
 
 
 class MemoryStore:
-    """See the module. `ends`: the log's end by partition when it is opened. `anew`: why the file
-    that is there must not be used, if it must not. `embedder`: of the search index. Raises
-    sqlite3.Error where none can be made, EmbedderFailed.
+    """The store of one file. `ends`: the log's end by partition when it is opened. `anew`: the
+    reason why an existing file must be replaced, or None. `embedder`: of the search index. Raises
+    sqlite3.Error if no file can be created, EmbedderFailed.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class MemoryStore:
         self._path, self._say, self._embedder = path, say, embedder
         self._lock = threading.RLock()
         self._cached: OrderedDict[str, _Held] = OrderedDict()
-        self.damage: str | None = None  # what a reader found: the one who folds rebuilds the file
+        self.damage: str | None = None  # found by a reader: the folding thread rebuilds the file
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             why = anew or self._open(belongs, ends)
         except sqlite3.DatabaseError as broken:
             if not is_damage(broken):  # it is locked, the disk is full: the file must be kept
                 raise
-            why = f"it can not be read ({type(broken).__name__}: {broken})"
+            why = f"it cannot be read ({type(broken).__name__}: {broken})"
         if why is not None:
-            self._say(f"the memory store is made anew from the log: {why}")
+            self._say(f"the memory store is rebuilt from the log: {why}")
             self.close()
             for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
                 path.with_name(name).unlink(missing_ok=True)
@@ -103,7 +103,7 @@ class MemoryStore:
             assert again is None, again
 
     def _open(self, belongs: MemoryBelongs, ends: Mapping[int, int]) -> str | None:
-        """Open the file; why it is not of this log, or None."""
+        """Open the file. Returns the reason why it is not of this log, or None."""
         self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = NORMAL")  # a power loss costs folded offsets only
@@ -123,7 +123,7 @@ class MemoryStore:
             for partition, offset in self._cursors.items():
                 if offset > ends.get(partition, 0):
                     end = ends.get(partition, 0)
-                    return f"its cursor {partition}/{offset} lies beyond the log's end {end}"
+                    return f"its cursor {partition}/{offset} is beyond the log's end {end}"
             self._index = SearchIndex(self._db, self._embedder, self._say)
             self._db.execute("COMMIT")
         finally:
@@ -133,12 +133,12 @@ class MemoryStore:
 
     @property
     def cursors(self) -> dict[int, int]:
-        """The next offset of every partition that anything was read of."""
+        """The next offset of every partition that was read."""
         with self._lock:
             return dict(self._cursors)
 
     def fold(self, records: Sequence[Record]) -> set[str]:
-        """Take records in; views, index and cursors change together. The scopes that changed."""
+        """Fold records; views, index and cursors change together. Returns the changed scopes."""
         with self._lock:
             before: dict[str, _Held] = {}
             after: dict[str, MemoryView] = {}
@@ -167,11 +167,11 @@ class MemoryStore:
             return set(changed)
 
     def _entry(self, record: Record) -> Entry | None:
-        """The event of a record, or None for what no scope can hold."""
+        """The event of a record, or None if no scope can contain it."""
         entry = entry_of(record)
         if isinstance(entry.event, Unreadable):
             place = f"{record.partition}/{record.offset}"
-            self._say(f"memory: the record at {place} can not be read, it is passed over: "
+            self._say(f"memory: the record at {place} cannot be decoded and is skipped: "
                       f"{entry.event.why}")
             return None
         return entry if parse_scope(entry.session_id) is not None else None
@@ -183,7 +183,7 @@ class MemoryStore:
         cursors: dict[int, int],
         vectors: Mapping[Kept, bytes],
     ) -> None:
-        """One transaction. What is remembered changes only when it has been committed."""
+        """One transaction. The state in memory changes only after the commit."""
         places = {scope: _places(before[scope], view) for scope, view in changed.items()}
         self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -258,8 +258,8 @@ class MemoryStore:
         return _Held(replace(head, entries=entries, ids=ids), places)
 
     def view(self, scope: str) -> MemoryView:
-        """The view of a scope, as far as it is folded: empty where the file proves to be damaged,
-        as it is until it has been rebuilt."""
+        """The view of a scope, as far as it is folded; empty if the file proves to be damaged,
+        until it has been rebuilt."""
         with self._lock:
             try:
                 return self._held(scope).view
@@ -286,7 +286,7 @@ class MemoryStore:
 
 
 def _sealed(value: Value) -> bytes:
-    """A row, with a checksum before it: SQLite has none, and what is kept enters prompts."""
+    """A row after its checksum: SQLite has none, and the content enters prompts."""
     data = msgspec.msgpack.encode(value)
     return crc32(data).to_bytes(4, "big") + data
 
@@ -298,13 +298,13 @@ def _unsealed(row: bytes, kind: type[V]) -> V:
 
 
 GAP = 1.0
-GAP_MIN = 1e-6  # halved 20 times since; a double near 20,000 still tells 1e-11 apart
+GAP_MIN = 1e-6  # after 20 halvings; a double near 20,000 still has a resolution of 1e-11
 
 
 def _places(had: _Held, view: MemoryView) -> dict[str, float]:
-    """Where the entries of a view stand: as before, new ones between their neighbours.
+    """The positions of a view's entries: unchanged, new ones between their neighbours.
 
-    So that a line put into the middle of a file moves one row and not all behind it.
+    So a line inserted into the middle of a file moves one row and not all rows after it.
     """
     places: dict[str, float] = {}
     last = 0.0
@@ -313,14 +313,14 @@ def _places(had: _Held, view: MemoryView) -> dict[str, float]:
         place = had.places.get(entry_id)
         if place is None:
             place = last + GAP if behind is None else (last + behind) / 2
-        if place - last < GAP_MIN:  # no room left: number all anew
+        if place - last < GAP_MIN:  # no room left: renumber all
             return {id: n * GAP for n, id in enumerate(view.ids, 1)}
         places[entry_id] = last = place
     return places
 
 
 def _following(known: Mapping[str, float], ids: Iterable[str]) -> list[float | None]:
-    """For each id the place of the next one that has a place already."""
+    """For each id the position of the next one that already has a position."""
     found: list[float | None] = []
     following: float | None = None
     for entry_id in reversed([*ids]):

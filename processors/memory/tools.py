@@ -1,8 +1,8 @@
 """The tools of an agent with memory=True: load, search, remember, preferences, todos.
 
-They read and write for the session's user and its project only. What they give is framed as data,
-with where it came from. Writing waits until the worker's own store has folded it, so that the
-answer says what became of it; every id follows from the call, so a repetition counts once.
+They read and write for the session's user and its project only. Their results are framed as data,
+with their source. A write waits until the worker's own store has folded it, so that the result
+reports its effect; every id follows from the call, so a repetition counts once.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from .framing import SEARCH, lines_of, loadable_paths
 from .service import MemoryService
 
 ALL_DONE = "todo_done_build"
-"""The trigger of mission row S0.4 that leaves `building`; the fold knows whether it is legal."""
+"""The trigger of mission row S0.4 that leaves `building`; the fold decides whether it is legal."""
 
 TODOS_AT_ONCE_MAX = 20
 PLACES = {"core": CORE, "decision": DECISIONS, "note": TODAY}
@@ -31,7 +31,7 @@ def _memory(ctx: ToolContext) -> MemoryService:
 
 
 def _scopes(ctx: ToolContext) -> list[str]:
-    """The session's own: nobody else's memory can be named."""
+    """The session's own scopes: no other user's memory can be named."""
     found = [scope_of(USER, ctx.user_id)] if ctx.user_id else []
     return found + ([scope_of(PROJECT, ctx.project_id)] if ctx.project_id else [])
 
@@ -50,7 +50,7 @@ def _writer(ctx: ToolContext) -> MemoryWriter:
 
 
 def _view(ctx: ToolContext, written: Written) -> MemoryView:
-    """The scope's view with what was just written folded in."""
+    """The scope's view, including the event just written."""
     memory = _memory(ctx)
     if not memory.folded(written):
         raise RuntimeError(
@@ -144,7 +144,7 @@ def remember(
 
 
 def _demand_not_a_persons(kept: Kept) -> None:
-    """What people write is theirs; a call that one of them allowed may replace it."""
+    """Entries written by people are theirs; only a call that a person allowed may replace one."""
     if kept.by == PEOPLE:
         raise ToolFailed(
             f"nothing was remembered: entry {kept.entry_id} was written by a person, and stays as "
@@ -161,7 +161,7 @@ def set_preference(
 ) -> str:
     """Note how the user wants things to be, when they say so. It is in every later prompt."""
     writer = _writer(ctx)
-    value = value if value and value.strip() else None  # or every prompt would say `tone = `
+    value = value if value and value.strip() else None  # else every prompt would have `tone = `
     command_id = id_from("prefer", ctx.session_id, ctx.call_key)
     try:
         written = writer.set_preference(
@@ -224,7 +224,7 @@ def todo_complete(
     scope, writer = _scope(ctx, PROJECT), _writer(ctx)
     assert ctx.project_id is not None
     before = _memory(ctx).reader.view(scope)
-    if todo_of(before, todo_id) is None and _memory(ctx).caught_up():  # another worker's, just now
+    if todo_of(before, todo_id) is None and _memory(ctx).caught_up():  # added by another worker
         before = _memory(ctx).reader.view(scope)
     if todo_of(before, todo_id) is None:
         known = ", ".join(todo.todo_id for todo in open_todos(before)) or "none"
@@ -240,8 +240,8 @@ def todo_complete(
     left = len(open_todos(view))
     if left:
         return f"{todo_id} is done; {left} are open"
-    # Also when it was done before: whoever died between marking and telling gets another chance,
-    # and a trigger that is not legal any more is refused without harm.
+    # Also if it was done before: a call that died between marking and reporting gets another
+    # chance, and a trigger that is no longer legal is refused without harm.
     ctx.trigger(ALL_DONE)
     return f"{todo_id} is done; nothing is left open"
 
@@ -258,9 +258,9 @@ MEMORY_TOOLS: tuple[Tool, ...] = (
 
 
 def with_memory_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """The tools of an agent and those of memory. Raises ValueError where a name is taken."""
+    """The tools of an agent and those of memory. Raises ValueError if a name is taken."""
     have = {each.name: each for each in tools}
     for each in MEMORY_TOOLS:
         if each.name in have and have[each.name].function is not each.function:
-            raise ValueError(f"the name {each.name!r} is reserved for memory=True; rename your tool")
+            raise ValueError(f"the name {each.name!r} is reserved for memory=True; rename yours")
     return (*tools, *(each for each in MEMORY_TOOLS if each.name not in have))

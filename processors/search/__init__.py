@@ -2,8 +2,8 @@
 
 Read in this order: formula.py (the score, as data), words.py (what a word is in each script),
 trigrams.py, embed.py (vectors), word_vectors.py, snippet.py, index.py (SearchIndex, which joins
-them). Nothing here must know what a document is for; memory and transcripts are searched by the
-same code.
+them). All of it is independent of what the documents are used for: memory and transcripts are
+searched by the same code.
 """
 
 __all__: list[str] = []

@@ -1,9 +1,10 @@
-"""Texts as vectors: the protocol, the embedder that needs nothing installed, and distances.
+"""Texts as vectors: the protocol, the embedder that needs no installation, and distances.
 
-HashedEmbedder hashes words and pieces of words, so that texts which share spelling lie near each
-other: inflected, misspelt, compounded words. It does not understand meaning: `car` and `automobile`
-are as far apart as any two words. With the extra `embeddings` the default is word_vectors.py, which
-knows related words. Only this file of foldlog imports numpy, when the first vector is made.
+HashedEmbedder hashes words and parts of words, so that texts with similar spelling get similar
+vectors: inflected, misspelt, compounded words. It does not understand meaning: `car` and
+`automobile` are as far apart as any two words. With the extra `embeddings` the default is
+word_vectors.py, which knows related words. Only this file of foldlog imports numpy, when the first
+vector is computed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,24 +22,24 @@ if TYPE_CHECKING:
     import numpy as np
 
 DIMENSIONS = 512  # 2 KiB a document; hashing noise of an unrelated pair is 1 / sqrt(512) = 0.04
-_GRAMS = (3, 4)  # characters; blanks around the word count, so that its beginning and end tell
+_GRAMS = (3, 4)  # characters; blanks around the word count, so that its start and end matter
 _WORD_WEIGHT = 1.0  # of a whole word
-_GRAMS_WEIGHT = 1.0  # of all pieces of a word together
+_GRAMS_WEIGHT = 1.0  # of all parts of a word together
 _WORDS_CACHED = 50_000  # at about 250 bytes each: 12 MiB at most
 
 
 class EmbedderFailed(FoldlogError):
-    """The embedder that was set raised, or does not keep its protocol. Nothing was stored; what
-    needed its vectors is tried again. Look at it, or take the setting out."""
+    """The configured embedder raised an error or violated its protocol. Nothing was stored; the
+    work that needed its vectors is retried. Correct the embedder or remove the setting."""
 
 
 class Embedder(Protocol):
-    """Makes vectors of texts. Equal texts must give equal vectors as long as `name` is the same.
+    """Computes vectors of texts. Equal texts must give equal vectors as long as `name` is the same.
 
-    `name` says the method and its version: vectors of another name are made anew. `embed` returns
-    an array of floats of shape (number of texts, dimensions); their length does not matter.
-    It may also have `distance_max`: how near a text must lie to be a candidate by its vector alone,
-    as a cosine distance (0 to 2); VECTOR_DISTANCE_MAX where it has none.
+    `name` identifies the method and its version: vectors of another name are recomputed. `embed`
+    returns an array of floats of shape (number of texts, dimensions); their length does not matter.
+    It may also have `distance_max`: the maximum cosine distance (0 to 2) at which a text is a
+    candidate by its vector alone; VECTOR_DISTANCE_MAX without it.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Embedder(Protocol):
 
 
 def distance_max_of(embedder: Embedder) -> float:
-    """How near is near, for this embedder: their cosines are not to be compared."""
+    """The candidate distance of this embedder: cosines of different ones are not comparable."""
     return float(getattr(embedder, "distance_max", VECTOR_DISTANCE_MAX))
 
 
@@ -78,27 +79,27 @@ class HashedEmbedder:
 def load_embedder(name: str | None) -> Embedder:
     """The embedder of a setting: MODULE:ATTR, an instance or a class without arguments.
 
-    None: word vectors where the extra `embeddings` is installed, else hashing. Raises SettingsError
-    that says what is wrong with it.
+    None: word vectors if the extra `embeddings` is installed, else hashing. Raises SettingsError
+    with the reason.
     """
     if name is None:
         return WordVectors() if installed() else HashedEmbedder()
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise SettingsError(f"embedder {name}: say MODULE:ATTR, as in my_app:embedder")
+        raise SettingsError(f"embedder {name}: write it as MODULE:ATTR, as in my_app:embedder")
     try:
         found = getattr(import_module(module), attribute)
         found = found() if isinstance(found, type) else found
     except Exception as error:
         raise SettingsError(
-            f"embedder {name}: it can't be loaded ({type(error).__name__}: {error}). Nothing was "
+            f"embedder {name}: it cannot be loaded ({type(error).__name__}: {error}). Nothing was "
             "embedded. Correct the setting, or leave it out for the embedder of foldlog."
         ) from error
     kinds = (("name", str), ("dimensions", int), ("embed", Callable))
     missing = [what for what, kind in kinds if not isinstance(getattr(found, what, None), kind)]
     if missing:
         lacks = ", ".join(missing)
-        raise SettingsError(f"embedder {name}: it has no {lacks} as docs/search.md says")
+        raise SettingsError(f"embedder {name}: it lacks {lacks}, see docs/search.md")
     near = getattr(found, "distance_max", VECTOR_DISTANCE_MAX)
     if not isinstance(near, int | float) or not 0 <= near <= 2:
         raise SettingsError(f"embedder {name}: distance_max is {near!r}, it must be 0 to 2")
@@ -107,7 +108,7 @@ def load_embedder(name: str | None) -> Embedder:
 
 @lru_cache(_WORDS_CACHED)
 def _features(word: str) -> tuple["np.ndarray", "np.ndarray"]:
-    """The buckets of a word and its pieces, and what each adds to its bucket."""
+    """The buckets of a word and its parts, and the weight that each adds to its bucket."""
     import numpy as np
 
     padded = f" {word} "
@@ -127,7 +128,7 @@ def _features(word: str) -> tuple["np.ndarray", "np.ndarray"]:
 
 
 def unit(vectors: Any) -> "np.ndarray":
-    """The same directions with length 1, as float32; a vector of length 0 stays as it is."""
+    """The same directions with length 1, as float32; a vector of length 0 stays unchanged."""
     import numpy as np
 
     vectors = np.asarray(vectors, dtype=np.float32)
@@ -136,15 +137,15 @@ def unit(vectors: Any) -> "np.ndarray":
 
 
 def blobs_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
-    """The vectors of texts as they are stored: float32, length 1.
+    """The vectors of texts in their stored form: float32, length 1.
 
-    Raises EmbedderFailed where the embedder raises or does not keep its protocol.
+    Raises EmbedderFailed if the embedder raises an error or violates its protocol.
     """
     import numpy as np
 
     try:
         made = np.asarray(embedder.embed(list(texts)), dtype=np.float32)
-    except Exception as error:  # somebody else's code, and maybe somebody else's server
+    except Exception as error:  # third-party code, and maybe a third-party server
         raise EmbedderFailed(
             f"the embedder {embedder.name} failed ({type(error).__name__}: {error}). Nothing was "
             "stored."
@@ -152,8 +153,8 @@ def blobs_of(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     wanted = (len(texts), embedder.dimensions)
     if made.shape != wanted or not np.all(np.isfinite(made)):
         raise EmbedderFailed(
-            f"the embedder {embedder.name} gave an array of shape {made.shape}, or numbers that "
-            f"are not finite; its protocol demands {wanted}. Nothing was stored."
+            f"the embedder {embedder.name} returned an array of shape {made.shape}, or numbers "
+            f"that are not finite; its protocol requires {wanted}. Nothing was stored."
         )
     return [row.tobytes() for row in unit(made)]
 

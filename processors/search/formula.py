@@ -12,16 +12,16 @@ vector      1 - cosine distance = the cosine; a negative one counts as 0 (a dist
             nothing more about relevance than a distance of 1).
 
 A document is a candidate if it has a term of the query (full_text > 0), or its trigram similarity
-is TRIGRAM_SIMILARITY_MIN or more, or its cosine distance is below VECTOR_DISTANCE_MAX, or below
-what its embedder says instead: how far apart related texts lie is a property of the embedder. Each
-part is counted for every candidate, whichever rule brought it in.
+is TRIGRAM_SIMILARITY_MIN or more, or its cosine distance is below VECTOR_DISTANCE_MAX or the limit
+of its embedder: the distance of related texts is a property of the embedder. Each part is counted
+for every candidate, whichever rule selected it.
 """
 
 from typing import NamedTuple
 
 
 class Parts(NamedTuple):
-    """The three parts of a score; as WEIGHTS, how much each counts."""
+    """The three parts of a score; in WEIGHTS, the weight of each."""
 
     full_text: float
     trigram: float
@@ -41,7 +41,7 @@ def score(parts: Parts) -> float:
 def is_candidate(
     parts: Parts, distance: float, distance_max: float = VECTOR_DISTANCE_MAX
 ) -> bool:
-    """Whether any of the three rules brings the document in. `distance`: cosine, 0 to 2."""
+    """Whether any of the three rules selects the document. `distance`: cosine, 0 to 2."""
     return (
         parts.full_text > 0
         or parts.trigram >= TRIGRAM_SIMILARITY_MIN

@@ -1,9 +1,9 @@
 """SearchIndex: documents in SQLite, found by words, by trigrams and by vectors (mission row S3.3).
 
 Two FTS5 tables (words, trigrams) and a table of vectors are joined by rowid to a table of
-documents. Everything happens inside the caller's transaction, which alone commits, so that an index
-and the cursor of what it was made from change together. formula.py says what a score is. This file
-must not know what a document is for, nor where it came from.
+documents. Everything happens inside the caller's transaction, and only the caller commits, so that
+an index and the cursor of its source change together. formula.py defines the score. The index is
+independent of what the documents are used for and where they come from.
 """
 
 import logging
@@ -20,11 +20,11 @@ from .trigrams import padded, similarity, trigrams
 from .words import Query, query_of
 
 LOGGER = logging.getLogger("foldlog.search")
-LAYOUT = 1  # a new value whenever the tables or what is written into them change
+LAYOUT = 1  # to be incremented when the tables, or what is written into them, change
 BEST = 5
 BEST_MAX = 100
-DOCUMENT_CHARS_MAX = 1_000_000  # 1 MB of text, 0.3 s to index; more is no document but data
-QUERY_CHARS_MAX = 2_000  # of a query; a pasted page is searched for by its beginning
+DOCUMENT_CHARS_MAX = 1_000_000  # 1 MB of text, 0.3 s to index; more is not a document but data
+QUERY_CHARS_MAX = 2_000  # only this much of a longer query, such as a pasted page, is used
 _BATCH = 256  # documents embedded at once: 0.5 MiB of vectors
 
 _TABLES = (
@@ -34,21 +34,21 @@ _TABLES = (
     " text TEXT NOT NULL, at INTEGER NOT NULL, trigrams INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS search_scope ON search_documents (scope, kind)",
     "CREATE TABLE IF NOT EXISTS search_vectors (rowid INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
-    # Of each document only which trigrams it has: their places and counts are never asked for.
+    # Only which trigrams a document has is stored: their positions and counts are never queried.
     "CREATE VIRTUAL TABLE IF NOT EXISTS search_trigrams USING"
     " fts5(body, tokenize='trigram case_sensitive 1', detail=none, columnsize=0)",
 )
 
 
 def embedder_in(connection: sqlite3.Connection) -> str | None:
-    """NAME/DIMENSIONS of the embedder whose vectors an index holds; None where it holds none."""
+    """NAME/DIMENSIONS of the embedder of an index's vectors; None if it has no vectors."""
     found = connection.execute("SELECT value FROM search_meta WHERE name = 'embedder'").fetchone()
     return None if found is None else str(found[0])
 
 
 class Hit(NamedTuple):
-    """A document found. `snippet`: about 200 tokens of its text around the match. `parts`: what
-    the score was made of."""
+    """A found document. `snippet`: about 200 tokens of its text around the match. `parts`: the
+    parts of the score."""
 
     id: str
     scope: str
@@ -60,7 +60,7 @@ class Hit(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A document that may be found, before the best are chosen. `at`: Unix ms."""
+    """A possible result, before the best are selected. `at`: Unix ms."""
 
     rowid: int
     id: str
@@ -69,11 +69,11 @@ class Candidate(NamedTuple):
 
 
 class SearchIndex:
-    """The index in the database of `connection`, made if it is not there. It never commits.
+    """The index in the database of `connection`, created if it does not exist. It never commits.
 
-    Used from several threads, it needs a connection that allows it, and one thread at a time.
-    `embedder`: makes the vectors; where the stored ones are another's, they are made anew and `say`
-    is told. A document's scope says whose it is, such as `user:ana` or `project:p1`.
+    Several threads may use it, one at a time, if the connection allows that. `embedder`: computes
+    the vectors; if the stored ones are of another embedder they are recomputed, which `say`
+    reports. A document's scope names its owner, such as `user:ana` or `project:p1`.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class SearchIndex:
     # -- writing -----------------------------------------------------------------------------------
 
     def vectors_of(self, documents: Iterable[tuple[str, str]]) -> list[bytes]:
-        """The vectors of documents, each (title, text). It needs no connection, and may take long:
+        """The vectors of documents, each (title, text). It uses no connection, and may take long:
         an embedder may be a server. Raises EmbedderFailed."""
         wholes = [_whole(_storable(title), _storable(text)) for title, text in documents]
         return blobs_of(self._embedder, wholes) if wholes else []
 
     def vector_of(self, query: str) -> bytes:
-        """The vector of a query, as `vectors_of`."""
+        """The vector of a query; like `vectors_of`."""
         return blobs_of(self._embedder, [_asked(query)])[0]
 
     def upsert(
@@ -113,10 +113,10 @@ class SearchIndex:
         at: int,
         vector: bytes | None = None,
     ) -> None:
-        """Put a document, in the place of the one with this id. `at`: Unix ms, shown and compared.
-        `vector`: of `vectors_of`, else it is made here.
+        """Insert a document, or replace the one with this id. `at`: Unix ms, returned and compared.
+        `vector`: from `vectors_of`, else it is computed here.
 
-        Raises ValueError for a text over DOCUMENT_CHARS_MAX characters; nothing is changed then.
+        Raises ValueError for a text over DOCUMENT_CHARS_MAX characters; then nothing is changed.
         """
         if len(title) + len(text) > DOCUMENT_CHARS_MAX:
             raise ValueError(
@@ -138,7 +138,7 @@ class SearchIndex:
         self._connection.execute("INSERT INTO search_vectors VALUES (?, ?)", (rowid, vector))
 
     def delete(self, id: str) -> bool:
-        """Forget a document; whether there was one."""
+        """Delete a document. Returns whether it existed."""
         row = self._connection.execute(
             "SELECT rowid FROM search_documents WHERE id = ?", (id,)
         ).fetchone()
@@ -167,10 +167,10 @@ class SearchIndex:
         now: int | None = None,
         vector: bytes | None = None,
     ) -> list[Hit]:
-        """The `best` candidates of these scopes (and kinds), highest score first, newest of equals.
+        """The `best` candidates of these scopes (and kinds), highest score first, then the newest.
 
-        `now`: Unix ms; what is dated later is not seen, so that a search can be repeated as of a
-        moment. `vector`: of `vector_of`, else it is made here. Any text is a query; one without a
+        `now`: Unix ms; later documents are ignored, so that a search can be repeated as of a time.
+        `vector`: from `vector_of`, else it is computed here. Any text is a query; one without a
         letter or digit finds nothing.
         Raises ValueError unless `best` is 1 to BEST_MAX.
         """
@@ -190,7 +190,7 @@ class SearchIndex:
         now: int | None = None,
         vector: bytes | None = None,
     ) -> list[Candidate]:
-        """Every document that one of the three rules of formula.py brings in, in no order."""
+        """Every document that one of the three rules of formula.py selects, unordered."""
         asked = query_of(query)
         rows = self._within(scopes, kinds, now) if asked.terms else []
         if not rows:
@@ -211,7 +211,7 @@ class SearchIndex:
     def _within(
         self, scopes: Sequence[str], kinds: Sequence[str] | None, now: int | None
     ) -> list[tuple[int, str, int, int, bytes]]:
-        """(row id, id, at, number of trigrams, vector) of every document that may be found."""
+        """(row id, id, at, number of trigrams, vector) of every document to be considered."""
         wanted, values = [f"scope IN ({_marks(scopes)})"], [*scopes]
         if kinds is not None:
             wanted.append(f"kind IN ({_marks(kinds)})")
@@ -226,7 +226,7 @@ class SearchIndex:
         ).fetchall()
 
     def _shared(self, grams: Iterable[str]) -> Counter[int]:
-        """How many of these trigrams each row has."""
+        """The number of these trigrams that each row has."""
         shared: Counter[int] = Counter()
         for gram in grams:
             found = self._connection.execute(
@@ -246,18 +246,18 @@ class SearchIndex:
     # -- versions ----------------------------------------------------------------------------------
 
     def _bring_up_to_date(self) -> None:
-        """Make anew what another version or another embedder has made, and say so."""
+        """Recompute what was written by another version or another embedder, and log that."""
         name = f"{self._embedder.name}/{self._embedder.dimensions}"
         meta = dict(self._connection.execute("SELECT name, value FROM search_meta"))
         (documents,) = self._connection.execute("SELECT count(*) FROM search_documents").fetchone()
         if documents and meta.get("layout") != str(LAYOUT):
-            self._say(f"search: {documents} documents are indexed anew, for a newer version")
+            self._say(f"search: {documents} documents are indexed again, for a newer version")
             self._index_again()
         if documents and meta.get("embedder") != name:
             was = meta.get("embedder", "none")
             self._say(
                 f"search: the embedder is now {name}, it was {was}: {documents} documents are "
-                "embedded anew"
+                "embedded again"
             )
             self._embed_again()
         self._connection.executemany(
@@ -295,17 +295,17 @@ class SearchIndex:
 
 
 def _whole(title: str, text: str) -> str:
-    """What of a document is searched."""
+    """The searched text of a document."""
     return f"{title}\n{text}" if title else text
 
 
 def _asked(query: str) -> str:
-    """What of a query is looked for."""
+    """The used part of a query."""
     return _storable(query[:QUERY_CHARS_MAX])
 
 
 def _storable(text: str) -> str:
-    """Text that UTF-8 can hold: halves of characters are replaced."""
+    """Text that can be encoded as UTF-8: lone surrogates are replaced."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,8 +1,8 @@
 """Snippets: 200 tokens of a text around what matches, never cut inside a word.
 
-A search that returns whole documents fills a context window with what was not asked for (mission
-row S3.9). Which words match is asked of the tokenizer that indexed them, so that `running` is
-marked for `run`. This file must not know the index.
+A search that returns whole documents fills a context window with irrelevant text (mission row
+S3.9). The tokenizer that indexed the words determines which ones match, so that `running` is marked
+for `run`.
 """
 
 import re
@@ -16,21 +16,21 @@ from .trigrams import similarity, trigrams
 from .words import UNSPACED, WORDS, Query, forms_of, is_unspaced
 
 SNIPPET_TOKENS = 200
-WORD_CHARS_MAX = 50  # a longer one may be cut: even of emoji, so many are less than a snippet
+WORD_CHARS_MAX = 50  # a longer word may be cut: even 50 emoji are less than a snippet
 CUT = "..."
-_MATCHES_MAX = 200  # looked at to find the best place of a long text
+_MATCHES_MAX = 200  # matches examined to find the best part of a long text
 _UNITS_A_TOKEN_MAX = 20  # an estimated token has 17 characters at most
-# What is never cut: a character of a script without spaces, or what stands between blanks.
+# Units are never cut: a character of a script without spaces, or a run between blanks.
 _UNIT = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 
 Match = tuple[int, int, str]
-"""Start and end in characters, and which word of the query it is."""
+"""Start and end in characters, and the matched word of the query."""
 
 
 class Snippet(NamedTuple):
-    """A part of a text; `marks`: (start, end) of each match in `text`, in characters; in
-    order and apart from one another: matches that overlap or touch are one."""
+    """A part of a text; `marks`: (start, end) of each match in `text`, in characters, in order and
+    disjoint: matches that overlap or touch are merged."""
 
     text: str
     marks: tuple[tuple[int, int], ...]
@@ -45,8 +45,8 @@ class Snippets:
     def cut(self, text: str, query: Query, tokens: int = SNIPPET_TOKENS) -> Snippet:
         """The part of at most `tokens` estimated tokens that has the most of the query's words.
 
-        A text that is shorter comes whole. Where no word matches, as with a misspelt one, the words
-        that resemble one of the query lead; where none does, the beginning is taken.
+        A shorter text is returned whole. If no word matches, as with a misspelt one, the words that
+        resemble one of the query count; if none does, the beginning is taken.
         """
         found = self._matches(text, query) or _alike(text, query)
         units = list(_units(text))
@@ -82,7 +82,7 @@ class Snippets:
 
 
 def _runs_in(text: str, start: int, end: int, runs: set[str]) -> list[Match]:
-    """Where the pairs of an unspaced query stand in a run of the text."""
+    """The matches of an unspaced query's pairs in a run of the text."""
     found = []
     for at in range(start, end):
         for size in (2, 1):
@@ -93,7 +93,7 @@ def _runs_in(text: str, start: int, end: int, runs: set[str]) -> list[Match]:
 
 
 def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans, in order, that overlap or touch are one: pairs of neighbours do."""
+    """The spans, in order, with those that overlap or touch merged."""
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         if joined and start <= joined[-1][1]:
@@ -124,7 +124,7 @@ def _units(text: str) -> Iterator[tuple[int, int]]:
 
 
 class _Window:
-    """Which units of a text make the snippet: as many as fit, most of the query first."""
+    """Selects the units of a text that make the snippet: those with most of the query first."""
 
     def __init__(self, text: str, units: list[tuple[int, int]], tokens: int) -> None:
         self._text, self._units = text, units
@@ -136,7 +136,7 @@ class _Window:
         return estimate(self._text[self._units[first][0] : self._units[last][1]]) <= self._room
 
     def _last_fitting(self, first: int) -> int:
-        """The last unit that still fits behind this one; itself if it alone is too much."""
+        """The last unit that fits after this one; `first` itself if it alone is too large."""
         low, high = first, min(len(self._units) - 1, first + _UNITS_A_TOKEN_MAX * self._room)
         while low < high:
             middle = (low + high + 1) // 2
@@ -163,7 +163,7 @@ class _Window:
         return self._grown(*place)
 
     def _grown(self, first: int, last: int) -> tuple[int, int]:
-        """As much text before the matches as behind them, as far as there is room."""
+        """Extend evenly to both sides of the matches, as far as there is room."""
         grew = True
         while grew:
             grew = False

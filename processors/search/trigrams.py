@@ -1,7 +1,7 @@
-"""Trigrams as pg_trgm has them: of each word, with two blanks before it and one behind.
+"""Trigrams like pg_trgm's: of each word, with two blanks before it and one after it.
 
-The trigram tokenizer of SQLite takes any three characters of a text. `padded` spells a text so that
-these are the trigrams of its words, and a few more across two words, which no query has.
+SQLite's trigram tokenizer takes any three characters of a text. `padded` rewrites a text so that
+these are the trigrams of its words, plus a few across two words, which no query has.
 """
 
 import re
@@ -13,7 +13,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def padded(text: str) -> str:
-    """Text as the trigram table holds it: `cat hat` becomes `  cat   hat `."""
+    """Text in the form of the trigram table: `cat hat` becomes `  cat   hat `."""
     return "".join(f"  {word} " for word in _WORD.findall(fold(text).lower()))
 
 
@@ -23,11 +23,11 @@ def trigrams(text: str) -> frozenset[str]:
 
 
 def of_word(word: str) -> frozenset[str]:
-    """The trigrams of one word that is spelled as in an index: folded and in lower case."""
+    """The trigrams of one word in the spelling of the index: folded and in lower case."""
     spelled = f"  {word} "
     return frozenset([spelled[at : at + 3] for at in range(len(spelled) - 2)])
 
 
 def similarity(shared: int, one: int, other: int) -> float:
-    """What both have over what either has, from the sizes of two sets; 0 for two empty ones."""
+    """Intersection over union, from the sizes of two sets; 0 for two empty ones."""
     return shared / (one + other - shared) if shared else 0.0

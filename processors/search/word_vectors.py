@@ -1,8 +1,8 @@
 """An embedder that knows related words: the static vectors in the wheel of `wordllama`, an extra.
 
-The vector of a text is the mean of its tokens' vectors, so `car` lies near `automobile`; the order
-of words counts for nothing. The wheel's files are read directly: importing wordllama itself loads
-much that is not needed and configures logging. Nothing is imported or read before the first text.
+The vector of a text is the mean of its tokens' vectors, so `car` is close to `automobile`; word
+order does not matter. The wheel's files are read directly: importing wordllama itself loads much
+that is not needed and configures logging. Nothing is imported or read before the first text.
 """
 
 from functools import lru_cache
@@ -19,18 +19,18 @@ _NEEDED = ("safetensors", "tokenizers")
 
 
 class _Vectors(NamedTuple):
-    """`table`: a row of float16 for each token. `tokenizer`: gives tokens as rows of it."""
+    """`table`: a row of float16 for each token. `tokenizer`: returns tokens as its row numbers."""
 
     table: Any
     tokenizer: Any
 
 
 class WordVectors:
-    """Mean of static token vectors, 256 numbers; deterministic. Only where `installed()`."""
+    """Mean of static token vectors, 256 numbers; deterministic. Requires `installed()`."""
 
     dimensions = _DIMENSIONS
-    # Measured (docs/search.md): of the unrelated pairs of the labelled set 95 % lie beyond 0.81, of
-    # the paraphrases and their answers nearly 90 % within 0.8. At 0.4 no paraphrase is found.
+    # Measured (docs/search.md): 95 % of the labelled set's unrelated pairs are beyond 0.81, nearly
+    # 90 % of the paraphrases and their answers within 0.8. At 0.4 no paraphrase is found.
     distance_max = 0.8
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class WordVectors:
         table, tokenizer = _vectors()
         found = []
         for text in texts:
-            # One text a call: a batch would start threads of its own in a worker that forks.
+            # One text per call: a batch would start threads in a worker that forks.
             rows = tokenizer.encode(text, add_special_tokens=False).ids
             rows = [row for row in rows if row < len(table)]
             found.append(table[rows].mean(axis=0, dtype="float32") if rows else [0.0] * _DIMENSIONS)
@@ -49,7 +49,7 @@ class WordVectors:
 
 
 def installed() -> bool:
-    """Whether the extra is there, with the files it should have. Imports none of it."""
+    """Whether the extra is installed, with the expected files. Imports none of it."""
     directory = _directory()
     return (
         directory is not None

@@ -1,9 +1,8 @@
-"""What a word is: any script's text as words, and a query as the terms that it looks for.
+"""Splits text of any script into words, and a query into search terms.
 
-SQLite's tokenizer splits at everything that is no letter, so it can not see words in Chinese, nor
-`user` in `getUserName`. Text is therefore spelled out before it is indexed, and a query in the same
-way: nothing of a query but letters and digits reaches SQLite, so its syntax can not be injected.
-This file must not know SQLite.
+SQLite's tokenizer splits at every character that is not a letter, so it cannot see words in
+Chinese, nor `user` in `getUserName`. Therefore text is rewritten before it is indexed, and a query
+in the same way: only letters and digits of a query reach SQLite, so its syntax cannot be injected.
 """
 
 import re
@@ -12,30 +11,30 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 TERMS_MAX = 32
-"""Of a query. A pasted page is a query of its first words; each term costs one look-up."""
+"""Limit of a query. A pasted page is reduced to its first words; each term costs one look-up."""
 
 PHRASE_WORDS_MAX = 12
-"""Of one term: a longer path is looked for by its first parts."""
+"""Limit of one term: a longer path is searched by its first parts."""
 
-# Scripts written without spaces, and Hangul, whose particles cling to words: every character is
-# indexed as a word of its own, and a run is looked for as its pairs of neighbours.
+# Scripts written without spaces, and Hangul, whose particles are attached to words: every character
+# is indexed as a word of its own, and a run is searched as pairs of neighbours.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-# Vowel signs of Indic scripts are no letters to `\w`, and belong to the word.
+# Vowel signs of Indic scripts are not letters for `\w`, but belong to the word.
 _INDIC = "\u0900-\u0963\u0966-\u0dff"
 WORDS = re.compile(f"[{UNSPACED}]+|[^\\W{UNSPACED}{_INDIC}]+|[{_INDIC}]+")
 """A run of letters and digits of one kind of script."""
-# What is written together: paths, identifiers, versions, dates, hyphenated words.
+# Units written without spaces: paths, identifiers, versions, dates, hyphenated words.
 _CHUNK = re.compile(f"[\\w{_INDIC}]+(?:[-./\\\\:@#'’~+=]+[\\w{_INDIC}]+)*")
 _IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 _CAMEL = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-# Accents, Hebrew points, Arabic vowels: people search without them. Other marks are letters.
+# Accents, Hebrew points, Arabic vowels: people omit them in searches. Other marks are letters.
 _MARKS = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u065f\u0670]"
 )
-# "and", "the", "in", "to", "from", "that", "as" are written onto a Hebrew word.
+# "and", "the", "in", "to", "from", "that", "as" are prefixes of a Hebrew word.
 _HEBREW_PREFIX = re.compile("[והבלמשכ](?=[א-ת]{3})")
 
 STOP_WORDS = frozenset(
@@ -44,18 +43,18 @@ STOP_WORDS = frozenset(
     " they this to was we were what when where which who why will with would you your"
     " של את על הוא היא זה זאת לא מה כי עם אם או גם יש אין אני אנחנו איך למה מי".split()
 )
-"""Left out of a query that has other words, as the full-text search of a database server does."""
+"""Ignored in a query that has other words, as in the full-text search of a database server."""
 
 
 def fold(text: str) -> str:
-    """Text as it is compared, except for case: one spelling of each character, no accents."""
+    """Text in the form that is compared, except for case: normalized, without accents."""
     return unicodedata.normalize(
         "NFKC", _MARKS.sub("", unicodedata.normalize("NFKD", text))
     )
 
 
 def _parts(chunk: str) -> Iterator[tuple[str, ...]]:
-    """The words of a chunk, run by run: camelCase and snake_case apart, unspaced runs whole."""
+    """The words of a chunk, run by run: camelCase and snake_case split, unspaced runs whole."""
     for run in WORDS.findall(chunk):
         for piece in run.split("_"):
             if piece:
@@ -63,7 +62,7 @@ def _parts(chunk: str) -> Iterator[tuple[str, ...]]:
 
 
 def _hebrew_forms(word: str) -> Iterator[str]:
-    """A Hebrew word without one and without two of the prefixes it may have."""
+    """A Hebrew word without the first one or two of its possible prefixes."""
     for _ in range(2):
         if not _HEBREW_PREFIX.match(word):
             return
@@ -77,9 +76,9 @@ def is_unspaced(word: str) -> bool:
 
 
 def spelled(text: str) -> str:
-    """Text as SQLite indexes it: words apart by blanks, in their order.
+    """Text in the form that SQLite indexes: words separated by blanks, in their order.
 
-    An identifier is followed by its parts, a Hebrew word by what it is without prefixes.
+    An identifier is followed by its parts, a Hebrew word by its forms without prefixes.
     """
     return " ".join(_spelled(fold(text)))
 
@@ -98,9 +97,9 @@ def _spelled(text: str) -> Iterator[str]:
 
 
 def forms_of(run: str) -> tuple[str, ...]:
-    """Every spelling under which a run of WORDS can be found: its parts, lower case, folded.
+    """Every spelling by which a run of WORDS can be found: its parts, lower case, folded.
 
-    Of an unspaced run, the run itself.
+    For an unspaced run, the run itself.
     """
     words = [part for parts in _parts(fold(run)) for part in parts]
     joined = ("".join(words),) if len(words) > 1 else ()
@@ -109,9 +108,9 @@ def forms_of(run: str) -> tuple[str, ...]:
 
 
 def pieces(text: str) -> list[str]:
-    """The words of a text, without order: what texts are compared by, beside their order.
+    """The words of a text, for comparisons that ignore word order.
 
-    Identifiers by their parts, unspaced runs as pairs of characters.
+    Identifiers are split into parts, unspaced runs into pairs of characters.
     """
     found = []
     for chunk in WORDS.findall(fold(text)):
@@ -121,7 +120,7 @@ def pieces(text: str) -> list[str]:
 
 
 class Query(NamedTuple):
-    """What a query looks for. `terms`: each a word, or words that stand together.
+    """The parts of a query. `terms`: each a word, or words that must be adjacent.
 
     `words`: every word of the terms, runs of unspaced scripts as pairs of characters.
     """
@@ -135,10 +134,10 @@ class Query(NamedTuple):
 
 
 def query_of(text: str) -> Query:
-    """The terms of what somebody typed, TERMS_MAX at most; none where it has no letter or digit.
+    """The terms of a user's query, TERMS_MAX at most; none if it has no letter or digit.
 
-    A chunk such as `processors/search/index.py` or `getUserName` is looked for as the words that
-    stand together, and as each of its words, so that a part of it is found too, but ranked lower.
+    A chunk such as `processors/search/index.py` or `getUserName` is searched as adjacent words and
+    as each of its words, so that a part of it is found too, but ranked lower.
     """
     folded = fold(text)
     terms: dict[tuple[str, ...], None] = {}
@@ -165,5 +164,5 @@ def _terms(chunk: str) -> Iterator[tuple[str, ...]]:
 
 
 def _pairs(run: str) -> Iterable[tuple[str, ...]]:
-    """Neighbours in a run of characters; a single one is looked for by itself."""
+    """Neighbours in a run of characters; a single character by itself."""
     return zip(run, run[1:], strict=False) if len(run) > 1 else [(run,)]

@@ -65,9 +65,9 @@ def test_without_a_directory_the_files_lie_below_the_home_directory(shell, write
 @pytest.mark.parametrize(
     ("lines", "chars", "why"),
     [
-        (140, 5, "99 of 141 lines of core.md enter a prompt, which takes 100 lines at most"),
-        (80, 400, "37 of 81 lines of core.md enter a prompt, which takes 15 KiB at most"),
-        (119, 230, "64 of 120 lines of core.md enter a prompt, which takes 15 KiB at most"),
+        (140, 5, "99 of 141 lines of core.md enter a prompt, whose limit is 100 lines"),
+        (80, 400, "37 of 81 lines of core.md enter a prompt, whose limit is 15 KiB"),
+        (119, 230, "64 of 120 lines of core.md enter a prompt, whose limit is 15 KiB"),
     ],
 )
 def test_bad_input_a_core_over_its_limit_is_said_by_every_command_and_kept(
@@ -78,7 +78,7 @@ def test_bad_input_a_core_over_its_limit_is_said_by_every_command_and_kept(
     (place / "core.md").write_text("".join(f"{n:03}{'.' * (chars - 3)}\n" for n in range(lines)))
     for flags in ("--sync", "--sync", ""):
         ran = shell(f"memory --dir {place} {flags}")
-        assert ran.code == 0 and why in ran.err and "shorten it, or move the rest" in ran.err
+        assert ran.code == 0 and why in ran.err and "shorten them, or move the rest" in ran.err
     ran = shell("memory")
     assert f"\n{lines - 1:03}." in ran.out and why in ran.err
     assert why in shell("memory --json").json[0]["left_out"]

@@ -103,8 +103,8 @@ def test_a_relative_workdir_is_made_absolute_once():
         ({"instructions": "FOLDLOG.md"}, TypeError, "instructions must be True or False"),
         ({"permissions": "deny"}, TypeError, "permissions must be a list"),
         ({"permissions": [("run_*",)]}, TypeError, "is not \\(tools, decision\\)"),
-        ({"permissions": [("run_*", "none")]}, ValueError, "none of allow, ask, deny"),
-        ({"permissions": [("run_ti", "deny")]}, ValueError, "'run_ti', which is no tool"),
+        ({"permissions": [("run_*", "none")]}, ValueError, "not one of allow, ask, deny"),
+        ({"permissions": [("run_ti", "deny")]}, ValueError, "'run_ti', which it does not have"),
         ({"max_output_tokens": 0}, ValueError, "max_output_tokens must be 1 or more"),
         ({"limits": Limits(steps=0)}, ValueError, "limits.steps must be 1 or more"),
         ({"limits": Limits(steps=True)}, ValueError, "limits.steps"),
@@ -115,7 +115,7 @@ def test_a_relative_workdir_is_made_absolute_once():
             "its prompt has about .* tokens, and no request may have more than 20",
         ),
         ({"params": {"stream": True}}, ValueError, "params must not set stream"),
-        ({"params": {"x": {1, 2}}}, TypeError, "params of agent shop are no JSON"),
+        ({"params": {"x": {1, 2}}}, TypeError, "params of agent shop are not JSON"),
     ],
 )
 def test_a_mistake_is_told_when_the_agent_is_made(changes, error, says):

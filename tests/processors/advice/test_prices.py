@@ -136,7 +136,7 @@ def test_a_table_that_is_wrong_is_refused_by_name(tmp_path, what):
 
 
 def test_a_table_that_can_not_be_read_is_said(tmp_path):
-    with pytest.raises(SettingsError, match="can not be read"):
+    with pytest.raises(SettingsError, match="cannot be read"):
         load_prices(tmp_path / "none.json")
     huge = written(tmp_path, " " * (1024 * 1024 + 1))
     with pytest.raises(SettingsError, match="larger than"):

@@ -31,7 +31,7 @@ def test_S3_9_a_result_that_repeats_an_earlier_message_or_result_names_it():
     s.result("1.2.0", NEWS + "and one line more that is new\n")
     (found,) = mistakes(s.views)
     assert (found.culprit, found.call) == ("put", "1.2.0")
-    assert "said before, by look 1.1.0" in found.text
+    assert "repeats look 1.1.0" in found.text
 
 
 def test_S3_9_a_result_that_repeats_what_a_person_had_said_is_found():

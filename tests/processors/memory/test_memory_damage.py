@@ -58,7 +58,7 @@ def test_a_damaged_memory_is_rebuilt_from_the_log_while_its_worker_runs(tmp_path
         while "likes green tea" not in memory.reader.core([ANA]):
             assert time.monotonic() < end
             time.sleep(0.01)
-    assert any("damaged" in line and "made anew from the log" in line for line in told)
+    assert any("damaged" in line and "rebuilt from the log" in line for line in told)
 
 
 @pytest.mark.parametrize("code", ["CANTOPEN", "FULL", "BUSY", "IOERR", "READONLY", "NOMEM"])

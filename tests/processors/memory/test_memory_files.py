@@ -128,10 +128,10 @@ def test_a_file_of_which_nobody_knows_what_it_was_deletes_nothing():
 @pytest.mark.parametrize(
     ("path", "data", "why"),
     [
-        ("notes.md", b"x", "no place for memory"),
-        ("../core.md", b"x", "no place for memory"),
-        ("archive/.hidden", b"x", "no place for memory"),
-        ("daily/2026-13-01.md", b"x", "no place for memory"),
+        ("notes.md", b"x", "not a path of memory"),
+        ("../core.md", b"x", "not a path of memory"),
+        ("archive/.hidden", b"x", "not a path of memory"),
+        ("daily/2026-13-01.md", b"x", "not a path of memory"),
         ("core.md", b"ok\n\xff", "not UTF-8 text, at byte 3"),
         ("core.md", b"a\nb\0c", "line 2: it has the control character"),
         ("core.md", b"a\rb", "line 1: it has the control character"),

@@ -112,7 +112,7 @@ def test_lines_put_between_others_keep_their_place_over_a_restart(tmp_path):
         (BELONGS._replace(cluster_id="other"), ENDS, "its cluster_id is cluster"),
         (BELONGS._replace(topic_id="other"), ENDS, "its topic_id is topic"),
         (BELONGS._replace(folds="2-x"), ENDS, "its folds is"),
-        (BELONGS, {0: 0}, "its cursor 0/1 lies beyond the log's end 0"),
+        (BELONGS, {0: 0}, "its cursor 0/1 is beyond the log's end 0"),
     ],
 )
 def test_a_store_that_is_not_of_this_log_is_made_anew_and_says_so(tmp_path, belongs, ends, why):
@@ -122,7 +122,7 @@ def test_a_store_that_is_not_of_this_log_is_made_anew_and_says_so(tmp_path, belo
     said = []
     store = opened(tmp_path / "m.sqlite", belongs, ends, said.append)
     assert store.cursors == {} and store.view(ANA).ids == ()
-    assert len(said) == 1 and why in said[0] and "made anew from the log" in said[0]
+    assert len(said) == 1 and why in said[0] and "rebuilt from the log" in said[0]
 
 
 def test_bad_input_a_file_that_is_no_database_is_made_anew(tmp_path):
@@ -209,7 +209,7 @@ def test_a_log_that_was_trimmed_under_the_reader_is_folded_anew_and_said(tmp_pat
     log.trim(MEMORY_EVENTS, second.partition, second.offset + 1)
     with serving(log, tmp_path, said) as memory:
         assert text_of(memory.reader.view(ANA), "core.md") == "newest\n"
-    assert any("made anew" in line and "were deleted" in line for line in said)
+    assert any("rebuilt" in line and "were deleted" in line for line in said)
 
 
 def test_a_service_that_never_began_can_be_closed(tmp_path):
@@ -259,7 +259,7 @@ def test_S3_3_a_store_of_another_embedder_is_embedded_anew_and_then_finds_a_para
     assert found(HashedEmbedder()) == ([], "hashed-1/512") and said == []
     hits, has = found(load_embedder(None))
     assert hits == ["user:ana/a"] and has.startswith("wordllama-")
-    assert len(said) == 1 and "it was hashed-1/512: 1 documents are embedded anew" in said[0]
+    assert len(said) == 1 and "it was hashed-1/512: 1 documents are embedded again" in said[0]
 
 
 def test_who_waits_for_an_embedder_holds_up_no_prompt(tmp_path):
@@ -296,7 +296,7 @@ def test_a_fold_that_fails_stops_no_memory_for_ever(tmp_path, monkeypatch):
     writer_of(log).remember(ANA, "core.md", "likes tea")
     with serving(log, tmp_path, said) as memory:
         assert text_of(memory.reader.view(ANA), "core.md") == "likes tea\n"
-    assert said == ["memory stands still, it is tried again: RuntimeError: a bug"]
+    assert said == ["memory is not updated; retrying: RuntimeError: a bug"]
 
 
 def test_S0_8_todos_are_shared_by_every_session_of_a_project(tmp_path):

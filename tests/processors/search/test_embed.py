@@ -109,7 +109,7 @@ def test_another_embedder_by_setting_is_normalised():
     ("name", "why"),
     [
         ("no_such_module:x", "can't be loaded (ModuleNotFoundError"),
-        ("json", "say MODULE:ATTR"),
+        ("json", "write it as MODULE:ATTR"),
         ("json:nothing", "can't be loaded (AttributeError"),
         (f"{__name__}:NoEmbedder", "it has no dimensions, embed"),
         (f"{__name__}:Far", "distance_max is 3, it must be 0 to 2"),
