@@ -1,11 +1,11 @@
-"""Tools from outside: MCP servers, and fetching a URL.
+"""Third-party tools: MCP servers, and fetching a URL.
 
-Read `server.py` (what an operator says of a server), then `definitions.py` (what a server says of
-its tools, made safe and bounded), `arguments.py` and `results.py` (what goes in and comes out),
-`fitting.py` (schemas as the Messages API takes them), `protocol.py` (the only file that knows the
-`mcp` package), `connection.py` and `nothing_ran.py` (one server, and how a call comes to nothing),
-`tools.py` (a worker's servers, from its start to its end) and `fetch.py`. Whatever a server says
-is data from somebody else: descriptions, schemas, hints and results alike.
+Read `server.py` (an operator's settings for a server), then `definitions.py` (a server's tool
+definitions, made safe and bounded), `arguments.py` and `results.py` (input and output of a call),
+`fitting.py` (schemas adapted to the Messages API), `protocol.py` (the only file that imports the
+`mcp` package), `connection.py` and `nothing_ran.py` (one server, and the failures that prove the
+tool never ran), `tools.py` (a worker's servers, from start to end) and `fetch.py`. Everything from
+a server is third-party data: descriptions, schemas, hints and results alike.
 """
 
 from .server import McpServer

@@ -1,7 +1,7 @@
-"""Which addresses a fetch may reach: public ones, and what an operator adds. Pure.
+"""Decides which addresses a fetch may reach: public ones, and those an operator adds. Pure.
 
-A host is judged by the addresses it has, not by its name, and whoever connects must connect to the
-very address that was judged: a name may have another one a moment later.
+A host is judged by its addresses, not by its name, and the connection must go to the very address
+that was checked: a moment later the name may have another one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,8 +17,8 @@ from ipaddress import (
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Public by their number, and yet inside: the agent of a cloud's host, addresses of protocols (of
-# which one cloud uses one for its agent), relays and sites of old, and those for examples.
+# Globally routable by their number, but internal: the agent of a cloud's host, addresses of
+# protocols (one cloud uses one for its agent), obsolete relays and sites, and those for examples.
 _INSIDE = tuple(
     map(
         ip_network,
@@ -32,20 +32,20 @@ _INSIDE = tuple(
         ),
     )
 )
-# IPv6 addresses that hold an IPv4 one, which is where a packet really goes.
+# IPv6 addresses that contain an IPv4 one, which is the packet's real destination.
 _NAT64 = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
 
 
 def networks(given: Iterable[str]) -> tuple[Network, ...]:
-    """Networks an operator allows, such as 10.1.2.0/24. Raises ValueError."""
+    """The networks that an operator allows, such as 10.1.2.0/24. Raises ValueError."""
     try:
         return tuple(ip_network(text) for text in given)
-    except ValueError as wrong:  # raised here: a wrong agent is told its own line
+    except ValueError as wrong:  # raised here, so that the traceback points to the agent
         raise ValueError(f"a network is written as 10.1.2.0/24: {wrong}") from None
 
 
 def is_allowed(text: str, allowed: Sequence[Network] = ()) -> bool:
-    """Whether an address may be reached: a public one, or one of an allowed network."""
+    """Whether an address may be reached: it is public, or in an allowed network."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -67,12 +67,12 @@ def _is_public(address: Address) -> bool:
 
 
 def _inner(address: Address) -> list[Address]:
-    """The IPv4 addresses that an IPv6 one stands for."""
+    """The IPv4 addresses contained in an IPv6 one."""
     if isinstance(address, IPv4Address):
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if any(address in network for network in _NAT64):
         found.append(IPv4Address(int(address) & 0xFFFFFFFF))
     if int(address) >> 32 == 0:
-        found.append(IPv4Address(int(address) & 0xFFFFFFFF))  # ::a.b.c.d, of old
+        found.append(IPv4Address(int(address) & 0xFFFFFFFF))  # ::a.b.c.d, obsolete
     return [each for each in found if each is not None]

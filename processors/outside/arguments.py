@@ -1,8 +1,8 @@
-"""The check of arguments for a tool from outside: what is plainly wrong, before anybody is asked.
+"""Checks the arguments of a third-party tool for obvious errors, before approval is asked for.
 
-The server checks its arguments itself and whole. Ours is small on purpose: it runs where sessions
-are decided, on a schema that a stranger wrote, so it follows no reference, tries no alternatives
-and matches no pattern; its time is that of one walk through the arguments. Pure.
+The server validates its arguments itself and completely. This check is deliberately small: it runs
+where sessions are decided, on a third-party schema, so it follows no references, tries no
+alternatives and matches no patterns; it takes the time of one walk through the arguments. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,17 +23,17 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class OutsideArguments(NamedTuple):
-    """The arguments of a tool from outside; stands where Arguments does."""
+    """The arguments of a third-party tool; used in place of Arguments."""
 
     schema: Mapping[str, Any]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters that the schema names."""
+        """The parameters in the schema."""
         return tuple(self.schema.get("properties", {}))
 
     def why_wrong(self, raw: bytes) -> str | None:
-        """What is wrong with the raw JSON arguments, as the model is told, or None."""
+        """The error in the raw JSON arguments, as text for the model, or None."""
         try:
             self.parse(raw)
         except ValueError as error:
@@ -41,7 +41,7 @@ class OutsideArguments(NamedTuple):
         return None
 
     def parse(self, raw: bytes) -> dict[str, Any]:
-        """The arguments, as they are sent. Raises ValueError with the first reasons."""
+        """The arguments in the form they are sent. Raises ValueError with the first reasons."""
         found = object_of(raw or b"{}")
         reasons = []
         for reason in _wrong(found, self.schema, "arguments"):
@@ -89,7 +89,7 @@ def _wrong_object(value: dict, schema: Mapping[str, Any], where: str) -> Iterato
 def _is(value: Any, word: Any) -> bool:
     types = _TYPES.get(word) if isinstance(word, str) else None
     if types is None:
-        return True  # a word of another draft: the server knows it
+        return True  # a type of another draft: the server checks it
     if isinstance(value, bool):
         return word == "boolean"
     if word == "integer" and isinstance(value, float):

@@ -1,8 +1,8 @@
-"""One server and its connection: opened when it is needed, opened anew when it was lost.
+"""One server and its connection: opened at the first use, reopened after it was lost.
 
-A call that could not be sent, and one that the server did not take, are told apart from one of
-which nobody knows what became of it. All of it runs in one event loop. It must not know agents,
-tools or the log, and imports the `mcp` package only when a server is to be reached.
+A call that was not sent, or not accepted by the server, is distinguished from one whose outcome is
+unknown. Everything runs in one event loop. The connection is independent of agents, tools and the
+log, and imports the `mcp` package only when a server is needed.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from .server import McpServer
 if TYPE_CHECKING:
     from .protocol import Wire
 
-CONNECT_S = 20.0  # from the start of a server to its list of tools; one that is installed first
-CLOSE_S = 5.0  # longer than the protocol's own goodbye
+CONNECT_S = 20.0  # from a server's start to its list of tools, including a possible installation
+CLOSE_S = 5.0  # longer than the protocol's own shutdown
 WHY_CHARS_MAX = 1_000
-ENDED = "down: it closed the connection"  # the next call connects anew
-# Of a url only scheme, host and port are said: keys of servers stand in what follows, or before.
+ENDED = "down: it closed the connection"  # the next call reconnects
+# Only scheme, host and port of a url are reported: the rest may contain a server's keys.
 _URL = re.compile(r"(https?://)(?:[^\s/?#'\"]*@)?([^\s/?#'\"]*)[^\s'\"]*", re.IGNORECASE)
-# As pydantic quotes an answer that it can't read: shortened in the middle of whatever it holds.
+# Pydantic's quote of an answer that it cannot parse, shortened in the middle.
 _QUOTED = re.compile(r", input_value=.*?, input_type=\w+(?=\])", re.DOTALL)
 NOT_AGREED = "not those that the agents have: they count when the worker starts anew"
 
@@ -34,17 +34,17 @@ class MissingExtra(FoldlogError):
 
     def __init__(self) -> None:
         super().__init__(
-            "an agent has MCP servers, and the package that speaks to them is not installed: "
-            "install the extra, as in `pip install 'foldlog[mcp]'`"
+            "an agent has MCP servers, but the package for them is not installed. Install the "
+            "extra, as in `pip install 'foldlog[mcp]'`"
         )
 
 
 class OutcomeUnknown(Parked):
-    """The call was sent, and nobody knows what became of it."""
+    """The call was sent, and its outcome is unknown."""
 
 
 class Live:
-    """An open connection, what the server listed on it, and the calls that are under way."""
+    """An open connection, the server's list of tools on it, and the calls in progress."""
 
     def __init__(self, wire: "Wire", listed: tuple[Listed, ...]) -> None:
         self.wire, self.listed = wire, listed
@@ -54,14 +54,14 @@ class Live:
         self.retired = False
 
     def retire(self) -> None:
-        """Take no new calls; end when those under way have ended."""
+        """Accept no new calls; end when the calls in progress have ended."""
         self.retired = True
         if self.calls == 0:
             self.leave.set()
 
 
 class Connection:
-    """The connection to one server. `state` is for people: what was last known of it."""
+    """The connection to one server. `state` is its last known state, for people."""
 
     def __init__(self, server: McpServer, say: Callable[[str], None]) -> None:
         self.server = server
@@ -70,31 +70,31 @@ class Connection:
         self._task: asyncio.Task | None = None
         self._opened: asyncio.Future[Live] | None = None
         self._known: dict[str, str] | None = None
-        self._agreed: dict[str, str] | None = None  # what the agents have until the worker ends
+        self._agreed: dict[str, str] | None = None  # the agents' definitions for this process
         self._remember: Callable[[tuple[Listed, ...]], None] = lambda listed: None
 
     def agree(
         self, listed: Iterable[Listed], remember: Callable[[tuple[Listed, ...]], None]
     ) -> None:
-        """The agents begin with this list, because the server was not there in time; what it lists
-        when it comes is remembered for the next start."""
+        """Set the list that the agents start with, because the server did not answer in time; its
+        own list is remembered for the next start when it arrives."""
         self._known = self._agreed = {each.name: said(each) for each in listed}
         self._remember = remember
 
     def not_in_time(self, seconds: float) -> None:
-        """Nobody waits any longer for its first answer. It may still come, and then it is up."""
+        """Record that its first answer is no longer awaited. When it comes, the server is up."""
         self.state = _no_answer(seconds)
 
     async def listed(self) -> tuple[Listed, ...]:
-        """The server's tools, as it lists them now or when it was connected. Raises Unreachable."""
+        """The server's tools, as listed now or at the connection's start. Raises Unreachable."""
         return (await self._live()).listed
 
     async def call(
         self, tool: str, definition: str, arguments: dict[str, Any], meta: dict[str, Any]
     ) -> dict[str, Any]:
-        """The server's answer. definition: the sha256 of what the agent's tool was made from.
+        """The server's answer. definition: the sha256 of the agent's tool definition.
 
-        Raises Unreachable or Rejected where nothing ran, else OutcomeUnknown.
+        Raises Unreachable or Rejected if nothing ran, else OutcomeUnknown.
         """
         live = await self._live()
         now = live.said.get(tool)
@@ -136,7 +136,7 @@ class Connection:
         await asyncio.wait({self._task}, timeout=CLOSE_S)
 
     def _is_open(self) -> bool:
-        """Whether there is a connection that takes calls, or one is being made."""
+        """Whether a connection that accepts calls is open or being opened."""
         if self._task is None or self._task.done() or self._opened is None:
             return False
         if not self._opened.done():
@@ -160,7 +160,7 @@ class Connection:
             ) from None
 
     async def _serve(self, opened: "asyncio.Future[Live]") -> None:
-        """Hold the connection: it must be opened and closed by one task."""
+        """Run the connection: the same task must open and close it."""
         live = None
         try:
             from . import protocol
@@ -189,7 +189,7 @@ class Connection:
             self._agreed = live.said
         before, self._known = self._known, live.said
         agreed = "" if live.said == self._agreed else f", {NOT_AGREED}"
-        # Whoever hears what is said below may ask for the state at once: it is whole by then.
+        # The callback below may cause a query of the state: it must be complete by then.
         listed, taken = len(live.listed), len(definitions_of(self.server, live.listed).tools)
         count = f"{taken}" if taken == listed else f"{taken} of its {listed}"
         self.state = f"up, {count} tools{agreed}"
@@ -198,19 +198,19 @@ class Connection:
             names = printable(", ".join(differs))[:200]
             self._remember(live.listed)
             self._say(
-                f"MCP server {self.server.name} lists other tools than before ({names}): they "
-                "take effect when the worker starts anew, until then those are not run"
+                f"MCP server {self.server.name} lists other tools than before ({names}). They "
+                "take effect after the worker's next start; until then changed tools are not run"
             )
         return live
 
     def _plain(self, error: BaseException) -> str:
-        """What went wrong, in bounded text without secrets."""
+        """The error in bounded text without secrets."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         said = getattr(error, "message", None)  # of the protocol's errors: the rest is numbers
         text = said if isinstance(said, str) else " ".join(str(arg) for arg in error.args)
         text = text or type(error).__name__
-        if self.server.url:  # a redirect's target may hold the same key
+        if self.server.url:  # a redirect's target may contain the same key
             text = _URL.sub(r"\1\2", _QUOTED.sub("", text))
         for secret in self.server.secrets():
             text = text.replace(secret, "***")

@@ -1,8 +1,8 @@
-"""What a server says of its tools, made safe: bounded, without control characters, canonical.
+"""Makes a server's tool definitions safe: bounded, without control characters, canonical.
 
-A definition comes from somebody else. Its texts go into every request, so they are cut and cleaned;
-its schema is data for the model and for our own small check, never compiled or fetched. The same
-list of a server gives the same definitions, and so the same bytes of a prefix. Pure.
+Definitions are third-party data. Their texts go into every request, so they are cut and cleaned;
+their schemas are data for the model and for our own small check, never compiled or fetched. The
+same list of a server gives the same definitions, and so the same bytes of a prefix. Pure.
 """
 
 import json
@@ -16,20 +16,20 @@ from ...schemas.enums import Approval, Effect
 from .fitting import fitted
 from .server import McpServer
 
-TOOLS_MAX = 256  # of one server; more is a catalogue, not a tool box
-DESCRIPTION_CHARS_MAX = 2_000  # about 800 tokens; our own tools may say more, a stranger less
+TOOLS_MAX = 256  # of one server; more is a catalogue, not a toolbox
+DESCRIPTION_CHARS_MAX = 2_000  # about 800 tokens; less than for our own tools
 TEXT_CHARS_MAX = 500  # of one text inside a schema
-SCHEMA_BYTES_MAX = 16 * 1024  # about 6,500 tokens, which alone is beyond most budgets
+SCHEMA_BYTES_MAX = 16 * 1024  # about 6,500 tokens, which alone exceeds most budgets
 SCHEMA_DEPTH_MAX = 24
-API_NAME_CHARS_MAX = 64  # what the Messages API takes as a tool name
+API_NAME_CHARS_MAX = 64  # the maximum for a tool name in the Messages API
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _SPOKEN = ("description", "title", "examples", "default", "$comment")
-_NO_SCHEMA = ("$schema", "$id", "$comment", "title")  # say nothing of what may be passed
+_NO_SCHEMA = ("$schema", "$id", "$comment", "title")  # do not restrict the arguments
 HINTS = ("read_only", "idempotent", "destructive")
 
 
 class Listed(NamedTuple):
-    """A tool as a server lists it. hints: of HINTS those that it gave, in their order."""
+    """A tool in a server's list. hints: those of HINTS that it has, in their order."""
 
     name: str
     description: str
@@ -38,8 +38,8 @@ class Listed(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """A tool as we offer it. `tool`: its name at the server; `sha256`: of all that it says;
-    `names`: (ours, the server's) of each parameter that is called otherwise here."""
+    """A tool as we offer it. `tool`: its name at the server; `sha256`: of its whole definition;
+    `names`: (ours, the server's) of each renamed parameter."""
 
     name: str
     tool: str
@@ -52,14 +52,14 @@ class Definition(NamedTuple):
 
 
 class Definitions(NamedTuple):
-    """The tools of a server by name, and what is to be said of those that were left out."""
+    """The tools of a server by name, and notes on those that were left out."""
 
     tools: tuple[Definition, ...]
     notes: tuple[str, ...]
 
 
 def definitions_of(server: McpServer, listed: Iterable[Listed]) -> Definitions:
-    """The tools that a server offers and the operator takes, sorted by name."""
+    """The tools that a server offers and the operator allows, sorted by name."""
     notes: list[str] = []
     tools: dict[str, Definition] = {}
     offered = sorted(listed, key=lambda each: each.name)
@@ -90,7 +90,7 @@ def definitions_of(server: McpServer, listed: Iterable[Listed]) -> Definitions:
 
 
 def _alternatives(left_out: Mapping[str, Any]) -> str:
-    """What a schema said of alternatives, for the description: the model is to know."""
+    """A schema's alternatives as text for the description, because the model needs them."""
     try:
         text = _compact(_clean(left_out, 0, _SPOKEN)) if left_out else ""
     except (ValueError, RecursionError):
@@ -99,12 +99,12 @@ def _alternatives(left_out: Mapping[str, Any]) -> str:
 
 
 def said(each: Listed) -> str:
-    """The sha256 of a tool's definition as the server gives it."""
+    """The sha256 of a tool's definition as received from the server."""
     return sha256(json.dumps(each, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def safe_name(server: str, tool: str, taken: Mapping[str, Any]) -> str | None:
-    """`SERVER__TOOL` as the API takes it; one that had to be changed ends in a hash of the true."""
+    """`SERVER__TOOL` as a valid API name; a changed name ends in a hash of the original."""
     name = _UNSAFE.sub("_", f"{server}__{tool}")
     if name != f"{server}__{tool}" or len(name) > API_NAME_CHARS_MAX or name in taken:
         mark = sha256(f"{server}\0{tool}".encode("utf-8", "replace")).hexdigest()[:8]
@@ -113,9 +113,9 @@ def safe_name(server: str, tool: str, taken: Mapping[str, Any]) -> str | None:
 
 
 def printable(text: Any, *, lines: bool = False) -> str:
-    """A text without what a person can not see: controls, formats, halves of characters.
+    """A text without invisible characters: controls, formats, lone surrogates.
 
-    Invisible characters are how instructions are hidden from whoever reads a description.
+    Invisible characters are used to hide instructions from people who read a description.
     """
     kept = "\n\t" if lines else ""
     return "".join(
@@ -127,7 +127,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
 def safe_schema(schema: Any) -> tuple[Mapping[str, Any] | None, str]:
-    """A JSON schema that may go into a request, or None and why not."""
+    """A JSON schema that may go into a request, or None and the reason."""
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         return None, "its schema is not that of an object"
     try:
@@ -169,7 +169,7 @@ def _clean(value: Any, depth: int, without: Sequence[str]) -> Any:
 
 
 def _rules(server: McpServer, each: Listed) -> tuple[Effect, Approval]:
-    """The operator's word, then (if told to) the server's hints, then the safe guess."""
+    """The operator's rule, then (if trusted) the server's hints, then the safe default."""
     hints = dict(each.hints) if server.trust_hints else {}
     effect, approval = Effect.ONCE, Approval.ASK
     if hints.get("read_only"):
@@ -182,7 +182,8 @@ def _rules(server: McpServer, each: Listed) -> tuple[Effect, Approval]:
 
 
 def _note_unknown(server: McpServer, names: Sequence[str], notes: list[str]) -> None:
-    """A misspelt `deny` would silently ask, a misspelt `allow` silently take away."""
+    """Report globs that match no tool: a misspelt `deny` would silently ask, a misspelt `allow`
+    silently remove a tool."""
     for what in ("allow", "rare", "effects", "approvals"):
         for glob in getattr(server, what):
             if not any(c in glob for c in "*?[") and glob not in names:

@@ -1,9 +1,9 @@
-"""fetch_url: a page of the web as text. Off unless an operator gives it to an agent.
+"""fetch_url: a web page as text. Off unless an operator gives it to an agent.
 
-`fetch_url(hosts=...)` makes the tool. It reads with GET, only from public addresses (the address
-that was judged is the one that is connected to, also after a redirect), within limits of size and
-time; what it returns is framed as material from somebody else. No proxy is used: behind one, nobody
-could tell where a request goes.
+`fetch_url(hosts=...)` makes the tool. It reads with GET, only from public addresses (it connects to
+the address that was checked, also after a redirect), within limits of size and time; its result is
+framed as third-party material. No proxy is used: behind a proxy it would be unknown where a request
+goes.
 """
 
 import http.client
@@ -26,9 +26,9 @@ from .addresses import Network, is_allowed, networks
 from .definitions import printable
 from .html_text import text_of_html
 
-BODY_BYTES_MAX = 2 * 1024 * 1024  # of a page, packed or not; larger ones are downloads
-FETCH_S = 20.0  # all of it: names, redirects, headers, body
-STOP_S = 0.2  # how soon a lookup that hangs sees that it is over, or stopped
+BODY_BYTES_MAX = 2 * 1024 * 1024  # of a page, compressed or not; larger ones are downloads
+FETCH_S = 20.0  # for everything: name lookup, redirects, headers, body
+STOP_S = 0.2  # how soon a hanging lookup notices the deadline or a stop
 REDIRECTS_MAX = 5
 URL_CHARS_MAX = 2_000
 PORTS = (80, 443)
@@ -36,8 +36,8 @@ _READ_BYTES = 64 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _TEXTS = ("application/json", "application/xml", "application/javascript", "application/x-ndjson")
 _HTML = ("text/html", "application/xhtml+xml")
-# What pages are written in. Python knows others: of them punycode takes hours for a long page, and
-# idna and mbcs refuse what they can't read.
+# Common charsets of pages. Python supports others, of which punycode takes hours for a long page,
+# and idna and mbcs fail on invalid input.
 _CHARSETS = re.compile(
     r"(us-)?ascii|utf|iso|latin|l[1-9]|windows|cp|koi8|mac|gb|big5|shift|sjis|euc|ks_c|tis",
     re.IGNORECASE,
@@ -53,7 +53,8 @@ T = TypeVar("T")
 
 
 class Limits(NamedTuple):
-    """Where a fetch may go. hosts: globs of names, none for any; networks: beside public ones."""
+    """Where a fetch may go. hosts: globs of names, none for any; networks: in addition to public
+    ones."""
 
     hosts: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
@@ -61,7 +62,7 @@ class Limits(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A checked URL: where to connect, and what to ask for there."""
+    """A checked URL: the server to connect to, and the request target."""
 
     url: str
     scheme: str
@@ -71,7 +72,7 @@ class Place(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What was read. url: after redirects."""
+    """A response. url: after redirects."""
 
     url: str
     status: int
@@ -87,11 +88,11 @@ def fetch_url(
     allow_networks: Sequence[str] = (),
     ports: Sequence[int] = PORTS,
 ) -> Tool:
-    """The tool `fetch_url` for an agent. hosts: globs of host names it may ask, none for any.
+    """The tool `fetch_url` for an agent. hosts: globs of host names it may request, none for any.
 
-    approval: by default it asks, unless hosts are named: a URL carries whatever is written into it
-    to whoever owns the host. allow_networks: private networks it may reach nevertheless, such as
-    an intranet's. Raises ValueError.
+    approval: by default it asks, unless hosts are named, because a URL can carry data to the owner
+    of its host. allow_networks: private networks it may reach nevertheless, such as an intranet's.
+    Raises ValueError.
     """
     if isinstance(hosts, str) or isinstance(allow_networks, str):
         raise ValueError("hosts and allow_networks are lists")
@@ -114,7 +115,7 @@ def fetch_url(
 
 
 def framed(page: Page) -> str:
-    """A page as the model is told it: between marks that the page itself can not have written."""
+    """A page as text for the model: between marks that the page itself cannot contain."""
     charset = page.charset if _CHARSETS.match(page.charset) else "utf-8"
     try:
         text = page.body.decode(charset, "replace")
@@ -144,7 +145,7 @@ def read(
             place = placed(url, limits)
             found = _get(place, limits, ends, stopped)
             if isinstance(found, Page):
-                if ends.over:  # the end of the connection looks like the end of the page
+                if ends.over:  # a connection closed by the deadline looks like the end of the page
                     raise TimeoutError
                 return found
             url = urljoin(place.url, found)
@@ -163,7 +164,7 @@ def read(
 
 
 def placed(url: str, limits: Limits) -> Place:
-    """A URL that may be asked for, by its text alone. Raises ToolFailed."""
+    """A URL that may be requested, judged by its text alone. Raises ToolFailed."""
     if len(url) > URL_CHARS_MAX or not url.isprintable() or " " in url.strip():
         raise ToolFailed("the url is too long, or not a url")
     try:
@@ -189,14 +190,14 @@ def placed(url: str, limits: Limits) -> Place:
 
 
 def _quoted(text: str) -> str:
-    """As it was written, but for what a request line can not hold."""
+    """The text unchanged, except for characters that a request line cannot contain."""
     return quote(text, safe="/%:@!$&'()*+,;=-._~?[]")
 
 
 def _get(
     place: Place, limits: Limits, ends: "_Deadline", stopped: Callable[[], bool]
 ) -> Page | str:
-    """The page, or where it redirects to."""
+    """The page, or the target of a redirect."""
     found = ends.within(
         lambda: socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM), stopped
     )
@@ -234,9 +235,9 @@ def _get(
 def _connect(
     place: Place, found: list[str], limits: Limits, ends: "_Deadline"
 ) -> socket.socket:
-    """A connection to an address of the host that was judged. Raises ToolFailed, OSError."""
+    """A connection to a checked address of the host. Raises ToolFailed, OSError."""
     addresses = list(dict.fromkeys(found))
-    # One that is not allowed spoils all: an honest name has no address inside.
+    # One forbidden address rejects the host: a public name has no address in a private network.
     if not addresses or not all(is_allowed(each, limits.networks) for each in addresses):
         raise ToolFailed(f"the host {place.host[:100]} is not on the public internet")
     error: OSError | None = None
@@ -264,7 +265,7 @@ def _connect(
 
 
 def _body(response: http.client.HTTPResponse, stopped: Callable[[], bool]) -> bytes:
-    """The body, unpacked, never more than the limit. Raises ToolFailed."""
+    """The body, decompressed, never more than the limit. Raises ToolFailed."""
     packing = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if packing not in ("identity", "gzip", "x-gzip"):
         raise ToolFailed(f"the answer is packed as {printable(packing)[:40]}, which is not read")
@@ -283,7 +284,7 @@ def _body(response: http.client.HTTPResponse, stopped: Callable[[], bool]) -> by
 
 
 class _Deadline:
-    """One deadline for everything: it closes the socket, so that no slow drip outlives it."""
+    """One deadline for everything: it closes the socket, so that no slow response outlives it."""
 
     def __init__(self, seconds: float) -> None:
         self.over = False
@@ -300,10 +301,10 @@ class _Deadline:
         return max(0.001, min(self._seconds / 4, self._ends_at - time.monotonic()))
 
     def within(self, ask: Callable[[], T], stopped: Callable[[], bool]) -> T:
-        """What `ask` gives, or TimeoutError at the deadline or a stop: it can not be ended.
+        """The result of `ask`, or TimeoutError at the deadline or a stop: it cannot be interrupted.
 
-        A name server that is silent holds getaddrinfo for minutes. It is left to itself then, in
-        a thread that keeps no process alive.
+        A silent name server blocks getaddrinfo for minutes. Then it is abandoned in a thread that
+        keeps no process alive.
         """
         answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
 
@@ -323,7 +324,7 @@ class _Deadline:
         raise TimeoutError
 
     def watch(self, sock: socket.socket) -> None:
-        """Close this one at the deadline."""
+        """Close this socket at the deadline."""
         sock.settimeout(self._seconds)
         with self._lock:
             self._socket = sock
@@ -331,7 +332,7 @@ class _Deadline:
             self._end()
 
     def cancel(self) -> None:
-        """All is done."""
+        """Stop the timer: everything is done."""
         self._timer.cancel()
 
     def _end(self) -> None:

@@ -1,10 +1,10 @@
-"""A stranger's schema as the Messages API takes it, which refuses every request of an agent for one
+"""Adapts third-party schemas to the Messages API, which rejects every request of an agent for one
 schema that does not fit.
 
-It takes no alternatives at the top of a schema, and only certain names of parameters. So what the
-alternatives allow stands side by side, each of it optional, and a parameter is called by a name of
-ours; the server, which checks its arguments itself, is given its own. Pure and shallow: what is
-inside a parameter is not looked at.
+It allows no alternatives at the top of a schema, and only certain parameter names. So the
+alternatives' properties are merged, each of them optional, and invalid parameter names are replaced
+by ours; the server, which validates its arguments itself, gets its own names. Pure and shallow: the
+schema of a single parameter is not examined.
 """
 
 import re
@@ -19,8 +19,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class Fitted(NamedTuple):
-    """names: (ours, the server's) of each parameter that was renamed. left_out: the alternatives,
-    which the schema no longer says."""
+    """names: (ours, the server's) of each renamed parameter. left_out: the alternatives, which the
+    schema no longer contains."""
 
     schema: Any
     names: tuple[tuple[str, str], ...] = ()
@@ -28,7 +28,7 @@ class Fitted(NamedTuple):
 
 
 def fitted(schema: Any) -> Fitted:
-    """The schema with other names and without alternatives; what is none comes back as it is."""
+    """The schema with valid names and without alternatives; unchanged if it is not a schema."""
     if not isinstance(schema, Mapping):
         return Fitted(schema)
     left_out = {word: schema[word] for word in ALTERNATIVES if word in schema}
@@ -65,7 +65,7 @@ def _texts(given: Any) -> list[str]:
 
 
 def _named(properties: Mapping[Any, Any]) -> dict[Any, str]:
-    """What each parameter is called here: as at the server, if that may be."""
+    """Our name of each parameter: the server's own if it is valid."""
     names = {name: name for name in properties if isinstance(name, str) and KEY.fullmatch(name)}
     taken = set(names)
     for name in sorted(properties.keys() - names.keys(), key=str):

@@ -1,8 +1,8 @@
-"""HTML as plain text: what a person would read, links with their address. Pure, bounded.
+"""Converts HTML to plain text: the text for a reader, links with their address. Pure, bounded.
 
-Whoever made a page may have made it to cost time, and a tool's thread can't be ended. So it is read
-in one pass that never looks back: what is not closed goes to the end, as in the HTML standard. (The
-parser of the standard library takes hours for two megabytes of `<a `.)
+The author of a page may have made it slow to parse, and a tool's thread cannot be stopped. So it is
+parsed in one pass without backtracking: an unclosed element extends to the end, as in the HTML
+standard. (The parser of the standard library takes hours for two megabytes of `<a `.)
 """
 
 import re
@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 from .definitions import printable
 
 _SKIPPED = frozenset("script style template noscript svg math iframe object".split())
-_RAW = ("script", "style", "title", "textarea")  # no markup inside, whatever it looks like
+_RAW = ("script", "style", "title", "textarea")  # their content is never parsed as markup
 _BLOCKS = frozenset(
     "address article aside blockquote br dd div dl dt fieldset figure footer form h1 h2 h3 h4 h5 h6"
     " header hr li main nav ol p pre section table tr ul".split()
@@ -25,12 +25,12 @@ _ATTRIBUTE = re.compile(
     r"""[\s/]*(?:([^\s/>][^\s/>=]*)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>]*))?)?"""
 )
 _ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in _RAW}
-_NO_CHARACTER = re.compile(r"&#[0-9]{8,};?")  # Python refuses to read thousands of digits
+_NO_CHARACTER = re.compile(r"&#[0-9]{8,};?")  # Python refuses to parse thousands of digits
 LINK_CHARS_MAX = 500
 
 
 class _Tag(NamedTuple):
-    """A tag. `after`: where what follows it begins."""
+    """A tag. `after`: the position after it."""
 
     name: str
     opens: bool
@@ -40,7 +40,7 @@ class _Tag(NamedTuple):
 
 
 class _Reader:
-    """Takes texts and tags in their order, and says what of them is read."""
+    """Receives texts and tags in their order, and collects the visible text."""
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -104,7 +104,7 @@ class _Reader:
 
 
 def text_of_html(html: str, base: str) -> str:
-    """What a page says. base: its address, which links are relative to."""
+    """The text of a page. base: its address, which links are relative to."""
     reader = _Reader(base)
     for piece, raw in _pieces(html):
         if isinstance(piece, str):
@@ -118,7 +118,7 @@ def text_of_html(html: str, base: str) -> str:
 
 
 def _pieces(html: str) -> Iterator[tuple[str | _Tag, str]]:
-    """Texts and tags in their order; beside a text the element that makes it raw, or ''."""
+    """Texts and tags in their order; with each text the element that makes it raw, or ''."""
     place = 0
     while place < len(html):
         start = html.find("<", place)
@@ -166,5 +166,5 @@ def _tag(html: str, start: int) -> _Tag | None:
 
 
 def _unescaped(text: str) -> str:
-    """Character references as characters; a number that no character has is shown as such."""
+    """Character references as characters; an invalid number becomes U+FFFD."""
     return unescape(_NO_CHARACTER.sub("\ufffd", text)) if "&" in text else text

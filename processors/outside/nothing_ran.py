@@ -1,4 +1,4 @@
-"""How a call of a server's tool can come to nothing, known for sure: nothing ran there."""
+"""Failures of a server's tool call that prove the tool never ran."""
 
 
 class Unreachable(Exception):
@@ -6,7 +6,7 @@ class Unreachable(Exception):
 
 
 class Rejected(Exception):
-    """The server was asked, and ran nothing. forgotten: it does not know this connection."""
+    """The server refused the call and ran nothing. forgotten: it does not know the connection."""
 
     def __init__(self, why: str, *, forgotten: bool = False) -> None:
         super().__init__(why)

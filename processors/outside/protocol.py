@@ -1,9 +1,9 @@
-"""The one file that knows the `mcp` package: a connected server, its tools, one call.
+"""The only file that imports the `mcp` package: a connected server, its tools, one call.
 
-A server over stdin and stdout runs under the keeper, so that it dies with the worker; what it says
-is read in bounded pieces. Three ways a request can fail are told apart, because they mean different
-things for a call: Unreachable (nothing was sent), Rejected (the server says that it ran nothing),
-and anything else (nobody knows). This file must not know agents, effects or the log.
+A server over stdin and stdout runs under the reaper, so that it dies with the worker; its output is
+read in bounded pieces. Three kinds of failure are distinguished, because they mean different things
+for a call: Unreachable (nothing was sent), Rejected (the server reports that it ran nothing), and
+anything else (the outcome is unknown).
 """
 
 import asyncio
@@ -28,28 +28,28 @@ from .definitions import HINTS, Listed, printable
 from .nothing_ran import Rejected, Unreachable
 from .server import McpServer
 
-ANSWER_BYTES_MAX = 32 * 1024 * 1024  # as much as is ever kept of a result
-PAGES_MAX = 50  # of a list of tools: one that never ends must not
+ANSWER_BYTES_MAX = 32 * 1024 * 1024  # the maximum that is ever kept of a result
+PAGES_MAX = 50  # of a list of tools, which might otherwise never end
 SAID_BYTES_MAX = 4 * 1024  # of standard error, kept for the operator
 GOODBYE_S = 1.0  # from the end of its input to SIGKILL
-TOO_LONG = -32099  # our own code, of the range that is free for implementations
-NOT_SENT = -32098  # as well
-# What a server says before it runs anything: unknown method, invalid parameters, headers that do
-# not match, a capability that is missing. (Parse error and invalid request are what the package
-# says itself of an answer that it can't read, after the call.)
+TOO_LONG = -32099  # our own code, from the range free for implementations
+NOT_SENT = -32098  # likewise
+# Errors that a server returns before it runs anything: unknown method, invalid parameters, headers
+# that do not match, a missing capability. (Parse error and invalid request are errors of the
+# package itself about an answer that it cannot parse, after the call.)
 NOTHING_RAN = (-32601, -32602, -32020, -32021)
-SESSION_GONE = (-32600, "Session terminated")  # HTTP 404: the server has forgotten us, or restarted
-UNKNOWN_TO_IT = (401, 403)  # who asks may not: a server says so before it looks at what is asked
+SESSION_GONE = (-32600, "Session terminated")  # HTTP 404: the server forgot us, or restarted
+UNKNOWN_TO_IT = (401, 403)  # no access: a server checks that before it handles the request
 _READ_BYTES = 64 * 1024
 _ID_SHOWN = 4096  # an answer begins or ends with its id
-# The package logs urls and answers as they are. What goes wrong is said once, by the connection,
-# without what is secret.
+# The package logs complete urls and answers. The connection reports errors once instead, without
+# secrets.
 logging.getLogger("mcp.client").setLevel(logging.CRITICAL + 1)
-_asked: ContextVar[httpx2.URL | None] = ContextVar("asked", default=None)  # last, of one of ours
+_asked: ContextVar[httpx2.URL | None] = ContextVar("asked", default=None)  # our latest request
 
 
 class _HostOnly(logging.Filter):
-    """Of a url that we asked for, scheme, host and port are logged; the program's own stay."""
+    """Reduces our own logged urls to scheme, host and port; other urls stay unchanged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         url = _asked.get()
@@ -64,9 +64,9 @@ _HTTP = httpx2.Timeout(30.0, read=None)  # a call ends by its own deadline
 
 
 class Wire:
-    """A connected server. Its methods belong to the loop it was connected in.
+    """A connected server. Its methods must run in the loop it was connected in.
 
-    gone: set when the server has closed its end; of HTTP it never is.
+    gone: set when the server has closed its end; never set for HTTP.
     """
 
     def __init__(self, client: Client, gone: asyncio.Event) -> None:
@@ -74,7 +74,7 @@ class Wire:
         self.gone = gone
 
     async def tools(self) -> list[Listed]:
-        """The tools it lists. Raises whatever goes wrong."""
+        """The tools it lists. Raises any error."""
         found: list[Listed] = []
         cursor = None
         for _ in range(PAGES_MAX):
@@ -91,7 +91,7 @@ class Wire:
     ) -> dict[str, Any]:
         """The answer to one call, as JSON. Raises Unreachable, Rejected, or anything else.
 
-        The answer is not held against the tool's output schema: it has run either way.
+        The answer is not validated against the tool's output schema: the tool has run either way.
         """
         params = types.CallToolRequestParams(name=tool, arguments=arguments, _meta=meta)
         request = types.CallToolRequest(params=params)
@@ -108,20 +108,20 @@ class Wire:
             if error.code == types.CONNECTION_CLOSED:
                 raise RuntimeError(f"the connection was lost during the call: {text}") from error
             raise RuntimeError(f"the server's answer is an error ({error.code}): {text}") from error
-        except ValueError as error:  # pydantic's, too
-            # Also a server that asks a person something before it goes on: nobody is there.
+        except ValueError as error:  # including pydantic's
+            # Also a server that asks the user something before it continues: no user is there.
             raise RuntimeError("the server's answer is no result of a tool") from error
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _who() -> types.Implementation:
-    """What a server is told of its client."""
+    """Our identification of the client to a server."""
     return types.Implementation(name="foldlog", version=version("foldlog"))
 
 
 @asynccontextmanager
 async def connected(server: McpServer) -> AsyncIterator[Wire]:
-    """A connection. Raises whatever goes wrong on the way; secrets may be in its text."""
+    """A connection. Raises any error on the way, whose text may contain secrets."""
     if server.url:
         headers = {**server.headers, "accept-encoding": "identity"}
         async with httpx2.AsyncClient(headers=headers, timeout=_HTTP, transport=_Door()) as http:
@@ -144,7 +144,7 @@ async def connected(server: McpServer) -> AsyncIterator[Wire]:
 
 
 def plainly(error: BaseException) -> str:
-    """The first of the errors that a group holds, as text."""
+    """The first error in a group, as text."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__
@@ -158,13 +158,13 @@ def _listed(tool: types.Tool) -> Listed:
 
 
 class _Door(httpx2.AsyncHTTPTransport):
-    """HTTP as usual, but: that nothing was sent is told apart, and an answer has an end.
+    """HTTP as usual, except that requests never sent are reported as such and answers are bounded.
 
-    One that is packed is not read, for nobody can say how long it is before it is unpacked.
+    A compressed answer is not read, because its length is unknown before it is decompressed.
     """
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        _asked.set(request.url)  # it is logged where this was awaited
+        _asked.set(request.url)  # the log line is written in this context
         try:
             response = await super().handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
@@ -187,7 +187,7 @@ def _not_sent(why: str) -> httpx2.Response:
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that may be read so far and no further."""
+    """A body with a maximum size."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -220,8 +220,8 @@ class _Stdio:
         return await self._running.__aexit__(*raised)
 
     def last_words(self) -> str:
-        """What it wrote to its standard error at the end, which is where a start that fails says
-        why."""
+        """The end of its standard error, where a server that fails to start reports the reason.
+        """
         said = self._said.decode("utf-8", "replace").strip()
         return f"; it said: {said}" if said else ""
 
@@ -268,7 +268,7 @@ class _Stdio:
         return process, life_write
 
     async def _read(self, stdout: asyncio.StreamReader, incoming: Any) -> None:
-        """Hand on each line as a message; of one that is too long only that it came."""
+        """Pass on each line as a message; of one that is too long only an error."""
         line, length = bytearray(), 0
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async with incoming:
@@ -284,7 +284,7 @@ class _Stdio:
         self.gone.set()
         with suppress(OSError):
             while await stdout.read(_READ_BYTES):
-                pass  # a server that is stuck in writing could not read that it shall end
+                pass  # a server blocked in writing could not read the end of its input
 
     @staticmethod
     async def _write(stdin: asyncio.StreamWriter, outgoing: Any, incoming: Any) -> None:
@@ -294,7 +294,7 @@ class _Stdio:
                 stdin.write(text.encode() + b"\n")
                 await stdin.drain()
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await incoming.aclose()  # else requests would wait for ever
+            await incoming.aclose()  # otherwise requests would wait for ever
 
     async def _listen(self, stderr: asyncio.StreamReader) -> None:
         with suppress(OSError):
@@ -308,7 +308,7 @@ def _grow(line: bytearray, piece: bytes) -> None:
 
 
 def _message(line: bytes, length: int) -> SessionMessage | Exception:
-    """A line as a message, an error for its request if it is too long."""
+    """A line as a message; an error for its request if it is too long."""
     if length > ANSWER_BYTES_MAX:
         text = f"the answer has {length} bytes, at most {ANSWER_BYTES_MAX} are read"
         number = _id_in(line[:_ID_SHOWN])
@@ -323,14 +323,14 @@ def _message(line: bytes, length: int) -> SessionMessage | Exception:
 
 
 def _id_in(head: bytes) -> int | None:
-    """The id of a request near the beginning of its answer, before anything that it holds."""
+    """The request's id near the start of its answer, before any of its content."""
     before, found, after = head.partition(b'"id":')
     digits = after.lstrip().split(b",", 1)[0].split(b"}", 1)[0].strip()
     return int(digits) if found and b'"result"' not in before and digits.isdigit() else None
 
 
 async def _end(process: asyncio.subprocess.Process, lifeline: int) -> None:
-    """Close its input, wait a little, then kill it and all that it started."""
+    """Close its input, wait a little, then kill it and all its descendants."""
     assert process.stdin is not None
     process.stdin.close()
     with anyio.move_on_after(GOODBYE_S):

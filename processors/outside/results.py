@@ -1,7 +1,7 @@
-"""What a server answered, as the value that a tool returns: text, or a note of what is no text.
+"""Converts a server's answer into the value that a tool returns: text, or notes on other content.
 
-The whole answer stays in the blob store wherever the model is shown less. Pure; it must not know
-the `mcp` package: it reads the answer as the JSON object that it was.
+The whole answer is kept in the blob store whenever the model is shown less. Pure, and independent
+of the `mcp` package: it reads the answer as a JSON object.
 """
 
 import base64
@@ -17,10 +17,10 @@ LABEL_CHARS_MAX = 300  # of a URI, a name or a media type inside a note
 
 
 def value_of(answer: Mapping[str, Any]) -> Any:
-    """What a tool returns for an answer of `tools/call`.
+    """The value that a tool returns for an answer of `tools/call`.
 
-    One binary alone is its bytes; texts are joined; where something is no text, a note stands in
-    its place and the whole answer is kept. Structured content is taken where there is no text.
+    A single binary block becomes its bytes; texts are joined; anything else is replaced by a note,
+    and the whole answer is kept. Structured content is used if there is no text.
     """
     blocks = [block for block in answer.get("content") or () if isinstance(block, Mapping)]
     structured = answer.get("structuredContent")
@@ -40,7 +40,7 @@ def value_of(answer: Mapping[str, Any]) -> Any:
 
 
 def text_of(answer: Mapping[str, Any]) -> str:
-    """What the model is told of an answer that says it is an error."""
+    """The text for the model of an answer that is marked as an error."""
     value = value_of(answer)
     if isinstance(value, Shortened):
         return value.shown
@@ -73,7 +73,7 @@ def _shown(block: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def _binary(block: Mapping[str, Any]) -> bytes | None:
-    """The bytes of a block that is nothing but bytes, or None."""
+    """The bytes of a purely binary block, or None."""
     resource = block.get("resource")
     data = resource.get("blob") if isinstance(resource, Mapping) else None
     if block.get("type") in ("image", "audio"):
@@ -87,7 +87,7 @@ def _binary(block: Mapping[str, Any]) -> bytes | None:
 
 
 def _size(data: Any) -> int:
-    """About how many bytes a base64 text stands for."""
+    """The approximate number of bytes that a base64 text encodes."""
     return len(data) * 3 // 4 if isinstance(data, str) else 0
 
 

@@ -1,7 +1,7 @@
-"""What an operator says of an MCP server: how to reach it, which of its tools, under which rules.
+"""An operator's settings for an MCP server: its address, its tools, and the rules for them.
 
-Data, checked when it is made; it connects to nothing. Hints of the server itself count only where
-the operator says so: without a word an outside tool is `once` and asks.
+Data, validated when it is created; it connects to nothing. The server's own hints count only if the
+operator trusts them: by default a third-party tool is `once` and asks.
 """
 
 import re
@@ -12,11 +12,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...schemas.enums import Approval, Effect
 
-# `SERVER__TOOL` is split at its first double underscore: a server's name must not hold one.
+# `SERVER__TOOL` is split at its first double underscore, so a server's name must not contain one.
 _NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 NAME_CHARS_MAX = 24  # of the 64 that a tool's name may have
-ENV_BYTES_MAX = 32 * 1024  # handed over through a pipe that holds 64 KiB
-KEY_CHARS_MIN = 12  # a part of a url's path that is as long may be a key, and is no word
+ENV_BYTES_MAX = 32 * 1024  # passed through a pipe with a buffer of 64 KiB
+KEY_CHARS_MIN = 12  # a part of a url's path of at least this length may be a key
 TIMEOUT_S = 60.0
 
 
@@ -24,14 +24,14 @@ TIMEOUT_S = 60.0
 class McpServer:
     """An MCP server whose tools an agent has, as `NAME__TOOL`.
 
-    command: program and arguments of a server on stdin and stdout; or url: one over streamable
+    command: program and arguments of a server on stdin and stdout; or url: of one over streamable
     HTTP. env: variables added for the command. headers: of every HTTP request. They are secret,
-    and so is all of the url but its host: never logged, not part of a repr. allow: globs of the
-    tools that are taken, all if empty. rare: globs of tools that only a search gives. effects,
-    approvals: glob of tools -> word; the first that matches counts. trust_hints: believe what the
-    server says of tools that `effects` does not name (read-only ones are pure and run unasked).
-    timeout_s: seconds a call may take.
-    Raises TypeError or ValueError naming what is wrong.
+    and so is all of the url except its host: never logged, not part of a repr. allow: globs of the
+    tools to be used, all if empty. rare: globs of tools that only a search finds. effects,
+    approvals: glob of tools -> word; the first that matches counts. trust_hints: believe the
+    server's hints on tools that `effects` does not name (read-only ones are pure and run without
+    approval). timeout_s: seconds a call may take.
+    Raises TypeError or ValueError naming the mistake.
     """
 
     name: str
@@ -73,7 +73,7 @@ class McpServer:
 
     @property
     def prefix(self) -> str:
-        """What the names of its tools begin with."""
+        """The prefix of the names of its tools."""
         return f"{self.name}__"
 
     def takes(self, tool: str) -> bool:
@@ -85,15 +85,15 @@ class McpServer:
         return _matches(tool, self.rare)
 
     def effect(self, tool: str) -> str | None:
-        """What the operator says a repetition of this tool would do; None without a word."""
+        """The operator's effect of this tool; None without one."""
         return _first(tool, self.effects)
 
     def approval(self, tool: str) -> str | None:
-        """Whether the operator lets it run, ask or be denied; None without a word."""
+        """The operator's approval rule of this tool; None without one."""
         return _first(tool, self.approvals)
 
     def secrets(self) -> tuple[str, ...]:
-        """Texts that must not be repeated to anybody."""
+        """Texts that must never be shown."""
         url = urlsplit(self.url)
         values = [text for _, text in parse_qsl(url.query)]
         keys = [part for part in url.path.split("/") if len(part) >= KEY_CHARS_MIN]
@@ -120,7 +120,8 @@ def _check_words(server: str, what: str, given: Mapping[str, str], words: type) 
     for tool, word in given.items():
         if word not in list(words):
             raise ValueError(
-                f"MCP server {server}: the {what} {word!r} of {tool} is none of {', '.join(words)}"
+                f"MCP server {server}: the {what} {word!r} of {tool} is not one of "
+                f"{', '.join(words)}"
             )
 
 

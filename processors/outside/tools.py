@@ -1,9 +1,9 @@
-"""A worker's tools from outside, from its start to its end.
+"""A worker's third-party tools, from its start to its end.
 
-`begin` connects the servers of all agents at once and reads each list of tools one time; the agents
-it returns have those tools, and keep them for the life of the process. A server that does not
-answer stops nothing: the list that it gave an earlier process is taken, so that the prefix of the
-requests stays what it was, and its calls fail with a clear text until it is back.
+`begin` connects the servers of all agents at once and reads each list of tools once; the agents it
+returns have those tools, and keep them for the life of the process. A server that does not answer
+blocks nothing: the list that it gave to an earlier process is used, so that the prefix of the
+requests stays the same, and its calls fail with a clear message until it is back.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from .nothing_ran import Rejected, Unreachable
 from .results import text_of, value_of
 from .server import McpServer
 
-START_S = 8.0  # for all servers together; a worker that is restarted must not wait for a dead one
+START_S = 8.0  # for all servers together; a restarted worker must not wait for a dead one
 REMEMBERED_BYTES_MAX = 8 * 1024 * 1024
 
 
 class Call(Protocol):
-    """Calls a tool of a server. Raises Unreachable or Rejected where nothing ran."""
+    """Calls a tool of a server. Raises Unreachable or Rejected if nothing ran."""
 
     def __call__(
         self, definition: Definition, arguments: dict[str, Any], meta: dict[str, Any]
@@ -41,7 +41,7 @@ class Call(Protocol):
 def with_outside_tools(
     agent: Agent, found: Mapping[str, Definitions], calls: Mapping[str, Call]
 ) -> tuple[Agent, list[str]]:
-    """The agent with the tools of its servers after its own, and what is to be said of them.
+    """The agent with the tools of its servers after its own, and notes for the operator.
 
     found, calls: by the server's name. Pure: the same definitions give the same agent.
     """
@@ -61,7 +61,7 @@ def with_outside_tools(
 
 
 def tool_of(server: McpServer, definition: Definition, call: Call) -> Tool:
-    """A tool of a server as a tool of ours."""
+    """A server's tool as one of our tools."""
     theirs = dict(definition.names)
 
     async def run(ctx: ToolContext, /, **arguments: Any) -> Any:
@@ -89,10 +89,10 @@ def tool_of(server: McpServer, definition: Definition, call: Call) -> Tool:
 
 
 class OutsideTools:
-    """The MCP servers of a worker's agents. `begin` once, `close` once; nothing to do for none.
+    """The MCP servers of a worker's agents. Call `begin` once and `close` once.
 
-    directory: where lists of tools are remembered. Raises MissingExtra when an agent has servers
-    and the package `mcp` is not there.
+    directory: where lists of tools are remembered. Raises MissingExtra if an agent has servers and
+    the package `mcp` is not installed.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class OutsideTools:
         return tuple(self._equipped(agent, listed) for agent in self._agents)
 
     def status(self) -> dict[str, str]:
-        """What is known of each server, for people; agents may have others of the same name."""
+        """The state of each server, for people; agents may have others of the same name."""
         states: dict[str, str] = {}
         for each in self._connections:
             name = each.server.name
@@ -162,19 +162,19 @@ class OutsideTools:
         found = []
         for each, answer in zip(self._connections, asking, strict=True):
             tools = self._tools(each, answer)
-            nobody = Definitions((), ())  # it is down: no rule of its tools is misspelt by that
+            nobody = Definitions((), ())  # it is down: do not report its rules as misspelt
             found.append((each.server, definitions_of(each.server, tools) if tools else nobody))
         return found
 
     def _tools(self, each: Connection, answer: asyncio.Future) -> Iterable[Listed]:
-        """What the server listed, or else what it listed to an earlier process."""
+        """The server's list, or else the one that it gave to an earlier process."""
         path = self._directory / f"{each.server.name}-{_place(each.server)}.json"
         name = each.server.name
         if answer.done() and answer.exception() is None:
             _remember(path, answer.result())
             return answer.result()
         if not answer.done():
-            answer.cancel()  # the connection goes on: it may be there when it is first called
+            answer.cancel()  # the connection stays: it may be open at the first call
             each.not_in_time(self._start_s)
         known = _remembered(path)
         each.agree(known, partial(_remember, path))
@@ -204,7 +204,7 @@ def _demand_mcp() -> None:
 
 
 def _place(server: McpServer) -> str:
-    """A name for where a server is, without its secrets."""
+    """An identifier of a server's address, without its secrets."""
     return sha256(json.dumps([server.command, server.url]).encode()).hexdigest()[:12]
 
 
@@ -217,7 +217,7 @@ def _remember(path: Path, tools: Iterable[Listed]) -> None:
 
 
 def _remembered(path: Path) -> tuple[Listed, ...]:
-    """What was remembered; nothing if it can't be read, for it is only a convenience."""
+    """The remembered list; empty if it cannot be read, since it is only a convenience."""
     try:
         rows = json.loads(path.read_bytes())
         return tuple(
