@@ -16,7 +16,7 @@ from ..log.made import partitions_of
 from ..log.settings import Settings
 from ..processors.fold.projections.partition import PartitionView
 from ..processors.fold.sessions import FoldedEvent, FoldedSession, FoldedSessions
-from ..processors.fold.views import SessionViews, initial
+from ..processors.fold.views import VIEWS, SessionViews, initial
 from ..processors.store import views_codec
 from ..processors.store.store import Belongs, Store, fold_version, open_readonly
 from ..schemas.ids import PARTITION_KEY
@@ -25,8 +25,7 @@ from .contents import ReadBlob, plain
 from .follow import Follow
 
 TELL_EVERY = 5_000  # events between two words on how far it has come
-FIELDS = {"session_state": "state"}
-"""View names of a replay -> fields of SessionViews, where they differ."""
+FIELDS = {view.name: view.field for view in VIEWS}
 
 
 class Folded(FoldedSession):
@@ -211,7 +210,7 @@ def _differences(
 def _as_plain(views: SessionViews, view: str) -> Any:
     if view == "turn":  # the codec hashes what belongs to it together
         return {"turn": plain(views.turn), "stream": plain(views.stream), "frozen": views.frozen}
-    return plain(getattr(views, FIELDS.get(view, view)))
+    return plain(getattr(views, FIELDS[view]))
 
 
 def first_difference(ours: Any, theirs: Any, path: str = "") -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..log.door import Log
 from ..log.errors import Refused
+from ..processors.fold import views as views_fold
 from ..processors.fold.projections import partition as partition_fold
 from ..processors.fold.projections.partition import PartitionView
 from ..processors.fold.sessions import FoldedSession, FoldedSessions
@@ -25,19 +26,7 @@ from .contents import ReadBlob, plain
 from .follow import Follow
 from .session_fold import SessionFold
 
-VIEWS = (
-    "state",
-    "turn",
-    "context",
-    "transcript",
-    "ledger",
-    "messages",
-    "compaction",
-    "background",
-    "delivery",
-    "items",
-    "wake",
-)
+VIEWS = (*(view.field for view in views_fold.VIEWS), "wake")
 MORE = {False: "", True: "+resume"}
 
 

@@ -2,21 +2,16 @@
 
 Its parent's views at an offset, the open turn closed as by TURN_ENDED `forked`. What is still owed
 in the world stays the parent's: doubts, deliveries, refusals, background work, money spent. What
-was said came into this session by its SESSION_OPENED, so every row has the offset of that event;
-the offsets that compactions are compared by are moved below it, in their order. Pure.
+each view takes over is in inherited.py. Pure.
 """
 
-from typing import Any
-
 from ...schemas import events as ev
-from ...schemas.codec import Entry, digest
+from ...schemas.codec import Entry
 from ...schemas.value import replace
 from .partial_answer import chunks_of, said_so_far
-from .projections import background, context, delivery, items, ledger, transcript
-from .projections.compaction import CompactionView, Short, Summary
-from .projections.messages import MessagesView, Progress
-from .projections.turn_view import Closing, Stream, TurnView
-from .views import Origin, SessionViews
+from .projections.messages import Progress
+from .projections.turn_view import Closing, Stream
+from .views import VIEWS, Origin, SessionViews
 
 
 def origin_of(entry: Entry) -> Origin:
@@ -75,113 +70,8 @@ def closing(views: SessionViews, at: int) -> SessionViews:
 def begun(views: SessionViews, parent: SessionViews, entry: Entry, last: int) -> SessionViews:
     """The views of a fork after its SESSION_OPENED. `views`: before it; `parent`: with its turn
     ended; `last`: the offset of the parent's last event."""
-    at, event = entry.offset, entry.event
-    state = replace(
-        parent.state,
-        session_id=views.session_id,
-        user_id=event.user_id,
-        pending_tool=None,
-        cancel_token=None,
-        updated_at=entry.at,
-    )
-    tried = parent.background.tried_tokens
-    aside = replace(background.INITIAL, tried_tokens=tried, idle_at=at, remembered_upto=at)
-    lines = _moved(transcript.initial().lines, parent.transcript.lines, at)
-    return replace(
-        views,
-        state=state,
-        turn=replace(_turn(parent.turn, event, at, digest(state)), since=entry.at),
-        stream=Stream(),
-        context=_context(parent.context, at, last),
-        transcript=replace(transcript.initial(), lines=lines),
-        ledger=ledger.initial(),
-        messages=_messages(views.messages, parent.messages, at),
-        compaction=_compaction(views.compaction, parent.compaction, last),
-        background=aside,
-        delivery=delivery.INITIAL,
-        items=_items(parent.items, at),
-        origin=origin_of(entry),
-    )
-
-
-def _moved(empty: Any, rows: Any, at: int) -> Any:
-    """Rows as they came into a fork: all by one event."""
-    return empty.append(*(replace(row, offset=at) for row in rows))
-
-
-def _turn(parent: TurnView, event: ev.SessionOpened, at: int, state_sha: bytes) -> TurnView:
-    reminders = tuple(
-        replace(reminder, reminder_id=f"r{at}.{n}") for n, reminder in enumerate(parent.reminders)
-    )
-    return TurnView(
-        known=True,
-        rules=event.rules,
-        agent=event.agent,
-        basis=at,
-        basis_sha=state_sha,
-        number=parent.number,
-        opened_offset=at,
-        step=parent.step,
-        due_at=parent.due_at,
-        grants=parent.grants,
-        reminders=reminders,
-        reminder_ids=parent.reminder_ids,
-    )
-
-
-def _context(parent: context.ContextView, at: int, last: int) -> context.ContextView:
-    empty, request = context.initial(), parent.request
-    if request is not None:
-        request = replace(
-            request,
-            offset=at,
-            checkpoint=_below(request.checkpoint, last),
-            compacted_upto=_below(request.compacted_upto, last),
-        )
-    return replace(
-        parent,
-        fragments=_moved(empty.fragments, parent.fragments, at),
-        prefixes=_moved(empty.prefixes, parent.prefixes, at),
-        request=request,
-    )
-
-
-def _messages(empty: MessagesView, parent: MessagesView, at: int) -> MessagesView:
-    return MessagesView(
-        _moved(empty.received, parent.received, at), _moved(empty.progress, parent.progress, at)
-    )
-
-
-def _items(parent: items.ItemsView, at: int) -> items.ItemsView:
-    empty = items.initial()
-    return replace(
-        parent,
-        batches=_moved(empty.batches, parent.batches, at),
-        retractions=_moved(empty.retractions, parent.retractions, at),
-    )
-
-
-def _below(offset: int | None, last: int) -> int | None:
-    """An offset of the parent where it is compared with others: below all of the fork's own, and
-    below -1, which says that there is none."""
-    return None if offset is None else offset - last - 2
-
-
-def _compaction(empty: CompactionView, parent: CompactionView, last: int) -> CompactionView:
-    def short(row: Short) -> Short:
-        return replace(row, offset=_below(row.offset, last))
-
-    def summary(row: Summary) -> Summary:
-        return replace(row, offset=_below(row.offset, last), upto=_below(row.upto, last))
-
-    return replace(
-        parent,
-        shorts=empty.shorts.append(*map(short, parent.shorts)),
-        summaries=empty.summaries.append(*map(summary, parent.summaries)),
-        candidate_at=_below(parent.candidate_at, last),
-        checkpoint_at=_below(parent.checkpoint_at, last),
-        compacted_upto=_below(parent.compacted_upto, last),
-    )
+    inherited = {view.field: view.inherit(parent, entry, last) for view in VIEWS}
+    return replace(views, stream=Stream(), origin=origin_of(entry), **inherited)
 
 
 __all__ = ["begun", "closing", "endings", "origin_of"]

@@ -14,18 +14,7 @@ from ...schemas.seed import Seed, unseal
 from ...schemas.value import replace
 from . import forks
 from .field_writers import demand_writer
-from .projections import (
-    background,
-    compaction,
-    context,
-    delivery,
-    items,
-    ledger,
-    messages,
-    session_state,
-    transcript,
-    turn,
-)
+from .projections import ledger, session_state, turn
 from .projections.turn_view import HOLDS_TOOLS, REFUSALS_MAX, Refusal, TurnView
 from .ruling import ACCEPTED, FROZEN, MISTAKEN_WRITER, UNKNOWN_SESSION, UNREADABLE, Ruling, refused
 from .rulings import (
@@ -33,13 +22,17 @@ from .rulings import (
     producers as producer_rulings,
     workers as worker_rulings,
 )
-from .views import SessionViews, frozen_at, initial
+from .views import VIEWS, SessionViews, frozen_at, initial
 
 _WRITERS = {row.cls: frozenset(row.writers) for row in EVENT_TYPES}
 _WRITERS[ChunkSeen] = _WRITERS[ev.GenChunk]
 _NAMES = {row.cls: row.name for row in EVENT_TYPES}
 _INPUTS = frozenset(row.cls for row in EVENT_TYPES if row.is_input)
 _CHUNKS = frozenset(turn.CHUNKS)
+_APPLY = {
+    row.cls: [(view.field, view.apply) for view in VIEWS if view.apply and row.cls in view.reads]
+    for row in EVENT_TYPES
+}
 _PAID = frozenset(ledger.OUTCOMES)
 # Row G: a frozen session still owes the answers; only RECORD_SKIPPED lets it continue.
 _WHILE_FROZEN = frozenset({ev.Refused, ev.HumanNeeded, ev.RecordSkipped})
@@ -220,8 +213,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     kind = type(entry.event)
     if kind in _CHUNKS:  # most of a log: nothing else may happen here
         return replace(views, stream=turn.stream(views.stream, entry))
-    state, before, kept = views.state, views.turn, views.items
-    seen, lines, spent, said = views.context, views.transcript, views.ledger, views.messages
+    state, before = views.state, views.turn
     after: TurnView = turn.apply(before, entry)
     now = session_state.apply(state, entry, before, after) if kind in session_state.READS else state
     demand_writer(state, now, _NAMES[kind])
@@ -230,39 +222,15 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
         after = _refuse_triggers(after, entry.offset, refusals)
     if kind in _INPUTS:
         after = replace(after, basis=entry.offset, basis_sha=digest(now))
-    short, aside, pushed = views.compaction, views.background, views.delivery
-    if kind in background.READS:
-        aside = background.apply(aside, entry, before, after, seen)
-    if kind in compaction.READS:
-        short = compaction.apply(short, entry, seen)
-        if kind is ev.ResultCompacted and short.shorts[-1].early:  # the next request says it
-            after = replace(after, basis=entry.offset, basis_sha=digest(now))
-            seen = replace(seen, tail_tokens=seen.tail_tokens - short.shorts[-1].saved)
-    if kind in context.READS:
-        seen = context.apply(seen, entry, before, said, state, views.compaction)
-    if kind in transcript.READS:
-        lines = transcript.apply(lines, entry, before, after, state)
-    if kind in ledger.READS:
-        spent = ledger.apply(spent, entry)
-    if kind in delivery.READS:
-        pushed = delivery.apply(pushed, entry, before, after)
-    if kind in messages.READS:
-        said = messages.apply(said, entry, before, after)
-    if kind in items.READS:
-        kept = items.apply(kept, entry)
-    return replace(
-        views,
-        state=now,
-        turn=after,
-        context=seen,
-        transcript=lines,
-        ledger=spent,
-        messages=said,
-        compaction=short,
-        background=aside,
-        delivery=pushed,
-        items=kept,
-    )
+    changed: dict[str, Any] = {"state": now, "turn": after}
+    for field, apply in _APPLY[kind]:
+        changed[field] = apply(views, entry, after)
+    if kind is ev.ResultCompacted and (short := changed["compaction"].shorts[-1]).early:
+        # The next request says it: a decision that was based on less is stale.
+        changed["turn"] = replace(after, basis=entry.offset, basis_sha=digest(now))
+        tokens = views.context.tail_tokens - short.saved
+        changed["context"] = replace(views.context, tail_tokens=tokens)
+    return replace(views, **changed)
 
 
 def is_input(event: Any) -> bool:

@@ -1,9 +1,16 @@
 """The views of one session: all that the fold keeps of its events, as one value.
 
-Rulings, projections, wake and request take them; session.py makes new ones.
+Rulings, projections, wake and request take them; session.py makes new ones. A new view is a
+projection, a field of SessionViews and a row of VIEWS: the fold, forks, the store's codec, `show`
+and `replay` take it from there.
 """
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...schemas.codec import Entry, digest
 from ...schemas.value import Value
+from . import inherited
 from .projections import (
     background,
     compaction,
@@ -14,7 +21,6 @@ from .projections import (
     messages,
     session_state,
     transcript,
-    turn,
 )
 from .projections.turn_view import Stream, TurnView
 
@@ -61,22 +67,89 @@ def frozen_at(offset: int, why: str) -> Frozen:
     return Frozen(offset, why[:500].encode("utf-8", "replace").decode())
 
 
+class View(NamedTuple):
+    """One view. `field`: of SessionViews, and its name in `show`; `name`: in replays and in pages.
+
+    `reads`: the events that may change it. `apply`: the view after an accepted one of them, by the
+    views before it and the turn after it; None: session.py folds it first, for the others need it.
+    `inherit`: what a fork begins with, by its parent's views, its SESSION_OPENED and the offset of
+    the parent's last event.
+    """
+
+    name: str
+    field: str
+    initial: Callable[[], Any]
+    reads: frozenset[type]
+    apply: Callable[[SessionViews, Entry, TurnView], Any] | None
+    inherit: Callable[[SessionViews, Entry, int], Any]
+
+
+def _state_of_fork(parent: SessionViews, entry: Entry, _last: int) -> session_state.SessionState:
+    return inherited.state(parent.state, entry)
+
+
+def _turn_of_fork(parent: SessionViews, entry: Entry, last: int) -> TurnView:
+    return inherited.turn(parent.turn, entry, digest(_state_of_fork(parent, entry, last)))
+
+
+# `v`: the views before event `e`; `turn_after`: the turn view after it; `p`: a fork's parent.
+VIEWS = (
+    View(
+        "session_state", "state", session_state.SessionState, session_state.READS, None,
+        _state_of_fork,
+    ),
+    View("turn", "turn", TurnView, frozenset(), None, _turn_of_fork),
+    View(
+        "context", "context", context.initial, context.READS,
+        lambda v, e, _: context.apply(v.context, e, v.turn, v.messages, v.state, v.compaction),
+        lambda p, e, last: inherited.context(p.context, e.offset, last),
+    ),
+    View(
+        "transcript", "transcript", transcript.initial, transcript.READS,
+        lambda v, e, turn_after: transcript.apply(v.transcript, e, v.turn, turn_after, v.state),
+        lambda p, e, _: inherited.transcript(p.transcript, e.offset),
+    ),
+    View(
+        "ledger", "ledger", ledger.initial, ledger.READS,
+        lambda v, e, _: ledger.apply(v.ledger, e),
+        lambda _p, _e, _: ledger.initial(),
+    ),
+    View(
+        "messages", "messages", messages.initial, messages.READS,
+        lambda v, e, turn_after: messages.apply(v.messages, e, v.turn, turn_after),
+        lambda p, e, _: inherited.messages(p.messages, e.offset),
+    ),
+    View(
+        "compaction", "compaction", compaction.initial, compaction.READS,
+        lambda v, e, _: compaction.apply(v.compaction, e, v.context),
+        lambda p, _, last: inherited.compaction(p.compaction, last),
+    ),
+    View(
+        "background", "background", background.BackgroundView, background.READS,
+        lambda v, e, turn_after: background.apply(
+            v.background, e, v.turn, turn_after, v.context
+        ),
+        lambda p, e, _: inherited.background(p.background, e.offset),
+    ),
+    View(
+        "delivery", "delivery", delivery.DeliveryView, delivery.READS,
+        lambda v, e, turn_after: delivery.apply(v.delivery, e, v.turn, turn_after),
+        lambda _p, _e, _: delivery.INITIAL,
+    ),
+    View(
+        "items", "items", items.initial, items.READS,
+        lambda v, e, _: items.apply(v.items, e),
+        lambda p, e, _: inherited.items(p.items, e.offset),
+    ),
+)
+"""Every view, in the order in which they are shown. None sees what an event makes of another, but
+for the turn: so the order in which they are folded does not matter."""
+
+
 def initial(session_id: str) -> SessionViews:
     """The views of a session of which nothing is known yet."""
-    return SessionViews(
-        session_id,
-        session_state.INITIAL,
-        turn.INITIAL,
-        Stream(),
-        context.initial(),
-        transcript.initial(),
-        ledger.initial(),
-        messages.initial(),
-        compaction.initial(),
-        background.INITIAL,
-        delivery.INITIAL,
-        items.initial(),
-    )
+    views = {view.field: view.initial() for view in VIEWS}
+    return SessionViews(session_id, stream=Stream(), **views)
 
 
-__all__ = ["Frozen", "Origin", "SessionViews", "frozen_at", "initial"]
+__all__ = ["VIEWS", "Frozen", "Origin", "SessionViews", "View", "frozen_at", "initial"]

@@ -8,36 +8,26 @@ format is not a contract: a store is a cache, and a new layout only means a refo
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from ...schemas.value import replace
-from ..fold.projections.compaction import Short, Summary
-from ..fold.projections.context import Fragment
-from ..fold.projections.items import Batch, Retraction
-from ..fold.projections.ledger import Spent
-from ..fold.projections.messages import Progress, Received
-from ..fold.projections.prefixes import Prefix
-from ..fold.projections.transcript import Line, Sent
+from ...schemas.value import field_names, replace
 from ..fold.projections.turn_view import Stream
 from ..fold.rows import Rows
-from ..fold.views import SessionViews, initial
+from ..fold.views import VIEWS, SessionViews, initial
 
-# The row series of a session: the type of their rows, and where they are.
-SERIES: dict[type, str] = {
-    Fragment: "context.fragments",
-    Prefix: "context.prefixes",
-    Line: "transcript.lines",
-    Sent: "transcript.sent",
-    Spent: "ledger.spent",
-    Received: "messages.received",
-    Progress: "messages.progress",
-    Short: "compaction.shorts",
-    Summary: "compaction.summaries",
-    Batch: "items.batches",
-    Retraction: "items.retractions",
-}
+
+def _series() -> Iterator[tuple[type, str]]:
+    for view in VIEWS:
+        for name, kind in get_type_hints(type(view.initial())).items():
+            if get_origin(kind) is Rows:
+                yield get_args(kind)[0], f"{view.field}.{name}"
+
+
+SERIES: dict[type, str] = dict(_series())
+"""The row series of a session: the type of their rows, and where they are."""
+assert len(SERIES) == len(list(_series())), "two series have rows of one type"
 Lengths = tuple[int, ...]  # of every series, in that order
 NO_ROWS: Lengths = (0,) * len(SERIES)
 
@@ -86,37 +76,30 @@ def views_from(head: bytes, stream: bytes | None, pages: Iterable[bytes]) -> Ses
     return replace(views, stream=_STREAM.decode(stream)) if stream else views
 
 
-VIEW_NAMES = (
-    "session_state",
-    "turn",
-    "context",
-    "transcript",
-    "ledger",
-    "messages",
-    "compaction",
-    "background",
-    "delivery",
-    "items",
-)
+VIEW_NAMES = tuple(view.name for view in VIEWS)
 
 
 def view_parts(views: SessionViews) -> Iterator[tuple[str, bytes]]:
     """(view name, bytes) of every view, which a replay compares byte for byte."""
-    rows = [series.since(0) for series in series_of(views)]
-    fragments, prefixes, lines, sent, spent, received, progress, *compacted = rows[:-2]
-    encode = _ENCODER.encode
-    yield "session_state", encode(views.state)
+    for view in VIEWS:
+        whole = _with_turn(views) if view.name == "turn" else _whole(getattr(views, view.field))
+        yield view.name, _ENCODER.encode(whole)
+
+
+def _with_turn(views: SessionViews) -> tuple[Any, ...]:
+    """The turn, and what no view of its own keeps."""
     frozen: Any = views.frozen if views.origin is None else (views.frozen, views.origin)
     frozen = (frozen, views.skipped) if views.skipped else frozen
-    yield "turn", encode((views.turn, views.stream, frozen))
-    yield "context", encode((views.context, fragments, prefixes))
-    yield "transcript", encode((lines, sent))
-    yield "ledger", encode((views.ledger, spent))
-    yield "messages", encode((received, progress))
-    yield "compaction", encode((views.compaction, *compacted))
-    yield "background", encode(views.background)
-    yield "delivery", encode(views.delivery)
-    yield "items", encode((views.items, *rows[-2:]))
+    return views.turn, views.stream, frozen
+
+
+def _whole(view: Any) -> Any:
+    """A view with its rows, which its own bytes only count; of rows alone, the rows."""
+    values = [getattr(view, name) for name in field_names(view)]
+    rows = [value.since(0) for value in values if isinstance(value, Rows)]
+    if not rows:
+        return view
+    return rows if len(rows) == len(values) else (view, *rows)
 
 
 def view_hashes(views: SessionViews) -> dict[str, str]:

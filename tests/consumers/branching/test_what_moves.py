@@ -4,7 +4,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from foldlog.processors.fold import forks
+from foldlog.processors.fold import inherited
 from foldlog.processors.fold.views import SessionViews
 from foldlog.schemas.value import Value
 
@@ -50,11 +50,11 @@ def test_every_field_that_holds_an_offset_is_moved_or_begins_anew():
     anew = [kind for kind in kinds if kind.__name__ in ANEW]
     inside_anew = {inner.__name__ for kind in anew for inner in values_in(kind, set())}
     found = {place for place in found if place[0] not in inside_anew}
-    assert found - MOVED - NO_PLACE == set(), "say in fold/forks.py what a fork makes of it"
+    assert found - MOVED - NO_PLACE == set(), "say in fold/inherited.py what a fork makes of it"
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 41, 42])
 def test_offsets_that_are_compared_keep_their_order_below_none(offset):
-    below = forks._below(offset, last=42)
+    below = inherited.below(offset, last=42)
     assert below < -1
-    assert (below < forks._below(42, 42)) == (offset < 42)
+    assert (below < inherited.below(42, 42)) == (offset < 42)

@@ -1,0 +1,140 @@
+"""What each view of a fork takes over from its parent (design section 5).
+
+`at` is the offset of the fork's SESSION_OPENED: all that was said came into the session by it.
+`last` is the offset of the parent's last event: offsets that are compared are moved below it. What
+the parent still owes to the world (deliveries, background work, money spent) stays the parent's.
+"""
+
+from typing import Any
+
+from ...schemas.codec import Entry
+from ...schemas.value import replace
+from .projections import (
+    compaction as compaction_fold,
+    context as context_fold,
+    items as items_fold,
+    messages as messages_fold,
+    transcript as transcript_fold,
+)
+from .projections.background import BackgroundView
+from .projections.compaction import CompactionView, Short, Summary
+from .projections.context import ContextView
+from .projections.items import ItemsView
+from .projections.messages import MessagesView
+from .projections.session_state import SessionState
+from .projections.transcript import TranscriptView
+from .projections.turn_view import TurnView
+
+
+def _moved(empty: Any, rows: Any, at: int) -> Any:
+    """Rows as they came into a fork: all by one event."""
+    return empty.append(*(replace(row, offset=at) for row in rows))
+
+
+def state(parent: SessionState, entry: Entry) -> SessionState:
+    """The parent's phase and project, in the fork's own name."""
+    return replace(
+        parent,
+        session_id=entry.session_id,
+        user_id=entry.event.user_id,
+        pending_tool=None,
+        cancel_token=None,
+        updated_at=entry.at,
+    )
+
+
+def turn(parent: TurnView, entry: Entry, state_sha: bytes) -> TurnView:
+    """The parent's numbers, grants and reminders, and nothing in flight."""
+    event, at = entry.event, entry.offset
+    reminders = tuple(
+        replace(reminder, reminder_id=f"r{at}.{n}") for n, reminder in enumerate(parent.reminders)
+    )
+    return TurnView(
+        known=True,
+        rules=event.rules,
+        agent=event.agent,
+        basis=at,
+        basis_sha=state_sha,
+        number=parent.number,
+        opened_offset=at,
+        step=parent.step,
+        due_at=parent.due_at,
+        grants=parent.grants,
+        reminders=reminders,
+        reminder_ids=parent.reminder_ids,
+        since=entry.at,
+    )
+
+
+def context(parent: ContextView, at: int, last: int) -> ContextView:
+    """All that was said, by the event that opened the fork."""
+    empty, request = context_fold.initial(), parent.request
+    if request is not None:
+        request = replace(
+            request,
+            offset=at,
+            checkpoint=below(request.checkpoint, last),
+            compacted_upto=below(request.compacted_upto, last),
+        )
+    return replace(
+        parent,
+        fragments=_moved(empty.fragments, parent.fragments, at),
+        prefixes=_moved(empty.prefixes, parent.prefixes, at),
+        request=request,
+    )
+
+
+def transcript(parent: TranscriptView, at: int) -> TranscriptView:
+    """The parent's lines; what was sent of them is the parent's."""
+    empty = transcript_fold.initial()
+    return replace(empty, lines=_moved(empty.lines, parent.lines, at))
+
+
+def messages(parent: MessagesView, at: int) -> MessagesView:
+    """The parent's messages: their ids are taken."""
+    empty = messages_fold.initial()
+    return MessagesView(
+        _moved(empty.received, parent.received, at), _moved(empty.progress, parent.progress, at)
+    )
+
+
+def background(parent: BackgroundView, at: int) -> BackgroundView:
+    """No work of the parent's; a summary that was tried in vain is not tried again."""
+    tried = parent.tried_tokens
+    return BackgroundView(tried_tokens=tried, idle_at=at, remembered_upto=at)
+
+
+def items(parent: ItemsView, at: int) -> ItemsView:
+    """The parent's items, live or retracted."""
+    empty = items_fold.initial()
+    return replace(
+        parent,
+        batches=_moved(empty.batches, parent.batches, at),
+        retractions=_moved(empty.retractions, parent.retractions, at),
+    )
+
+
+def below(offset: int | None, last: int) -> int | None:
+    """An offset of the parent where it is compared with others: below all of the fork's own, and
+    below -1, which says that there is none."""
+    return None if offset is None else offset - last - 2
+
+
+def compaction(parent: CompactionView, last: int) -> CompactionView:
+    """The parent's short forms and summaries, from below the fork's own offsets."""
+    empty = compaction_fold.initial()
+
+    def short(row: Short) -> Short:
+        return replace(row, offset=below(row.offset, last))
+
+    def summary(row: Summary) -> Summary:
+        return replace(row, offset=below(row.offset, last), upto=below(row.upto, last))
+
+    return replace(
+        parent,
+        shorts=empty.shorts.append(*map(short, parent.shorts)),
+        summaries=empty.summaries.append(*map(summary, parent.summaries)),
+        candidate_at=below(parent.candidate_at, last),
+        checkpoint_at=below(parent.checkpoint_at, last),
+        compacted_upto=below(parent.compacted_upto, last),
+    )
