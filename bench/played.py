@@ -23,6 +23,7 @@ from foldlog.processors.worker.assemble import ROLES
 from foldlog.processors.worker.ports import BeginWork
 from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas import events as ev
+from foldlog.schemas.canonical import compact, compact_ascii
 from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.record import Record
 from foldlog.schemas.tokens import estimate
@@ -186,7 +187,7 @@ class Played:
     def say(self, turn: Turn) -> Record:
         """Write the question of a turn to the log; the record, not yet read by the worker."""
         self._turn = turn
-        said = json.dumps([{"type": "text", "text": turn.question}], separators=(",", ":"))
+        said = compact_ascii([{"type": "text", "text": turn.question}])
         event = ev.MessageReceived(
             message_id=f"m{turn.number}",
             role="user",
@@ -340,7 +341,7 @@ def canned_answer(turn: Turn, begin: BeginGeneration) -> Outcome:
         output_tokens=len(text) // 3,
         raw=b'{"input_tokens":%d,"output_tokens":%d}' % (len(begin.request) // 3, len(text) // 3),
     )
-    content = json.dumps(blocks, ensure_ascii=False, separators=(",", ":")).encode()
+    content = compact(blocks).encode()
     done = ev.GenComplete(
         **place,
         content=ev.Body(inline=content),

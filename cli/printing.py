@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import click
 
+from ..schemas.canonical import compact
 from .log_lines import noted_as_json
 
 # C0 but newline and tab, DEL, C1 (0x9b is an escape sequence's beginning on its own), the line and
@@ -42,9 +43,9 @@ def brief(text: str, chars: int = LINE_CHARS_MAX) -> str:
     return line if len(line) <= chars else line[: chars - 3] + "..."
 
 
-def compact(data: Any) -> str:
+def json_line(data: Any) -> str:
     """One line of JSON; what a terminal would obey is escaped, as JSON allows inside of texts."""
-    return _escaped(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+    return _escaped(compact(data))
 
 
 def _escaped(text: str) -> str:
@@ -55,7 +56,7 @@ def _escaped(text: str) -> str:
 
 def emit(data: Any) -> None:
     """One JSON value on a line of its own."""
-    click.echo(compact(data))
+    click.echo(json_line(data))
 
 
 def pretty(data: Any) -> str:
@@ -109,7 +110,7 @@ def event_line(event: Mapping[str, Any]) -> str:
     """An event, as `consumers.contents.event_json` made it, on one line for people."""
     place = ("partition", "offset", "at", "type", "writer", "session_id")
     fields = {name: _flat(value) for name, value in event.items() if name not in place}
-    told = " ".join(f"{name}={compact(value)}" for name, value in fields.items() if value != "")
+    told = " ".join(f"{name}={json_line(value)}" for name, value in fields.items() if value != "")
     head = f"{event['partition']}:{event['offset']} {when(event['at'])} {event['session_id']}"
     return brief(f"{head} {event['type']} {told}", 3 * LINE_CHARS_MAX)
 

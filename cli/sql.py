@@ -23,7 +23,7 @@ from ..consumers.exports.table_files import write_tables
 from ..consumers.exports.tables import BY_NAME, TABLES
 from .edge import Edge, example, json_option, pass_edge
 from .export import Reporter, say_missing
-from .printing import compact, emit, line, note, table
+from .printing import emit, json_line, line, note, table
 from .replay_bundle import bundle_option
 
 ROWS_SHOWN = 100
@@ -148,4 +148,4 @@ def plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    return compact(value) if isinstance(value, dict | list) else value
+    return json_line(value) if isinstance(value, dict | list) else value

@@ -4,13 +4,13 @@ All workers of an installation load the same agents. An agent is validated when 
 that a mistake prevents the start of a worker instead of failing a user's turn. It is data only.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..schemas.canonical import compact_strict
 from ..schemas.enums import Approval, Recovery
 from ..schemas.ids import is_id, why_not_an_id
 from ..schemas.tokens import estimate, family_of
@@ -132,7 +132,7 @@ class Agent:
 
     def _params_json(self) -> bytes:
         try:
-            return _compact({"max_tokens": self.max_output_tokens, **self.params})
+            return compact_strict({"max_tokens": self.max_output_tokens, **self.params}).encode()
         except (TypeError, ValueError) as error:
             raise TypeError(f"params of agent {self.name} are not JSON: {error}") from error
 
@@ -267,8 +267,3 @@ def _many(agent: Agent, what: str, given: Any) -> Iterable[Any]:
 def _cut(given: Any) -> str:
     shown = repr(given)
     return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}..."
-
-
-def _compact(value: Any) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode()

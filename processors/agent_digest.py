@@ -12,6 +12,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
+from ..schemas.canonical import compact_ascii_sorted
 from ..schemas.events.parts import AgentDigest
 from .agent import Agent
 from .outside.server import McpServer
@@ -85,8 +86,7 @@ def digest_of(agent: Agent) -> AgentDigest:
 
 
 def _hex(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return sha256(text.encode()).hexdigest()[:PART_CHARS]
+    return sha256(compact_ascii_sorted(value).encode()).hexdigest()[:PART_CHARS]
 
 
 def digests_of(agents: Iterable[Agent]) -> tuple[AgentDigest, ...]:

@@ -5,13 +5,13 @@ because an error at once is kinder than a record in the log for ever. This file 
 blob store and no session.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from ..log.errors import Refused
 from ..schemas.attachments import reference_of
+from ..schemas.canonical import compact_strict
 from ..schemas.grant import pattern_text, why_wrong
 from ..schemas.ids import is_id, parse_call_key, why_not_an_id
 from ..schemas.message_content import texts_of
@@ -128,7 +128,7 @@ def content_json(content: str | Blocks) -> bytes:
     if not blocks or any(b["type"] == "text" and not b["text"].strip() for b in blocks):
         raise Invalid("empty_message", "an empty message: say something")
     try:
-        text = json.dumps(blocks, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = compact_strict(blocks)
     except (TypeError, ValueError) as error:
         raise Invalid("invalid_content", f"the content is no JSON: {error}") from None
     data = encoded("the message", text)

@@ -5,11 +5,11 @@ with the same id it counts once. A batch is one event, so it is in the log as a 
 This file must not know what an item means: each is kept as the JSON that it came as.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from ..schemas import events as ev
+from ..schemas.canonical import compact_ascii, compact_strict
 from . import checks
 from .sessions import Receipt, Sessions
 
@@ -81,7 +81,7 @@ def items_json(items: Sequence[Any]) -> bytes:
     if not isinstance(items, list | tuple) or not items:
         raise checks.Invalid("invalid_content", "a batch is a list of at least one item")
     try:
-        text = json.dumps(items, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = compact_strict(items)
         data = _utf8(text, items)
     except (TypeError, ValueError, RecursionError) as error:
         raise checks.Invalid("invalid_content", f"an item is no JSON: {error}") from None
@@ -97,4 +97,4 @@ def _utf8(text: str, items: Sequence[Any]) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return json.dumps(items, separators=(",", ":"), allow_nan=False).encode()
+        return compact_ascii(items).encode()

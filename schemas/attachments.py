@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from .canonical import compact
 from .events.parts import BlobRef
 
 SOURCE = "foldlog_blob"  # the type of a source that is a reference
@@ -131,10 +132,10 @@ def expand(text: str, read_blob: Callable[[BlobRef], bytes]) -> str:
         if found.media_type != ref.media_type or len(data) != ref.bytes:
             raise ValueError("it is not what it is said to be")
     except ValueError as error:
-        return _compact({"type": "text", "text": f"[An attachment that can't be shown: {error}]"})
+        return compact({"type": "text", "text": f"[An attachment that can't be shown: {error}]"})
     encoded = b64encode(data).decode()
     source = {"type": "base64", "media_type": ref.media_type, "data": encoded}
-    return _compact({**block, "source": source})
+    return compact({**block, "source": source})
 
 
 def label(block: Mapping[str, Any]) -> str:
@@ -195,7 +196,3 @@ def _pair(data: bytes, size: int, order: Any) -> tuple[int, int] | None:
     if len(data) < 2 * size:
         return None
     return int.from_bytes(data[:size], order), int.from_bytes(data[size:], order)
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -7,6 +7,8 @@ A JSON object of globs by argument: calls with these arguments and no others.
 import json
 from collections.abc import Mapping
 
+from .canonical import compact
+
 GRANT_SAME = "same"
 PATTERN_BYTES_MAX = 1024
 """It is kept in a view and compared with each later call of its tool."""
@@ -14,7 +16,7 @@ PATTERN_BYTES_MAX = 1024
 
 def pattern_text(globs: Mapping[str, str]) -> str:
     """Globs by argument as the log has them."""
-    return json.dumps(dict(sorted(globs.items())), ensure_ascii=False, separators=(",", ":"))
+    return compact(dict(sorted(globs.items())))
 
 
 def pattern_of(text: str) -> dict[str, str]:

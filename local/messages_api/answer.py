@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...schemas.canonical import compact
 from .binding import THINKING, last_prefix, sign_compaction, sign_thinking
 from .cache import CacheUse, estimate
 from .models import facts_of
@@ -252,5 +253,5 @@ def pieces(said: str, chunk: int | str | None, cuts: random.Random) -> list[str]
 
 def wire(event: Event) -> bytes:
     """One event as SSE bytes: UTF-8 as it is, so that a write may end inside a character."""
-    data = event.get("_raw") or json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    data = event.get("_raw") or compact(event)
     return f"event: {event['type']}\ndata: {data}\n\n".encode()

@@ -20,6 +20,7 @@ from typing import Any
 
 from aiohttp import web
 
+from ...schemas.canonical import compact_ascii
 from .answer import Answer, Event, wire
 from .distort import middle
 from .errors import ApiError
@@ -272,7 +273,7 @@ class Delivery:
     async def _break(self, response: web.StreamResponse, fault: Fault, how: str) -> None:
         if how == "error_event":
             error = _error_of(fault)
-            body = json.dumps(error.body(self.request_id), separators=(",", ":"))
+            body = compact_ascii(error.body(self.request_id))
             await self._write(response, f"event: error\ndata: {body}\n\n".encode())
         elif how in ("cut", "reset"):
             torn = wire(self.answer.events[self.sent])

@@ -15,20 +15,21 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ...schemas.canonical import compact_ascii_sorted
+
 _KEY = b"foldlog scripted Messages API"
 _MAC_BYTES = 16
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 # The length of the random part of the API's own ids.
 _ID_CHARS = 24
 _CHECK_CHARS = 6
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def canonical(value: Any) -> bytes:
     """JSON by value: key order and formatting do not matter, nulls and cache marks are left out."""
-    text = _ENCODER.encode(value)
+    text = compact_ascii_sorted(value)
     if ":null" in text or '"cache_control":' in text:
-        text = _ENCODER.encode(_by_value(value))
+        text = compact_ascii_sorted(_by_value(value))
     return text.encode()
 
 

@@ -12,6 +12,7 @@ from datetime import date
 from itertools import chain, count
 from typing import NamedTuple
 
+from ...schemas.canonical import compact
 from ..request.frames import unframed
 from ..request.prefix import FILES_PREFACE, MEMORY_PREFACE, Prefix
 
@@ -44,7 +45,7 @@ def parts(prefix: Prefix) -> dict[str, str]:
         if text not in _PREFACES:
             found[_free(_name(text, found), found)] = text
     for tool in json.loads(prefix.tools):
-        text = json.dumps(tool, ensure_ascii=False, separators=(",", ":"))
+        text = compact(tool)
         found[_free(f"tool {tool.get('name', '?')}", found)] = text
     return found
 

@@ -9,7 +9,6 @@ nothing of it, nor of the URL or the secret, gets into an event, a log or an err
 
 import asyncio
 import hmac
-import json
 import os
 import socket
 import ssl
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit
 
 from ...log.channels import Channel
 from ...schemas import events as ev
+from ...schemas.canonical import compact
 from ...schemas.ids import PUSH
 from ..fold.projections.delivery import text_of
 from ..limits import Limits
@@ -128,7 +128,7 @@ def body_of(delivery: Delivery, text: str) -> bytes:
         "stop_reason": delivery.stop_reason,
         "text": text,
     }
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+    return compact(said).encode()
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:

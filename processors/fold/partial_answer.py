@@ -1,8 +1,8 @@
 """The partial answer of an attempt, from its chunks."""
 
-import json
 from collections.abc import Iterable
 
+from ...schemas.canonical import compact
 from ...schemas.events import GenChunk
 
 Chain = tuple[tuple[int, int], ...]
@@ -37,4 +37,4 @@ def said_so_far(chunks: Iterable[GenChunk]) -> bytes:
         if chunk.kind == "text":
             texts[chunk.block] = texts.get(chunk.block, "") + chunk.delta
     blocks = [{"type": "text", "text": text} for _, text in sorted(texts.items()) if text]
-    return json.dumps(blocks, ensure_ascii=False, separators=(",", ":")).encode()
+    return compact(blocks).encode()

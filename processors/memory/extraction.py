@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from ...schemas.canonical import compact
 from ...schemas.ids import is_id
 from ...schemas.memory import MemoryWritten
 from ...schemas.memory_paths import CORE, DECISIONS, TODAY, parse_scope, why_not_text
@@ -83,8 +84,7 @@ def extraction_request(lines: Sequence[str], core: str, model: str) -> bytes:
             {"role": "user", "content": [{"type": "text", "text": "\n".join(parts)}]}
         ],
     }
-    text = json.dumps(request, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")
+    return compact(request).encode("utf-8", "replace")
 
 
 def _end_of(lines: Sequence[str]) -> tuple[str, int]:

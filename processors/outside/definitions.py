@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from ...schemas.canonical import compact_strict
 from ...schemas.enums import Approval, Effect
 from .fitting import fitted
 from .server import McpServer
@@ -92,7 +93,7 @@ def definitions_of(server: McpServer, listed: Iterable[Listed]) -> Definitions:
 def _alternatives(left_out: Mapping[str, Any]) -> str:
     """A schema's alternatives as text for the description, because the model needs them."""
     try:
-        text = _compact(_clean(left_out, 0, _SPOKEN)) if left_out else ""
+        text = compact_strict(_clean(left_out, 0, _SPOKEN)) if left_out else ""
     except (ValueError, RecursionError):
         return ""
     return f"\nIts arguments must also match {_cut(text, TEXT_CHARS_MAX)}" if text else ""
@@ -132,9 +133,9 @@ def safe_schema(schema: Any) -> tuple[Mapping[str, Any] | None, str]:
         return None, "its schema is not that of an object"
     try:
         cleaned = _clean(schema, 0, ())
-        if len(_compact(cleaned)) > SCHEMA_BYTES_MAX:
+        if len(compact_strict(cleaned)) > SCHEMA_BYTES_MAX:
             cleaned = _clean(schema, 0, _SPOKEN)
-        size = len(_compact(cleaned))
+        size = len(compact_strict(cleaned))
     except (ValueError, RecursionError) as error:
         return None, f"its schema is not usable: {error}"
     if size > SCHEMA_BYTES_MAX:
@@ -192,7 +193,3 @@ def _note_unknown(server: McpServer, names: Sequence[str], notes: list[str]) -> 
 
 def _cut(text: str, chars: int) -> str:
     return text if len(text) <= chars else f"{text[: chars - 6]} [cut]"
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

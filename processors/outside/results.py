@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ...schemas.canonical import compact
 from ..tools.tool import Shortened
 from .definitions import printable
 
@@ -36,7 +37,7 @@ def value_of(answer: Mapping[str, Any]) -> Any:
         return structured
     if all(is_whole for _, is_whole in shown):
         return text
-    return Shortened(text, json.dumps(answer, ensure_ascii=False, separators=(",", ":")))
+    return Shortened(text, compact(answer))
 
 
 def text_of(answer: Mapping[str, Any]) -> str:

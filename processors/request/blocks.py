@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from ...schemas.attachments import SOURCE, expand, label
+from ...schemas.canonical import compact
 from ...schemas.events import BlobRef, Body
 from ...schemas.ids import call_key
 from ..fold.projections.compaction import CompactionView, in_force
@@ -19,7 +20,6 @@ SERVERS_CALLS = ("server_tool_use", "mcp_tool_use")
 PARSED_MAX = 256  # bodies whose blocks are kept parsed; inline ones have 64 KiB at most
 
 _DECODER = json.JSONDecoder()
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 ReadBlob = Callable[[BlobRef], bytes]
 Names = dict[tuple[int, int, int], str]
@@ -160,8 +160,3 @@ def raw_blocks(content: bytes) -> tuple[tuple[dict, str], ...]:
 def whole_of(body: Body, read_blob: ReadBlob) -> bytes:
     """The bytes of a body, wherever they are."""
     return read_blob(body.ref) if body.ref is not None else body.inline or b"[]"
-
-
-def compact(value: dict) -> str:
-    """JSON as a request carries it: no spaces, characters as they are."""
-    return _ENCODER.encode(value)

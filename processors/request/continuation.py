@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from ...schemas.canonical import compact
 from ...schemas.events import GenChunk
 from ..fold.cut_points import SPOKEN, is_fixed
 from ..fold.partial_answer import chunks_of
-from .blocks import compact
 
 # Models that take a last message of the assistant's; newer ones refuse it.
 PREFILLED = ("claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4-5")

@@ -12,8 +12,8 @@ same bytes on every machine and in every process. It must not read files, clocks
 import json
 from typing import NamedTuple
 
+from ...schemas.canonical import compact
 from ..agent import Agent
-from .blocks import compact
 from .frames import framed, unframed
 from .layers import FILES, MEMORY, Layer, Layers
 

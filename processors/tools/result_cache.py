@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from ...schemas.canonical import compact_ascii_sorted
 from ...schemas.events.parts import BlobRef, Body
 from .results import Shaped
 
@@ -57,7 +58,7 @@ def wall_ms() -> int:
 def key_of(scope: tuple[str | int | None, ...], args: bytes) -> bytes:
     """The key of a call: `scope` is everything it depends on except its arguments (raw JSON)."""
     canonical = json.loads(args)
-    whole = json.dumps([scope, canonical], sort_keys=True, separators=(",", ":"))
+    whole = compact_ascii_sorted([scope, canonical])
     return sha256(whole.encode()).digest()
 
 

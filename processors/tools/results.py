@@ -9,6 +9,7 @@ from collections.abc import ItemsView, KeysView, ValuesView
 from typing import Any, NamedTuple
 
 from ...log.blobs import INLINE_BYTES_MAX, BlobError, BlobStore
+from ...schemas.canonical import compact_strict_sorted
 from ...schemas.events.parts import Body
 from ...schemas.tokens import estimate, family_of, prefix
 from ..advice.token_count import count
@@ -174,13 +175,7 @@ def _encoded(whole: str | bytes) -> tuple[bytes, str]:
 def _json(value: Any) -> str:
     """Stable compact JSON; the repr of a value that JSON cannot represent."""
     try:
-        text = json.dumps(
-            plain(value),
-            ensure_ascii=False,
-            sort_keys=True,
-            separators=(",", ":"),
-            allow_nan=False,
-        )
+        text = compact_strict_sorted(plain(value))
     except Exception as error:  # a value's own methods may raise anything
         shown = _safe_repr(value)
         return f"[{type(value).__name__} that is no JSON ({type(error).__name__}): {shown}]"

@@ -7,12 +7,12 @@ grants are independent of tiers; only its raw arguments are in an envelope, whic
 check opens. Pure: the same tools and budget give the same arrangement.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, Protocol
 
+from ...schemas.canonical import compact_strict
 from ...schemas.tokens import estimate
 from .arguments import Arguments, object_of
 from .tool import RARE, SEARCH, Tool, ToolFailed, tool
@@ -56,7 +56,7 @@ class Behind(NamedTuple):
         name, arguments = _opened(raw)
         if name != self.tool:  # the agent's tools changed since this was decided
             raise ValueError(f"they are for {name[:64]!r}")
-        return self.inner.parse(_compact(arguments).encode())
+        return self.inner.parse(compact_strict(arguments).encode())
 
 
 def is_behind(each: Tool) -> bool:
@@ -91,12 +91,12 @@ def arranged(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...]:
 
 def tools_json(tools: Iterable[Tool]) -> bytes:
     """The schemas of a request's visible tools: compact JSON, equal bytes for equal tools."""
-    return _compact([each.entry for each in tools if not is_behind(each)]).encode()
+    return compact_strict([each.entry for each in tools if not is_behind(each)]).encode()
 
 
 def schema_tokens(each: Tool) -> int:
     """Estimated tokens of a tool's entry in a request."""
-    return estimate(_compact(each.entry))
+    return estimate(compact_strict(each.entry))
 
 
 class HasTools(Protocol):
@@ -218,7 +218,3 @@ def _score(each: Tool, words: Sequence[str]) -> int:
         + (len(word) > 2 and word in each.name.lower())
         for word in words
     )
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -7,6 +7,7 @@ fragment, in one user message and without tools: what it reads can't act.
 import json
 from typing import NamedTuple
 
+from ...schemas.canonical import compact
 from ...schemas.events import BlobRef, Body
 from ...schemas.ids import parse_call_key
 from ..agent import Agent
@@ -14,7 +15,7 @@ from ..fold.projections.background import SUMMARIES, Work
 from ..fold.projections.compaction import has_summary, in_force, kept_from
 from ..fold.projections.context import Fragment, fragment_tokens, place_of_result
 from ..memory.extraction import extraction_request
-from ..request.blocks import ReadBlob, compact, raw_blocks, whole_of
+from ..request.blocks import ReadBlob, raw_blocks, whole_of
 from ..request.build import compaction_request
 from ..request.layers import NO_LAYERS
 from ..request.prefix import layers_of

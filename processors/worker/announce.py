@@ -8,13 +8,13 @@ announcement is harmless. An announcement may be slightly older than the log; th
 topic is only an index.
 """
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable
 
 from ...log.door import Delivered, Producer
 from ...log.errors import AppendError, FoldlogError, LogFatal
 from ...log.partition import partition_for
+from ...schemas.canonical import compact_ascii
 from ...schemas.tabs import key_of
 from ...schemas.topics import USER_SESSIONS
 from ..fold.views import SessionViews
@@ -146,4 +146,4 @@ def told_of(views: SessionViews) -> bytes | None:
         return None
     state = views.state
     told = {"phase": state.phase, "project_id": state.project_id, "opened_at": views.turn.since}
-    return json.dumps(told, separators=(",", ":")).encode()
+    return compact_ascii(told).encode()

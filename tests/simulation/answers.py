@@ -8,8 +8,8 @@ from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple
 
-from foldlog.processors.request.build import compact
 from foldlog.schemas import events as ev
+from foldlog.schemas.canonical import compact
 
 USAGE = ev.Usage(
     input_tokens=40,

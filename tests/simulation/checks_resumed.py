@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from foldlog.consumers.transcript_stream import INITIAL, Dropped, Settled, Token, Viewer, see
 from foldlog.processors.fold.sessions import FoldedEvent
-from foldlog.processors.request.build import compact
 from foldlog.processors.request.continuation import CONTINUE
 from foldlog.schemas import events as ev
+from foldlog.schemas.canonical import compact
 from foldlog.schemas.codec import ChunkSeen, entry_of
 from foldlog.tests.simulation.invariant import Invariant
 

@@ -10,9 +10,9 @@ from random import Random
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.models.resumed import ResumedAnswer
-from foldlog.processors.request.build import compact
 from foldlog.processors.request.continuation import Kept
 from foldlog.schemas import events as ev
+from foldlog.schemas.canonical import compact
 from foldlog.tests.simulation.answers import Answer
 
 MODELS = ("sim-1", "claude-3-sim")

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from ....processors.fold.projections.transcript import Line
 from ....producers.checks import Invalid
 from ....producers.sessions import Receipt
+from ....schemas.canonical import compact
 from ...calls import call_named
 from ...history import Frame
 from ...protocols.ag_ui.calls import APPROVAL, DOUBT
@@ -26,7 +27,7 @@ from ..event_stream import EventStream, event
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
 from ..watching import Seat
-from .plain import compact, ended_now, post_message
+from .plain import ended_now, post_message
 
 CHANNEL = "ag-ui"
 """The channel recorded for messages received here, and for their answers."""

@@ -5,7 +5,6 @@ the log before anything streams, so a lost connection loses nothing, and leaving
 stop the turn: /stop does. Read docs/ai-sdk.md.
 """
 
-import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from ....processors.fold.views import SessionViews
 from ....producers.checks import Invalid
 from ....schemas.attachments import reference_of
+from ....schemas.canonical import compact_ascii
 from ....schemas.events.parts import BlobRef
 from ...calls import call_named
 from ...contents import blocks_of, whole
@@ -270,7 +270,7 @@ async def _stream(
             if some is None:
                 yield None
             for chunk in some or ():
-                yield event(json.dumps(chunk, separators=(",", ":")))
+                yield event(compact_ascii(chunk))
         yield DONE
 
     return EventStream(pieces(), headers=HEADERS, at_end=leave)

@@ -5,7 +5,6 @@ decision, once there is one; a refusal is 409 with its code and detail.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
@@ -19,6 +18,7 @@ from ....processors.fold.projections.turn_view import Call, is_open
 from ....processors.fold.views import initial
 from ....producers.checks import an_id, content_json
 from ....producers.sessions import Receipt, new_session_id
+from ....schemas.canonical import compact
 from ...calls import call_named, demand_match, demand_unresolved
 from ...client import DEFAULT_AGENT
 from ...contents import plain
@@ -382,8 +382,3 @@ def ended_now(frame: Frame, seat: Seat) -> int | None:
         return None
     is_news = frame.live or shown.line.turn == seat.views.turn.number
     return shown.line.turn if is_news else None
-
-
-def compact(value: Any) -> str:
-    """Compact JSON, which has no line breaks."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ....producers.sessions import new_session_id
+from ....schemas.canonical import compact
 from ...client import DEFAULT_AGENT
 from ...tabs import Change, Tabs
 from ..access import Who
@@ -23,7 +24,7 @@ from ..json_bodies import JsonRoute
 from ..parts import Gateway
 from ..tail import NotReady
 from ..watching import HEARTBEAT_S
-from .plain import Asked, cancel_turn, compact, create_session, decision_json
+from .plain import Asked, cancel_turn, create_session, decision_json
 
 COOKIE = "foldlog_tab_"
 QUEUE_MAX = 256

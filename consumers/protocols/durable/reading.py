@@ -6,10 +6,11 @@ not know what a stream is made of, nor HTTP.
 """
 
 import base64
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
+
+from ....schemas.canonical import compact_ascii
 
 START, NOW = "-1", "now"
 JSON = "application/json"
@@ -119,7 +120,7 @@ def control_event(partition: int, at: Page, cursor: str) -> bytes:
         said |= {"streamClosed": True, "upToDate": True}
     else:
         said |= {"streamCursor": cursor} | ({"upToDate": True} if at.up_to_date else {})
-    text = json.dumps(said, separators=(",", ":"))
+    text = compact_ascii(said)
     return b"event: control\ndata:" + text.encode() + b"\n\n"
 
 

@@ -4,7 +4,6 @@ What streams is not in it, for it may be superseded and a stream is never change
 frame once it is settled. This file must not know HTTP.
 """
 
-import json
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import groupby
@@ -12,6 +11,7 @@ from operator import attrgetter
 
 from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews
+from ....schemas.canonical import compact
 from ...contents import ReadBlob
 from ..plain import line_json
 from .reading import JSON
@@ -36,5 +36,4 @@ class SessionStream:
 
 
 def _frame(line: Line, read: ReadBlob) -> bytes:
-    held = line_json(line, read)
-    return json.dumps(held, ensure_ascii=False, separators=(",", ":")).encode()
+    return compact(line_json(line, read)).encode()

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from ....schemas import canonical
+
 _CUT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -31,7 +33,8 @@ def fields(raw: bytes | str) -> dict[str, bytes]:
         value = parsed(raw)
         if not isinstance(value, dict):
             raise Malformed(f"not a JSON object: {_shown(raw)}") from None
-        return {k: _dumped(v).encode("utf-8", "backslashreplace") for k, v in value.items()}
+        texts = {name: canonical.compact(each) for name, each in value.items()}
+        return {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
 
 
 def strict_fields(raw: bytes | str) -> dict[str, bytes]:
@@ -77,17 +80,13 @@ def compact(raw: bytes) -> bytes:
     try:
         return msgspec.json.format(raw, indent=-1)
     except (msgspec.DecodeError, RecursionError):
-        return encodable(_dumped(parsed(raw))).encode()
+        return encodable(canonical.compact(parsed(raw))).encode()
 
 
 def quoted(text: str) -> bytes:
     """A JSON string. A lone surrogate is replaced: UTF-8 has no bytes for it, and the API would
     reject every later request that carried it as an escape."""
-    return encodable(_dumped(text)).encode()
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return encodable(canonical.compact(text)).encode()
 
 
 def depth(raw: bytes | str) -> int:

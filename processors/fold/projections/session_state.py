@@ -4,9 +4,9 @@ Seven fields and the id of the last message. Nothing is guessed from text. WRITE
 that may change each; this fold is reached only by events that the rulings accepted.
 """
 
-import json
 
 from ....schemas import events as ev
+from ....schemas.canonical import compact
 from ....schemas.ids import is_id, why_not_an_id
 from ....schemas.value import Value, fields_of, replace
 from ..calls import BEGUN
@@ -62,7 +62,7 @@ def as_json(state: SessionState) -> bytes:
     fields = fields_of(state)
     if state.pending_tool is not None:
         fields["pending_tool"] = fields_of(state.pending_tool)
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    return compact(fields).encode()
 
 
 def triggered(

@@ -5,12 +5,12 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from foldlog.consumers.gateway.routes.plain import compact
 from foldlog.consumers.protocols.ai_sdk import parts as ai_sdk_parts
 from foldlog.consumers.protocols.exact import value_of
 from foldlog.consumers.protocols.plain import line_json
 from foldlog.processors.fold.projections.transcript import Line
 from foldlog.schemas import events as ev
+from foldlog.schemas.canonical import compact
 
 READER = """
 import { createInterface } from 'node:readline'

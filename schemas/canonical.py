@@ -1,0 +1,41 @@
+"""Compact JSON as it is stored, hashed and sent: one value gives the same bytes everywhere.
+
+No space, no line break, keys in the order given unless the name says otherwise. Bytes that a sha256
+covers are among these: a change here would change what old logs are compared with.
+"""
+
+import json
+from functools import partial
+from typing import Any
+
+_encoder = partial(json.JSONEncoder, separators=(",", ":"))
+_PLAIN = _encoder(ensure_ascii=False)
+_STRICT = _encoder(ensure_ascii=False, allow_nan=False)
+_STRICT_SORTED = _encoder(ensure_ascii=False, allow_nan=False, sort_keys=True)
+_ASCII = _encoder()
+_ASCII_SORTED = _encoder(sort_keys=True)
+
+
+def compact(value: Any) -> str:
+    """Compact JSON; text as it is, so half of a surrogate pair has no UTF-8."""
+    return _PLAIN.encode(value)
+
+
+def compact_strict(value: Any) -> str:
+    """As `compact`. Raises ValueError for a number that JSON lacks (NaN, infinity)."""
+    return _STRICT.encode(value)
+
+
+def compact_strict_sorted(value: Any) -> str:
+    """As `compact_strict`, with sorted keys: equal values give equal text."""
+    return _STRICT_SORTED.encode(value)
+
+
+def compact_ascii(value: Any) -> str:
+    """Compact JSON in ASCII: other characters, and halves of pairs, are escaped."""
+    return _ASCII.encode(value)
+
+
+def compact_ascii_sorted(value: Any) -> str:
+    """As `compact_ascii`, with sorted keys: for digests of values whose keys have no order."""
+    return _ASCII_SORTED.encode(value)
