@@ -18,7 +18,7 @@ PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: $(STAMP) ## create .venv with the pinned packages and the `foldlog` command
@@ -116,6 +116,14 @@ durable: setup ## the conformance suite of Durable Streams, whole, against the g
 .PHONY: docs
 docs: setup ## write the generated tables into docs/
 	$(PY) -m foldlog.docs $(ARGS)
+
+.PHONY: recording
+recording: setup ## record the killed worker of the README from a real run
+	$(PY) -m foldlog.docs.recording
+
+.PHONY: screenshot
+screenshot: setup ## photograph the inspector for the README, in a real browser
+	$(PY) -m foldlog.docs.screenshot
 
 .PHONY: lint
 lint: setup ## ruff and mypy

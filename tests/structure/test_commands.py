@@ -10,7 +10,10 @@ import pytest
 
 from foldlog.tests.structure.tree import ROOT, demand_none
 
-TARGETS = "adapter bench clean docs durable help lint lock quick run search setup soak test".split()
+TARGETS = """
+    adapter bench clean docs durable help lint lock quick recording run screenshot search setup soak
+    test
+""".split()
 
 
 def _run(*command: str, cwd=ROOT, **environment: str) -> subprocess.CompletedProcess:
