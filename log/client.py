@@ -79,6 +79,7 @@ _AWAY = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._RESOLVE,
+        KafkaError._DESTROY_BROKER,  # the client dropped its handle of a dead broker
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
     }

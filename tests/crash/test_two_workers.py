@@ -111,6 +111,7 @@ def test_law_6_a_killed_workers_call_is_in_doubt_long_before_its_deadline(stage)
     play.begin()
     play.until("a tool runs", lambda: stage.ledger.lines("slow_charge"))
     play.until("another tool runs", lambda: stage.ledger.lines("hold"))
+    play.until("its claim is read", lambda: once.watched.counted(ev.ToolStarted))
     deadline = once.watched.counted(ev.ToolStarted)[0].deadline
     first.kill()
     second.start()

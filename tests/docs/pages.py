@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 40  # for a worker to take its partitions on a busy machine, or for a look to be there
+WAIT_S = 120  # for a worker to take its partitions on a busy machine, or for a look to be there
 STAYS = ("foldlog dev", "foldlog worker", "python -m foldlog.local.messages_api",
          "python -m http.server")
 LOOKS = {"show", "sessions", "status", "context", "request", "doctor", "tail", "search", "wake"}

@@ -118,6 +118,7 @@ def test_a_bug_in_a_callback_is_not_swallowed(connect):
     [
         (KafkaError(KafkaError._TRANSPORT, "gone"), LogUnreachable),
         (KafkaError(KafkaError._TIMED_OUT, "late"), LogUnreachable),
+        (KafkaError(KafkaError._DESTROY_BROKER, "gone"), LogUnreachable),
         (KafkaError(KafkaError._AUTHENTICATION, "wrong password"), AccessDenied),
         (KafkaError(KafkaError.FENCED_INSTANCE_ID, "x"), Fenced),
         (KafkaError(KafkaError._FATAL, "Static consumer fenced by other consumer"), Fenced),
