@@ -1,5 +1,5 @@
-"""The `foldlog` command: thin, over the client of `consumers/`.
+"""The `foldlog` command: a thin layer over the client in `consumers/`.
 
-Read `__main__.py` (the list of commands, exit codes), `edge.py` (settings, which broker, what every
-command gets), `printing.py` (how things are printed), then one file per group of commands.
+Read `__main__.py` (the list of commands, exit codes), `edge.py` (settings, choice of the broker,
+options that commands share), `printing.py` (output), then one file per group of commands.
 """

@@ -1,7 +1,7 @@
-"""`foldlog`: the list of commands, loaded on first use, and what becomes of errors.
+"""`foldlog`: the list of commands, and how errors become exit codes and messages.
 
-Exit codes: 0 done, 1 refused or not possible now (the reason on stderr), 2 usage, 3 the log can't
-be reached, 130 interrupted. This file must not import a command before it is asked for: `--help`
+Exit codes: 0 success, 1 refused or not possible now (the reason is on stderr), 2 usage error, 3 the
+log is unreachable, 130 interrupted. A command's module is imported on first use, so `--help`
 answers at once.
 """
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 DONE, REFUSED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
-class Named(NamedTuple):
-    """Where a command lives, under which heading it is listed, and its one line of help."""
+class Entry(NamedTuple):
+    """One row of the list: the command's module, its heading, and its one line of help."""
 
     name: str
     module: str
@@ -43,62 +43,63 @@ class Named(NamedTuple):
     help: str
 
 
-TALK, DECIDE, LOOK, RUN = "Talk", "Decide", "Look", "Run"
+TALK, DECIDE, INSPECT, RUN = "Talk", "Decide", "Inspect", "Run"
 COMMANDS = (
-    Named("chat", "chat", TALK, "Talk to a session: answers stream, tools ask."),
-    Named("send", "talk", TALK, "Say something to a session; opens it if it is new."),
-    Named("open", "talk", TALK, "Open a session."),
-    Named("cancel", "talk", TALK, "Stop what runs in a session."),
-    Named("terminate", "talk", TALK, "End a session for good."),
-    Named("fork", "fork", TALK, "Open a session that begins as another was."),
-    Named("regenerate", "fork", TALK, "Ask for another answer, in a fork."),
-    Named("phase", "talk", DECIDE, "Trigger a phase transition."),
-    Named("lock", "talk", DECIDE, "Lock a session to a project, once in its life."),
-    Named("approve", "decide", DECIDE, "Allow a call that asks."),
-    Named("deny", "decide", DECIDE, "Deny a call that asks."),
-    Named("resolve", "decide", DECIDE, "Say what happened to a call in doubt."),
-    Named("skip", "fork", DECIDE, "Continue a frozen session without the record that froze it."),
-    Named("sessions", "look", LOOK, "List the sessions."),
-    Named("show", "look", LOOK, "Show the views of a session."),
-    Named("tail", "look", LOOK, "Print the events of a session, or of all."),
-    Named("search", "search", LOOK, "Find what was said, in all sessions."),
-    Named("memory", "memory", LOOK, "Show or edit what is remembered of a user or a project."),
-    Named("context", "context", LOOK, "Show what the model is shown, and what was left out."),
-    Named("request", "look", LOOK, "Print a past model request and check its hash."),
-    Named("wake", "look", LOOK, "Show what a session owes now, and why; with --run, do it."),
-    Named("replay", "replay", LOOK, "Fold the log anew, compare with the store."),
-    Named("sql", "sql", LOOK, "Ask the log in SQL."),
-    Named("export", "export", LOOK, "Write sessions to files for other tools."),
-    Named("traces", "traces", LOOK, "Export a session's traces, made from the log."),
-    Named("doctor", "doctor", LOOK, "Check everything and say what to do."),
-    Named("dev", "run", RUN, "Start all of it: Kafka, topics, a supervised worker, the gateway."),
-    Named("gateway", "gateway", RUN, "Serve sessions over HTTP: inspector, streams, protocols."),
-    Named("token", "gateway", RUN, "Print a token for the gateway."),
-    Named("demo", "run", RUN, "Watch an agent survive being killed, on a real broker."),
-    Named("up", "machine", RUN, "Start the local Kafka."),
-    Named("down", "machine", RUN, "Stop the local Kafka; its data is kept."),
-    Named("status", "machine", RUN, "Say what runs: Kafka, topics, worker."),
-    Named("topics", "machine", RUN, "Make the topics, or say what differs."),
-    Named("move", "move", RUN, "Move all sessions to a new log."),
-    Named("worker", "run", RUN, "Run a worker."),
-    Named("users", "run", RUN, "Serve the open sessions of each user over HTTP."),
+    Entry("chat", "chat", TALK, "Talk to a session: answers stream, tools ask for approval."),
+    Entry("send", "session_commands", TALK, "Send a message to a session; open it if it is new."),
+    Entry("open", "session_commands", TALK, "Open a session."),
+    Entry("cancel", "session_commands", TALK, "Cancel the running turn of a session."),
+    Entry("terminate", "session_commands", TALK, "End a session permanently."),
+    Entry("fork", "fork", TALK, "Open a session that starts from the history of another."),
+    Entry("regenerate", "fork", TALK, "Generate another answer, in a fork."),
+    Entry("phase", "session_commands", DECIDE, "Trigger a phase transition."),
+    Entry("lock", "session_commands", DECIDE, "Lock a session to a project, once in its life."),
+    Entry("approve", "decide", DECIDE, "Approve a tool call."),
+    Entry("deny", "decide", DECIDE, "Deny a tool call."),
+    Entry("resolve", "decide", DECIDE, "Record the outcome of a call in doubt."),
+    Entry("skip", "fork", DECIDE, "Continue a frozen session without the record that froze it."),
+    Entry("sessions", "inspect_commands", INSPECT, "List the sessions."),
+    Entry("show", "inspect_commands", INSPECT, "Show the views of a session."),
+    Entry("tail", "inspect_commands", INSPECT, "Print the events of a session, or of all."),
+    Entry("search", "search", INSPECT, "Search the transcripts of all sessions."),
+    Entry("memory", "memory", INSPECT, "Show or edit the memory of a user or a project."),
+    Entry("context", "context", INSPECT, "Show the model's context, and what was left out."),
+    Entry("request", "inspect_commands", INSPECT, "Print a past model request and check its hash."),
+    Entry("wake", "inspect_commands", INSPECT,
+          "Show a session's pending work, and why; with --run, do it."),
+    Entry("replay", "replay", INSPECT, "Refold the log and compare it with the store."),
+    Entry("sql", "sql", INSPECT, "Query the log in SQL."),
+    Entry("export", "export", INSPECT, "Write sessions to files for other tools."),
+    Entry("traces", "traces", INSPECT, "Export a session's traces, built from the log."),
+    Entry("doctor", "doctor", INSPECT, "Check the installation and suggest fixes."),
+    Entry("dev", "run", RUN, "Start everything: Kafka, topics, a supervised worker, the gateway."),
+    Entry("gateway", "gateway", RUN, "Serve sessions over HTTP: inspector, streams, protocols."),
+    Entry("token", "gateway", RUN, "Print a token for the gateway."),
+    Entry("demo", "run", RUN, "Watch an agent survive being killed, on a real broker."),
+    Entry("up", "kafka_commands", RUN, "Start the local Kafka."),
+    Entry("down", "kafka_commands", RUN, "Stop the local Kafka; its data is kept."),
+    Entry("status", "kafka_commands", RUN, "Show what runs: Kafka, topics, worker."),
+    Entry("topics", "kafka_commands", RUN, "Create the topics, or report how they differ."),
+    Entry("move", "move", RUN, "Move all sessions to a new log."),
+    Entry("worker", "run", RUN, "Run a worker."),
+    Entry("users", "run", RUN, "List each user's open sessions over HTTP."),
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 
 
 class Commands(click.Group):
-    """Commands by name, each imported when it is used."""
+    """Commands by name; each module is imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [command.name for command in COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        named = BY_NAME.get(cmd_name)
-        if named is None:
+        entry = BY_NAME.get(cmd_name)
+        if entry is None:
             return None
-        module = import_module(f"..{named.module}", f"{__package__}.x")
-        found: click.Command = getattr(module, f"{cmd_name}_command")
-        return found
+        module = import_module(f"..{entry.module}", f"{__package__}.x")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         close = difflib.get_close_matches(args[0], BY_NAME, 1) if args else []
@@ -108,7 +109,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading in (TALK, DECIDE, LOOK, RUN):
+        for heading in (TALK, DECIDE, INSPECT, RUN):
             with formatter.section(heading):
                 rows = [(c.name, c.help) for c in COMMANDS if c.heading == heading]
                 formatter.write_dl(rows)
@@ -125,27 +126,27 @@ def _version(context: click.Context, _parameter: click.Parameter, value: bool) -
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Begin with `foldlog dev` in one terminal and `foldlog chat` in another.",
+    epilog="Start with `foldlog dev` in one terminal and `foldlog chat` in another.",
 )
 @click.option("--bootstrap-servers", metavar="HOSTS", help="The Kafka brokers, host:port,...")
 @click.option("--topic-prefix", metavar="TEXT", help="Separates installations on one cluster.")
-@click.option("--home", metavar="DIR", help="Where local data lives: broker, stores, blobs.")
+@click.option("--home", metavar="DIR", help="The directory of local data: broker, stores, blobs.")
 @click.option(
     "--config",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     metavar="FILE",
-    help="Settings to read instead of ./foldlog.toml.",
+    help="The settings file to read instead of ./foldlog.toml.",
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
               help="Print the version and exit.")
 @click.pass_obj
 def foldlog(edge: "Edge", /, config: Path | None, **flags: str | None) -> None:
-    """Agent sessions as a Kafka log: talk to them, look into them, run them."""
+    """Agent sessions in a Kafka log: talk to them, inspect them, run them."""
     edge.configure(flags, config)
 
 
 def exit_code(error: Exception) -> int:
-    """What the shell is told of an error."""
+    """The exit code for an error."""
     if isinstance(error, SettingsError) or getattr(error, "usage", False):
         return USAGE
     if isinstance(error, LogUnreachable | TopicMismatch | LogFatal):
@@ -156,7 +157,7 @@ def exit_code(error: Exception) -> int:
 
 
 def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
-    """Run a command; the exit code. `edge`: settings and a log at hand, as tests give them."""
+    """Run a command and return its exit code. `edge`: settings and a log supplied by a test."""
     from .edge import Edge
     from .log_lines import to_stderr
 
@@ -165,7 +166,7 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
     edge = edge or Edge()
     words = sys.argv[1:] if args is None else args
     as_json = "--json" in takewhile(lambda word: word != "--", words)
-    # A client that tries again says so at a lower level; its errors reach the user as errors.
+    # The Kafka client logs its retries at a lower level; its errors reach the user as errors.
     to_stderr(logging.ERROR, "foldlog: %(message)s")
     try:
         result = foldlog.main(args, "foldlog", standalone_mode=False, obj=edge)
@@ -177,27 +178,27 @@ def main(args: Sequence[str] | None = None, edge: "Edge | None" = None) -> int:
         return USAGE
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except UnicodeEncodeError as error:  # bytes of the command line that are no text
-        wrong = SettingsError(f"{error.object!r} is not valid UTF-8 text. Nothing was sent.")
-        _tell(wrong, as_json)
+    except UnicodeEncodeError as error:  # an argument has bytes that are not UTF-8
+        not_utf8 = SettingsError(f"{error.object!r} is not valid UTF-8 text. Nothing was sent.")
+        _print_error(not_utf8, as_json)
         return USAGE
     except (FoldlogError, OSError) as error:
-        _tell(error, as_json)
+        _print_error(error, as_json)
         return exit_code(error)
     finally:
-        with contextlib.suppress(KeyboardInterrupt):  # what was asked for is done, or was told
+        with contextlib.suppress(KeyboardInterrupt):  # the result or the error is printed already
             edge.close()
 
 
-def _tell(error: Exception, as_json: bool) -> None:
-    """The reason on stderr; with --json as one object on stdout as well."""
+def _print_error(error: Exception, as_json: bool) -> None:
+    """Print the reason on stderr; with --json also as one object on stdout."""
     from .printing import note
 
     verdict = "refused" if isinstance(error, Refused) else "failed"
     decision = getattr(error, "decision", None)
     if as_json and decision is not None:
         from .printing import emit
-        from .talk import decision_json
+        from .session_commands import decision_json
 
         emit(decision_json(decision))
     elif as_json:
@@ -206,7 +207,7 @@ def _tell(error: Exception, as_json: bool) -> None:
 
 
 def code_of(error: Exception) -> str:
-    """The code of an error for machines: its own, or the name of its class as unknown_session."""
+    """The machine-readable code of an error: its own, or its class name, as in unknown_session."""
     code = getattr(error, "code", "")
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
     return code if isinstance(code, str) and code else name

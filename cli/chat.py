@@ -1,8 +1,8 @@
 """chat: a conversation at a terminal, or fed by a pipe.
 
-One fold of the session drives it all: what is shown, what is asked, when the turn is over. Ctrl-C
-cancels the turn and not the program; at an idle prompt a second one leaves. This file must not know
-how things look (`screen.py`) nor where lines come from (`terminal.py`).
+One fold of the session drives everything: what is shown, which questions are asked, when the turn
+is over. Ctrl-C cancels the turn, not the program; at an idle prompt a second Ctrl-C leaves.
+`screen.py` does the drawing, `terminal.py` reads the lines.
 """
 
 import sys
@@ -26,7 +26,7 @@ from ..producers.sessions import Receipt, new_session_id
 from ..schemas.enums import Decision as Decided, Resolution
 from .decide import arguments
 from .edge import Edge, example, pass_edge, user_option
-from .look import transcript_lines
+from .inspect_commands import transcript_lines
 from .printing import line
 from .screen import Screen
 from .terminal import Interrupts, Lines
@@ -34,22 +34,22 @@ from .terminal import Interrupts, Lines
 if TYPE_CHECKING:
     from ..consumers.client import Client
 
-LOOK_S = 0.1
-"""How long one look at the log waits: Ctrl-C and a typed answer are felt as fast as that."""
+POLL_S = 0.1
+"""How long one poll of the log waits, and so how long Ctrl-C or a typed answer may wait."""
 
 OLD_LINES = 12
-"""Of an earlier conversation: enough to remember where it stood."""
+"""Lines of an earlier conversation shown on return: enough to recall where it stopped."""
 ALLOW = "allow? [y]es, [n]o, [a]lways with exactly these arguments: "
 
 HELP = (
-    "/quit leaves; /attach FILE sends an image or a PDF with the next message; Ctrl-C cancels what "
-    "runs; /help says this. Anything else is said."
+    "/quit leaves; /attach FILE sends an image or a PDF with the next message; Ctrl-C cancels the "
+    "turn; /help prints this. Anything else is sent as a message."
 )
 ATTACH = "/attach "
 
 
 class Chat:
-    """One conversation. `run` returns the exit code; the session goes on without it."""
+    """One conversation. `run` returns the exit code; the session continues without the chat."""
 
     def __init__(
         self, client: "Client", folded: SessionFold, agent: str | None, interrupts: Interrupts
@@ -60,14 +60,14 @@ class Chat:
         self.lines = Lines(interrupts)
         self.screen = Screen(client.read_blob)
         self._viewer = INITIAL
-        self._patience = Patience(self.screen.say)
-        self._put_off: set[tuple[str, str]] = set()
+        self._patience = Patience(self.screen.remark)
+        self._postponed: set[tuple[str, str]] = set()
         self._refused = False
         self._attach: list[str] = []  # for the next message
 
     @property
     def views(self) -> SessionViews:
-        """The views after the last event that was shown."""
+        """The views after the last event shown."""
         return self.folded.views
 
     def run(self) -> int:
@@ -79,7 +79,7 @@ class Chat:
             while self.lines.typed and self._has_questions():
                 self._ask_person()
                 if self.interrupts.taken():
-                    break  # not now: the prompt comes first
+                    break  # postponed: show the prompt first
             try:
                 text = self.lines.message("> " if self.lines.typed else "")
             except KeyboardInterrupt:
@@ -93,25 +93,25 @@ class Chat:
                 return 0 if self._is_over() and (self.lines.typed or not self._refused) else 1
             if text.strip() == "/help":
                 line(HELP)
-            elif self.lines.typed and text.startswith(ATTACH):  # a pipe may name no files of ours
+            elif self.lines.typed and text.startswith(ATTACH):  # piped text reads no local files
                 self._attach.append(text.removeprefix(ATTACH).strip())
-                self.screen.say(f"{', '.join(self._attach)}: goes with the next message")
+                self.screen.remark(f"{', '.join(self._attach)}: sent with the next message")
             elif text.strip():
-                self._say(text)
+                self._send(text)
                 self._follow()
 
     def _is_over(self) -> bool:
         if not self.views.turn.open or self.lines.typed:
             return True
-        self.screen.say("the input ended before the answer; the turn goes on")
+        self.screen.remark("the input ended before the answer; the turn continues")
         return False
 
     # -- the log -----------------------------------------------------------------------------------
 
     def _join(self) -> None:
-        """Fold what was, show its end, and what the open attempt has said so far."""
-        for seen in self.folded.upto(self.folded.end()):
-            self._viewer, _ = see(self._viewer, seen, self.client.read_blob)
+        """Fold the past, show its end, and show the open attempt's text so far."""
+        for step in self.folded.upto(self.folded.end()):
+            self._viewer, _ = see(self._viewer, step, self.client.read_blob)
         views = self.views
         if not views.turn.known:
             return
@@ -123,72 +123,75 @@ class Chat:
         for shown in snapshot(self._viewer):
             self.screen.show(shown)
 
-    def _take(self, seen: FoldedEvent) -> None:
+    def _take(self, step: FoldedEvent) -> None:
         """Show one event."""
-        self._patience.heard(seen)
-        self._viewer, things = see(self._viewer, seen, self.client.read_blob)
+        self._patience.heard(step)
+        self._viewer, things = see(self._viewer, step, self.client.read_blob)
         for shown in things:
             self.screen.show(shown)
-        before, after = seen.before.turn, seen.views.turn
+        before, after = step.before.turn, step.views.turn
         if before.open and (not after.open or after.number != before.number):
             sys.stdout.flush()
             producer = self.client.sessions.producer
-            note_sent(producer, seen.views, before.number, self.client.channel)
+            note_sent(producer, step.views, before.number, self.client.channel)
 
     def _command(self, produce: Callable[[], Receipt]) -> bool:
-        """Produce, show everything up to that event, and say why if it did not count.
+        """Produce an event, show everything up to it, and print the reason if it was refused.
 
-        A broker that is away for a while ends no conversation.
+        An unreachable broker does not end the conversation.
         """
         try:
             receipt = produce()
-            for seen in self.folded.upto(receipt.offset + 1):
-                self._take(seen)
+            for step in self.folded.upto(receipt.offset + 1):
+                self._take(step)
         except LogFatal:
             raise
         except FoldlogError as error:
             self._refused = True
-            self.screen.say(f"refused: {error}" if isinstance(error, Refused) else str(error))
+            self.screen.remark(f"refused: {error}" if isinstance(error, Refused) else str(error))
             return False
-        decision = decision_of(seen)
+        decision = decision_of(step)
         if not decision.counted:
             self._refused = True
-            self.screen.say(f"refused: {decision.detail}")
+            self.screen.remark(f"refused: {decision.detail}")
         return decision.counted
 
     # -- a turn ------------------------------------------------------------------------------------
 
-    def _say(self, text: str) -> None:
-        write, session_id, user = self.client.sessions, self.session_id, self.client.user
+    def _send(self, text: str) -> None:
+        writer, session_id, user = self.client.sessions, self.session_id, self.client.user
         agent = self.agent or DEFAULT_AGENT
 
         def message() -> Receipt:
             demand_agent(self.views, agent)
             files, self._attach = self._attach, []
             channel = self.client.channel
-            receipt = write.say(session_id, text, channel=channel, user=user, attach=files)
+            receipt = writer.say(session_id, text, channel=channel, user=user, attach=files)
             self.screen.mine.add(receipt.id)
             return receipt
 
         known = self.views.turn.known or self._command(
-            lambda: write.open(session_id, agent=agent, user=user)
+            lambda: writer.open(session_id, agent=agent, user=user)
         )
         if known:
             self._command(message)
 
     def _follow(self) -> None:
-        """Show the open turn until it ends; ask what it asks. Ctrl-C cancels it, twice lets go."""
+        """Show the open turn until it ends, and ask its questions.
+
+        Ctrl-C cancels the turn; a second one returns to the prompt before it has ended.
+        """
         self._patience.restart()
         cancelled = False
         while self.views.turn.open:
-            for seen in self.folded.poll(LOOK_S):
-                self._take(seen)
+            for step in self.folded.poll(POLL_S):
+                self._take(step)
             if self.interrupts.taken():
                 if cancelled:
-                    self.screen.say("the turn is still ending; what comes is shown later")
+                    self.screen.remark("the turn is still ending; the rest is shown later")
                     return
                 self._cancel()
-                cancelled = True  # or refused, as of a terminated session: the next lets go anyway
+                cancelled = True  # even if refused (terminated session): the next one returns
             if not self._ask_person():
                 return
             if self.views.turn.open:
@@ -196,7 +199,7 @@ class Chat:
 
     def _cancel(self) -> None:
         turn, phase = self.views.turn.number, self.views.state.phase
-        self.screen.say(f"cancelling turn {turn}")
+        self.screen.remark(f"cancelling turn {turn}")
         self._command(
             lambda: self.client.sessions.cancel(
                 self.session_id,
@@ -210,41 +213,41 @@ class Chat:
     # -- questions ---------------------------------------------------------------------------------
 
     def _has_questions(self) -> bool:
-        """Whether a question is open that was neither asked nor put off."""
+        """Whether a question is open that the person has not postponed."""
         turn = self.views.turn
-        return any((c.key, "asks") not in self._put_off for c in asking(turn)) or any(
-            (c.key, c.status) not in self._put_off for c in doubtful(turn)
+        return any((c.key, "asks") not in self._postponed for c in asking(turn)) or any(
+            (c.key, c.status) not in self._postponed for c in doubtful(turn)
         )
 
     def _ask_person(self) -> bool:
         """Ask the next open question, if there is one; False when the input ended instead."""
         for call in asking(self.views.turn):
-            if (call.key, "asks") not in self._put_off:
-                return self._asked(self._approval, call)
+            if (call.key, "asks") not in self._postponed:
+                return self._ask_about(self._approval, call)
         for call in doubtful(self.views.turn):
-            if (call.key, call.status) not in self._put_off:
-                return self._asked(self._doubt, call)
+            if (call.key, call.status) not in self._postponed:
+                return self._ask_about(self._doubt, call)
         return True
 
-    def _asked(self, ask: Callable[[Call], bool], call: Call) -> bool:
-        goes_on = ask(call)
-        self._patience.restart()  # the time that a person took is no worker's silence
-        return goes_on
+    def _ask_about(self, ask: Callable[[Call], bool], call: Call) -> bool:
+        input_is_open = ask(call)
+        self._patience.restart()  # the person's thinking time is not the worker's delay
+        return input_is_open
 
     def _answer(self, question: str, call: Call, status: str) -> str | None:
-        """What a person types, or None if the call no longer waits for it, or the input ended."""
+        """The typed answer, or None if the call no longer waits for one or the input ended."""
         self.screen.prompted(question)
         try:
-            return self.lines.answer(question, self._while(call, status))
+            return self.lines.answer(question, self._still_waits(call, status))
         finally:
             self.screen.prompted("")
 
-    def _while(self, call: Call, status: str):
-        """A look at the log that says whether the call still waits for a person."""
+    def _still_waits(self, call: Call, status: str) -> Callable[[], bool]:
+        """A function that polls the log and returns whether the call still waits for a person."""
 
-        def look() -> bool:
-            for seen in self.folded.poll(LOOK_S):
-                self._take(seen)
+        def poll() -> bool:
+            for step in self.folded.poll(POLL_S):
+                self._take(step)
             turn = self.views.turn
             calls = asking(turn) if status == "asks" else doubtful(turn)
             waits = self.interrupts.count == 0 and any(c.key == call.key for c in calls)
@@ -252,16 +255,16 @@ class Chat:
                 self.screen.prompt_again()
             return waits
 
-        return look
+        return poll
 
     def _approval(self, call: Call) -> bool:
         args = arguments(call, self.client)
         self.screen.ask(f"{call.name} ({call.key}) asks to run with {args}")
         while True:
-            said = self._answer(ALLOW, call, "asks")
-            if said is None:
+            answer = self._answer(ALLOW, call, "asks")
+            if answer is None:
                 return self._unanswered(call, "asks")
-            word = said.lower()
+            word = answer.lower()
             if word in ("y", "yes", "n", "no", "a", "always"):
                 break
         decided = Decided.DENY if word.startswith("n") else Decided.ALLOW
@@ -279,20 +282,20 @@ class Chat:
 
     def _doubt(self, call: Call) -> bool:
         args = arguments(call, self.client)
-        self.screen.ask(f"it is not known whether {call.name} ({call.key}) happened, with {args}")
+        self.screen.ask(f"{call.name} ({call.key}) may or may not have run, with {args}")
         while True:
-            said = self._answer("[h]appened, [n]ot happened, [l]ater: ", call, "doubt")
-            if said is None:
+            answer = self._answer("[h]appened, [n]ot happened, [l]ater: ", call, "doubt")
+            if answer is None:
                 return self._unanswered(call, call.status)
-            word = said.lower()[:1]
+            word = answer.lower()[:1]
             if word == "l":
-                self._put_off.add((call.key, call.status))
-                return self.lines.typed  # from a pipe nobody will be asked again
+                self._postponed.add((call.key, call.status))
+                return self.lines.typed  # a pipe is never asked again
             if word in ("h", "n"):
                 break
         report = ""
         if word == "h":
-            report = self._answer("what do you know of it? ", call, "doubt") or ""
+            report = self._answer("what do you know about it? ", call, "doubt") or ""
         outcome = Resolution.HAPPENED if word == "h" else Resolution.DID_NOT_HAPPEN
         self._command(
             lambda: self.client.sessions.resolve(
@@ -302,14 +305,14 @@ class Chat:
         return True
 
     def _unanswered(self, call: Call, status: str) -> bool:
-        """Ctrl-C, or decided elsewhere: go on. The end of the input: leave it open."""
-        look = self._while(call, status)
-        if self.interrupts.count or not look():
+        """Continue after Ctrl-C or a decision made elsewhere; leave it open when input ended."""
+        still_waits = self._still_waits(call, status)
+        if self.interrupts.count or not still_waits():
             if self.lines.typed:
                 line("")
             return True
         command = "approve" if status == "asks" else "resolve"
-        self.screen.say(
+        self.screen.remark(
             f"{call.name} waits for a decision: foldlog {command} {self.session_id} {call.key}"
         )
         return False
@@ -320,22 +323,22 @@ class Chat:
 ))
 @click.argument("session", required=False)
 @click.option("--agent", metavar="NAME",
-              help="Which agent serves a session that is opened here (default: default).")
+              help="The agent of a session that is opened here (default: default).")
 @user_option
 @pass_edge
 def chat_command(edge: Edge, session: str | None, agent: str | None, user: str | None) -> int:
-    """Talk to a session: answers stream, tools ask.
+    """Talk to a session: answers stream, tools ask for approval.
 
-    Without SESSION a new one begins. Ctrl-C cancels what runs; at an idle prompt a second one
-    leaves, as Ctrl-D and /quit do. Leaving ends nothing: come back with the session's name.
-    /attach FILE sends an image or a PDF with the next message, /help says what else there is. From
-    a pipe each line is a message (or the answer to a question), and stdout has the answers only;
-    exit code 1 if one was refused, or the input ended before the answer.
+    Without SESSION a new one is opened. Ctrl-C cancels the running turn; at an idle prompt a second
+    one leaves, as Ctrl-D and /quit do. Leaving does not end the session: come back with its name.
+    /attach FILE sends an image or a PDF with the next message, /help lists the rest. From a pipe
+    each line is a message (or the answer to a question), and stdout has only the answers; exit
+    code 1 if a message was refused, or the input ended before the answer.
     """
     client = edge.client(user)
     client.channel = "chat"
     session_id = session or new_session_id()
     with Interrupts() as interrupts, client.fold(session_id, chunks=True) as folded:
         chat = Chat(client, folded, agent, interrupts)
-        chat.screen.say(f"session {session_id}; come back with: foldlog chat {session_id}")
+        chat.screen.remark(f"session {session_id}; come back with: foldlog chat {session_id}")
         return chat.run()

@@ -1,4 +1,4 @@
-"""`foldlog context`: what the model would be shown, and what a compaction left out and why."""
+"""`foldlog context`: the context the model would get, what compaction left out, and why."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,12 @@ AT = click.option(
     metavar="OFFSET",
     help="As of right after this offset of its partition (default: now).",
 )
-STRATEGY = "full, sliding_window_N or compacted (default: what its requests have)."
+STRATEGY = "full, sliding_window_N or compacted (default: the one its requests use)."
 
 
 @click.group("context")
 def context_command() -> None:
-    """Show what the model is shown, and what was left out."""
+    """Show the model's context, and what was left out."""
 
 
 @context_command.command("show", epilog=example(
@@ -39,20 +39,20 @@ def context_command() -> None:
 def show_command(
     edge: Edge, session: str, strategy: str | None, at: int | None, as_json: bool
 ) -> None:
-    """Show what the model would be shown, now or at an offset.
+    """Show the context the model would get, now or at an offset.
 
-    System prompt, messages and what stands for what is left out, as the next request would say
-    them; the tools are counted. Nothing is sent. Tokens are estimates.
+    Prints the system prompt, the messages and the stand-ins for omitted parts as the next request
+    would send them, and counts the tools. Nothing is sent. Tokens are estimates.
     """
     client = edge.client()
     with client.fold(session) as folded:
         views = known(folded, at)
-        say_if_not_written(folded, at)
+        note_if_not_written(folded, at)
         print_context(views, strategy, client.read_blob, as_json=as_json)
 
 
-def say_if_not_written(folded: "SessionFold", at: int | None) -> None:
-    """Say on stderr that what is shown is of an earlier offset than was asked for."""
+def note_if_not_written(folded: "SessionFold", at: int | None) -> None:
+    """Note on stderr that the requested offset does not exist yet and an earlier one is shown."""
     if at is not None and at >= folded.cursor:
         note(f"offset {at} is not written yet: this is as of {folded.cursor - 1}, the last one")
 
@@ -66,8 +66,8 @@ def print_context(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if views.context.request is None:
-        how = "" if strategy else f"; shown as {shown['strategy']}, the default"
-        note(f"no request of {views.session_id} was decided yet: its agent's prompt, tools and "
+        how = "" if strategy else f"; shown with {shown['strategy']}, the default"
+        note(f"session {views.session_id} has made no request yet: its agent's prompt, tools and "
              f"strategy are not in the log{how}")
     if as_json:
         emit(shown)
@@ -81,10 +81,10 @@ def print_context(
     for number, message in enumerate(shown["messages"]):
         line(f"{number:3} {message['role']:9} about {message['tokens']} tokens")
         for block in message["content"]:
-            line(f"      {block.get('type', '?'):12} {brief(_words(block), 120)}")
+            line(f"      {block.get('type', '?'):12} {brief(_text_of(block), 120)}")
 
 
-def _words(block: dict[str, Any]) -> str:
+def _text_of(block: dict[str, Any]) -> str:
     for name in ("text", "thinking", "content"):
         if isinstance(block.get(name), str):
             return block[name]
@@ -95,29 +95,29 @@ def _words(block: dict[str, Any]) -> str:
     "foldlog context diff s1", "foldlog context diff s1 --all --json"
 ))
 @click.argument("session")
-@click.option("--all", "every", is_flag=True, help="Every change, not just the newest.")
+@click.option("--all", "every", is_flag=True, help="Print every change, not just the newest.")
 @AT
 @json_option
 @pass_edge
 def diff_command(edge: Edge, session: str, every: bool, at: int | None, as_json: bool) -> None:
-    """Show what the requests no longer say, what stands instead, and why.
+    """Show what the requests no longer contain, what replaced it, and why.
 
-    Each change of what the model is shown: an adopted summary, short forms of results, a window
-    that moved, or a message that no request has room for; without --all the newest. Nothing of it
-    is lost: `foldlog show SESSION --view transcript` and `foldlog tail SESSION` have it all.
+    Prints each change of the model's context: an adopted summary, short forms of results, a window
+    that moved, or a message that no request has room for; without --all only the newest. Nothing is
+    lost: `foldlog show SESSION --view transcript` and `foldlog tail SESSION` still print all of it.
     """
     client = edge.client()
     with client.fold(session) as folded:
         end = folded.end() if at is None else min(at + 1, folded.end())
         found = list(changes(folded, end, client.read_blob))
         known(folded, at)
-        say_if_not_written(folded, at)
+        note_if_not_written(folded, at)
     if as_json:
         for change in found if every else found[-1:]:
             emit(plain(change))
         return
     if not found:
-        note(f"nothing was ever left out of the requests of {session}")
+        note(f"nothing was left out of the requests of {session} so far")
     for change in found if every else found[-1:]:
         line(f"offset {change.offset}, step {change.step}: {change.kind}, because {change.why}")
         line(f"tokens, estimated: {change.before} before, {change.after} after")

@@ -1,4 +1,4 @@
-"""approve, deny, resolve: a person's word on a call, with the call shown that it binds to.
+"""approve, deny, resolve: a person's decision on a call, bound to the arguments that are printed.
 
 CALL is TURN.STEP.INDEX, or the provider's call_id where it is unique in the session.
 """
@@ -16,7 +16,7 @@ from ..schemas.enums import Decision as Decided, Resolution
 from ..schemas.grant import pattern_text
 from .edge import Edge, example, json_option, pass_edge, user_option
 from .printing import line
-from .talk import report
+from .session_commands import report
 
 if TYPE_CHECKING:
     from ..consumers.client import Client
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def arguments(call: "Call", client: "Client") -> Any:
-    """The arguments as they came, whole."""
+    """The call's complete arguments, as the model sent them."""
     return shown(whole(call.args, client.read_blob))
 
 
@@ -38,7 +38,7 @@ def decide_on(
     like: Mapping[str, str] | None = None,
     as_json: bool,
 ) -> tuple[Decision, "Call", Any]:
-    """Decide on a call, bound to the arguments that are shown here before it is produced."""
+    """Print a call's arguments, then produce a decision that binds to exactly these arguments."""
     with client.fold(session) as folded:
         call = call_named(folded.to_end(), call_name)
         args = arguments(call, client)
@@ -59,10 +59,10 @@ def decide_on(
 
 
 def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict:
-    """ARGUMENT=GLOB, several times, as a mapping."""
+    """The given ARGUMENT=GLOB options as a mapping."""
     for each in given:
         if not each.partition("=")[0] or "=" not in each:
-            raise click.BadParameter(f"{each!r}: say ARGUMENT=GLOB, as in 'command=git log *'")
+            raise click.BadParameter(f"{each!r} is not ARGUMENT=GLOB, as in 'command=git log *'")
     return {name: glob for name, _, glob in (each.partition("=") for each in given)}
 
 
@@ -74,10 +74,10 @@ def _globs(_context: click.Context, _option: click.Parameter, given: tuple[str, 
 @click.argument("session")
 @click.argument("call")
 @click.option("--remember", is_flag=True,
-              help="Allow later calls with the very same arguments, for the rest of the session.")
+              help="Allow later calls with exactly these arguments, for the rest of the session.")
 @click.option("--remember-like", "like", multiple=True, metavar="ARGUMENT=GLOB", callback=_globs,
-              help="Allow later calls whose arguments are so; once for each argument. * stands for "
-              "any text without characters that mean something to a shell, and without `..` in a "
+              help="Allow later calls whose arguments match; give it once per argument. * matches "
+              "any text without characters that are special to a shell, and without `..` in a "
               "path.")
 @user_option
 @json_option
@@ -91,14 +91,14 @@ def approve_command(
     user: str | None,
     as_json: bool,
 ) -> None:
-    """Allow a call that asks.
+    """Approve a tool call.
 
-    CALL is TURN.STEP.INDEX as `foldlog show SESSION` has it, or the provider's call_id. The
-    approval holds for the arguments that are printed and for nothing else, once, unless
-    --remember or --remember-like says more: what that is, is printed.
+    CALL is TURN.STEP.INDEX as `foldlog show SESSION` prints it, or the provider's call_id. The
+    approval covers this call with the arguments that are printed, once. --remember and
+    --remember-like extend it to later calls; the output states which.
     """
     if remember and like:
-        raise click.UsageError("say one of --remember and --remember-like.")
+        raise click.UsageError("give --remember or --remember-like, not both.")
     decision, found, args = decide_on(
         edge.client(user),
         session,
@@ -108,11 +108,11 @@ def approve_command(
         like=like,
         as_json=as_json,
     )
-    said = f"{found.name} is allowed"
+    text = f"{found.name} is allowed"
     if remember or like:
         what = pattern_text(like) if like else found.args_sha256
-        said += f", and so are {told(f'{found.name} {what}')}, for the rest of the session"
-    report(decision, said, as_json, call=found.key, name=found.name, args=args)
+        text += f", and so are {told(f'{found.name} {what}')}, for the rest of the session"
+    report(decision, text, as_json, call=found.key, name=found.name, args=args)
 
 
 @click.command("deny", epilog=example("foldlog deny s1 1.2.0"))
@@ -122,10 +122,10 @@ def approve_command(
 @json_option
 @pass_edge
 def deny_command(edge: Edge, session: str, call: str, user: str | None, as_json: bool) -> None:
-    """Deny a call that asks.
+    """Deny a tool call.
 
-    CALL is TURN.STEP.INDEX as `foldlog show SESSION` has it, or the provider's call_id. The model
-    is told that the call was denied, and goes on.
+    CALL is TURN.STEP.INDEX as `foldlog show SESSION` prints it, or the provider's call_id. The
+    model gets the denial as the call's result, and the turn continues.
     """
     decision, found, args = decide_on(
         edge.client(user), session, call, Decided.DENY, remember=False, as_json=as_json
@@ -139,8 +139,9 @@ def deny_command(edge: Edge, session: str, call: str, user: str | None, as_json:
 ))
 @click.argument("session")
 @click.argument("call")
-@click.option("--happened", metavar="TEXT", help="It happened; TEXT is what the model is told.")
-@click.option("--did-not-happen", is_flag=True, help="It did not; the model may call again.")
+@click.option("--happened", metavar="TEXT", help="The call ran; the model gets TEXT as its result.")
+@click.option("--did-not-happen", is_flag=True,
+              help="The call did not run; the model may repeat it.")
 @user_option
 @json_option
 @pass_edge
@@ -153,17 +154,17 @@ def resolve_command(
     user: str | None,
     as_json: bool,
 ) -> None:
-    """Say what happened to a call in doubt.
+    """Record the outcome of a call in doubt.
 
-    CALL is TURN.STEP.INDEX as `foldlog show SESSION` has it, or the provider's call_id. Nothing is
-    run again by this: it is an outcome that the model sees.
+    CALL is TURN.STEP.INDEX as `foldlog show SESSION` prints it, or the provider's call_id. This
+    does not run the call again: it records an outcome, which the model sees.
     """
     if (happened is None) != did_not_happen:
-        raise click.UsageError("say one of --happened TEXT and --did-not-happen.")
+        raise click.UsageError("give either --happened TEXT or --did-not-happen.")
     if happened is not None and not happened.strip():
-        raise click.UsageError("the text of --happened is what the model is told: say what "
-                               "happened. Nothing was written.")
+        raise click.UsageError("the text of --happened is empty. Nothing was written: state what "
+                               "happened, the model gets this text as the result.")
     outcome = Resolution.HAPPENED if happened is not None else Resolution.DID_NOT_HAPPEN
     decision = edge.client(user).resolve(session, call, outcome, report=happened or "")
-    word = "happened" if happened is not None else "did not happen"
-    report(decision, f"call {call} {word}", as_json)
+    outcome_text = "happened" if happened is not None else "did not happen"
+    report(decision, f"call {call} {outcome_text}", as_json)

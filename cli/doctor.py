@@ -1,4 +1,4 @@
-"""doctor: check everything, say what to do. The checks are `consumers/doctor/checks.py`."""
+"""doctor: print what the checks of `consumers/doctor/` find, each with its fix."""
 
 import time
 from collections.abc import Iterator
@@ -27,20 +27,21 @@ from .edge import Edge, example, json_option, pass_edge
 from .printing import emit, line
 from .worker_info import WorkerInfo, worker_info
 
-MARKS = {"ok": "ok      ", "note": "look    ", "problem": "PROBLEM "}
+MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 
 
 @click.command("doctor", epilog=example("foldlog doctor"))
 @json_option
 @pass_edge
 def doctor_command(edge: Edge, as_json: bool) -> int | None:
-    """Check everything and say what to do.
+    """Check the installation and suggest fixes.
 
-    Broker, framing, topics, partitions, store, worker, frozen sessions, agents that nobody has, MCP
-    servers, approvals and doubts, sessions without room, background work, push channels, dead
-    letters, sessions that are owed work and get none; instruction files that can't be used, what
-    of your core.md enters no prompt, what blows the token budget, how often tools are used and in
-    which tier they belong. Exit code 1 if there is a problem, 3 if the log can't be reached.
+    Checks the broker, framing, topics, partitions, stores, the worker, frozen sessions, agents that
+    no worker loads, MCP servers, approvals and doubts, sessions without context room, background
+    work, push channels, dead letters, sessions whose pending work no worker does; instruction files
+    that can't be used, parts of your core.md that enter no prompt, token budget mistakes, and how
+    often each tool is used and which tier suits it. Exit code 1 if there is a problem, 3 if the log
+    is unreachable.
     """
     problems = 0
     for finding in _findings(edge, whole=as_json):
@@ -57,17 +58,17 @@ def doctor_command(edge: Edge, as_json: bool) -> int | None:
 
 
 def _findings(edge: Edge, whole: bool) -> Iterator[Finding]:
-    """whole: also what people are only given the number of."""
+    """All findings in order. whole: list every item where people get only a count."""
     log, settings = edge.log, edge.settings
     yield Finding("ok", "broker", f"reachable, cluster {log.identity()}")
     yield from check_framing.framing(settings)
     try:
         yield from checks.topics_as_wanted(log, settings)
         if facts_of(log).moved_to is not None:
-            return  # said above; no worker may serve it, and nobody can decide anything in it
+            return  # reported above; nothing may serve or write to a moved log
         everything = fold_everything(log, edge.client().read_blob)
     except TopicMissing:
-        return  # said above; without the topic there is nothing to look at
+        return  # reported above; the other checks need the topic
     worker = worker_info(settings.state_dir)
     yield from _worker(worker)
     yield from checks.partitions_held(everything, partitions_of(log))
@@ -103,7 +104,7 @@ def _worker(worker: WorkerInfo) -> Iterator[Finding]:
     elif worker.status is None:
         yield Finding(
             "problem", "worker", f"process {worker.pid} does not answer",
-            "end it: its successor goes on where it stood",
+            "kill it: the next worker resumes where it stopped",
         )
     else:
         status = worker.status
@@ -117,5 +118,5 @@ def _worker(worker: WorkerInfo) -> Iterator[Finding]:
                 yield Finding(
                     "problem", "worker",
                     f"session {session_id} (partition {number}) is set aside: {why}",
-                    "report it; it is tried again when the worker starts anew",
+                    "report it; a restart of the worker retries it",
                 )

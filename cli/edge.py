@@ -1,8 +1,7 @@
-"""What every command gets: settings, the log they mean, a client; and the options all share.
+"""What every command gets: the settings, the log, a client; and the options that commands share.
 
-This file is the one place where the environment becomes settings, and where "which broker" is
-decided: the configured one, else the local one that `foldlog up` started. It must not know any
-command.
+The environment becomes settings only here, and the broker is chosen only here: the configured one,
+otherwise the local one that `foldlog up` started.
 """
 
 import os
@@ -30,9 +29,9 @@ SETTINGS_FILE = "foldlog.toml"
 
 
 class Edge:
-    """The settings of this process, and what is opened from them on first use.
+    """The settings of this process, and the log and clients that are opened on first use.
 
-    `flags`: what the command line said before the command, for a process that shall mean the same.
+    `flags`: the options given before the command, to start another process with the same settings.
     """
 
     def __init__(self, settings: Settings | None = None, log: Log | None = None) -> None:
@@ -40,10 +39,11 @@ class Edge:
         self.flags: list[str] = []
         self._log, self._owns_log = log, log is None
         self._opened: list[Any] = []
-        self._done: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     def configure(self, flags: Mapping[str, Any], config: Path | None) -> None:
-        """Flags over environment over file, unless settings are at hand. Raises SettingsError."""
+        """Load the settings, unless they were supplied: flags override the environment, which
+        overrides the file. Raises SettingsError."""
         given = {name: value for name, value in flags.items() if value is not None}
         self.flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
         self.flags += [f"--config={config}"] if config else []
@@ -53,11 +53,11 @@ class Edge:
     @property
     def settings(self) -> Settings:
         """The settings of this process."""
-        assert self._settings is not None, "a command runs after the settings are read"
+        assert self._settings is not None, "the settings are read before a command runs"
         return self._settings
 
     def local_broker(self) -> "Broker":
-        """The broker of this machine, whether it runs or not."""
+        """The local broker of this machine, running or not."""
         from ..local.kafka import Broker
 
         return Broker(
@@ -67,7 +67,7 @@ class Edge:
         )
 
     def bootstrap_servers(self) -> str:
-        """Where the log is. Raises LogUnreachable with what to do."""
+        """The broker's address. Raises LogUnreachable, with advice."""
         if self.settings.bootstrap_servers is not None:
             return self.settings.bootstrap_servers
         from ..local.kafka import Condition
@@ -75,13 +75,13 @@ class Edge:
         status = self.local_broker().status()
         if status.state is None and status.pid is None:
             raise LogUnreachable(
-                "no Kafka is configured, and no local one runs. Run `foldlog up` (or "
-                "`foldlog dev` for all of it), or set KAFKA_BOOTSTRAP_SERVERS."
+                "no Kafka is configured, and no local one is running. Run `foldlog up` (or "
+                "`foldlog dev` for everything), or set KAFKA_BOOTSTRAP_SERVERS."
             )
         if status.condition is Condition.GONE:
             raise LogUnreachable(
-                "the local Kafka was started and has ended by itself or was killed. Its data is "
-                "kept: run `foldlog up` to bring it back."
+                "the local Kafka was started, but it has exited or was killed. Its data is kept: "
+                "run `foldlog up` to start it again."
             )
         return self.local_broker().bootstrap_servers
 
@@ -91,7 +91,7 @@ class Edge:
 
     @property
     def elsewhere(self) -> Settings:
-        """Settings by which another process has the same log; without a broker if none can."""
+        """Settings with which another process opens the same log; no broker for a log in memory."""
         return self.connected() if self._owns_log else replace(
             self.settings, bootstrap_servers=None
         )
@@ -106,7 +106,7 @@ class Edge:
 
     @property
     def prices(self) -> "PriceTable":
-        """What tokens cost: the user's table, or the list prices. Raises SettingsError."""
+        """The token prices: the user's table, or the list prices. Raises SettingsError."""
         from ..processors.advice.prices import load_prices
 
         return load_prices(self.settings.prices)
@@ -115,32 +115,32 @@ class Edge:
         """A client on the log that acts for `user`, by default the login name."""
         from ..consumers.client import Client
 
-        made = Client(
+        client = Client(
             self.settings, self.log, user=user, channel="cli", brief=True, origin=_origin()
         )
-        self._opened.insert(0, made)
-        return made
+        self._opened.insert(0, client)
+        return client
 
-    def use(self, log: Log, settings: Settings, done: Callable[[], None]) -> None:
-        """Another log in place of the configured one; `done` is called when all is closed."""
+    def use(self, log: Log, settings: Settings, on_close: Callable[[], None]) -> None:
+        """Use another log than the configured one; `on_close` runs after everything is closed."""
         self._log, self._settings, self._owns_log = log, settings, False
-        self._done.append(done)
+        self._callbacks.append(on_close)
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close everything that was opened."""
         for opened in self._opened:
             opened.close()
         self._opened.clear()
-        while self._done:
-            self._done.pop()()
+        while self._callbacks:
+            self._callbacks.pop()()
         self._log = None if self._owns_log else self._log
 
 
 def _origin() -> Origin:
-    """This command and the user whom the system says it belongs to, whatever --user says."""
+    """This command and the operating system's user that runs it, independent of --user."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run under a number that has no name
+    except KeyError:  # a container may run under a uid without a name
         name = str(os.getuid())
     name = re.sub(r"[^A-Za-z0-9._:@-]", "-", name)[:128]
     return Origin(Recorder.COMMAND, Proof.OS_USER, name)
@@ -148,7 +148,7 @@ def _origin() -> Origin:
 
 @contextmanager
 def local_errors() -> Iterator[None]:
-    """What the local broker can not do means that the log is not there."""
+    """Turns a failure of the local broker into LogUnreachable."""
     from ..local.kafka import BrokerError
 
     try:
@@ -161,22 +161,22 @@ pass_edge = click.make_pass_decorator(Edge)
 
 
 def json_option(command: F) -> F:
-    """`--json`: print data as JSON, one value a line; `__main__` prints a refusal so."""
-    told = "Print JSON, one value a line; a refusal too."
-    return click.option("--json", "as_json", is_flag=True, help=told)(command)
+    """`--json`: print data as JSON, one value per line; `__main__` prints refusals that way too."""
+    text = "Print JSON, one value per line; a refusal too."
+    return click.option("--json", "as_json", is_flag=True, help=text)(command)
 
 
-def somebody(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """A user's name, or None for the login name; an empty variable of a shell is neither."""
+def user_name(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """A user's name, or None for the login name; refuses "", as from an unset shell variable."""
     if value == "":
-        raise click.BadParameter("it is empty; leave it out for the login name")
+        raise click.BadParameter("it is empty; omit it to use the login name")
     return value
 
 
 def user_option(command: F) -> F:
-    """`--user`: for whom the command acts."""
-    said = "Act for this user (default: the login name)."
-    return click.option("--user", metavar="USER", callback=somebody, help=said)(command)
+    """`--user`: the user the command acts for."""
+    text = "Act for this user (default: the login name)."
+    return click.option("--user", metavar="USER", callback=user_name, help=text)(command)
 
 
 def example(*lines: str) -> str:

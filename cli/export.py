@@ -1,6 +1,6 @@
-"""export: sessions as files that other tools read, or that replay elsewhere.
+"""export: write sessions to files that other tools read, or that replay elsewhere.
 
-This file owns what is said about an export. It must not know a format: `consumers/exports` does.
+The formats are in `consumers/exports`; this file prints the progress and the result.
 """
 
 import time
@@ -19,16 +19,16 @@ MISSING_SHOWN = 5
 
 
 class Reporter:
-    """Says how far reading has come, where it takes a while."""
+    """Prints the progress of a long read."""
 
     def __init__(self, command: str) -> None:
-        self._command, self._told_at = command, time.monotonic()
+        self._command, self._printed_at = command, time.monotonic()
 
-    def __call__(self, read: int, there: int) -> None:
+    def __call__(self, read: int, total: int) -> None:
         now = time.monotonic()
-        if now - self._told_at >= REPORT_S:
-            self._told_at = now
-            note(f"{self._command}: {read:,} of {there:,} records read")
+        if now - self._printed_at >= REPORT_S:
+            self._printed_at = now
+            note(f"{self._command}: {read:,} of {total:,} records read")
 
 
 @click.command("export", epilog=example(
@@ -39,8 +39,8 @@ class Reporter:
 @click.option("--format", "name", type=click.Choice(list(FORMATS)), required=True,
               help="; ".join(f"{row.name}: {row.says}" for row in FORMATS.values()) + ".")
 @click.option("-o", "--output", "path", type=click.Path(path_type=Path), required=True,
-              metavar="PATH", help="Where to; a directory for jsonl and parquet.")
-@click.option("--force", is_flag=True, help="Replace an export that is there.")
+              metavar="PATH", help="The file to write; a directory for jsonl and parquet.")
+@click.option("--force", is_flag=True, help="Replace an existing export.")
 @bundle_option
 @json_option
 @pass_edge
@@ -49,17 +49,19 @@ def export_command(
 ) -> None:
     """Write sessions to files for other tools.
 
-    Without SESSION: all of them. What is exported is the log as of now; the same log gives the same
-    bytes. It is written beside its place and renamed, so a run that is stopped leaves nothing half.
-    Content whose blob is missing is exported as a reference, and said on stderr.
+    Without SESSION all sessions are exported, as of now; the same log gives the same bytes. The
+    export is written to a temporary path and renamed, so an interrupted run leaves no partial
+    result. Content whose blob is missing is exported as a reference, with a note on stderr.
     """
-    named = tuple(dict.fromkeys(sessions))
-    if not fits(name, named):
-        raise click.UsageError(f"--format {name} is of one SESSION, and {len(named)} were named.")
+    session_ids = tuple(dict.fromkeys(sessions))
+    if not fits(name, session_ids):
+        raise click.UsageError(
+            f"--format {name} takes one SESSION, and {len(session_ids)} were given."
+        )
     contents = Contents(edge.client().read_blob)
     progress = Reporter("export")
     counts = export(
-        name, Export(edge.log, named, contents, edge.prices, path, force, progress)
+        name, Export(edge.log, session_ids, contents, edge.prices, path, force, progress)
     )
     digest = file_sha256(path) if path.is_file() else None
     if as_json:
@@ -70,17 +72,17 @@ def export_command(
         line(f"{path}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))
         if digest is not None:
             line(f"sha256 {digest}")
-    say_missing(contents)
+    note_missing(contents)
 
 
-def say_missing(contents: Contents) -> None:
-    """Which blobs could not be had."""
+def note_missing(contents: Contents) -> None:
+    """Print which blobs are missing or damaged, if any."""
     if not contents.missing:
         return
-    named = sorted(contents.missing)
-    more = f" and {len(named) - MISSING_SHOWN} more" if len(named) > MISSING_SHOWN else ""
+    digests = sorted(contents.missing)
+    more = f" and {len(digests) - MISSING_SHOWN} more" if len(digests) > MISSING_SHOWN else ""
     note(
-        f"{len(named)} blob{'s are' * (len(named) > 1) or ' is'} missing or damaged: "
-        f"{', '.join(named[:MISSING_SHOWN])}{more}. Only their references were exported. Point "
+        f"{len(digests)} blob{'s are' * (len(digests) > 1) or ' is'} missing or damaged: "
+        f"{', '.join(digests[:MISSING_SHOWN])}{more}. Only their references were exported. Point "
         "FOLDLOG_BLOBS at the store that the writers used, then export again."
     )

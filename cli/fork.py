@@ -1,6 +1,6 @@
-"""fork, regenerate, skip: sessions that begin as another was, or continue without a record.
+"""fork, regenerate, skip: fork a session, or continue a frozen one without a record.
 
-This file must not know what a fork takes over: consumers/branching.py and the fold do.
+What a fork inherits is decided in `consumers/branching.py` and in the fold.
 """
 
 import click
@@ -16,18 +16,20 @@ from .printing import emit, line, note
 @click.argument("session")
 @click.option("--at", type=int, metavar="OFFSET",
               help="As of right after this offset of its partition (default: now).")
-@click.option("--as", "name", metavar="NEW", help="The id of the new session (default: made here).")
+@click.option("--as", "name", metavar="NEW",
+              help="The id of the new session (default: a generated one).")
 @user_option
 @json_option
 @pass_edge
 def fork_command(
     edge: Edge, session: str, at: int | None, name: str | None, user: str | None, as_json: bool
 ) -> None:
-    """Open a session that begins as another was.
+    """Open a session that starts from the history of another.
 
-    What was said up to there is the new session's past, and its requests begin with the same bytes.
-    Nothing is run or delivered again; an open turn is closed in the fork, doubts stay with the
-    parent. Both go on, neither knows of the other. `foldlog tail SESSION` shows the offsets.
+    The new session inherits the parent's history up to OFFSET, and its requests start with the same
+    bytes. Nothing is run or delivered again; an open turn is closed in the fork, and doubts stay
+    with the parent. The two sessions continue independently. `foldlog tail SESSION` shows the
+    offsets.
     """
     _report(edge.client(user).fork(session, at, name=name), as_json)
 
@@ -35,17 +37,18 @@ def fork_command(
 @click.command("regenerate", epilog=example("foldlog regenerate s1", "foldlog regenerate s1 2"))
 @click.argument("session")
 @click.argument("turn", type=click.IntRange(min=1), required=False)
-@click.option("--as", "name", metavar="NEW", help="The id of the new session (default: made here).")
+@click.option("--as", "name", metavar="NEW",
+              help="The id of the new session (default: a generated one).")
 @user_option
 @json_option
 @pass_edge
 def regenerate_command(
     edge: Edge, session: str, turn: int | None, name: str | None, user: str | None, as_json: bool
 ) -> None:
-    """Ask for another answer, in a fork.
+    """Generate another answer, in a fork.
 
-    The session is forked before TURN (default: its last), and what was said in that turn is said
-    again to the fork. The first answer stays where it is.
+    Forks the session before TURN (default: the last turn) and sends the messages of that turn to
+    the fork again. The first answer stays in the original session.
     """
     _report(edge.client(user).regenerate(session, turn, name=name), as_json)
 
@@ -53,8 +56,8 @@ def regenerate_command(
 @click.command("skip", epilog=example("foldlog skip s1", "foldlog skip s1 --offset 120"))
 @click.argument("session")
 @click.option("--offset", type=click.IntRange(min=0), metavar="OFFSET",
-              help="The record that froze it, as doctor names it; another one is refused.")
-@click.option("--reason", default="", help="Why, for people.")
+              help="The record that froze it, as doctor prints it; any other offset is refused.")
+@click.option("--reason", default="", help="The reason, for people.")
 @user_option
 @json_option
 @pass_edge
@@ -63,10 +66,10 @@ def skip_command(
 ) -> None:
     """Continue a frozen session without the record that froze it.
 
-    A session is frozen at a record that cannot be decoded or folded. The record stays in the log;
-    RECORD_SKIPPED has every reader pass over it, in replays and forks too, and what was written to
-    the session since counts. There is no way back: prefer an upgrade where a newer version
-    understands the record.
+    A session freezes at a record that cannot be decoded or folded. The record stays in the log;
+    the event RECORD_SKIPPED makes every reader skip it, in replays and forks too, and the events
+    written to the session since the freeze count. This cannot be undone: prefer an upgrade if a
+    newer version understands the record.
     """
     skipped = edge.client(user).skip(session, offset, reason=reason)
     frozen, decision = skipped.decision.views.frozen, skipped.decision
@@ -83,11 +86,11 @@ def skip_command(
     line(f"session {session} continues without the record at offset {skipped.offset} "
          f"(offset {decision.offset})")
     if skipped.uncounted:
-        note(f"written in the same moment and not counted: offsets {list(skipped.uncounted)}; "
-             "send it again")
+        note(f"events written at the same time were not counted, at offsets "
+             f"{list(skipped.uncounted)}: send them again")
     if frozen is not None:
         note(f"it is frozen again, at offset {frozen.offset} ({frozen.why}): "
-             f"`foldlog skip {session}` passes over that record too")
+             f"`foldlog skip {session}` skips that record too")
 
 
 def _report(forked: Forked, as_json: bool) -> None:
@@ -102,8 +105,8 @@ def _report(forked: Forked, as_json: bool) -> None:
             "offset": decision.offset,
         })
         return
-    again = "; the same was said to it" if forked.message_id else ""
-    was = " (it was open already)" if decision.verdict == "duplicate" else ""
-    line(f"session {forked.session_id} begins as {forked.parent} was after offset "
-         f"{forked.offset}{was}{again}")
-    line(f"  go on with `foldlog chat {forked.session_id}`")
+    resent = "; the same message was sent to it" if forked.message_id else ""
+    existed = " (it was open already)" if decision.verdict == "duplicate" else ""
+    line(f"session {forked.session_id} is a fork of {forked.parent} after offset "
+         f"{forked.offset}{existed}{resent}")
+    line(f"  continue with `foldlog chat {forked.session_id}`")

@@ -1,6 +1,6 @@
-"""How log lines look to somebody who waits in front of a command or a worker.
+"""The format of log lines on stderr, as text or JSON.
 
-What libraries say of a broker that goes away becomes words; everything else is printed as it is.
+librdkafka's message about a lost broker becomes readable; other lines are printed unchanged.
 """
 
 import json
@@ -12,22 +12,22 @@ _BROKER_FAILS = re.compile(
     r"FAIL \[.*?\] \[.*?\]: (?P<host>[^/\s]+)\S*: (?:Connect to \S+ failed: )?"
     r"(?P<why>.*?)(?: \((?:after|\d+ more).*)?$"
 )
-"""What librdkafka says when a broker goes away: its thread, its state, and in between the news."""
+"""librdkafka's message about a lost broker: the cause stands between its thread and its state."""
 
 
-class InWords(logging.Formatter):
-    """A line of the given format, its message in words."""
+class ReadableFormatter(logging.Formatter):
+    """A line of the given format; librdkafka's message about a lost broker is made readable."""
 
     def format(self, record: logging.LogRecord) -> str:
         fails = _BROKER_FAILS.match(record.getMessage())
         if fails is not None:
-            told = f"broker {fails['host']}: {fails['why']}; tried again until it answers"
-            record = logging.makeLogRecord({**record.__dict__, "msg": told, "args": ()})
+            text = f"broker {fails['host']}: {fails['why']}; retrying until it answers"
+            record = logging.makeLogRecord({**record.__dict__, "msg": text, "args": ()})
         return super().format(record)
 
 
-def worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether a line says anything: asyncio counts writes to clients that have just left."""
+def is_useful(record: logging.LogRecord) -> bool:
+    """False for asyncio's warnings about writes to clients that have just disconnected."""
     return not (record.name == "asyncio" and record.msg == "socket.send() raised exception.")
 
 
@@ -36,16 +36,16 @@ _IDS = {
     "partition": re.compile(r"\b(?:partition|store) (?P<id>\d+)\b"),
     "offset": re.compile(r"\boffset (?P<id>\d+)\b"),
 }
-"""What a line is about, as its text names it. Our lines have ids in them and never content."""
+"""The ids in a line's text. Our log lines contain ids and never content."""
 
 
-class AsJson(InWords):
-    """A line as one JSON object: when, how grave, who says it, what, and the ids it names."""
+class JsonFormatter(ReadableFormatter):
+    """A line as one JSON object: time, level, logger, text, and the ids in the text."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        ids = {what: found["id"] for what, of in _IDS.items() if (found := of.search(text))}
+        ids = {name: found["id"] for name, rx in _IDS.items() if (found := rx.search(text))}
         line = {"at": at, "level": record.levelname.lower(), "logger": record.name, "text": text}
         return json.dumps({**line, **ids}, ensure_ascii=False)
 
@@ -53,21 +53,21 @@ class AsJson(InWords):
 _NOTES = logging.getLogger("foldlog.cli")
 
 
-def noted_as_json(text: str) -> bool:
-    """Say a note as a log line where those are JSON: who reads them reads nothing else there."""
-    wanted = any(isinstance(each.formatter, AsJson) for each in logging.getLogger().handlers)
-    if wanted:
+def log_note_as_json(text: str) -> bool:
+    """Log a note if log lines are JSON, so stderr has nothing else; return whether it did."""
+    as_json = any(isinstance(h.formatter, JsonFormatter) for h in logging.getLogger().handlers)
+    if as_json:
         _NOTES.setLevel(logging.INFO)
         _NOTES.info("%s", text)
-    return wanted
+    return as_json
 
 
-def to_stderr(level: int, line: str, *, anew: bool = False, as_json: bool = False) -> None:
-    """Log lines from this level on go to stderr, in this format, or each as a JSON object.
+def to_stderr(level: int, line: str, *, force: bool = False, as_json: bool = False) -> None:
+    """Send log lines of this level and above to stderr, in this format or as JSON objects.
 
-    anew: whatever was set before.
+    force: replace handlers that were set before.
     """
     handler = logging.StreamHandler()
-    handler.addFilter(worth_a_line)
-    handler.setFormatter(AsJson("%(message)s") if as_json else InWords(line))
-    logging.basicConfig(level=level, handlers=[handler], force=anew)
+    handler.addFilter(is_useful)
+    handler.setFormatter(JsonFormatter("%(message)s") if as_json else ReadableFormatter(line))
+    logging.basicConfig(level=level, handlers=[handler], force=force)

@@ -1,6 +1,6 @@
-"""memory: what is remembered of a user or a project, shown, written as files, and edited there.
+"""memory: print the memory of a user or a project, or write it to files and take edits from them.
 
-This file owns how it looks. It must not know how edits become events: `consumers/memory_files.py`.
+`consumers/memory_files.py` turns edits into events; this file prints.
 """
 
 from pathlib import Path
@@ -17,19 +17,19 @@ from ..producers.checks import an_id
 from ..producers.memory import MemoryWriter
 from ..schemas.memory_paths import PROJECT, USER, parse_scope, scope_of
 from ..schemas.value import fields_of
-from .edge import Edge, example, json_option, pass_edge, somebody
+from .edge import Edge, example, json_option, pass_edge, user_name
 from .printing import clean, emit, line, note
 
 
 @click.command("memory", epilog=example(
     "foldlog memory", "foldlog memory --project shop --dir notes", "foldlog memory --sync"
 ))
-@click.option("--user", metavar="USER", callback=somebody,
+@click.option("--user", metavar="USER", callback=user_name,
               help="The memory of this user (default: the login name).")
 @click.option("--project", metavar="PROJECT", help="The memory of this project.")
 @click.option("--dir", "directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
-              help="Write it there as files (default with --sync: below the home directory).")
-@click.option("--sync", is_flag=True, help="Bring edits of the files into the log as well.")
+              help="Write it to files there (default with --sync: below the home directory).")
+@click.option("--sync", is_flag=True, help="Also write edits of the files to the log.")
 @json_option
 @pass_edge
 def memory_command(
@@ -40,14 +40,14 @@ def memory_command(
     sync: bool,
     as_json: bool,
 ) -> None:
-    """Show or edit what is remembered of a user or a project.
+    """Show or edit the memory of a user or a project.
 
-    Without --dir and --sync it is printed. --dir writes core.md, decisions.md, daily/ and archive/
-    as files; --sync also takes what was edited in them. Edits made here and elsewhere at once are
-    both kept, and said.
+    Without --dir and --sync the memory is printed. --dir writes core.md, decisions.md, daily/ and
+    archive/ as files; --sync also takes over what was edited in them. If the same text was edited
+    here and elsewhere, both edits are kept and the conflict is reported.
     """
     if user is not None and project is not None:
-        raise click.UsageError("give --user or --project, not both")
+        raise click.UsageError("give --user or --project, not both.")
     acting = an_id("user", user or edge.settings.user)
     scope = scope_of(USER, acting) if project is None else scope_of(
         PROJECT, an_id("project", project)
@@ -64,30 +64,30 @@ def memory_command(
     if as_json:
         emit(report_json(report))
     else:
-        _tell(report)
+        _print_report(report)
     if report.refused:
         raise Refused("; ".join(report.refused))
 
 
-def _tell(report: Report) -> None:
+def _print_report(report: Report) -> None:
     for path, events in report.took.items():
-        line(f"took in {path}: {events} events")
+        line(f"took edits from {path}: {events} events")
     for path in report.wrote:
         line(f"wrote {path}")
     for path in report.removed:
-        line(f"removed {path}, nothing is left in it")
+        line(f"removed {path}, which had become empty")
     if not (report.took or report.wrote or report.removed or report.refused):
-        line("nothing has changed")
+        line("nothing changed")
     for conflict in report.conflicts:
         note(f"conflict: {conflict}")
     if report.ignored:
         shown = ", ".join(report.ignored[:5]) + (" ..." if len(report.ignored) > 5 else "")
-        note(f"left alone, no place for memory: {shown}")
-    _tell_left_out(report.left_out)
+        note(f"ignored, not a memory file: {shown}")
+    _note_left_out(report.left_out)
     line(f"the memory of {report.scope} is in {report.directory}")
 
 
-def _tell_left_out(left_out: str) -> None:
+def _note_left_out(left_out: str) -> None:
     if left_out:
         note(left_out)
 
@@ -103,19 +103,19 @@ def _show(view: MemoryView, as_json: bool) -> None:
         line(f"preference {name} = {value}")
     for todo in view.todos:
         line(f"[{'x' if todo.status == 'done' else ' '}] {todo.todo_id} {todo.text}")
-    _tell_left_out(core_left_out(view))
+    _note_left_out(core_left_out(view))
     if view.refused:
-        note(f"{view.refused} events were refused, the last because: {view.why}")
+        note(f"{view.refused} events were refused, the last one because: {view.why}")
     if not (view.entries or view.preferences or view.todos):
-        note(f"nothing is remembered of {view.scope} yet; `foldlog memory --sync` makes a "
-             "directory to write into")
+        note(f"{view.scope} has no memory yet; `foldlog memory --sync` creates a directory to "
+             "write it in")
 
 
 def _json(view: MemoryView) -> dict:
     return {
         "scope": view.scope,
         "files": {path: text_of(view, path) for path in paths_of(view)},
-        "entries": [fields_of(kept) for kept in view.entries],
+        "entries": [fields_of(entry) for entry in view.entries],
         "preferences": dict(view.preferences),
         "todos": [fields_of(todo) for todo in view.todos],
         "left_out": core_left_out(view),

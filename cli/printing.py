@@ -1,8 +1,7 @@
-"""Printing: content is data, so nothing in it may drive the terminal.
+"""Prints lines, tables, JSON and events; content from the log cannot control the terminal.
 
-This file owns how lines, tables, JSON and events look. Every text that comes from the log passes
-`clean`: escape sequences, other control characters and changes of writing direction become visible
-text. It must not know a broker or a session's rules.
+Every text from the log passes through `clean`: escape sequences, other control characters and
+changes of writing direction become visible text.
 """
 
 import json
@@ -15,20 +14,20 @@ from typing import Any, TextIO
 import click
 
 from ..schemas.canonical import compact
-from .log_lines import noted_as_json
+from .log_lines import log_note_as_json
 
-# C0 but newline and tab, DEL, C1 (0x9b is an escape sequence's beginning on its own), the line and
-# paragraph separators, and what turns the writing direction: a shown command must be the real one.
+# C0 except newline and tab, DEL, C1 (0x9b alone starts an escape sequence), the line and paragraph
+# separators, and what changes the writing direction: a printed command must be the real one.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 _SURROGATES = re.compile("[\ud800-\udfff]")
 LINE_CHARS_MAX = 160
-"""Of a brief line: a result or the arguments of a call, cut so that it stays one line."""
+"""The length of a brief line: a call's result or arguments are cut to stay on one line."""
 
 
 def clean(text: str) -> str:
-    """The text with everything that could drive a terminal made visible, as in `\\x1b`."""
+    """The text with everything that could control a terminal made visible, as in `\\x1b`."""
     return _SURROGATES.sub("\ufffd", _UNSAFE.sub(_visible, text.replace("\r\n", "\n")))
 
 
@@ -38,18 +37,18 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def brief(text: str, chars: int = LINE_CHARS_MAX) -> str:
-    """The text as one clean line of at most so many characters."""
+    """The text as one clean line of at most `chars` characters."""
     line = clean(" ".join(text.split()))
     return line if len(line) <= chars else line[: chars - 3] + "..."
 
 
 def json_line(data: Any) -> str:
-    """One line of JSON; what a terminal would obey is escaped, as JSON allows inside of texts."""
+    """One line of JSON; characters that control a terminal are escaped, as JSON strings allow."""
     return _escaped(compact(data))
 
 
 def _escaped(text: str) -> str:
-    """JSON that says the same, in characters that drive nothing."""
+    """Equivalent JSON without characters that control a terminal."""
     text = _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
     return _SURROGATES.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
@@ -70,20 +69,20 @@ def line(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """A clean line on stderr: what is said beside the data."""
-    if not noted_as_json(clean(text)):
+    """A clean line on stderr: everything that is not data."""
+    if not log_note_as_json(clean(text)):
         click.echo(clean(text), err=True)
 
 
 def write(text: str, to: TextIO | None = None) -> None:
-    """Clean text without an end of line, shown at once."""
+    """Clean text without a newline, flushed."""
     stream = to or sys.stdout
     stream.write(clean(text))
     stream.flush()
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Rows as aligned columns under their names; nothing at all for no rows."""
+    """Rows as aligned columns under their names; prints nothing for no rows."""
     bounds = [60] * (len(columns) - 1) + [LINE_CHARS_MAX]
     cells = [
         [brief(_cell(row.get(name)), most) for name, most in zip(columns, bounds, strict=True)]
@@ -107,16 +106,16 @@ def when(at_ms: int) -> str:
 
 
 def event_line(event: Mapping[str, Any]) -> str:
-    """An event, as `consumers.contents.event_json` made it, on one line for people."""
+    """An event, as returned by `consumers.contents.event_json`, on one line for people."""
     place = ("partition", "offset", "at", "type", "writer", "session_id")
     fields = {name: _flat(value) for name, value in event.items() if name not in place}
-    told = " ".join(f"{name}={json_line(value)}" for name, value in fields.items() if value != "")
+    rest = " ".join(f"{name}={json_line(value)}" for name, value in fields.items() if value != "")
     head = f"{event['partition']}:{event['offset']} {when(event['at'])} {event['session_id']}"
-    return brief(f"{head} {event['type']} {told}", 3 * LINE_CHARS_MAX)
+    return brief(f"{head} {event['type']} {rest}", 3 * LINE_CHARS_MAX)
 
 
 def _flat(value: Any) -> Any:
-    """A body as its text, so that a line says something; so are previews and short forms."""
+    """A body, preview or short form as its text, which is what a reader wants in the line."""
     if isinstance(value, Mapping) and "inline" in value:
         text, ref = value["inline"], value.get("ref")
         return text if text or ref is None else f"[{ref['bytes']} bytes in a blob]"

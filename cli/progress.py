@@ -1,4 +1,4 @@
-"""A progress bar on stderr: drawn again in place on a terminal, now and then a line elsewhere."""
+"""A progress bar on stderr: redrawn in place on a terminal, an occasional line elsewhere."""
 
 import sys
 import time
@@ -11,28 +11,28 @@ LINE_S = 5.0  # where stderr is a file or a pipe
 
 
 class Bar:
-    """bar(read, there) says how far it has come; leave the block and it is gone."""
+    """`bar(read, total)` draws the progress; the end of the block erases the bar."""
 
     def __init__(self, what: str) -> None:
         self._what, self._drawn = what, 0
-        self._began = self._told_at = time.monotonic()
+        self._began = self._printed_at = time.monotonic()
         self._terminal = sys.stderr.isatty()
 
-    def __call__(self, read: int, there: int) -> None:
+    def __call__(self, read: int, total: int) -> None:
         now = time.monotonic()
-        if there <= 0 or now - self._told_at < (DRAW_S if self._terminal else LINE_S):
+        if total <= 0 or now - self._printed_at < (DRAW_S if self._terminal else LINE_S):
             return
-        self._told_at = now
+        self._printed_at = now
         rate = read / max(now - self._began, 0.001)
-        text = f"{self._what}: {read:,} of {there:,} events, {rate:,.0f}/s"
+        text = f"{self._what}: {read:,} of {total:,} events, {rate:,.0f}/s"
         if not self._terminal:
             note(text)
             return
-        done = min(WIDTH, WIDTH * read // there)
-        shown = f"[{'#' * done}{'.' * (WIDTH - done)}] {100 * read // there:3d}% {text}"
-        sys.stderr.write("\r" + shown.ljust(self._drawn))
+        filled = min(WIDTH, WIDTH * read // total)
+        bar = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {100 * read // total:3d}% {text}"
+        sys.stderr.write("\r" + bar.ljust(self._drawn))
         sys.stderr.flush()
-        self._drawn = len(shown)
+        self._drawn = len(bar)
 
     def __enter__(self) -> "Bar":
         return self

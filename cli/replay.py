@@ -1,6 +1,6 @@
-"""replay: fold the log anew, print what it came to, compare with what a worker keeps.
+"""replay: refold the log, print the hashes of its views, compare them with a worker's store.
 
-This file must not fold anything itself: `consumers/replay.py` does.
+`consumers/replay.py` does the folding.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ PLACE = "OFFSET, or a date and time as in 2026-11-21T10:00"
 
 
 def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int] | None:
-    """The offsets that --from or --to name, by partition; of a time, those of the first event."""
+    """The offset that --from or --to means in each partition; for a time, of the first event."""
     if text is None:
         return None
     partitions = partitions_of(edge.log)
@@ -49,15 +49,15 @@ def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int]
     "foldlog replay --bundle s1.foldlog",
 ))
 @click.option("--session", metavar="SESSION", help="Only this session.")
-@click.option("--from", "start", metavar="PLACE", help=f"List the events from here on: {PLACE}.")
-@click.option("--to", "stop", metavar="PLACE", help="Fold up to here, this offset included.")
+@click.option("--from", "start", metavar="PLACE", help=f"List the events from PLACE on: {PLACE}.")
+@click.option("--to", "stop", metavar="PLACE", help="Fold up to PLACE, inclusive.")
 @click.option("--verify", "compare", is_flag=True, help="Compare with the worker's store.")
 @click.option("--into", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write what is folded as fresh stores below DIR, beside the live ones.")
+              help="Write the folded views to new stores below DIR; the live ones stay untouched.")
 @click.option("--processes", type=click.IntRange(min=1), metavar="N",
-              help="Partitions at once (default: one per processor, where there is much to fold).")
+              help="Partitions folded in parallel (default: one per processor for a large log).")
 @click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Replay this bundle, offline, and compare with what its manifest says.")
+              help="Replay this bundle, offline, and compare the result with its manifest.")
 @json_option
 @pass_edge
 def replay_command(
@@ -71,27 +71,31 @@ def replay_command(
     bundle: Path | None,
     as_json: bool,
 ) -> int | None:
-    """Fold the log anew, compare with the store.
+    """Refold the log and compare it with the store.
 
-    Every fold begins at the first offset. Printed are the sha256 of every view of every session:
-    anyone who replays the same log gets the same. --from lists events with the fold's word on each.
-    --verify refolds up to the cursor of each store in the worker's state directory and compares
-    view by view; exit code 1 if any differs. --into makes a store that a worker with
-    FOLDLOG_STATE_DIR=DIR can go on from, while the live one runs. --bundle needs no broker: it
-    folds the session of an exported bundle, rebuilds its requests and compares all with what they
-    were.
+    Every fold starts at the first offset. The output is the sha256 of every view of every session:
+    anyone who replays the same log gets the same hashes. --from lists events with the ruling on
+    each. --verify refolds up to the cursor of each store in the worker's state directory and
+    compares view by view; exit code 1 if any differs. --into writes a store from which a worker
+    with FOLDLOG_STATE_DIR=DIR can continue, while the live one runs. --bundle needs no broker: it
+    folds the session of an exported bundle, rebuilds its requests and compares both with the
+    originals.
     """
     if bundle is not None and not (start or stop):
         if compare or session:
-            raise click.UsageError("--bundle is compared with its own manifest, by itself.")
+            raise click.UsageError(
+                "--bundle is compared with its own manifest: omit --verify and --session."
+            )
         return replay_bundle(edge, bundle, as_json)
     if bundle is not None:
         use_bundle(edge, bundle)
     if into is not None and (session or start or compare):
-        raise click.UsageError("--into writes whole stores: it goes with --to alone.")
+        raise click.UsageError("--into writes complete stores: combine it only with --to.")
     if compare:
         if start or stop:
-            raise click.UsageError("--verify goes from the first offset to the store's cursor.")
+            raise click.UsageError(
+                "--verify folds from the first offset to the store's cursor: omit --from and --to."
+            )
         return _verify(edge, session, as_json, processes)
     begin, last = offsets(edge, start, session), offsets(edge, stop, session)
     ends = last and {p: offset + 1 for p, offset in last.items()}
@@ -107,9 +111,9 @@ def replay_command(
     for name in sorted(replay.sessions):
         _print_folded(replay.sessions[name], as_json)
     if not replay.sessions and session is not None:
-        raise UnknownSession(f"no events of session {session} there: see `foldlog sessions`")
+        raise UnknownSession(f"no events of session {session}: see `foldlog sessions`")
     if not replay.sessions:
-        note("no events there")
+        note("no events")
     return None
 
 
@@ -122,14 +126,15 @@ def _replay_all(
 ) -> None:
     jobs = jobs_of(edge.log, HASH if into is None else INTO, ends, into)
     with Bar("replay") as bar:
-        done = list(run_jobs(edge.log, edge.elsewhere, jobs, bar, processes=processes))
-    sessions = sorted((hashed for each in done for hashed in each.sessions), key=lambda h: h[0])
+        results = list(run_jobs(edge.log, edge.elsewhere, jobs, bar, processes=processes))
+    sessions = sorted((hashed for each in results for hashed in each.sessions), key=lambda h: h[0])
     for hashed in sessions:
         _print_folded(hashed, as_json)
     if not sessions:
-        note("no events there")
+        note("no events")
     if into is not None:
-        note(f"{len(done)} stores were written below {into}: FOLDLOG_STATE_DIR={into} names them")
+        note(f"{len(results)} stores were written below {into}: a worker uses them with "
+             f"FOLDLOG_STATE_DIR={into}")
 
 
 def _print_step(step: FoldedEvent, as_json: bool) -> None:
@@ -141,8 +146,7 @@ def _print_step(step: FoldedEvent, as_json: bool) -> None:
     elif step.ruling.accepted:
         click.echo(event_line(event))
     else:
-        word = f"{step.ruling.verdict} ({step.ruling.code})"
-        click.echo(f"{event_line(event)}  <- {word}")
+        click.echo(f"{event_line(event)}  <- {step.ruling.verdict} ({step.ruling.code})")
 
 
 def _print_folded(folded: Folded | Hashed, as_json: bool) -> None:
@@ -171,21 +175,21 @@ def _verify(
     else:
         jobs = jobs_of(edge.log, VERIFY)
         with Bar("verify") as bar:
-            done = list(run_jobs(edge.log, edge.elsewhere, jobs, bar, processes=processes))
-        found = [each.verified for each in done if each.verified is not None]
+            results = list(run_jobs(edge.log, edge.elsewhere, jobs, bar, processes=processes))
+        found = [each.verified for each in results if each.verified is not None]
     for verified in found:
         for row in _rows(verified):
             emit(row) if as_json else line(_line(row))
     if not found:
         raise Refused(
             f"no store below {edge.settings.state_dir}: nothing to compare. Run a worker first, or "
-            "name its directory with FOLDLOG_STATE_DIR."
+            "set FOLDLOG_STATE_DIR to its state directory."
         )
-    wrong = [v for v in found if v.problem or v.differences]
+    failed = [v for v in found if v.problem or v.differences]
     sessions = sum(v.sessions for v in found)
-    if not wrong and not as_json:
-        line(f"every view of {sessions} sessions in {len(found)} partitions is what the log says")
-    return 1 if wrong else None
+    if not failed and not as_json:
+        line(f"every view of {sessions} sessions in {len(found)} partitions matches the log")
+    return 1 if failed else None
 
 
 def _rows(verified: Verified) -> Iterator[dict[str, Any]]:

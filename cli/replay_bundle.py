@@ -1,7 +1,6 @@
-"""Bundles at the command line: `--bundle FILE` reads a file instead of a log, and its verification.
+"""`--bundle FILE`: read an exported bundle instead of the log, and verify it.
 
-This file owns what a command gets in place of the log and the blob store. It must not know what a
-bundle is made of: `consumers/exports` does.
+This file swaps the log and the blob store of the process; `consumers/exports` reads the format.
 """
 
 import tempfile
@@ -27,27 +26,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 def bundle_option(command: F) -> F:
     """`--bundle`: the command reads this file and needs no broker."""
 
-    def opened(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+    def use(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
         if value is not None:
             edge = context.find_object(Edge)
-            assert edge is not None, "a command runs in an edge"
+            assert edge is not None, "every command has an Edge"
             use_bundle(edge, value)
 
     return click.option(
         "--bundle",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        callback=opened,
+        callback=use,
         expose_value=False,
         help="Read this bundle instead of the log.",
     )(command)
 
 
 def use_bundle(edge: Edge, path: Path) -> Bundle:
-    """From here on the log and the blobs of this process are those of the bundle.
-
-    Raises BadBundle.
-    """
+    """Make this process use the bundle's log and blobs. Raises BadBundle."""
     bundle = read_bundle(path)
     directory = tempfile.TemporaryDirectory(prefix="foldlog-bundle-")
     store = BlobStore(Path(directory.name))
@@ -59,7 +55,7 @@ def use_bundle(edge: Edge, path: Path) -> Bundle:
 
 
 def replay_bundle(edge: Edge, path: Path, as_json: bool) -> int | None:
-    """Replay a bundle and say whether it came to what its manifest says; 1 if it did not."""
+    """Replay a bundle and compare the result with its manifest; exit code 1 if they differ."""
     bundle = use_bundle(edge, path)
     manifest = bundle.manifest
     replayed, differences = verify(bundle, edge.client().read_blob)
@@ -82,13 +78,14 @@ def replay_bundle(edge: Edge, path: Path, as_json: bool) -> int | None:
     for difference in differences:
         line(f"  DIFFERENT {difference.what}: here {difference.here}, there {difference.there}")
     if missing:
-        note(f"{len(missing)} blobs were missing when it was made: {', '.join(missing[:5])}")
+        note(f"{len(missing)} blobs were missing when it was exported: {', '.join(missing[:5])}")
     if not differences:
         built = sum(sha is not None for sha in replayed.requests.values())
-        line(f"every view and {built} of {len(replayed.requests)} requests are, byte for byte, "
-             "what its manifest says")
+        line(f"every view and {built} of {len(replayed.requests)} requests match its manifest, "
+             "byte for byte")
         return None
     if (manifest.folds, manifest.builder) != (fold_version(), BUILDER):
-        note(f"it was made by another version (folds {manifest.folds}, builder {manifest.builder}; "
-             f"here {fold_version()}, {BUILDER}): views may differ where a fold was changed")
+        note(f"it was exported by another version (folds {manifest.folds}, builder "
+             f"{manifest.builder}; here {fold_version()}, {BUILDER}): views may differ where a "
+             "fold has changed")
     return 1

@@ -1,7 +1,7 @@
-"""worker, dev, demo: what runs until it is told to end.
+"""worker, users, dev, demo: the long-running processes.
 
-Thin: the worker is `processors/worker`, the broker and the scripted model are `local`. This file
-owns how a worker's command line becomes its settings and agents.
+This file turns a worker's command line into its settings and agents. The worker itself is
+`processors/worker`; the local broker and the scripted model are in `local`.
 """
 
 import importlib
@@ -22,8 +22,8 @@ from ..log.made import apply_topics, demand_topics
 from ..schemas.topics import USER_SESSIONS
 from . import gateway
 from .edge import Edge, example, pass_edge
+from .kafka_commands import start_broker
 from .log_lines import to_stderr
-from .machine import start_broker
 from .printing import line, note
 from .terminal import ending_with_0
 
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 
 ROLES = ("sessions", "models", "tools", "background", "delivery")
 SCRIPTED_KEY = "scripted"
-"""What the scripted server is sent as an API key; it takes any."""
+"""The API key sent to the scripted server, which accepts any."""
 
 agent_option = click.option(
     "--agent",
     "agents",
     multiple=True,
     metavar="MODULE:ATTR",
-    help="An Agent or a list of them in a module that can be imported from this directory; may be "
-    "given several times (default: the built-in agent, which works on this directory).",
+    help="An Agent or a list of them in a module that can be imported from this directory; "
+    "repeatable (default: the built-in agent, which works on this directory).",
 )
 
 
 def load_agents(names: Sequence[str]) -> list["Agent"]:
-    """The agents of these names; the built-in one on the working directory for none.
+    """The agents of these names; without names the built-in one, on the working directory.
 
-    Raises click.UsageError that says what is wrong with which.
+    Raises click.UsageError with the name and what is wrong with it.
     """
     from ..processors.agent import Agent
 
@@ -56,7 +56,7 @@ def load_agents(names: Sequence[str]) -> list["Agent"]:
 
         return [default_agent(Path.cwd())]
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` has it: agents lie where one works
+        sys.path.insert(0, os.getcwd())  # as with `python -m`: agents are in the working directory
     agents: list[Agent] = []
     for name in names:
         found = _load(name)
@@ -74,7 +74,7 @@ def load_agents(names: Sequence[str]) -> list["Agent"]:
 def _load(name: str) -> object:
     module_name, colon, attribute = name.partition(":")
     if not module_name or not colon or not attribute:
-        raise click.UsageError(f"--agent {name}: say MODULE:ATTR, as in my_app:agent.")
+        raise click.UsageError(f"--agent {name}: give MODULE:ATTR, as in my_app:agent.")
     if "/" in module_name or module_name.endswith(".py"):
         raise click.UsageError(f"--agent {name}: {_not_a_file(Path(module_name), attribute)}")
     try:
@@ -89,14 +89,14 @@ def _load(name: str) -> object:
 
 
 def _not_a_file(path: Path, attribute: str) -> str:
-    """What to say instead of a path: modules are found from the working directory."""
+    """The hint for a path: the module to give, as imported from the working directory."""
     if path.is_absolute() or ".." in path.parts:
-        return f"say a module, not a file: in {path.parent}, --agent {path.stem}:{attribute}"
-    return f"say a module, not a file: {'.'.join(path.with_suffix('').parts)}:{attribute}"
+        return f"give a module, not a file: in {path.parent}, --agent {path.stem}:{attribute}"
+    return f"give a module, not a file: {'.'.join(path.with_suffix('').parts)}:{attribute}"
 
 
 def _place(error: BaseException) -> str:
-    """The line of the agent's own file that raised, not the one of ours that refused it."""
+    """The line of the agent's own file that raised, rather than the line of ours that refused."""
     ours = str(Path(__file__).parent.parent / "processors")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((ours, "<string>")):  # a dataclass's own __init__
@@ -106,50 +106,52 @@ def _place(error: BaseException) -> str:
 
 
 def parse_roles(text: str) -> tuple[str, ...]:
-    """Roles separated by commas, in their usual order. Raises click.UsageError."""
+    """Comma-separated roles, in their usual order. Raises click.UsageError."""
     wanted = {part.strip() for part in text.split(",") if part.strip()}
     unknown = sorted(wanted - set(ROLES))
+    unknown_names = ", ".join(unknown)
     if unknown or not wanted:
         raise click.UsageError(
-            f"--roles: {', '.join(unknown) or 'none'} given; roles are {', '.join(ROLES)}."
+            f"--roles: {f'unknown {unknown_names}' if unknown else 'none given'}; "
+            f"the roles are {', '.join(ROLES)}."
         )
     return tuple(role for role in ROLES if role in wanted)
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """ADDRESS:PORT as both. Raises click.UsageError."""
+    """Split ADDRESS:PORT. Raises click.UsageError."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise click.UsageError(f"--web {text}: say ADDRESS:PORT, as in 127.0.0.1:9464.")
+        raise click.UsageError(f"--web {text}: give ADDRESS:PORT, as in 127.0.0.1:9464.")
     return host.strip("[]"), int(port)
 
 
 @contextmanager
 def model_of(settings: Settings, roles: Sequence[str]) -> Iterator[Settings]:
-    """The settings with a model that answers: the scripted one where no other is configured."""
+    """The settings with a working model: the scripted one if no other is configured."""
     if "models" not in roles or settings.api_key or settings.base_url:
         yield settings
         return
     from ..local.messages_api import spawn
 
     with spawn("demo", env=environment.for_children()) as server:
-        note(f"no ANTHROPIC_API_KEY and no ANTHROPIC_BASE_URL: a scripted model answers, from "
+        note(f"no ANTHROPIC_API_KEY and no ANTHROPIC_BASE_URL: a scripted model answers at "
              f"{server.base_url}")
         yield replace(settings, api_key=SCRIPTED_KEY, base_url=server.base_url)
 
 
 def forget_secrets(settings: Settings) -> None:
-    """What tools start in this process by themselves inherits no secret of foldlog."""
+    """Remove foldlog's secrets from the environment, so processes started by tools get none."""
     environment.forget(settings.secret_variables, kept=settings.tool_env)
 
 
 def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
-    """Discharge what one session owes, in this process. Raises StateDirTaken if a worker runs."""
+    """Do one session's pending work in this process. Raises StateDirTaken if a worker runs here."""
     from ..processors.worker.wake_once import wake_session
 
     loaded = load_agents(names)
     forget_secrets(edge.settings)
-    with sole(edge), model_of(edge.connected(), ROLES) as settings:
+    with start_lock(edge), model_of(edge.connected(), ROLES) as settings:
         wake_session(settings, loaded, session)
 
 
@@ -157,17 +159,18 @@ def run_wake(edge: Edge, session: str, names: Sequence[str]) -> None:
     "foldlog worker --agent my_app:agent --supervise", "foldlog worker --roles sessions,tools"
 ))
 @click.option("--roles", default=",".join(ROLES), show_default=True, metavar="ROLES",
-              help="Which obligations it takes on, separated by commas.")
+              help="The kinds of work it does, separated by commas.")
 @agent_option
-@click.option("--supervise", is_flag=True, help="Start another one at once when it dies.")
+@click.option("--supervise", is_flag=True, help="Replace the worker at once when it dies.")
 @click.option("--worker-id", metavar="ID", help="Its name (default: kept in its state directory).")
-@click.option("--watch", is_flag=True, help="Name what blows a token budget, as `dev` does.")
+@click.option("--watch", is_flag=True,
+              help="Report token budget mistakes as they happen, as `dev` does.")
 @click.option("--rolling-update", is_flag=True,
-              help="Start although live workers serve other agents, which you replace one by one.")
+              help="Start even if live workers serve other agents; replace those one by one.")
 @click.option("--web", default="127.0.0.1:0", show_default=True, metavar="ADDRESS:PORT",
-              help="Where it serves /status, /metrics, /healthz, /readyz; port 0 takes a free one. "
-              "An address that other machines reach needs FOLDLOG_WEB_TOKEN.")
-@click.option("--log-json", is_flag=True, help="Log lines are JSON, one object each.")
+              help="The address that serves /status, /metrics, /healthz, /readyz; port 0 picks a "
+              "free one. An address that other machines can reach needs FOLDLOG_WEB_TOKEN.")
+@click.option("--log-json", is_flag=True, help="Print log lines as JSON, one object per line.")
 @click.option("--control-fd", type=int, hidden=True, help="Set by the supervisor.")
 @pass_edge
 def worker_command(
@@ -184,12 +187,13 @@ def worker_command(
 ) -> int:
     """Run a worker.
 
-    It folds its share of the partitions, does what sessions owe (answers, tools, summaries), and
-    ends at SIGTERM or Ctrl-C. All workers of an installation load the same agents; one that would
-    not is refused. Its state directory (FOLDLOG_STATE_DIR) belongs to it alone.
+    It folds its share of the partitions, does the sessions' pending work (answers, tools,
+    summaries), and ends at SIGTERM or Ctrl-C. All workers of an installation must load the same
+    agents; a worker with others is refused. Its state directory (FOLDLOG_STATE_DIR) is locked for
+    it alone.
     """
     wanted = parse_roles(roles)
-    to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True, as_json=log_json)
+    to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True, as_json=log_json)
     if "delivery" in wanted:
         edge.settings.demand_channels()
     with ending_with_0():
@@ -219,8 +223,9 @@ def _work(
 
     address, loaded = parse_address(web), load_agents(agents)
     forget_secrets(edge.settings)
-    alone = sole(edge, worker_id) if control_fd is None else nullcontext()  # else its supervisor is
-    with alone, model_of(edge.connected(), wanted) as settings:
+    # With a control_fd the supervisor has the lock.
+    lock = start_lock(edge, worker_id) if control_fd is None else nullcontext()
+    with lock, model_of(edge.connected(), wanted) as settings:
         return host.run(
             settings,
             loaded,
@@ -232,10 +237,10 @@ def _work(
         )
 
 
-def sole(
+def start_lock(
     edge: Edge, worker_id: str | None = None, *, supervises: bool = False
 ) -> AbstractContextManager[None]:
-    """Nobody else works in the state directory; waits for what a killed supervisor left behind.
+    """The lock on the state directory; waits until the worker of a killed supervisor has ended.
 
     Raises StateDirTaken.
     """
@@ -253,10 +258,10 @@ def run_supervised(
     watch: bool = False,
     more: Sequence[str] = (),
 ) -> int:
-    """A worker that is replaced at once when it dies, until SIGTERM or Ctrl-C."""
+    """Run a worker and replace it at once when it dies, until SIGTERM or Ctrl-C."""
     from ..processors.worker import supervise
 
-    # What is wrong now is said once, and not by every worker that is tried.
+    # Reports missing topics once, rather than from every worker that is started.
     demand_topics(edge.log, edge.settings.partitions)
     edge.close()
     command = [sys.executable, "-m", "foldlog.cli", *edge.flags, "worker"]
@@ -264,10 +269,10 @@ def run_supervised(
     command += [part for name in agents for part in ("--agent", name)]
     command += ["--worker-id", worker_id] if worker_id else []
     command += [*(["--watch"] if watch else []), *more]
-    alone = sole(edge, worker_id, supervises=True)
-    with alone, model_of(edge.settings, roles) as settings:
+    lock = start_lock(edge, worker_id, supervises=True)
+    with lock, model_of(edge.settings, roles) as settings:
         if settings.base_url != edge.settings.base_url:
-            # Given to the workers as a person would give it.
+            # Workers read these from the environment, as if a person had set them.
             os.environ["ANTHROPIC_BASE_URL"] = settings.base_url or ""
             os.environ["ANTHROPIC_API_KEY"] = settings.api_key or ""
         return supervise.run(command, note)
@@ -275,16 +280,16 @@ def run_supervised(
 
 @click.command("users", epilog=example("foldlog users --web 127.0.0.1:9465"))
 @click.option("--web", default="127.0.0.1:0", show_default=True, metavar="ADDRESS:PORT",
-              help="Where it serves /users/USER, /healthz, /readyz; port 0 takes a free one. "
-              "An address that other machines reach needs FOLDLOG_WEB_TOKEN.")
+              help="The address that serves /users/USER, /healthz, /readyz; port 0 picks a free "
+              "one. An address that other machines can reach needs FOLDLOG_WEB_TOKEN.")
 @pass_edge
 def users_command(edge: Edge, web: str) -> int:
-    """Serve the open sessions of each user over HTTP.
+    """List each user's open sessions over HTTP.
 
-    /users/USER lists them as JSON, for programs beside the gateway. A process of its own: no worker
-    needs it, and any number of them may run.
+    /users/USER returns them as JSON, for programs that run beside the gateway. It is a process of
+    its own: no worker needs it, and several may run.
     """
-    to_stderr(logging.WARNING, "%(asctime)s %(message)s", anew=True)
+    to_stderr(logging.WARNING, "%(asctime)s %(message)s", force=True)
     address = parse_address(web)
     with ending_with_0():
         from ..processors.worker import rendezvous
@@ -306,33 +311,33 @@ def users_command(edge: Edge, web: str) -> int:
 @gateway.origin_option
 @pass_edge
 def dev_command(edge: Edge, agents: tuple[str, ...], origins: tuple[str, ...]) -> int:
-    """Start all of it: Kafka, topics, a supervised worker, the gateway.
+    """Start everything: Kafka, topics, a supervised worker, the gateway.
 
-    Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers. The worker names what
-    blows a token budget as it happens. Ctrl-C ends it; Kafka goes on until `foldlog down`.
+    Without ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL a scripted model answers. The worker reports
+    token budget mistakes as they happen. Ctrl-C ends it; Kafka runs on until `foldlog down`.
     """
     from ..consumers.client import DEFAULT_AGENT
 
-    named = [agent.name for agent in load_agents(agents)] if agents else [DEFAULT_AGENT]
+    names = [agent.name for agent in load_agents(agents)] if agents else [DEFAULT_AGENT]
     edge.settings.demand_channels()
-    with sole(edge):
-        pass  # said before anything is started
+    with start_lock(edge):
+        pass  # refuse before anything is started
     servers = start_broker(edge)
     report = apply_topics(edge.log, edge.settings.partitions)
     report.demand()
-    made = f", topics made: {len(report.created)}" if report.created else ""
-    line(f"Kafka answers on {servers}{made}")
+    created = f", topics created: {len(report.created)}" if report.created else ""
+    line(f"Kafka answers on {servers}{created}")
     if edge.settings.api_key or edge.settings.base_url:
         from ..processors.effects.models.client import host_of
 
         line(f"the model answers at {host_of(edge.settings.base_url)}")
-    which = "" if DEFAULT_AGENT in named else f" --agent {named[0]}"
+    which = "" if DEFAULT_AGENT in names else f" --agent {names[0]}"
     line(f"Next, in another terminal: foldlog chat{which}")
-    line("Look inside with: foldlog sessions, foldlog tail --follow, foldlog doctor")
-    with gateway.beside(edge, origins):
+    line("Inspect it with: foldlog sessions, foldlog tail --follow, foldlog doctor")
+    with gateway.child_gateway(edge, origins):
         code = run_supervised(edge, ROLES, agents, None, watch=True)
     if edge.settings.bootstrap_servers is None and code == 0:
-        line("the worker has ended; Kafka goes on until `foldlog down`")
+        line("the worker has ended; Kafka runs on until `foldlog down`")
     return code
 
 
@@ -346,8 +351,8 @@ def dev_command(edge: Edge, agents: tuple[str, ...], origins: tuple[str, ...]) -
 def demo_command(edge: Edge, directory: Path | None) -> int:
     """Watch an agent survive being killed, on a real broker.
 
-    It works on DIRECTORY (default: this one), in an installation of its own that is gone
-    afterwards. Its worker is killed twice; at the end every view is folded anew and compared.
+    The agent works on DIRECTORY (default: this one), in a temporary installation that is deleted
+    afterwards. Its worker is killed twice; at the end every view is refolded and compared.
     """
     from . import demo
     from .edge import local_errors

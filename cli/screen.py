@@ -1,8 +1,8 @@
-"""What a chat looks like: streams tokens, shows tools briefly, says when an attempt was replaced.
+"""Draws a chat: streams tokens, shows tools briefly, marks replaced attempts.
 
-On a terminal words stream as they come, and what a lost attempt had said is marked as not counting.
-Where stdout is a pipe nothing can be taken back, so an answer is printed when it is final: stdout
-then has answers only, and everything about them goes to stderr. It must not know a log.
+On a terminal words are printed as they arrive, and the text of a lost attempt is marked as not
+counting. A pipe cannot be corrected, so there an answer is printed when it is final: stdout then
+has only answers, and everything else goes to stderr.
 """
 
 import sys
@@ -20,7 +20,7 @@ DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 
 
 class Screen:
-    """Draws what `consumers.transcript_stream` shows. `mine`: message ids that were typed here."""
+    """Draws what `consumers.transcript_stream` returns. `mine`: ids of messages typed here."""
 
     def __init__(self, read: ReadBlob) -> None:
         self.live = sys.stdout.isatty()
@@ -29,16 +29,16 @@ class Screen:
         self._column = 0
         self._kind = ""
         self._shown = False
-        self._prompt = ""  # the question that a person is answering at this moment
-        self._covered = False  # whether something was drawn behind it
+        self._prompt = ""  # the question that is waiting for a typed answer
+        self._covered = False  # whether something was drawn after it
 
     def prompted(self, question: str) -> None:
-        """A question stands at the end of the screen; '' when it was answered."""
+        """Note the question that ends the screen; '' once it was answered."""
         self._prompt, self._covered = question, False
         self._column = 0
 
     def prompt_again(self) -> None:
-        """Draw the question again, if something was drawn since it was asked."""
+        """Draw the question again if something was drawn after it."""
         if self._covered and self._prompt:
             self._new_line()
             self._covered = False
@@ -51,15 +51,15 @@ class Screen:
                 self._token(shown)
             case Dropped():
                 if self.live and self._shown:
-                    self.say(f"the text above does not count: {shown.why}")
+                    self.remark(f"the text above does not count: {shown.why}")
                 self._shown = False
             case Settled():
                 self._settled(shown.line)
             case Told():
-                self._told(shown.line)
+                self._line(shown.line)
 
-    def say(self, text: str) -> None:
-        """A remark of ours, apart from what the model says."""
+    def remark(self, text: str) -> None:
+        """Print a remark of the program, set apart from the model's text."""
         if not self.live:
             note(text)
             return
@@ -67,7 +67,7 @@ class Screen:
         click.echo(f"{DIM}[{clean(text)}]{PLAIN}")
 
     def ask(self, text: str) -> None:
-        """Something that a person must read before an answer."""
+        """Print text that a person must read before answering."""
         self._new_line()
         click.echo(f"{BOLD}{clean(text)}{PLAIN}" if self.live else clean(text), err=not self.live)
 
@@ -102,31 +102,32 @@ class Screen:
                 sys.stdout.flush()
         self._shown = False
         if line.kind == "partial":
-            self.say("stopped here")
+            self.remark("stopped here")
         elif line.name in ("max_tokens", "refusal", "model_context_window_exceeded"):
-            self.say(f"the model stopped: {line.name}")
+            self.remark(f"the model stopped: {line.name}")
 
-    def _told(self, line: Line) -> None:
+    def _line(self, line: Line) -> None:
         name = line.name
         match line.kind:
             case "message":
                 if name not in self.mine:
-                    self.say(f"from elsewhere: {self._text(line.body)}")
+                    self.remark(f"from elsewhere: {self._text(line.body)}")
             case "call":
-                self.say(f"{name} {brief(self._inline(line.body))}")
+                self.remark(f"{name} {brief(self._inline(line.body))}")
             case "asks":
-                self.say(f"{name} asks for approval")
+                self.remark(f"{name} asks for approval")
             case "result":
-                self.say(f"{name}: {line.text}: {self._result(line.body)}")
+                self.remark(f"{name}: {line.text}: {self._result(line.body)}")
             case "approval" | "resolved" | "doubt":
-                self.say(f"{name} ({line.call}): {line.text}")
+                self.remark(f"{name} ({line.call}): {line.text}")
             case "attempt":
-                self.say(line.text)
+                self.remark(line.text)
             case "ended":
                 if name != "end_turn":
-                    self.say(f"turn {line.turn} ended: {name}" + (line.text and f" ({line.text})"))
+                    detail = line.text and f" ({line.text})"
+                    self.remark(f"turn {line.turn} ended: {name}{detail}")
             case "phase" | "project" | "terminated":
-                self.say(f"{line.kind} {name or line.text}")
+                self.remark(f"{line.kind} {name or line.text}")
 
     def _text(self, body: Body | None) -> str:
         try:
@@ -143,6 +144,6 @@ class Screen:
 
 
 def write_raw(code: str) -> None:
-    """A terminal code of ours."""
+    """Write an escape sequence of the program itself."""
     sys.stdout.write(code)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""search: find what was said, in the transcripts of all sessions.
+"""search: search the transcripts of all sessions.
 
 Prints the hits that `consumers/search/search_index.py` finds.
 """
@@ -35,7 +35,7 @@ REPORT_S = 2.0  # seconds between two lines of progress
 @click.option("--user", metavar="USER", help="Only sessions of this user (default: all).")
 @click.option("--session", metavar="SESSION", help="Only this session.")
 @click.option("--limit", type=click.IntRange(1, BEST_MAX), default=BEST, show_default=True,
-              metavar="N", help="At most so many hits.")
+              metavar="N", help="Print at most N hits.")
 @json_option
 @pass_edge
 def search_command(
@@ -46,21 +46,21 @@ def search_command(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Find what was said, in all sessions.
+    """Search the transcripts of all sessions.
 
-    Any of the words is enough; what has more of them, and rarer ones, comes first. Searched are
-    messages, finished answers and results of tools, in any script, as the transcripts have them.
-    The index is a file below the home directory that is brought up to date first; it may be
-    deleted. Put -- before words that begin with a dash.
+    A hit contains at least one of the words; hits with more words, or rarer ones, come first. The
+    search covers messages, finished answers and tool results, in any script. The index is a file
+    below the home directory, updated before each search; it may be deleted. Put -- before words
+    that begin with a dash.
     """
-    asked = " ".join(words)
-    if not query_of(asked).terms:
-        raise click.UsageError(f"{asked!r} has no letter and no digit to look for.")
+    query = " ".join(words)
+    if not query_of(query).terms:
+        raise click.UsageError(f"{query!r} has no letter or digit to search for.")
     with TranscriptIndex(
         edge.log, index_path(edge.settings), edge.client().read_blob, note
     ) as index:
         index.catch_up(_Reporter())
-        found = index.search(asked, user, session, limit)
+        found = index.search(query, user, session, limit)
     if as_json:
         for each in found:
             emit(_json(each))
@@ -69,19 +69,20 @@ def search_command(
         for text in _shown(each):
             click.echo(text)
     if not found:
-        note("nothing found" + ("" if user is session is None else " there") + ": try fewer words")
+        filtered = "" if user is session is None else " with this --user or --session"
+        note(f"nothing found{filtered}: try other words")
 
 
 class _Reporter:
-    """Says how far catching up has come, where it takes a while."""
+    """Prints the progress of a long index update."""
 
     def __init__(self) -> None:
-        self._told_at = 0.0
+        self._printed_at = 0.0
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
-        if progress.behind >= BEHIND_MIN and now - self._told_at >= REPORT_S:
-            self._told_at = now
+        if progress.behind >= BEHIND_MIN and now - self._printed_at >= REPORT_S:
+            self._printed_at = now
             note(f"search: {progress.read:,} of {progress.behind:,} events read")
 
 
@@ -95,11 +96,11 @@ def _json(found: Found) -> dict[str, Any]:
 
 def _shown(found: Found) -> Iterator[str]:
     """A hit for people: where and who, then the snippet with the matches marked."""
-    said = found.document
-    step = f"{said.turn}.{said.step}" if said.step else f"{said.turn}"
+    doc = found.document
+    step = f"{doc.turn}.{doc.step}" if doc.step else f"{doc.turn}"
     yield clean(
-        f"{said.session_id}  {when(said.at)}  {said.kind} by {said.who}, turn {step}, "
-        f"offset {said.at_offset} of partition {said.partition}"
+        f"{doc.session_id}  {when(doc.at)}  {doc.kind} by {doc.who}, turn {step}, "
+        f"offset {doc.at_offset} of partition {doc.partition}"
     )
     yield "  " + "".join(_marked(found.snippet, sys.stdout.isatty()))
 

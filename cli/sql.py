@@ -1,7 +1,7 @@
-"""sql: questions to the log in SQL.
+"""sql: query the log in SQL.
 
-The tables are made from the log for each question and live in memory; a query reaches nothing
-else. This file must not know how: `consumers/exports` does.
+`consumers/exports` builds the tables in memory from the log, for each query; a query can access
+nothing else.
 """
 
 import math
@@ -22,12 +22,12 @@ from ..consumers.exports.duck import BadQuery, Database, Result
 from ..consumers.exports.table_files import write_tables
 from ..consumers.exports.tables import BY_NAME, TABLES
 from .edge import Edge, example, json_option, pass_edge
-from .export import Reporter, say_missing
+from .export import Reporter, note_missing
 from .printing import emit, json_line, line, note, table
 from .replay_bundle import bundle_option
 
 ROWS_SHOWN = 100
-"""Of a table for people, unless --rows says otherwise: a screen or two."""
+"""The default of --rows: a screen or two."""
 
 
 @click.command("sql", epilog=example(
@@ -37,10 +37,10 @@ ROWS_SHOWN = 100
 ))
 @click.argument("query", required=False)
 @click.option("--session", "sessions", multiple=True, metavar="SESSION",
-              help="Only this session; may be given again (default: all).")
+              help="Only this session; repeatable (default: all).")
 @click.option("--tables", "list_tables", is_flag=True, help="List the tables and their columns.")
 @click.option("--rows", type=click.IntRange(min=1), default=ROWS_SHOWN, show_default=True,
-              metavar="N", help="Print at most so many rows; --json prints all.")
+              metavar="N", help="Print at most N rows; --json prints all.")
 @bundle_option
 @json_option
 @pass_edge
@@ -52,13 +52,13 @@ def sql_command(
     rows: int,
     as_json: bool,
 ) -> None:
-    """Ask the log in SQL.
+    """Query the log in SQL.
 
-    The dialect is DuckDB's. The tables are made anew from the log as it is now; only those that the
-    query names are. Times are UTC. A query can read no file, reach no network and change nothing.
+    The dialect is DuckDB's. Each query builds the tables that it names from the current log. Times
+    are UTC. A query cannot read files, use the network or change anything.
     """
     if list_tables == bool(query and query.strip()):
-        raise click.UsageError("give a QUERY, or --tables to see what there is.")
+        raise click.UsageError("give either a QUERY, or --tables to list the tables.")
     if list_tables or query is None:
         _list(as_json)
         return
@@ -76,57 +76,57 @@ def sql_command(
         try:
             _print(database.query(query), as_json, rows)
         except BadQuery as error:
-            loaded = f"loaded: {', '.join(wanted)}; `foldlog sql --tables` lists all with columns"
+            loaded = f"loaded tables: {', '.join(wanted)}; `foldlog sql --tables` lists all columns"
             raise BadQuery(f"{error}\n{loaded}", usage=error.usage) from None
-    say_missing(contents)
+    note_missing(contents)
 
 
 def named_tables(query: str) -> tuple[str, ...]:
-    """The tables whose names stand in the query; all of them if none does."""
+    """The tables whose names occur in the query; all tables if none does."""
     words = {word.lower() for word in re.findall(r"\w+", query)}
     return tuple(name for name in BY_NAME if name in words) or tuple(BY_NAME)
 
 
 def _list(as_json: bool) -> None:
-    for held in TABLES:
+    for entry in TABLES:
         if as_json:
-            columns = [column._asdict() for column in held.columns]
-            emit({"table": held.name, "row": held.row, "columns": columns})
+            columns = [column._asdict() for column in entry.columns]
+            emit({"table": entry.name, "row": entry.row, "columns": columns})
             continue
-        line(f"{held.name}: a row is {held.row}")
-        for column in held.columns:
+        line(f"{entry.name}: a row is {entry.row}")
+        for column in entry.columns:
             line(f"  {column.name:20} {column.type:16} {column.says}")
 
 
 def _print(result: Result, as_json: bool, rows: int) -> None:
     names = unique(result.columns)
-    made = (dict(zip(names, map(plain, row), strict=True)) for row in result.rows)
+    dicts = (dict(zip(names, map(plain, row), strict=True)) for row in result.rows)
     if as_json:
-        for row in made:
+        for row in dicts:
             emit(row)
         return
-    first = list(islice(made, rows))
-    table(({name: _cell(held) for name, held in row.items()} for row in first), names)
-    more = sum(1 for _ in made)
+    first = list(islice(dicts, rows))
+    table(({name: _cell(value) for name, value in row.items()} for row in first), names)
+    more = sum(1 for _ in dicts)
     if more:
-        note(f"{more:,} rows more: --rows {rows + more} shows them, --json prints all")
+        note(f"{more:,} more rows: --rows {rows + more} prints them, --json prints all")
     elif not first:
         note("no rows")
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:
-    """The names of columns, none twice: a second `x` is `x_2`."""
-    found: dict[str, None] = {}
+    """Column names without duplicates: a second `x` becomes `x_2`."""
+    result: dict[str, None] = {}
     for name in names:
-        wanted, number = name, 2
-        while wanted in found:
-            wanted, number = f"{name}_{number}", number + 1
-        found[wanted] = None
-    return tuple(found)
+        candidate, number = name, 2
+        while candidate in result:
+            candidate, number = f"{name}_{number}", number + 1
+        result[candidate] = None
+    return tuple(result)
 
 
 def plain(value: Any) -> Any:
-    """A value of SQL as JSON has it: exact decimals and times are texts."""
+    """A SQL value as a JSON value: exact decimals and times become strings."""
     match value:
         case float() if not math.isfinite(value):
             return str(value)
@@ -141,9 +141,9 @@ def plain(value: Any) -> Any:
         case date() | clock() | timedelta():
             return str(value)
         case dict():
-            return {str(name): plain(held) for name, held in value.items()}
+            return {str(name): plain(each) for name, each in value.items()}
         case list() | tuple():
-            return [plain(held) for held in value]
+            return [plain(each) for each in value]
     return str(value)
 
 

@@ -1,7 +1,7 @@
-"""The two ends of a terminal: lines that a person types, and Ctrl-C; and the end of a service.
+"""Input from a terminal (typed lines, Ctrl-C), and signal handling for services.
 
-This file owns when Ctrl-C raises (at a prompt) and when it is only noted (while an answer streams,
-so that no event is lost half-folded). It must not know a session.
+Ctrl-C raises at a prompt. While an answer streams it is only counted, so that no event is left
+half-folded.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from .printing import write
 
 
 class Interrupts:
-    """Ctrl-C as a note. `with interrupts:` takes the signal over; `raising()` gives it back."""
+    """Counts Ctrl-C. `with interrupts:` takes over the signal; in `raising()` it raises again."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -24,7 +24,7 @@ class Interrupts:
         self._before: object = None
 
     def __enter__(self) -> "Interrupts":
-        # Signals reach the main thread only; a chat in another thread has none to take.
+        # Only the main thread can handle signals; a chat in another thread takes over none.
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._on_signal)
         return self
@@ -39,13 +39,13 @@ class Interrupts:
         self.count += 1
 
     def taken(self) -> bool:
-        """Whether Ctrl-C came since the last look."""
-        came, self.count = self.count > 0, 0
-        return came
+        """Whether Ctrl-C was pressed since the last call; resets the count."""
+        pressed, self.count = self.count > 0, 0
+        return pressed
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:
-        """A block in which Ctrl-C raises KeyboardInterrupt, as a prompt wants."""
+        """A block in which Ctrl-C raises KeyboardInterrupt, as a prompt needs."""
         if self.taken():
             raise KeyboardInterrupt
         self._raise = True
@@ -56,20 +56,20 @@ class Interrupts:
 
 
 class Lines:
-    """Lines from stdin: with editing and history on a terminal, as they come from a pipe."""
+    """Lines from stdin: with editing and history on a terminal, unchanged from a pipe."""
 
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
         self.typed = sys.stdin.isatty()
         self._fd = sys.stdin.fileno() if self.typed else -1
-        # Where stdout is a pipe it carries answers and nothing else.
+        # If stdout is a pipe, it carries only answers, so prompts go to stderr.
         self._prompts = sys.stdout if sys.stdout.isatty() else sys.stderr
         if self.typed:
             with contextlib.suppress(ImportError):
                 import readline  # noqa: F401  `input` uses it from now on
 
     def message(self, prompt: str) -> str | None:
-        """The next line, or None at the end. Raises KeyboardInterrupt."""
+        """The next line, or None at the end of input. Raises KeyboardInterrupt."""
         with self._interrupts.raising():
             if self.typed and self._prompts is sys.stdout:
                 try:
@@ -81,16 +81,16 @@ class Lines:
             line = sys.stdin.readline()
             return line.rstrip("\r\n") if line else None
 
-    def answer(self, question: str, meanwhile: Callable[[], bool]) -> str | None:
-        """The answer to a question, or None when `meanwhile` says that it is moot, or at the end.
+    def answer(self, question: str, still_waits: Callable[[], bool]) -> str | None:
+        """The answer to a question; None if `still_waits` returns False, or at the end of input.
 
-        `meanwhile` runs several times a second while a person thinks; Ctrl-C is left to it.
+        `still_waits` is called several times a second while a person thinks; it handles Ctrl-C.
         """
         write(question, self._prompts)
         if not self.typed:
             return self.message("")
         typed = b""
-        while meanwhile():
+        while still_waits():
             ready, _, _ = select.select([self._fd], [], [], 0)
             if not ready:
                 continue
@@ -103,8 +103,11 @@ class Lines:
 
 @contextlib.contextmanager
 def ending_with_0() -> Iterator[None]:
-    """In the block SIGTERM and Ctrl-C end a service with code 0, until what runs in it listens
-    itself: for the time of a start, when nothing is held that does not end with the process."""
+    """A block in which SIGTERM and Ctrl-C end the process with code 0.
+
+    It covers the start of a service, when nothing needs a clean shutdown yet; the service then
+    installs its own handlers.
+    """
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: os._exit(0)) for number in numbers]
     try:

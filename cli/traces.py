@@ -1,4 +1,4 @@
-"""`foldlog traces`: what a session did as OpenTelemetry spans, made from the log afterwards."""
+"""`foldlog traces`: a session's work as OpenTelemetry spans, built from the log afterwards."""
 
 import os
 from urllib.parse import unquote, urlsplit
@@ -18,23 +18,23 @@ HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 @click.argument("session")
 @click.option("--otlp", metavar="URL", help="Send them to this OTLP/HTTP receiver.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE",
-              help=f"With --otlp: a header to send; may be given several times (also: {HEADERS}).")
+              help=f"With --otlp: a header to send; repeatable (also: {HEADERS}).")
 @json_option
 @pass_edge
 def traces_command(
     edge: Edge, session: str, otlp: str | None, headers: tuple[str, ...], as_json: bool
 ) -> None:
-    """Export a session's traces, made from the log.
+    """Export a session's traces, built from the log.
 
-    A trace per turn: the turn, its model calls, its tools, each attempt by itself; without content.
-    Only what has ended is exported. Ids follow from places in the log, so that sending again, from
-    anywhere, changes nothing at the receiver.
+    There is one trace per turn, with spans for the turn, its model calls, its tools and each
+    attempt; spans have no content. Only what has ended is exported. Ids are derived from offsets in
+    the log, so sending the traces again, from any machine, changes nothing at the receiver.
     """
     from ..consumers.telemetry.otlp import request_json, send
     from ..consumers.telemetry.traces import traces
 
     if otlp is not None and not _is_address(otlp):
-        raise click.UsageError("--otlp: say http(s)://HOST[:PORT][/PATH]; nothing was sent.")
+        raise click.UsageError("--otlp: nothing was sent: give http(s)://HOST[:PORT][/PATH].")
     spans = list(traces(edge.client(), session))
     if otlp is not None:
         sent = send(spans, otlp, _headers(headers))
@@ -65,12 +65,13 @@ def _is_address(url: str) -> bool:
 
 
 def _headers(given: tuple[str, ...]) -> dict[str, str]:
-    """Those of the environment, then those of the command line. Raises click.UsageError."""
-    known = [unquote(part) for part in os.environ.get(HEADERS, "").split(",") if part.strip()]
-    found = {}
-    for text in (*known, *given):
+    """The headers of the environment, overridden by the options. Raises click.UsageError."""
+    from_env = [unquote(part) for part in os.environ.get(HEADERS, "").split(",") if part.strip()]
+    headers = {}
+    for text in (*from_env, *given):
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise click.UsageError("--header: say NAME=VALUE")  # not the text: it may be a secret
-        found[name.strip().lower()] = value.strip()
-    return found
+            # The message must not quote the text: it may be a secret.
+            raise click.UsageError("--header: nothing was sent: give NAME=VALUE.")
+        headers[name.strip().lower()] = value.strip()
+    return headers

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from foldlog.cli.__main__ import BY_NAME, COMMANDS, exit_code, foldlog, main
 from foldlog.cli.edge import Edge
 from foldlog.cli.gateway import gateway_command
-from foldlog.cli.log_lines import InWords, worth_a_line
+from foldlog.cli.log_lines import ReadableFormatter, is_useful
 from foldlog.log import LogFatal, LogUnreachable, SettingsError, TopicMissing
 from foldlog.log.errors import Corrupt, Refused
 from foldlog.tests.cli.harness import make_shell
@@ -70,7 +70,7 @@ def test_usage_errors_are_2(shell):
     assert shell("request s1 one").code == 2
     for command in ("send s1 hi", "memory", "token", "cancel s1"):
         empty = shell(command, "--user", "")
-        assert empty.code == 2 and "it is empty; leave it out" in empty.err, "nobody's name"
+        assert empty.code == 2 and "it is empty; omit it" in empty.err, "nobody's name"
     assert shell("replay --from yesterday").code == 2
     assert shell("replay --verify --to 3").code == 2
     assert shell("show s1 --view soul").code == 2
@@ -182,12 +182,12 @@ def test_python_m_works():
             "FAIL [rdkafka#producer-3] [thrd:127.0.0.1:19092/bootstrap]: 127.0.0.1:19092/bootstrap:"
             " Connect to ipv4#127.0.0.1:19092 failed: Connection refused (after 0ms in state"
             " CONNECT) (186 more like it were not shown)",
-            "foldlog: broker 127.0.0.1:19092: Connection refused; tried again until it answers",
+            "foldlog: broker 127.0.0.1:19092: Connection refused; retrying until it answers",
         ),
         (
             "FAIL [rdkafka#consumer-1] [thrd:h.x:9092/1]: h.x:9092/1: Disconnected (3 more like it"
             " were not shown)",
-            "foldlog: broker h.x:9092: Disconnected; tried again until it answers",
+            "foldlog: broker h.x:9092: Disconnected; retrying until it answers",
         ),
         ("LOST a record for t: why", "foldlog: LOST a record for t: why"),
     ],
@@ -195,7 +195,7 @@ def test_python_m_works():
 def test_a_broker_that_goes_away_is_told_in_words(text, said):
     """In the middle of a chat stood the name of a thread of librdkafka and its state."""
     record = logging.LogRecord("foldlog", logging.ERROR, "", 0, "%s", (text,), None)
-    assert InWords("foldlog: %(message)s").format(record) == said
+    assert ReadableFormatter("foldlog: %(message)s").format(record) == said
 
 
 def test_a_client_that_has_just_left_leaves_no_line():
@@ -203,10 +203,10 @@ def test_a_client_that_has_just_left_leaves_no_line():
     left = logging.LogRecord("asyncio", logging.WARNING, "", 0, "socket.send() raised exception.",
                              (), None)
     other = logging.LogRecord("asyncio", logging.ERROR, "", 0, "Task exception", (), None)
-    assert not worth_a_line(left) and worth_a_line(other)
+    assert not is_useful(left) and is_useful(other)
 
 
 @pytest.mark.parametrize("origin", ["foo", "https://app.example/", "app.example", "*"])
 def test_an_origin_that_no_page_has_is_refused(origin):
     done = CliRunner().invoke(gateway_command, ["--cors-origin", origin])
-    assert done.exit_code == 2 and "no origin" in done.output
+    assert done.exit_code == 2 and "not an origin" in done.output

@@ -49,7 +49,7 @@ def test_S3_2_files_are_written_edited_and_taken_in(shell, writer, tmp_path):
     ran = shell(f"memory --dir {place}")
     assert ran.code == 1 and "core.md was edited; `--sync` brings that" in ran.err
     ran = shell(f"memory --dir {place} --sync")
-    assert ran.code == 0 and "took in core.md: 2 events" in ran.out
+    assert ran.code == 0 and "took edits from core.md: 2 events" in ran.out
     assert "likes coffee" in shell("memory").out
     (report,) = shell(f"memory --dir {place} --sync --json").json
     assert report["took"] == {} and report["wrote"] == [] and report["scope"] == "user:ana"

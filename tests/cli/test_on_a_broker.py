@@ -89,14 +89,14 @@ def test_a_worker_answers_and_what_it_keeps_is_what_the_log_says(machine):
         shown = json.loads(machine("show", "s1", "--json"))
         assert shown["turn"]["open"] is False
         assert machine("request", "s1", "1.1").startswith('{"model"')
-        assert "is what the log says" in machine("replay", "--verify")
+        assert "matches the log" in machine("replay", "--verify")
         assert "no problem found" in machine("doctor")
         assert "worker: w-" in machine("status")
     finally:
         worker.terminate()
         _, err = worker.communicate(timeout=WAIT_S)
     assert "a scripted model answers" in err and "Traceback" not in err
-    assert "is what the log says" in machine("replay", "--verify"), "the store at rest"
+    assert "matches the log" in machine("replay", "--verify"), "the store at rest"
 
 
 def _approve_until_answered(machine, message_id):

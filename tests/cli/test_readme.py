@@ -95,14 +95,14 @@ def _look_inside(foldlog, session: str) -> None:
         "show": "hello",
         "wake": "owes nothing",
         "context show": "strategy compacted",
-        "context diff": "nothing was ever left out",
+        "context diff": "nothing was left out",
         "request": '{"model"',
         "search": session,
         "memory": "ana",
         "fork": session,
         "export": "audit.html",
         "sql": "input tokens",
-        "replay": "is what the log says",
+        "replay": "matches the log",
         "doctor": "no problem found",
     }
     lines = commands(LOOK_INSIDE)

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from foldlog.cli import demo, run
-from foldlog.cli.gateway import arguments_beside, gateway_command, kept_running
+from foldlog.cli.gateway import child_arguments, gateway_command, restarting
 from foldlog.cli.worker_info import worker_info
 from foldlog.processors.effects.models.client import host_of
 from foldlog.tests.cli.harness import make_shell
@@ -59,7 +59,7 @@ def test_agents_are_loaded_by_name(app):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("my_app_for_run", "say MODULE:ATTR"),
+        ("my_app_for_run", "give MODULE:ATTR"),
         ("my_app_for_run:nobody", "has no nobody"),
         ("my_app_for_run:text", "it is a str, not an Agent"),
         ("not_there_at_all:agent", "No module named 'not_there_at_all'"),
@@ -83,7 +83,7 @@ def test_two_agents_of_one_name_are_refused(app):
 def test_roles_are_a_set_in_their_order():
     assert run.parse_roles("tools, sessions") == ("sessions", "tools")
     for wrong in ("", ",", "sessions,poets"):
-        with pytest.raises(click.UsageError, match="roles are sessions, models, tools"):
+        with pytest.raises(click.UsageError, match="the roles are sessions, models, tools"):
             run.parse_roles(wrong)
 
 
@@ -100,7 +100,7 @@ def test_it_is_said_where_the_model_answers(tmp_path, capsys, monkeypatch, url, 
     """With a key and another url it said that the model was the real one."""
     settings = settings_in(tmp_path, api_key="key", base_url=url)
     assert host_of(url) == host
-    monkeypatch.setattr(demo, "_story", lambda *_: 0)
+    monkeypatch.setattr(demo, "_run_scenes", lambda *_: 0)
     told = []
     demo._with_model(settings, tmp_path, tmp_path, "127.0.0.1:1", told.append)
     assert told == [f"   ANTHROPIC_API_KEY is set: the model answers at {host}"]
@@ -153,7 +153,7 @@ def test_where_log_lines_are_json_so_are_notes_and_errors(tmp_path, capsys, comm
 def test_up_names_what_is_really_next(tmp_path):
     """It told to make the topics, long after they were there."""
     from foldlog.cli.edge import Edge
-    from foldlog.cli.machine import what_is_next
+    from foldlog.cli.kafka_commands import what_is_next
     from foldlog.log import MemoryLog
     from foldlog.tests.consumers.played import memory_log
 
@@ -217,12 +217,12 @@ def test_doctor_and_status_ask_the_worker(answering_worker, tmp_path, capsys):
 
 def test_E28_dev_tells_its_gateway_which_pages_may_use_it(tmp_path, capsys):
     origins = ("http://localhost:5173", "https://app.example")
-    given = arguments_beside(["--home", "/x"], origins)
+    given = child_arguments(["--home", "/x"], origins)
     assert given[:4] == ["--home", "/x", "gateway", "--until-eof"]
     context = gateway_command.make_context("gateway", given[3:])
     assert context.params["origins"] == origins and context.params["until_eof"]
     told = make_shell(tmp_path, capsys)("dev --cors-origin localhost:5173")
-    assert told.code == 2 and "is no origin" in told.err
+    assert told.code == 2 and "is not an origin" in told.err
 
 
 ENDS_TWICE = """
@@ -241,10 +241,10 @@ def test_dev_says_that_its_gateway_ended_and_starts_it_again(tmp_path):
     lives = tmp_path / "lives"
     lives.write_text("")
     said: SimpleQueue[str] = SimpleQueue()
-    with kept_running([sys.executable, "-c", ENDS_TWICE, str(lives)], said.put, 0.01):
+    with restarting([sys.executable, "-c", ENDS_TWICE, str(lives)], said.put, 0.01):
         for pause in ("0.01", "0.02"):
             told = said.get(timeout=20)
-            assert "the gateway ended with exit code 1" in told and f"again in {pause} s" in told
+            assert "the gateway ended with exit code 1" in told and f"restarts in {pause} s" in told
         until = time.monotonic() + 20
         while lives.read_text() != "life life life ":
             assert time.monotonic() < until

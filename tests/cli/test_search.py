@@ -67,7 +67,7 @@ def test_user_session_and_limit_narrow(shell, talk):
     assert [h["session_id"] for h in shell("search walrus --json --user bob").json] == ["s2"]
     assert len(shell("search walrus --json --limit 2").json) == 2
     assert shell("search walrus --json --session s3").json == []
-    assert "nothing found there" in shell("search walrus --session s3").err
+    assert "nothing found with this --user or --session" in shell("search walrus --session s3").err
 
 
 def test_nothing_found_is_said_and_is_no_error(shell, talk):

@@ -23,7 +23,7 @@ def shell(tmp_path, capsys):
 def test_fork_says_where_it_comes_from_and_how_to_go_on(shell):
     done = shell("fork s1 --as f1")
     assert done.code == 0, done.err
-    assert done.out.startswith("session f1 begins as s1 was after offset ")
+    assert done.out.startswith("session f1 is a fork of s1 after offset ")
     assert "foldlog chat f1" in done.out
     shown = shell("show f1 --view transcript --json")
     assert [line["kind"] for line in shown.json[0]["lines"]][-1] == "ended"
@@ -39,7 +39,7 @@ def test_fork_makes_a_name_and_takes_an_offset(shell):
 def test_regenerate_says_it_again(shell):
     (done,) = shell("regenerate s1 1 --as f1 --json").json
     assert done["message_id"] == "m-one"
-    assert "the same was said to it" in shell("regenerate s1 --as f2").out
+    assert "the same message was sent to it" in shell("regenerate s1 --as f2").out
 
 
 @pytest.mark.parametrize(

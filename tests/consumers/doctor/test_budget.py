@@ -144,6 +144,6 @@ def test_S3_9_doctor_prints_them_for_people_and_machines(tmp_path, capsys, monke
     talk(shell.log, shell.settings, "s1", "read")
     shown = shell("doctor")
     assert shown.code == 1 and "PROBLEM instructions: project instructions are not" in shown.out
-    assert "look    budget log: read of agent shop" in shown.out
+    assert "note    budget log: read of agent shop" in shown.out
     rows = [row for row in shell("doctor --json").json if row["check"] == "budget log"]
     assert len(rows) == 1 and rows[0]["level"] == "note" and json.dumps(rows)

@@ -211,7 +211,7 @@ def test_a_question_in_sql_for_people_and_for_machines(shell):
 
 def test_a_table_for_people_is_bounded(shell):
     done = shell("sql --rows 2", "select text, range from messages, range(500) order by range")
-    assert len(done.out.splitlines()) == 3 and "4,998 rows more" in done.err
+    assert len(done.out.splitlines()) == 3 and "4,998 more rows" in done.err
     assert max(map(len, done.out.splitlines())) <= 60 + 2 + 160
     assert "no rows" in shell("sql", "select * from messages where false").err
 
@@ -263,7 +263,7 @@ def test_only_the_tables_that_are_named_are_made(shell):
     assert named_tables("SELECT count(*) FROM Usage u, parts") == ("parts", "usage")
     assert named_tables("show tables") == tuple(BY_NAME)
     done = shell("sql", "select * from query_table('ev' || 'ents') join usage using (session_id)")
-    assert done.code == 2 and "loaded: usage" in done.err
+    assert done.code == 2 and "loaded tables: usage" in done.err
 
 
 def test_values_of_sql_are_json():

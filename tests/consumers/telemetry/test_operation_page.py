@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from foldlog.cli.log_lines import AsJson
+from foldlog.cli.log_lines import JsonFormatter
 from foldlog.consumers.telemetry import metrics as of_gateway
 from foldlog.processors.worker import metrics as of_worker
 from foldlog.processors.worker.meter import COUNTERS, Family
@@ -56,6 +56,6 @@ def test_the_dashboard_asks_for_metrics_that_there_are():
 )
 def test_a_log_line_as_json_has_the_ids_that_it_names(text, ids):
     record = logging.makeLogRecord({"name": "foldlog.worker", "levelname": "INFO", "msg": text})
-    line = json.loads(AsJson("%(message)s").format(record))
+    line = json.loads(JsonFormatter("%(message)s").format(record))
     assert line.pop("at").endswith("+00:00")
     assert line == {"level": "info", "logger": "foldlog.worker", "text": text, **ids}

@@ -1,6 +1,6 @@
 """up, down, status, topics: the local Kafka, the topics, and what runs.
 
-This file must not know how a broker is started: `local/kafka` does.
+`local/kafka` starts and stops the broker.
 """
 
 from typing import Any
@@ -17,9 +17,9 @@ from .worker_info import worker_info
 
 
 def start_broker(edge: Edge) -> str:
-    """The bootstrap address of a broker that answers; starts the local one if none is configured.
+    """The address of the configured broker, or of the local one, which is started if it is down.
 
-    Raises LogUnreachable with what to do.
+    Raises LogUnreachable, with advice.
     """
     if edge.settings.bootstrap_servers is not None:
         return edge.settings.bootstrap_servers
@@ -28,14 +28,15 @@ def start_broker(edge: Edge) -> str:
 
 
 @click.command("up", epilog=example("foldlog up"))
-@click.option("--prepare", is_flag=True, help="Only fetch what it needs, so that starts are quick.")
+@click.option("--prepare", is_flag=True,
+              help="Only download what it needs, so that later starts are fast.")
 @json_option
 @pass_edge
 def up_command(edge: Edge, prepare: bool, as_json: bool) -> None:
     """Start the local Kafka.
 
-    A real one, a single node on loopback; it outlives this command. The first start fetches its
-    jars. A broker that runs already is used; data is kept between runs.
+    Starts a real single-node Kafka on loopback, which keeps running after this command. The first
+    start downloads its jars. A broker that runs already is reused; data is kept between runs.
     """
     if prepare:
         with local_errors():
@@ -43,7 +44,7 @@ def up_command(edge: Edge, prepare: bool, as_json: bool) -> None:
         return
     configured = edge.settings.bootstrap_servers
     if configured is not None:
-        note(f"an outside broker is configured: {configured}. Nothing was started.")
+        note(f"an external broker is configured: {configured}. Nothing was started.")
     servers = start_broker(edge)
     if as_json:
         emit({"bootstrap_servers": servers, "local": configured is None})
@@ -52,15 +53,15 @@ def up_command(edge: Edge, prepare: bool, as_json: bool) -> None:
 
 
 def what_is_next(edge: Edge) -> str:
-    """What a person does after `up`, by what is there already."""
+    """The command to run after `up`: it depends on whether topics and a worker exist."""
     if edge.log.check_topics(topic_specs(edge.settings.partitions)).missing:
         return "foldlog topics apply"
-    works = worker_info(edge.settings.state_dir).pid is not None
-    return "foldlog chat" if works else "foldlog worker (the topics are there)"
+    has_worker = worker_info(edge.settings.state_dir).pid is not None
+    return "foldlog chat" if has_worker else "foldlog worker (the topics exist)"
 
 
 def prepare_local(edge: Edge) -> None:
-    """Fetch the jars and make the start-up cache of the local Kafka, once."""
+    """Download the jars and build the startup cache of the local Kafka, once."""
     from ..local.kafka import prepare
 
     prepare(edge.settings.cache_dir, note)
@@ -72,23 +73,23 @@ def prepare_local(edge: Edge) -> None:
 def down_command(edge: Edge, as_json: bool) -> None:
     """Stop the local Kafka; its data is kept.
 
-    Sessions that run wait until it is back; nothing is lost.
+    Running sessions wait until it is back; nothing is lost.
     """
     with local_errors():
-        ran = edge.local_broker().down()
+        was_running = edge.local_broker().down()
     if as_json:
-        emit({"stopped": ran})
+        emit({"stopped": was_running})
     else:
-        line("Kafka is stopped; its data is kept" if ran else "no local Kafka ran")
+        line("Kafka is stopped; its data is kept" if was_running else "no local Kafka was running")
 
 
 @click.command("status", epilog=example("foldlog status"))
 @json_option
 @pass_edge
 def status_command(edge: Edge, as_json: bool) -> int | None:
-    """Say what runs: Kafka, topics, worker.
+    """Show what runs: Kafka, topics, worker.
 
-    Exit code 3 if the log can't be reached, 2 if a setting is wrong. `foldlog doctor` looks deeper.
+    Exit code 3 if the log is unreachable, 2 if a setting is wrong. `foldlog doctor` checks more.
     """
     found: dict[str, Any] = {"kafka": _kafka(edge), "log": "", "topics": {}, "worker": {}}
     code = None
@@ -131,11 +132,11 @@ def _print_status(found: dict[str, Any]) -> None:
         line(f"kafka:  {kafka['bootstrap_servers']} (configured)")
     line(f"log:    {found['log']}")
     if found["topics"]:
-        wrong = [*(f"{name} is missing" for name in found["topics"]["missing"]),
-                 *found["topics"]["differs"]]
+        problems = [*(f"{name} is missing" for name in found["topics"]["missing"]),
+                    *found["topics"]["differs"]]
         if (prefix := found["topics"]["moved_to"]) is not None:
-            wrong.append(f"their sessions were moved to the topics beginning with {prefix!r}")
-        line(f"topics: {'; '.join(wrong) or 'as they must be'}")
+            problems.append(f"their sessions were moved to the topics beginning with {prefix!r}")
+        line(f"topics: {'; '.join(problems) or 'ok'}")
     if worker["status"]:
         status = worker["status"]
         line(f"worker: {status.get('owner')} (process {worker['pid']}), partitions "
@@ -147,7 +148,7 @@ def _print_status(found: dict[str, Any]) -> None:
 
 @click.group("topics")
 def topics_command() -> None:
-    """Make the topics, or say what differs."""
+    """Create the topics, or report how they differ."""
 
 
 def report_json(report: TopicReport) -> dict[str, Any]:
@@ -161,14 +162,15 @@ def report_json(report: TopicReport) -> dict[str, Any]:
 
 
 @topics_command.command("apply", epilog=example("foldlog topics apply"))
-@click.option("--dry-run", is_flag=True, help="Only say what would be made, and what differs.")
+@click.option("--dry-run", is_flag=True,
+              help="Only report what would be created, and what differs.")
 @json_option
 @pass_edge
 def topics_apply(edge: Edge, dry_run: bool, as_json: bool) -> int | None:
-    """Make the topics that are missing, say what differs.
+    """Create the missing topics, report how the others differ.
 
-    What exists is never changed: a number of partitions is final, because a session must lie in the
-    same one for ever. Exit code 1 if something differs.
+    Existing topics are never changed: the number of partitions is final, because a session must
+    stay in its partition. Exit code 1 if something differs.
     """
     specs = topic_specs(edge.settings.partitions)
     log = edge.log
@@ -186,7 +188,7 @@ def _print_report(report: TopicReport) -> None:
     for name in report.missing:
         line(f"{name}: missing")
     for name in report.same:
-        line(f"{name}: as it must be")
+        line(f"{name}: ok")
     for found in report.differs:
-        line(f"{found}{' (no worker can start on this)' if found.fatal else ''}")
+        line(f"{found}{' (no worker can start with this)' if found.fatal else ''}")
 

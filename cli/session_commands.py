@@ -1,6 +1,6 @@
-"""send, open, cancel, terminate, phase, lock: say what should happen, report what the fold decided.
+"""send, open, cancel, terminate, phase, lock: produce a command, print what the fold decided.
 
-Each waits until the event it produced was folded. This file must not know a rule of the fold.
+Each waits until the event it produced has been folded; the rules are the fold's.
 """
 
 import sys
@@ -36,14 +36,14 @@ def decision_json(decision: Decision) -> dict[str, Any]:
     }
 
 
-def report(decision: Decision, told: str, as_json: bool, **more: Any) -> None:
-    """Say what was decided: `told` if it counted now, that nothing changed if it had before."""
+def report(decision: Decision, text: str, as_json: bool, **more: Any) -> None:
+    """Print a decision: `text`, or for a duplicate that nothing changed."""
     if as_json:
         emit({**decision_json(decision), **more})
     elif decision.verdict == "duplicate":
         line(f"done before, nothing changed (offset {decision.offset})")
     else:
-        line(f"{told} (offset {decision.offset})")
+        line(f"{text} (offset {decision.offset})")
 
 
 @click.command("send", epilog=example(
@@ -53,10 +53,10 @@ def report(decision: Decision, told: str, as_json: bool, **more: Any) -> None:
 ))
 @click.argument("session")
 @click.argument("text", required=False)
-@click.option("--message-id", metavar="ID", help="Yours: sent twice it is one message, one turn.")
+@click.option("--message-id", metavar="ID", help="Your id: sent twice, the message counts once.")
 @click.option(
     "--attach", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
-    help="An image or a PDF that goes with it; may be given several times.",
+    help="An image or a PDF to send with it; repeatable.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
 @click.option(
@@ -64,10 +64,10 @@ def report(decision: Decision, told: str, as_json: bool, **more: Any) -> None:
     type=click.Choice([str(word) for word in WhenBusy]),
     default=WhenBusy.QUEUE.value,
     show_default=True,
-    help="While a turn runs: wait for its end, end it, or join it after the next tool results.",
+    help="If a turn runs: wait for its end, end it, or join it after the next tool results.",
 )
 @click.option("--agent", metavar="NAME",
-              help="Which agent serves a session that this message opens (default: default).")
+              help="The agent of a session that this message opens (default: default).")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=0), default=ANSWER_S, show_default=True,
     metavar="SECONDS", help="How long --wait waits.",
@@ -88,17 +88,17 @@ def send_command(
     user: str | None,
     as_json: bool,
 ) -> int | None:
-    """Say something to a session; opens it if it is new.
+    """Send a message to a session; open it if it is new.
 
     TEXT is one message; `-` reads it from stdin. Without TEXT, --message-id with --wait waits for
-    the answer to a message that was sent before. With --wait the answer goes to stdout; exit
-    code 1 if the turn failed or no answer came in time (it is then still worked on).
+    the answer to a message that was sent before. With --wait the answer is printed on stdout; exit
+    code 1 if the turn failed, or no answer came in time (the turn then continues).
     """
     if attach and text is None:
         text = ""
     if text is None and not (wait and message_id):
-        raise click.UsageError("TEXT is missing: say something, or name a message to wait for "
-                               "with --message-id ID --wait.")
+        raise click.UsageError("TEXT is missing: give a message, or wait for the answer to an "
+                               "earlier one with --message-id ID --wait.")
     if text == "-":
         text = sys.stdin.read()
     client = edge.client(user)
@@ -116,12 +116,12 @@ def send_command(
             message_id = receipt.id
             if not wait:
                 more = {"message_id": receipt.id, "partition": receipt.partition}
-                report(decision, _said(decision, receipt.id), as_json, **more)
+                report(decision, _place_of(decision, receipt.id), as_json, **more)
                 agent = decision.views.turn.agent
                 why = unserved(edge.settings.state_dir, folded.holders, agent)
                 if why:
-                    note(f"nobody answers now: {why}. The message is kept and answered when one "
-                         "runs: `foldlog worker`, or `foldlog dev`")
+                    note(f"no worker answers now: {why}. The message is kept and will be answered: "
+                         "start a worker with `foldlog worker` or `foldlog dev`")
                 return None
         assert message_id is not None
         answer = answer_of(
@@ -133,9 +133,9 @@ def send_command(
     return 1 if answer.reason == "failed" else None
 
 
-def _said(decision: Decision, message_id: str) -> str:
+def _place_of(decision: Decision, message_id: str) -> str:
     turn = decision.views.turn
-    waits = any(waiting.message_id == message_id for waiting in turn.queue)
+    waits = any(queued.message_id == message_id for queued in turn.queue)
     place = f"waits behind turn {turn.number}" if waits else f"turn {turn.number}"
     return f"message {message_id}: {place}"
 
@@ -159,7 +159,7 @@ def _print_answer(answer: Answer, as_json: bool) -> None:
 
 @click.command("open", epilog=example("foldlog open s1 --agent shop"))
 @click.argument("session")
-@click.option("--agent", metavar="NAME", help="Which agent serves it (default: default).")
+@click.option("--agent", metavar="NAME", help="The agent that serves it (default: default).")
 @user_option
 @json_option
 @pass_edge
@@ -174,21 +174,22 @@ def open_command(
 
     client = edge.client(user)
     decision = client.open(session, agent=agent or DEFAULT_AGENT)
-    told = f"session {session} is open: user {client.user}, agent {agent or DEFAULT_AGENT}"
-    report(decision, told, as_json)
+    text = f"session {session} is open: user {client.user}, agent {agent or DEFAULT_AGENT}"
+    report(decision, text, as_json)
     if decision.views.turn.terminated:
-        note(f"session {session} is terminated: nothing can be said to it any more")
+        note(f"session {session} is terminated and takes no more messages; its log is kept. Open "
+             "a new one")
 
 
 @click.command("cancel", epilog=example("foldlog cancel s1", "foldlog cancel s1 --after-step"))
 @click.argument("session")
 @click.option("--turn", type=click.IntRange(min=1), metavar="NUMBER",
-              help="The turn to stop (default: the one that runs now).")
+              help="The turn to cancel (default: the running one).")
 @click.option("--seen-phase", metavar="PHASE",
-              help="Refuse if it is in another phase by then (default: the phase now).")
+              help="Refuse unless the session is still in this phase (default: the current one).")
 @click.option("--after-step", is_flag=True, help="Stop when the running step and its tools end.")
-@click.option("--reason", default="", help="Why, for people.")
-@click.option("--cancel-id", metavar="ID", help="Yours: asked twice it is one cancel.")
+@click.option("--reason", default="", help="The reason, for people.")
+@click.option("--cancel-id", metavar="ID", help="Your id: sent twice, the cancel counts once.")
 @user_option
 @json_option
 @pass_edge
@@ -203,10 +204,10 @@ def cancel_command(
     user: str | None,
     as_json: bool,
 ) -> None:
-    """Stop what runs in a session.
+    """Cancel the running turn of a session.
 
-    It binds to the turn and the phase that are seen now: if either is over when the log takes it,
-    it is refused, so that it never stops something else. What waits in the queue is kept.
+    The cancel binds to the current turn and phase: if either has changed when the log takes it, it
+    is refused, so that it never cancels something else. Queued messages are kept.
     """
     try:
         decision = edge.client(user).cancel(
@@ -219,7 +220,7 @@ def cancel_command(
         )
     except CommandRefused as error:
         if error.decision.code == "nothing_to_cancel":
-            note(f"no turn runs in session {session}: there is nothing to stop")
+            note(f"no turn runs in session {session}: there is nothing to cancel")
         raise
     view = decision.views
     what = f"turn {view.turn.number} is cancelled" if view.turn.open else "no turn ran"
@@ -230,16 +231,16 @@ def cancel_command(
 
 @click.command("terminate", epilog=example('foldlog terminate s1 --reason "done with it"'))
 @click.argument("session")
-@click.option("--reason", default="", help="Why, for people.")
+@click.option("--reason", default="", help="The reason, for people.")
 @user_option
 @json_option
 @pass_edge
 def terminate_command(
     edge: Edge, session: str, reason: str, user: str | None, as_json: bool
 ) -> None:
-    """End a session for good.
+    """End a session permanently.
 
-    Its turn is closed and what waits is dropped; nothing can be said to it any more. Its log stays.
+    Its turn is closed and queued messages are dropped; it takes no more messages. Its log is kept.
     """
     decision = edge.client(user).terminate(session, reason=reason)
     report(decision, f"session {session} is terminated", as_json)
@@ -248,7 +249,7 @@ def terminate_command(
 @click.command("phase", epilog=example("foldlog phase s1 start_build"))
 @click.argument("session")
 @click.argument("trigger")
-@click.option("--command-id", metavar="ID", help="Yours: asked twice it is one command.")
+@click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
 @user_option
 @json_option
 @pass_edge
@@ -262,15 +263,15 @@ def phase_command(
 ) -> None:
     """Trigger a phase transition.
 
-    TRIGGER is open_existing, start_build, todo_done_build, publish, revert or cancel. Which of them
-    are legal depends on the phase (docs/reference/session-state.md); a refusal names them.
+    TRIGGER is open_existing, start_build, todo_done_build, publish, revert or cancel. The phase
+    determines which are legal (docs/reference/session-state.md); a refusal lists them.
     """
     try:
         decision = edge.client(user).trigger(session, trigger, command_id=command_id)
-    except CommandRefused as refused:
-        known = refused.decision.views.state.phase
-        if refused.decision.views.turn.known:
-            note(f"from {known} there are: {', '.join(TRANSITIONS[known])}")
+    except CommandRefused as error:
+        current = error.decision.views.state.phase
+        if error.decision.views.turn.known:
+            note(f"legal in phase {current}: {', '.join(TRANSITIONS[current])}")
         raise
     phase = decision.views.state.phase
     report(decision, f"the phase is {phase}", as_json, phase=phase)
@@ -279,7 +280,7 @@ def phase_command(
 @click.command("lock", epilog=example("foldlog lock s1 my-project"))
 @click.argument("session")
 @click.argument("project")
-@click.option("--command-id", metavar="ID", help="Yours: asked twice it is one command.")
+@click.option("--command-id", metavar="ID", help="Your id: sent twice, the command counts once.")
 @user_option
 @json_option
 @pass_edge
@@ -293,8 +294,8 @@ def lock_command(
 ) -> None:
     """Lock a session to a project, once in its life.
 
-    A second lock is refused, whatever it names.
+    A second lock is refused, even for the same project.
     """
     decision = edge.client(user).lock(session, project, command_id=command_id)
-    held = decision.views.state.project_id
-    report(decision, f"the project is {held}", as_json, project_id=held)
+    project_id = decision.views.state.project_id
+    report(decision, f"the project is {project_id}", as_json, project_id=project_id)

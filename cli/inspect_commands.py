@@ -1,6 +1,6 @@
-"""sessions, show, tail, request, wake: look into the log. They fold it themselves, need no worker.
+"""sessions, show, tail, request, wake: inspect the log. They fold it themselves and need no worker.
 
-This file must not change anything.
+They only read, except `wake --run`.
 """
 
 import sys
@@ -39,7 +39,7 @@ from ..processors.wake.facts import Rules
 from ..schemas.codec import ChunkSeen, Entry
 from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS
-from .context import print_context, say_if_not_written
+from .context import note_if_not_written, print_context
 from .edge import Edge, example, json_option, pass_edge
 from .printing import brief, clean, emit, event_line, line, note, pretty, table, when
 from .replay_bundle import bundle_option
@@ -52,22 +52,22 @@ if TYPE_CHECKING:
     from ..processors.fold.views import SessionViews
 
 
-SAID_CHARS_MAX = 4_000
-"""Of one message or answer in the overview: two screens. Somebody will have pasted a file."""
+TEXT_CHARS_MAX = 4_000
+"""Of one message or answer in the overview: two screens, since people paste whole files."""
 
-SPENT_COLUMNS = "step attempt outcome model input read write_5m write_1h output cost".split()
+LEDGER_COLUMNS = "step attempt outcome model input read write_5m write_1h output cost".split()
 
 
 @click.command("sessions", epilog=example("foldlog sessions --user ana"))
-@click.option("--user", metavar="USER", help="Only those of this user (default: all).")
+@click.option("--user", metavar="USER", help="Only the sessions of this user (default: all).")
 @json_option
 @pass_edge
 def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
     """List the sessions.
 
-    The last changed first. Status: idle, busy, asks (an approval waits), doubt (a person must say
-    what happened), unserved (no worker has its agent), frozen, terminated. cached: the share of
-    the input cost that prompt caching saved.
+    The most recently changed come first. Status: idle, busy, asks (waits for an approval), doubt (a
+    person must record the outcome of a call), unserved (no worker loads its agent), frozen,
+    terminated. cached: the share of the input cost that prompt caching saved.
     """
     prices = edge.prices
     everything = fold_everything(edge.log, edge.client().read_blob)
@@ -94,12 +94,11 @@ def sessions_command(edge: Edge, user: str | None, as_json: bool) -> None:
     "foldlog show s1 --view context --strategy sliding_window_20"
 ))
 @click.argument("session")
-@click.option("--view", type=click.Choice(VIEWS), help="One view, whole.")
+@click.option("--view", type=click.Choice(VIEWS), help="Print one view completely.")
 @click.option("--at", type=click.IntRange(min=0), metavar="OFFSET",
               help="As of right after this offset of its partition (default: now).")
 @click.option("--strategy", metavar="NAME",
-              help="With --view context: what the model would be shown under full, "
-              "sliding_window_N or compacted.")
+              help="With --view context: the context under full, sliding_window_N or compacted.")
 @click.option("--resolve", is_flag=True, help="Print large content too, from the blob store.")
 @bundle_option
 @json_option
@@ -116,15 +115,15 @@ def show_command(
     """Show the views of a session.
 
     Without --view: its state, what it waits for, and the end of its transcript. The views are
-    folded from the log, now or as they were at an offset of its partition.
+    folded from the log up to now, or up to an offset of its partition.
     """
     if strategy is not None and view != "context":
-        raise click.UsageError("--strategy says how a context is built: give --view context too")
+        raise click.UsageError("--strategy applies to a context: add --view context")
     client = edge.client()
     read = client.read_blob if resolve else None
     with client.fold(session) as folded:
         views = known(folded, at)
-        say_if_not_written(folded, at)
+        note_if_not_written(folded, at)
         if strategy is not None:
             print_context(views, strategy, client.read_blob, as_json=as_json)
         elif as_json:
@@ -150,7 +149,7 @@ def _saved(ledger: "LedgerView", prices: "PriceTable") -> str | None:
 
 
 def _ledger(views: "SessionViews", prices: "PriceTable") -> None:
-    table(ledger_lines(views.ledger, prices), SPENT_COLUMNS)
+    table(ledger_lines(views.ledger, prices), LEDGER_COLUMNS)
     line(str(saving_of(views.ledger, prices)))
     line(f"tokens as the provider counted them, prices as of {prices.version}")
 
@@ -163,10 +162,10 @@ def _overview(folded: "SessionFold", read: Any, prices: "PriceTable") -> None:
     running = "open" if turn.open else "ended"
     waiting = f"{len(turn.queue)} message{'s' * (len(turn.queue) != 1)} waiting"
     line(f"  turn {turn.number} {running}, step {turn.step}, {waiting}")
-    spent = views.ledger
-    read_in = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
-    line(f"  tokens: {read_in} in ({spent.cache_read_tokens} of them from the cache), "
-         f"{spent.output_tokens} out; cost: {session_cost(spent, prices)}")
+    usage = views.ledger
+    read_in = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    line(f"  tokens: {read_in} in ({usage.cache_read_tokens} of them from the cache), "
+         f"{usage.output_tokens} out; cost: {session_cost(usage, prices)}")
     line(f"  changed {when(state.updated_at)}, partition {folded.partition}, "
          f"next offset {folded.cursor}")
     if state.pending_tool is not None:
@@ -182,10 +181,10 @@ def _overview(folded: "SessionFold", read: Any, prices: "PriceTable") -> None:
 
 
 def _start(text: str) -> str:
-    """The text, or where it is long its beginning and how much there is."""
-    if len(text) <= SAID_CHARS_MAX:
+    """The text; a long one is cut, with its length appended."""
+    if len(text) <= TEXT_CHARS_MAX:
         return text
-    return f"{text[:SAID_CHARS_MAX]}... [{len(text)} characters; --view transcript has all]"
+    return f"{text[:TEXT_CHARS_MAX]}... [{len(text)} characters; --view transcript prints all]"
 
 
 def _inline(body: Any) -> str:
@@ -193,9 +192,9 @@ def _inline(body: Any) -> str:
 
 
 def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
-    """The transcript for people, one or more lines each."""
+    """The transcript as text for people; an entry may span several lines."""
 
-    def said(body: Any) -> str:
+    def content(body: Any) -> str:
         try:
             return text_of_body(body, read)
         except BlobError as error:
@@ -205,13 +204,13 @@ def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
     for row in views.transcript.lines:
         match row.kind:
             case "message":
-                text = f"> {said(row.body)}"
+                text = f"> {content(row.body)}"
             case "answer" | "partial":
                 stopped = "" if row.kind == "answer" else f" [stopped: {row.name}]"
-                text = said(row.body) + stopped
+                text = content(row.body) + stopped
             case "call" | "asks" | "result" | "doubt" | "approval" | "resolved":
-                what = f"{brief(_inline(row.body))}" if row.body else ""
-                parts = (f"[{row.kind} {row.call} {row.name}]", what, brief(row.text))
+                inline = f"{brief(_inline(row.body))}" if row.body else ""
+                parts = (f"[{row.kind} {row.call} {row.name}]", inline, brief(row.text))
                 text = " ".join(part for part in parts if part)
             case "ended":
                 text = f"[turn {row.turn} ended: {row.name}{row.text and f' ({row.text})'}]"
@@ -224,11 +223,11 @@ def transcript_lines(views: "SessionViews", read: Any) -> list[str]:
 
 @click.command("tail", epilog=example("foldlog tail s1 --follow", "foldlog tail --json --follow"))
 @click.argument("session", required=False)
-@click.option("--follow", "-f", is_flag=True, help="Go on as events come.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new events.")
 @click.option("--from", "start", type=click.IntRange(min=0), metavar="OFFSET",
-              help="Begin at this offset (of each partition that is read).")
+              help="Start at this offset (of each partition that is read).")
 @click.option("--last", "-n", type=click.IntRange(min=0), metavar="NUMBER",
-              help="Of what is there now, only the last so many.")
+              help="Of the existing events, print only the last NUMBER.")
 @click.option("--chunks", is_flag=True, help="Print GEN_CHUNK too, the pieces of streamed answers.")
 @click.option("--resolve", is_flag=True, help="Print large content too, from the blob store.")
 @bundle_option
@@ -246,25 +245,25 @@ def tail_command(
 ) -> None:
     """Print the events of a session, or of all.
 
-    Every record of the log is printed, also those that the fold refused or ignored: see
-    `foldlog replay --from` for the fold's word on each.
+    Every record of the log is printed, including those that the fold refused or ignored:
+    `foldlog replay --from` prints the ruling on each.
     """
     client = edge.client()
     read = client.read_blob if resolve else None
     wanted = None if session is None else (session,)
     with Follow(edge.log, wanted, _begin(edge, session, start)) as events:
-        there = (entry for batch in events.to(events.ends()) for entry in batch)
-        wanted_now = (entry for entry in there if chunks or not _is_chunk(entry))
-        shown = wanted_now if last is None else deque(wanted_now, last)
+        existing = (entry for batch in events.to(events.ends()) for entry in batch)
+        matching = (entry for entry in existing if chunks or not _is_chunk(entry))
+        shown = matching if last is None else deque(matching, last)
         if not _print_events(shown, as_json, read) and not follow:
-            note("no events there" if session is None else f"no events of session {session} there")
+            note("no events" if session is None else f"no events of session {session}")
         while follow:
-            came = events.poll()
-            _print_events((e for e in came if chunks or not _is_chunk(e)), as_json, read)
+            new = events.poll()
+            _print_events((e for e in new if chunks or not _is_chunk(e)), as_json, read)
 
 
 def _begin(edge: Edge, session: str | None, start: int | None) -> dict[int, int]:
-    """Where to begin in each partition read, within what the log holds."""
+    """The first offset to read in each partition, limited to offsets that the log has."""
     if start is None:
         return {}
     first, end = edge.log.first_offsets(SESSION_EVENTS), edge.log.end_offsets(SESSION_EVENTS)
@@ -277,7 +276,7 @@ def _is_chunk(entry: Entry) -> bool:
 
 
 def _print_events(entries: Iterable[Entry], as_json: bool, read: Any) -> int:
-    """How many were printed."""
+    """Print the events and return their number."""
     count = 0
     for entry in entries:
         count += 1
@@ -298,13 +297,13 @@ def _print_events(entries: Iterable[Entry], as_json: bool, read: Any) -> int:
 def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int | None:
     """Print a past model request and check its hash.
 
-    It is rebuilt from the log alone, byte for byte. stdout has the bytes, without a newline; stderr
-    says whether their sha256 is the one in the claim of the model call. Exit code 1 if it is not.
-    Both are without the `"stream":true` that is added when it is sent.
+    The request is rebuilt from the log alone, byte for byte. stdout gets the bytes, without a
+    newline; stderr reports whether their sha256 equals the one in the claim of the model call. Exit
+    code 1 if it does not. Both exclude the `"stream":true` that is added when it is sent.
     """
     parts = step.split(".")
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise click.UsageError(f"TURN.STEP is two numbers, as in 1.2, not {step!r}.")
+        raise click.UsageError(f"TURN.STEP must be two numbers, as in 1.2, not {step!r}.")
     client = edge.client()
     with client.fold(session, chunks=True) as folded:
         found = request_of(folded, int(parts[0]), int(parts[1]), client.read_blob)
@@ -323,8 +322,9 @@ def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int |
     else:
         sys.stdout.buffer.write(found.body)
         sys.stdout.flush()
-    word = "as its claim says" if found.agrees else "NOT as its claim says"
-    note(f"{len(found.body)} bytes, sha256 {found.sha256}: {word if claims else 'not claimed yet'}")
+    verdict = "equal to its claim" if found.agrees else "NOT equal to its claim"
+    verdict = verdict if claims else "not claimed yet"
+    note(f"{len(found.body)} bytes, sha256 {found.sha256}: {verdict}")
     for claim in claims:
         note(f"  attempt {claim['attempt']}: {claim['request_sha256']} by {claim['builder']}")
     return None if found.agrees else 1
@@ -332,19 +332,20 @@ def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int |
 
 @click.command("wake", epilog=example("foldlog wake s1", "foldlog wake s1 --run"))
 @click.argument("session")
-@click.option("--run", is_flag=True, help="Do it here and now; not while a worker runs here.")
+@click.option("--run", is_flag=True,
+              help="Do the work in this process; not while a worker runs here.")
 @agent_option
 @json_option
 @pass_edge
 def wake_command(
     edge: Edge, session: str, run: bool, agents: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show what a session owes now, and why; with --run, do it.
+    """Show a session's pending work, and why; with --run, do it.
 
-    These are the rows of the WAKE table that match the session's views, as every worker reads them.
-    They depend on the limits of the session's agent: name it with --agent, as for a worker. A
-    worker that runs does what they say; with --run this command does, by the same code, until the
-    session is idle or waits for somebody.
+    Prints the rows of the WAKE table that match the session's views, as every worker evaluates
+    them. They depend on the limits of the session's agent: name it with --agent, as for a worker. A
+    running worker does this work; with --run this command does it, with the same code, until the
+    session is idle or waits for a person.
     """
     if run:
         run_wake(edge, session, agents)
@@ -356,19 +357,19 @@ def wake_command(
         for row in owed:
             emit(row)
         return
-    rows = [{**row, "of": row["subject"], "look again": _due(row)} for row in owed]
-    table(rows, ("row", "owed", "of", "role", "look again", "why"))
+    rows = [{**row, "of": row["subject"], "due at": _due(row)} for row in owed]
+    table(rows, ("row", "owed", "of", "role", "due at", "why"))
     if not owed:
-        line(f"session {session} owes nothing: it is {status_of(views, folded.holders)}")
+        line(f"session {session} has no pending work: it is {status_of(views, folded.holders)}")
 
 
 def _rules_of(wanted: str, names: Sequence[str]) -> Rules:
-    """The limits of the session's agent; the default ones, and a remark, where it is not known."""
+    """The limits of the session's agent; if no loaded agent is it, the defaults and a note."""
     found = {agent.name: agent for agent in load_agents(names)}
     if wanted in found:
         return rules_of(found[wanted])
     note(f"its agent {wanted} is not among {', '.join(found)}: shown with the default limits; "
-         "--agent MODULE:ATTR says where it is")
+         "load it with --agent MODULE:ATTR")
     return Rules()
 
 

@@ -95,7 +95,7 @@ def test_send_without_wait_says_when_nobody_is_there_to_answer(shell):
     ours = StateDir(state_dir)
     ours.close()
     Played(shell.log, "s1").take(f"{ours.worker_id}/1")
-    assert "the worker that had its partition does not run" in shell("send s1 again").err
+    assert "the worker that had its partition is not running" in shell("send s1 again").err
     (state_dir / "worker.json").write_text(json.dumps({"pid": os.getpid(), "web": "http://::1:1"}))
     assert shell("send s1 more").err == ""
 
@@ -181,7 +181,7 @@ def test_S0_4_phase_reports_the_phase_or_the_refusal(shell):
     assert shell("phase s1 start_build").out.startswith("the phase is building")
     refused = shell("phase s1 publish")
     assert refused.err == (
-        "from building there are: todo_done_build, cancel\n"
+        "legal in phase building: todo_done_build, cancel\n"
         "refused: invalid transition: phase=building, event=publish\n"
     )
     (done,) = shell("phase s1 todo_done_build --json").json
