@@ -90,7 +90,7 @@ def test_S1_G_what_a_session_cost_is_shown_with_the_version_of_the_prices(shell,
     assert " 0% " in shell("sessions").out
     table.write_text("{", "utf-8")
     refused = shell("sessions")
-    assert refused.code == 2 and str(table) in refused.err and "no JSON" in refused.err
+    assert refused.code == 2 and str(table) in refused.err and "is not JSON" in refused.err
 
 
 def test_S2_10_show_at_an_offset(shell, talk):

@@ -34,7 +34,7 @@ def test_no_text_keeps_a_character_that_a_terminal_obeys(text):
 
 @given(text=st.text(st.characters()))
 def test_json_is_one_line_that_says_the_same_and_drives_nothing(text):
-    line = printing.compact({"text": text})
+    line = printing.json_line({"text": text})
     assert not printing._UNSAFE.search(line) and "\n" not in line
     assert json.loads(line) == {"text": text} == json.loads(printing.pretty({"text": text}))
     assert not printing._UNSAFE.search(printing.pretty({"text": text}))
