@@ -9,11 +9,11 @@ import sys
 
 import click
 
-from ..consumers.contents import ReadBlob, text_of_body, whole
+from ..consumers.contents import text_of_body, whole
 from ..consumers.transcript_stream import Dropped, Settled, Shown, Token, Told
 from ..log.blobs import BlobError
 from ..processors.fold.projections.transcript import Line
-from ..schemas.events.parts import Body
+from ..schemas.events.parts import Body, ReadBlob
 from .printing import brief, clean, note, write
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"

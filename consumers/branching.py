@@ -27,10 +27,9 @@ from ..producers.fork import (
 )
 from ..producers.sessions import Sessions, new_session_id
 from ..schemas.events import SessionOpened
-from ..schemas.events.parts import BlobRef
+from ..schemas.events.parts import BlobRef, ReadBlob
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS
-from .contents import ReadBlob
 from .outcomes import Decision, decision_on, demand
 from .session_fold import SessionFold
 

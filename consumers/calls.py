@@ -10,9 +10,10 @@ from ..processors.fold.grants import SHELL_SPECIAL, granting
 from ..processors.fold.projections.turn_view import Call
 from ..processors.fold.views import SessionViews
 from ..schemas.enums import Resolution
+from ..schemas.events.parts import ReadBlob
 from ..schemas.grant import pattern_text
 from ..schemas.ids import call_key, parse_call_key
-from .contents import ReadBlob, whole
+from .contents import whole
 
 _SETTLES = ("approval", "resolved", "result")
 """Lines of the transcript that say what became of a call."""

@@ -6,17 +6,16 @@ asks. What is in the blob store is fetched only when `read` is given.
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..processors.fold.rows import Rows
 from ..schemas.attachments import label
 from ..schemas.codec import ChunkSeen, Entry, Unreadable
 from ..schemas.events import BY_CLASS
-from ..schemas.events.parts import BlobRef, Body
+from ..schemas.events.parts import Body, ReadBlob
 from ..schemas.value import field_names
 
-ReadBlob = Callable[[BlobRef], bytes]
 """The bytes of a reference; raises BlobMissing or BlobCorrupt."""
 
 DIGESTS = frozenset({"called", "views_sha", "basis_sha"})

@@ -15,9 +15,9 @@ from ..processors.limits import DEFAULT_LIMITS
 from ..processors.request.strategies import build_context
 from ..processors.wake.budget import is_cold
 from ..schemas import events as ev
+from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import call_key
 from ..schemas.tokens import estimate
-from .contents import ReadBlob
 from .session_fold import SessionFold
 
 WORDS_CHARS = 100  # of each thing that was left out: a line

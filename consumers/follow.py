@@ -12,8 +12,9 @@ from ..log.errors import LogUnreachable
 from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..processors.fold.sessions import is_foldable
-from ..processors.store.fork_seeds import ReadBlob, foldable_entry
+from ..processors.store.fork_seeds import foldable_entry
 from ..schemas.codec import Entry
+from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS

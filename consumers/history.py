@@ -16,7 +16,8 @@ from ..processors.fold.projections.transcript import CONTINUED, Line
 from ..processors.fold.rows import Rows
 from ..processors.fold.views import SessionViews
 from ..schemas.enums import ChunkKind
-from .contents import ReadBlob, blocks_of, whole
+from ..schemas.events.parts import ReadBlob
+from .contents import blocks_of, whole
 from .transcript_stream import (
     SPOKEN,
     Attempt,

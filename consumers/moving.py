@@ -21,11 +21,10 @@ from ..producers.fork import open_fork, store_seed, without_chunks, without_skip
 from ..producers.sessions import Sessions
 from ..schemas.codec import entry_of
 from ..schemas.events import SessionOpened
-from ..schemas.events.parts import BlobRef
+from ..schemas.events.parts import BlobRef, ReadBlob
 from ..schemas.record import Record
 from ..schemas.topics import LOG_FACTS, MEMORY_EVENTS, SESSION_EVENTS, topics
 from .branching import streaming_attempts
-from .contents import ReadBlob
 from .follow import read_before
 from .protocols.durable.writing import AGENT as STREAM
 from .show import Everything, fold_everything

@@ -15,7 +15,8 @@ from ..processors.fold.projections.transcript import Line
 from ..processors.fold.sessions import FoldedEvent
 from ..processors.fold.views import SessionViews
 from ..producers.sessions import Receipt
-from .contents import ReadBlob, text_of_body
+from ..schemas.events.parts import ReadBlob
+from .contents import text_of_body
 from .session_fold import SessionFold
 from .waiting import what_it_waits_for, who_lacks
 

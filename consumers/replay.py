@@ -19,9 +19,10 @@ from ..processors.fold.sessions import FoldedEvent, FoldedSession, FoldedSession
 from ..processors.fold.views import VIEWS, SessionViews, initial
 from ..processors.store import views_codec
 from ..processors.store.store import Belongs, Store, fold_version, open_readonly
+from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import PARTITION_KEY
 from ..schemas.topics import SESSION_EVENTS
-from .contents import ReadBlob, plain
+from .contents import plain
 from .follow import Follow
 
 TELL_EVERY = 5_000  # events between two words on how far it has come

@@ -12,8 +12,8 @@ from ..log.door import Log
 from ..processors.fold.projections.partition import PartitionView
 from ..processors.fold.sessions import FoldedEvent, FoldedSession, FoldedSessions
 from ..processors.fold.views import SessionViews
-from ..processors.store.fork_seeds import ReadBlob
 from ..schemas.codec import Entry
+from ..schemas.events.parts import ReadBlob
 from .follow import POLL_S, Follow
 
 

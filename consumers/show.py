@@ -21,8 +21,9 @@ from ..processors.wake.facts import Obligation, Rules, wake
 from ..processors.wake.table import BY_ID
 from ..schemas import events as ev
 from ..schemas.enums import Recovery
+from ..schemas.events.parts import ReadBlob
 from ..schemas.ids import is_id, why_not_an_id
-from .contents import ReadBlob, plain
+from .contents import plain
 from .follow import Follow
 from .session_fold import SessionFold
 

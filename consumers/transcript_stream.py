@@ -21,7 +21,8 @@ from ..processors.fold.rows import Rows
 from ..processors.fold.sessions import FoldedEvent
 from ..schemas import events as ev
 from ..schemas.enums import ChunkKind
-from .contents import ReadBlob, blocks_of, whole
+from ..schemas.events.parts import ReadBlob
+from .contents import blocks_of, whole
 
 SPOKEN = {"text": ChunkKind.TEXT, "thinking": ChunkKind.THINKING}
 """Block type -> the chunk kind that streams it; the field has the type's name."""

@@ -16,7 +16,8 @@ from ...log.made import partitions_of
 from ...log.partition import partition_for
 from ...processors.fold.sessions import fold_event
 from ...processors.fold.views import SessionViews
-from ...processors.store.fork_seeds import ReadBlob, foldable_entry
+from ...processors.store.fork_seeds import foldable_entry
+from ...schemas.events.parts import ReadBlob
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ..follow import STALL_S

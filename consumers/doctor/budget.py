@@ -10,11 +10,12 @@ from pathlib import Path
 
 from ...log.blobs import BlobError
 from ...log.settings import Settings
-from ...processors.advice.mistakes import Mistake, ReadBlob, grown_in, in_sessions, mistakes
+from ...processors.advice.mistakes import Mistake, grown_in, in_sessions, mistakes
 from ...processors.advice.prompt_growth import Group, Grown, Growth
 from ...processors.agent import Agent
 from ...processors.fold.views import SessionViews
 from ...processors.worker.instruction_files import places_of, read_layers
+from ...schemas.events.parts import ReadBlob
 from ...schemas.tokens import estimate
 from ..show import Everything
 from .checks import Finding

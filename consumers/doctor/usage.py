@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from ...log.blobs import BlobError
 from ...processors.advice.block_usage import TURNS_MIN, Measured, Place, advice, measured
-from ...processors.advice.mistakes import OURS, ReadBlob, whole_prefix
+from ...processors.advice.mistakes import OURS, whole_prefix
 from ...processors.advice.prefix_drift import parts
 from ...processors.fold.projections.prefixes import Prefix as PrefixRow
+from ...schemas.events.parts import ReadBlob
 from ..show import Everything
 from .checks import Finding
 

@@ -14,8 +14,7 @@ import msgspec
 
 from ...log.blobs import BlobError
 from ...schemas.attachments import reference_of
-from ...schemas.events.parts import BlobRef, Body
-from ..contents import ReadBlob
+from ...schemas.events.parts import BlobRef, Body, ReadBlob
 
 _PARSER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\n\r]*")

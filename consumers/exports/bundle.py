@@ -29,12 +29,11 @@ from ...processors.store.store import fold_version
 from ...schemas import events as ev
 from ...schemas.codec import entry_of
 from ...schemas.enums import Recovery
-from ...schemas.events.parts import BlobRef, Body
+from ...schemas.events.parts import BlobRef, Body, ReadBlob
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ...schemas.value import field_names
-from ..contents import ReadBlob
 from ..follow import POLL_S, STALL_S
 from ..session_fold import SessionFold
 from ..show import UnknownSession

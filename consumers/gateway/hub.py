@@ -13,7 +13,7 @@ from typing import Any
 from ...log.errors import Refused, Retry
 from ...processors.fold.sessions import FoldedEvent
 from ...processors.store.chunks_reader import ChunksReader
-from ..contents import ReadBlob
+from ...schemas.events.parts import ReadBlob
 from ..history import Place
 from ..outcomes import Decision
 from ..transcript_stream import Viewer

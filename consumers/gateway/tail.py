@@ -30,10 +30,11 @@ from ...log.partition import partition_for
 from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.sessions import FoldedEvent, is_foldable
 from ...processors.fold.views import SessionViews
-from ...processors.store.fork_seeds import ReadBlob, foldable_entry
+from ...processors.store.fork_seeds import foldable_entry
 from ...processors.store.partition_cache import Owned
 from ...processors.store.store import Belongs, Store, fold_version, new_store, open_store
 from ...schemas.codec import ChunkSeen
+from ...schemas.events.parts import ReadBlob
 from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ..outcomes import Decision, decision_of

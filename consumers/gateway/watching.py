@@ -13,7 +13,7 @@ from ...processors.fold.partial_answer import Chain, chunks_of
 from ...processors.fold.sessions import FoldedEvent
 from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
-from ..contents import ReadBlob
+from ...schemas.events.parts import ReadBlob
 from ..history import Frame, Place, count, missed
 from ..transcript_stream import Attempt, Shown, Viewer, see, streamed
 from .cursors import cursor_of

@@ -17,7 +17,8 @@ from ...processors.request.build import BUILDER, request_bytes, request_sha256
 from ...processors.wake.budget import Rules, plan
 from ...schemas import events as ev
 from ...schemas.enums import Recovery
-from ..contents import ReadBlob, event_json, plain, type_of
+from ...schemas.events.parts import ReadBlob
+from ..contents import event_json, plain, type_of
 from ..context_view import short_forms
 from ..show import owed_json, status_of
 from ..spending import cost_json, ledger_json, session_cost

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...log.blobs import BlobError
 from ...processors.fold.projections.transcript import Line
+from ...schemas.events.parts import ReadBlob
 from ...schemas.value import replace
-from ..contents import ReadBlob
 from ..protocols import plain
 from ..transcript_stream import Viewer
 

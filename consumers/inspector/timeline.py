@@ -21,8 +21,8 @@ from ...processors.fold.sessions import FoldedSession, FoldedSessions
 from ...processors.fold.views import SessionViews
 from ...schemas import events as ev
 from ...schemas.codec import Entry
+from ...schemas.events.parts import ReadBlob
 from ...schemas.topics import SESSION_EVENTS
-from ..contents import ReadBlob
 from ..follow import Follow
 from ..show import UnknownSession
 from ..transcript_stream import INITIAL, Viewer, see

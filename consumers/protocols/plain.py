@@ -12,7 +12,8 @@ import json
 from typing import Any
 
 from ...processors.fold.projections.transcript import Line
-from ..contents import ReadBlob, shown, whole
+from ...schemas.events.parts import ReadBlob
+from ..contents import shown, whole
 from ..history import Frame
 from ..transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
 from .exact import value_of

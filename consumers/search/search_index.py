@@ -23,9 +23,10 @@ from ...processors.search.snippet import Snippet, Snippets
 from ...processors.search.words import query_of
 from ...processors.store.store import Cursor, Store, fold_version
 from ...schemas.codec import Entry
+from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import PARTITION_KEY
 from ...schemas.topics import SESSION_EVENTS
-from ..contents import ReadBlob, text_of, whole
+from ..contents import text_of, whole
 from ..follow import Follow
 from .search_file import Document, IndexFile
 

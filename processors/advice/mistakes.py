@@ -10,7 +10,7 @@ from datetime import date
 from itertools import pairwise
 from typing import NamedTuple
 
-from ...schemas.events.parts import BlobRef, Body
+from ...schemas.events.parts import Body, ReadBlob
 from ...schemas.tokens import NEW, estimate
 from ...schemas.value import replace
 from ..fold.projections.context import ContextView
@@ -55,7 +55,6 @@ _LEFT_OUT = re.compile(
     r"^\[(?P<missing>\d{1,15}) of (?P<whole>\d{1,15}) bytes\b.* left out here", re.M
 )
 
-ReadBlob = Callable[[BlobRef], bytes]
 
 
 class Mistake(NamedTuple):

@@ -5,12 +5,13 @@ rules of one fragment; it must not know windows, cache marks or the request arou
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 
 from ...schemas.attachments import SOURCE, expand, label
 from ...schemas.canonical import compact
-from ...schemas.events import BlobRef, Body
+from ...schemas.events import Body
+from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import call_key
 from ..fold.projections.compaction import CompactionView, in_force
 from ..fold.projections.context import Fragment, Request
@@ -21,7 +22,6 @@ PARSED_MAX = 256  # bodies whose blocks are kept parsed; inline ones have 64 KiB
 
 _DECODER = json.JSONDecoder()
 
-ReadBlob = Callable[[BlobRef], bytes]
 Names = dict[tuple[int, int, int], str]
 
 

@@ -9,6 +9,7 @@ import json
 from hashlib import sha256
 from typing import NamedTuple
 
+from ...schemas.events.parts import ReadBlob
 from ...schemas.value import Value, replace
 from ..fold.cut_points import is_fixed
 from ..fold.projections.compaction import CompactionView
@@ -16,7 +17,6 @@ from ..fold.projections.context import ContextView, Request
 from .blocks import (
     SIGNED,
     Names,
-    ReadBlob,
     answer_blocks,
     raw_blocks,
     said_blocks,
@@ -152,7 +152,6 @@ __all__ = [
     "BUILDER",
     "Context",
     "Message",
-    "ReadBlob",
     "compaction_request",
     "context_of",
     "raw_blocks",

@@ -14,9 +14,10 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from ...schemas.events.parts import ReadBlob
 from ...schemas.value import replace
 from ..fold.rows import Rows
-from .blocks import Names, ReadBlob, answer_blocks, raw_blocks, said_blocks, whole_of
+from .blocks import Names, answer_blocks, raw_blocks, said_blocks, whole_of
 from .build import LEFT_OUT, SPOKEN, Message, _add, summary_blocks
 from .cache_marks import _message, marked_messages, marked_request
 

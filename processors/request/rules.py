@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ...schemas.events.parts import ReadBlob
 from ..fold.cut_points import is_cut, messages_from, window_size
 from ..fold.projections.compaction import in_force
-from .blocks import ReadBlob
 from .build import request_bytes
 
 MARKS_MAX = 4  # the API takes no more cache marks

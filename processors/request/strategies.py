@@ -6,13 +6,13 @@ fold itself what a step decided now would say, so it can't differ from a real re
 
 from ...schemas import events as ev
 from ...schemas.codec import Entry
+from ...schemas.events.parts import ReadBlob
 from ...schemas.value import replace
 from ..fold.cut_points import window_size
 from ..fold.projections import context as context_fold
 from ..fold.projections.context import Request
 from ..fold.projections.prefixes import Prefix
 from ..fold.rulings.workers import step_is_due
-from .blocks import ReadBlob
 from .build import Context, context_of
 
 NOTHING = ev.Body(inline=b"[]")

@@ -8,7 +8,8 @@ summary (a `compaction` block) goes back as it came.
 
 from ...schemas.canonical import compact, compact_ascii
 from ...schemas.events import Body
-from .blocks import ReadBlob, raw_blocks, whole_of
+from ...schemas.events.parts import ReadBlob
+from .blocks import raw_blocks, whole_of
 from .frames import framed as in_frame
 
 PROVIDERS = "compaction"

@@ -5,16 +5,14 @@ with the entry. The worker, every viewer, replays, the gateway and the simulator
 unavailable seed is passed as a reason: the fold then freezes the fork, and other sessions continue.
 """
 
-from collections.abc import Callable
 
 from ...log.blobs import BlobCorrupt, BlobMissing
 from ...schemas.codec import Entry, entry_of
 from ...schemas.events import BlobRef, RecordSkipped, SessionOpened
+from ...schemas.events.parts import ReadBlob
 from ...schemas.record import Record
 from ...schemas.seed import Seed, unseal
 from ...schemas.value import replace
-
-ReadBlob = Callable[[BlobRef], bytes]
 
 
 def foldable_entry(record: Record, read: ReadBlob | None, *, chunks: bool = False) -> Entry:

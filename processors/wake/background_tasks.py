@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from ...schemas.canonical import compact
 from ...schemas.events import BlobRef, Body
+from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import parse_call_key
 from ..agent import Agent
 from ..fold.projections.background import SUMMARIES, Work
 from ..fold.projections.compaction import has_summary, in_force, kept_from
 from ..fold.projections.context import Fragment, fragment_tokens, place_of_result
 from ..memory.extraction import extraction_request
-from ..request.blocks import ReadBlob, raw_blocks, whole_of
+from ..request.blocks import raw_blocks, whole_of
 from ..request.build import compaction_request
 from ..request.layers import NO_LAYERS
 from ..request.prefix import layers_of

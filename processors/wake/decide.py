@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from ...schemas import events as ev
+from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import call_key
 from ...schemas.tokens import NEW, OLD, estimate, family_of
 from ..agent import Agent
@@ -20,7 +21,7 @@ from ..fold.projections.delivery import delivery_of
 from ..fold.projections.prefixes import prefix_of
 from ..fold.projections.turn_view import Call, find_call, part_refused
 from ..fold.views import SessionViews
-from ..request.blocks import ReadBlob, whole_of
+from ..request.blocks import whole_of
 from ..request.layers import MEMORY, NO_LAYERS, Layers
 from ..request.prefix import assemble, layers_of
 from ..tools.tiers import resolve

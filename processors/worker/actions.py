@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ...schemas.codec import Entry, encode, headers_for
+from ...schemas.events.parts import ReadBlob
 from ...schemas.record import Record
 from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from ..agent import Agent
@@ -15,7 +16,6 @@ from ..effects.slots import Slots
 from ..fold.projections.turn_view import Call, TurnView, find_call
 from ..fold.ruling import Ruling
 from ..fold.views import SessionViews
-from ..request.build import ReadBlob
 from ..request.rendered import Built, Renderings
 from ..store.clocks import Clock
 from ..store.partition_cache import Owned

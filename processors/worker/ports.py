@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, Protocol
 
 from ...log.blobs import BlobCorrupt, BlobMissing
 from ...schemas import events as ev
+from ...schemas.events.parts import ReadBlob
 from ..agent import Agent
 from ..effects.delivery import Delivery
 from ..fold.partial_answer import Chain
 from ..fold.projections.delivery import Owed, delivery_of
 from ..fold.projections.turn_view import Call, Claim
 from ..fold.views import SessionViews
-from ..request.build import ReadBlob
 from ..request.continuation import Kept
 from ..tools.run import READER
 from ..wake.background_tasks import Task, is_made, task_of

@@ -3,6 +3,7 @@
 The field docs are in the .avsc files beside this one, a test holds both equal.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar, dataclass_transform
 
@@ -24,6 +25,10 @@ class BlobRef:
     sha256: str
     bytes: Bytes
     media_type: str
+
+
+ReadBlob = Callable[[BlobRef], bytes]
+"""Reads what a reference names from wherever the blobs are; may raise BlobError."""
 
 
 @event

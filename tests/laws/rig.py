@@ -9,13 +9,13 @@ from foldlog.log.memory import MemoryLog
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.rulings.producers import RULES
-from foldlog.processors.request.build import ReadBlob
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.worker.actions import Actions
 from foldlog.processors.worker.loop import Mailbox, appender
 from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, entry_of, headers_for
+from foldlog.schemas.events.parts import ReadBlob
 from foldlog.schemas.topics import SESSION_EVENTS, topics
 
 SESSION, USER = "s", "u"

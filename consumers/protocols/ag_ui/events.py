@@ -14,7 +14,8 @@ from typing import Any
 from ....processors.fold.projections.session_state import SessionState, as_json
 from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews
-from ...contents import ReadBlob, text_of, whole
+from ....schemas.events.parts import ReadBlob
+from ...contents import text_of, whole
 from ...transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
 from .calls import Calls
 from .messages import Event, Message, Messages, answer, event, snapshots

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ....processors.fold.views import SessionViews
-from ...contents import ReadBlob
+from ....schemas.events.parts import ReadBlob
 from ...history import history
 from ...transcript_stream import Settled, Told
 from .parts import user_parts

@@ -13,7 +13,8 @@ from ....processors.fold.projections.transcript import Line
 from ....schemas import events as ev
 from ....schemas.attachments import label, reference_of
 from ....schemas.enums import ChunkKind
-from ...contents import ReadBlob, whole
+from ....schemas.events.parts import ReadBlob
+from ...contents import whole
 from .. import exact
 from ..exact import blocks_of
 

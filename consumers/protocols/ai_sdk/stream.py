@@ -14,8 +14,9 @@ from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews
 from ....schemas import events as ev
 from ....schemas.enums import ChunkKind, Decision, EndReason, Outcome, Resolution
+from ....schemas.events.parts import ReadBlob
 from ....schemas.ids import call_key
-from ...contents import ReadBlob, whole
+from ...contents import whole
 from ...transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
 from .parts import Part, approval_id, final_parts, text_of, user_parts, value_of
 

@@ -12,7 +12,7 @@ from operator import attrgetter
 from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews
 from ....schemas.canonical import compact
-from ...contents import ReadBlob
+from ....schemas.events.parts import ReadBlob
 from ..plain import line_json
 from .reading import JSON
 
