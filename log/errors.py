@@ -9,7 +9,6 @@
      |  + LogBusy          the producer's queue is full: let it drain
      |  + RegistryAway     the schema registry does not serve us; it is LogUnreachable and LogBusy
      |  + AppendError      one record was not acknowledged; it may or may not be in the log
-     + Poison          a record that can not be decoded: dead letter, go on
      + Corrupt         what we kept disagrees with the log: delete it and refold
      |  + OffsetGone       the asked offset is before the first or after the last record
      |  + LogCut           records that would have to be folded were deleted from the log
@@ -82,10 +81,6 @@ class AppendError(Retry):
         )
         self.topic, self.key, self.partition, self.reason = topic, key, partition, reason
         self.denied = denied
-
-
-class Poison(FoldlogError):
-    """A record that can not be decoded: it goes to the dead letters, reading goes on."""
 
 
 class Corrupt(FoldlogError):

@@ -2,7 +2,7 @@
 
 Whoever claims the step, rebuilds it after a crash or asks for it a year later gets the same bytes;
 GEN_START carries their sha256 and BUILDER. What is static comes before what changes: tools, system,
-a summary of what is left out, messages. rules.py says what must hold of every request, and checks.
+a summary of what is left out, messages.
 """
 
 import json

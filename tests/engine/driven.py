@@ -19,7 +19,6 @@ from foldlog.processors.effects.models import call as models
 from foldlog.processors.effects.slots import Slots
 from foldlog.processors.fold.rulings.producers import RULES
 from foldlog.processors.fold.views import SessionViews
-from foldlog.processors.request.rules import violations
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.tools import call as tools
 from foldlog.processors.tools.output_sink import Stop
@@ -33,6 +32,7 @@ from foldlog.processors.worker.worker import Identity, Worker
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, entry_of, headers_for
 from foldlog.schemas.topics import SESSION_EVENTS, topics
+from foldlog.tests.laws.request_rules import violations
 
 SESSION, USER = "s", "u"
 ROUNDS_MAX = 500

@@ -1,17 +1,17 @@
 """What must hold of every request, rule by rule: each names what would go wrong without it.
 
-The builder keeps these by construction. The rules are its invariants as code: tests, the simulator
-and `doctor` ask them of real requests. One interface: `check(built)` yields what breaks the rule.
+The builder keeps these by construction; here its invariants are code, asked of the requests that
+tests build. One interface: `check(built)` yields what breaks the rule.
 """
 
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ...schemas.events.parts import ReadBlob
-from ..fold.cut_points import is_cut, messages_from, window_size
-from ..fold.projections.compaction import in_force
-from .build import request_bytes
+from foldlog.processors.fold.cut_points import is_cut, messages_from, window_size
+from foldlog.processors.fold.projections.compaction import in_force
+from foldlog.processors.request.build import request_bytes
+from foldlog.schemas.events.parts import ReadBlob
 
 MARKS_MAX = 4  # the API takes no more cache marks
 
