@@ -47,3 +47,29 @@ def test_the_recording_shows_the_kill_and_the_whole_answer():
     assert chat.endswith(f"{' '.join(ANSWER.split())} >")
     assert re.search(r"process (\d+) \$ kill -9 \1 ", shell)
     assert "GEN_RESUMED turn=1 step=1 attempt=2 GEN_COMPLETE turn=1 step=1 attempt=2" in shell
+
+
+def test_the_recording_plays(browser):
+    page = browser.new_page()
+    page.goto(recording.PICTURE.as_uri())
+
+    def visible(moment: float) -> str:
+        """The texts that are shown at this share of the recording."""
+        return page.evaluate(
+            """moment => {
+              for (const animation of document.getAnimations()) {
+                animation.pause();
+                animation.currentTime = moment * animation.effect.getTiming().duration;
+              }
+              return [...document.querySelectorAll("text")]
+                .filter(text => getComputedStyle(text).visibility === "visible")
+                .map(text => text.textContent).join(" ");
+            }""",
+            moment,
+        )
+
+    answered, resumed, completed = "Yes,", "attempt 2", "GEN_COMPLETE"
+    begin, end = visible(0), visible(0.99)
+    assert "terminal 1" in begin and answered not in begin and resumed not in begin
+    assert answered in end and resumed in end and completed in end
+    page.close()
