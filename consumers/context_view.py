@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..processors.fold.projections.compaction import in_force
-from ..processors.fold.projections.context import Fragment, estimated_tokens, fragment_tokens
+from ..processors.fold.projections.context import estimated_tokens
+from ..processors.fold.projections.context_view import Fragment, fragment_tokens
 from ..processors.fold.projections.turn_view import thinking_refused, too_long
 from ..processors.fold.views import SessionViews
 from ..processors.limits import DEFAULT_LIMITS

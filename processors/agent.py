@@ -166,7 +166,8 @@ class Agent:
         thinking = self.params.get("thinking")
         if not isinstance(thinking, Mapping) or thinking.get("type") != "enabled":
             return
-        budget, most = thinking.get("budget_tokens"), self.max_output_tokens
+        budget: Any = thinking.get("budget_tokens")
+        most = self.max_output_tokens
         is_number = isinstance(budget, int) and not isinstance(budget, bool)
         if not is_number or not THINKING_TOKENS_MIN <= budget < most:
             raise ValueError(

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...processors.fold.grants import grant_of, granting
 from ...processors.fold.projections import partition as partition_fold
-from ...processors.fold.projections.context import Fragment
+from ...processors.fold.projections.context_view import Fragment
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.projections.turn_view import Call, call_of, closed

@@ -8,7 +8,7 @@ nothing else. This file must not know any format.
 from hashlib import sha256
 
 from ...processors.fold.calls import CallStatus
-from ...processors.fold.projections.context import Fragment
+from ...processors.fold.projections.context_view import Fragment
 from ...processors.fold.projections.turn_view import Call
 from ...schemas.codec import Entry
 from ...schemas.events.parts import Body

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...processors.advice.prices import PICO_PER_USD, PriceTable
-from ...processors.fold.projections.context import Fragment
+from ...processors.fold.projections.context_view import Fragment
 from ...processors.fold.projections.transcript import Line
 from ...schemas.codec import Entry
 from ...schemas.events.parts import Body

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...schemas.events.parts import Body, ReadBlob
 from ...schemas.tokens import NEW, estimate
 from ...schemas.value import replace
-from ..fold.projections.context import ContextView
+from ..fold.projections.context_view import ContextView
 from ..fold.projections.prefixes import Prefix as PrefixRow
 from ..fold.projections.transcript import Line
 from ..fold.rows import Rows

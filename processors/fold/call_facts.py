@@ -15,7 +15,7 @@ Facts = tuple[object, ...]
 
 def row_of(turn: TurnView, call: Call, event: Any) -> Row:
     """The row of CALLS for an event about this call."""
-    kind = type(event)
+    kind: type = type(event)
     return row_for(kind, *FACTS[kind](turn, call, event))
 
 

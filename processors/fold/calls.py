@@ -37,6 +37,10 @@ IN_DOUBT = (DOUBT, CONTRADICTED)
 """A person must say what happened."""
 
 
+When = dict[str, tuple[object, ...]]
+"""Values by the name of the fact that may have them."""
+
+
 class Row(NamedTuple):
     """One row: for an event, `when` maps facts to the values that match.
 
@@ -45,21 +49,21 @@ class Row(NamedTuple):
     """
 
     event: type
-    when: dict[str, tuple]
+    when: When
     becomes: CallStatus | None
     ruling: Ruling
     why: str
 
 
-def _accept(event: type, when: dict[str, tuple], becomes: CallStatus | None, why: str) -> Row:
+def _accept(event: type, when: When, becomes: CallStatus | None, why: str) -> Row:
     return Row(event, when, becomes, ACCEPTED, why)
 
 
-def _drop(event: type, when: dict[str, tuple], ruling: Ruling, why: str) -> Row:
+def _drop(event: type, when: When, ruling: Ruling, why: str) -> Row:
     return Row(event, when, None, ruling, why)
 
 
-def _refuse(event: type, when: dict[str, tuple], code: str, why: str) -> Row:
+def _refuse(event: type, when: When, code: str, why: str) -> Row:
     return Row(event, when, None, Ruling("refused", code), why)
 
 
@@ -68,12 +72,12 @@ def _except(*statuses: CallStatus) -> tuple[CallStatus, ...]:
 
 
 YES, NO = (True,), (False,)
-DECIDES = {"status": (PROPOSED,), "closing": NO, "basis": ("newest",)}
-ANSWERS = {"status": (ASKS,), "arguments": ("shown",)}
-GRANTS = {**ANSWERS, "grant": ("valid",), "closing": NO}
-STARTS = {"turn": ("runs",), "attempt": ("next",)}
-RETURNS = {"attempt": ("older", "newest")}
-LATE_WORD = {**RETURNS, "status": (DONE,)}
+DECIDES: When = {"status": (PROPOSED,), "closing": NO, "basis": ("newest",)}
+ANSWERS: When = {"status": (ASKS,), "arguments": ("shown",)}
+GRANTS: When = {**ANSWERS, "grant": ("valid",), "closing": NO}
+STARTS: When = {"turn": ("runs",), "attempt": ("next",)}
+RETURNS: When = {"attempt": ("older", "newest")}
+LATE_WORD: When = {**RETURNS, "status": (DONE,)}
 
 CALLS: tuple[Row, ...] = (
     _drop(ev.ToolInvoked, {"status": _except(PROPOSED)}, DUPLICATE, "decided before"),
@@ -158,7 +162,7 @@ CALLS: tuple[Row, ...] = (
 
 _ANY = tuple(CallStatus)
 _BOOLS = (False, True)
-DOMAINS: dict[type, dict[str, tuple]] = {
+DOMAINS: dict[type, When] = {
     ev.ToolInvoked: {"status": _ANY, "closing": _BOOLS, "basis": ("newest", "older"),
                      "decides": ("ask", "allow", "done")},
     ev.ApprovalDecided: {"status": _ANY, "arguments": ("shown", "others"), "closing": _BOOLS,

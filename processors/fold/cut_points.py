@@ -6,8 +6,10 @@ Pure; it must not know tokens, summaries or how a request is written.
 """
 
 from functools import lru_cache
+from typing import Any, Protocol
 
 from ...schemas.nesting import parsed
+from .projections.context_view import Fragment, Request
 
 KEPT_MESSAGES = 12  # S3.4: compaction leaves the newest of them as they are
 SPOKEN = ("assistant", "partial")
@@ -15,7 +17,14 @@ SLIDING = "sliding_window_"
 STRATEGIES = ("full", "compacted", f"{SLIDING}N")
 
 
-def is_cut(fragments, place: int) -> bool:
+class Fragments(Protocol):
+    """Fragments by their place: the rows of a view, or a list."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, place: int, /) -> Fragment: ...
+
+
+def is_cut(fragments: Fragments, place: int) -> bool:
     """Whether what lies before `place` may be left out."""
     if place <= 0 or place >= len(fragments):
         return place == 0
@@ -29,7 +38,7 @@ def is_cut(fragments, place: int) -> bool:
     return True
 
 
-def cut_keeping(fragments, messages: int, after: int) -> int | None:
+def cut_keeping(fragments: Fragments, messages: int, after: int) -> int | None:
     """The newest cut that keeps so many messages and lies behind `after`, or None."""
     kept, role = 0, None
     for place in range(len(fragments) - 1, after, -1):
@@ -42,7 +51,7 @@ def cut_keeping(fragments, messages: int, after: int) -> int | None:
     return None
 
 
-def messages_from(fragments, place: int) -> int:
+def messages_from(fragments: Fragments, place: int) -> int:
     """How many messages lie at and after a place, as the roles alternate."""
     roles = [fragments[n].kind in SPOKEN for n in range(place, len(fragments))]
     return sum(1 for n, role in enumerate(roles) if n == 0 or role is not roles[n - 1])
@@ -59,7 +68,7 @@ def window_size(strategy: str) -> int | None:
     return int(number)
 
 
-def window_start(fragments, start: int, size: int) -> int:
+def window_start(fragments: Fragments, start: int, size: int) -> int:
     """Where a sliding window begins: as before while it holds `size` messages at most.
 
     Else it moves by a quarter more than it must, because every move costs the cached prefix.
@@ -70,7 +79,7 @@ def window_start(fragments, start: int, size: int) -> int:
     return start if moved is None else moved
 
 
-def answers_calls(fragments) -> bool:
+def answers_calls(fragments: Fragments) -> bool:
     """Whether what is said next stands behind results of calls, with no word in between."""
     for place in range(len(fragments) - 1, -1, -1):
         if fragments[place].kind == "result":
@@ -80,22 +89,24 @@ def answers_calls(fragments) -> bool:
     return False
 
 
-def must_think(request, fragments) -> bool:
+def must_think(request: Request | None, fragments: Fragments) -> bool:
     """Whether the next request can't leave out what was thought: with a fixed thinking budget the
     API demands it before a call whose result is said."""
     return request is not None and is_fixed(request.params) and answers_calls(fragments)
 
 
-def _says_something(answer) -> bool:
+def _says_something(answer: Fragment) -> bool:
     """Whether a request surely says something of an answer; if not, what stands around it meets."""
+    if answer.body is None:
+        return True
     try:
-        blocks = parsed(answer.body.inline or b"[]")  # of what is elsewhere nothing is sure
+        blocks: Any = parsed(answer.body.inline or b"[]")  # of what is elsewhere nothing is sure
         return any(_is_said(block, answer.stop_reason) for block in blocks)
     except (ValueError, AttributeError, TypeError):
         return True
 
 
-def _is_said(block, stop_reason: str) -> bool:
+def _is_said(block: Any, stop_reason: str) -> bool:
     match block:
         case {"type": "text", "text": text}:
             return bool(text.strip())
@@ -111,7 +122,8 @@ def is_fixed(params: bytes) -> bool:
     """Whether request parameters fix how much is thought. Then the thinking before a call must be
     said again with its result, and as it is bound to its prefix nothing may move before that."""
     try:
-        thinking = parsed(params).get("thinking")
+        fields: Any = parsed(params)
+        thinking = fields.get("thinking")
     except (ValueError, AttributeError):
         return False
     return isinstance(thinking, dict) and thinking.get("type") == "enabled"

@@ -5,10 +5,10 @@
 the parent still owes to the world (deliveries, background work, money spent) stays the parent's.
 """
 
-from typing import Any
+from typing import TypeVar
 
 from ...schemas.codec import Entry
-from ...schemas.value import replace
+from ...schemas.value import Value, replace
 from .projections import (
     compaction as compaction_fold,
     context as context_fold,
@@ -18,15 +18,18 @@ from .projections import (
 )
 from .projections.background import BackgroundView
 from .projections.compaction import CompactionView, Short, Summary
-from .projections.context import ContextView
+from .projections.context_view import ContextView
 from .projections.items import ItemsView
 from .projections.messages import MessagesView
 from .projections.session_state import SessionState
 from .projections.transcript import TranscriptView
 from .projections.turn_view import TurnView
+from .rows import Rows
+
+V = TypeVar("V", bound=Value)
 
 
-def _moved(empty: Any, rows: Any, at: int) -> Any:
+def _moved(empty: Rows[V], rows: Rows[V], at: int) -> Rows[V]:
     """Rows as they came into a fork: all by one event."""
     return empty.append(*(replace(row, offset=at) for row in rows))
 

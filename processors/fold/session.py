@@ -156,8 +156,9 @@ def _grown(level: bytes, before: Parent | None) -> Refolded:
     for record in records:
         last = entry_of(record, chunks=True)
         if _is_fork(last):
-            ours = before is not None and seed == last.event.seed_ref  # the one that counted
-            if ours and judge(views, last) is ACCEPTED:
+            if before is None or seed != last.event.seed_ref:
+                continue  # not the one that counted
+            if judge(views, last) is ACCEPTED:
                 views, _ = _fork(views, last, before)
             continue
         views, ruling = fold(views, last)

@@ -7,7 +7,7 @@ that keeps views of its own (a store, a cache) calls `fold_event` with them. Pur
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from ...schemas.codec import Entry
 from ...schemas.ids import ID_CHARS_MAX, PARTITION_KEY
@@ -22,7 +22,9 @@ KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a key that is no id but short is still answe
 
 def is_foldable(key: bytes | None) -> bool:
     """Whether a key can be that of a session; a longer or binary one is a dead letter."""
-    return bool(key) and len(key) <= KEY_BYTES_MAX and b"\0" not in key and _is_text(key)
+    if key is None or not 0 < len(key) <= KEY_BYTES_MAX:
+        return False
+    return b"\0" not in key and _is_text(key)
 
 
 def _is_text(key: bytes) -> bool:
@@ -82,7 +84,13 @@ class FoldedSessions(Generic[S]):
     `new`: makes what is kept of a session. `newest_ms`: the newest broker time.
     """
 
-    def __init__(self, new: Callable[[str, int, int], S] = FoldedSession) -> None:
+    @overload
+    def __init__(self: "FoldedSessions[FoldedSession]") -> None: ...
+
+    @overload
+    def __init__(self, new: Callable[[str, int, int], S]) -> None: ...
+
+    def __init__(self, new: Callable[[str, int, int], Any] = FoldedSession) -> None:
         self._new = new
         self.sessions: dict[str, S] = {}
         self.holders: dict[int, PartitionView] = {}

@@ -22,6 +22,7 @@ from .projections import (
     session_state,
     transcript,
 )
+from .projections.context_view import ContextView
 from .projections.turn_view import Stream, TurnView
 
 
@@ -49,7 +50,7 @@ class SessionViews(Value):
     state: session_state.SessionState
     turn: TurnView
     stream: Stream
-    context: context.ContextView
+    context: ContextView
     transcript: transcript.TranscriptView
     ledger: ledger.LedgerView
     messages: messages.MessagesView

@@ -7,14 +7,16 @@ rules of one fragment; it must not know windows, cache marks or the request arou
 import json
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 from ...schemas.attachments import SOURCE, expand, label
 from ...schemas.canonical import compact
 from ...schemas.events import Body
 from ...schemas.events.parts import ReadBlob
 from ...schemas.ids import call_key
+from ...schemas.value import Value
 from ..fold.projections.compaction import CompactionView, in_force
-from ..fold.projections.context import Fragment, Request
+from ..fold.projections.context_view import Fragment, Request
 
 SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
 SERVERS_CALLS = ("server_tool_use", "mcp_tool_use")
@@ -23,6 +25,13 @@ PARSED_MAX = 256  # bodies whose blocks are kept parsed; inline ones have 64 KiB
 _DECODER = json.JSONDecoder()
 
 Names = dict[tuple[int, int, int], str]
+
+
+class Message(Value):
+    """One message of a request: its blocks as JSON texts."""
+
+    role: str
+    blocks: tuple[str, ...]
 
 
 def answer_blocks(
@@ -142,11 +151,11 @@ def _may_be(kinds: Iterable[str], text: str) -> bool:
 
 
 @lru_cache(PARSED_MAX)
-def raw_blocks(content: bytes) -> tuple[tuple[dict, str], ...]:
+def raw_blocks(content: bytes) -> tuple[tuple[dict[str, Any], str], ...]:
     """The blocks of a JSON array, each parsed and as the very text it came in."""
     text = content.decode()
     place = text.index("[") + 1
-    blocks = []
+    blocks: list[tuple[dict[str, Any], str]] = []
     while True:
         while text[place] in " \t\r\n,":
             place += 1

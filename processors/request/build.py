@@ -10,12 +10,14 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from ...schemas.events.parts import ReadBlob
-from ...schemas.value import Value, replace
+from ...schemas.value import replace
 from ..fold.cut_points import is_fixed
 from ..fold.projections.compaction import CompactionView
-from ..fold.projections.context import ContextView, Request
+from ..fold.projections.context_view import ContextView, Fragment, Request
+from ..fold.views import SessionViews
 from .blocks import (
     SIGNED,
+    Message,
     Names,
     answer_blocks,
     raw_blocks,
@@ -30,13 +32,6 @@ BUILDER = "window-2"  # a new value whenever the same views would give other byt
 SPOKEN = ("assistant", "partial")
 
 
-class Message(Value):
-    """One message of a request: its blocks as JSON texts."""
-
-    role: str
-    blocks: tuple[str, ...]
-
-
 class Context(NamedTuple):
     """What a model is shown: blocks as JSON texts, messages strictly alternating."""
 
@@ -45,7 +40,7 @@ class Context(NamedTuple):
     messages: tuple[Message, ...]
 
 
-def request_bytes(views, read_blob: ReadBlob) -> bytes:
+def request_bytes(views: SessionViews, read_blob: ReadBlob) -> bytes:
     """The newest request of the views, compact UTF-8 JSON with its cache marks.
 
     views: anything with the views `context` and `compaction`. Raises AssertionError if no step
@@ -61,7 +56,7 @@ def request_bytes(views, read_blob: ReadBlob) -> bytes:
     return marked_request(parts, shown.system, shown.tools, shown.messages)
 
 
-def compaction_request(views, cut: int, read_blob: ReadBlob) -> bytes | None:
+def compaction_request(views: SessionViews, cut: int, read_blob: ReadBlob) -> bytes | None:
     """The request for the provider's own summary of everything before a cut, as it was sent; None
     where it would refuse: there is only one block, or thinking is missing before its end."""
     request = views.context.request
@@ -110,7 +105,7 @@ def _messages(
     messages: list[Message] = []
     names: Names = {}
     taken: set[str] = set()
-    said: list = []
+    said: list[Fragment] = []
 
     def say() -> None:
         _add(messages, "user", said_blocks(said, read_blob, names, compaction, request))

@@ -7,6 +7,8 @@ at most, and one step with many parallel calls is longer. Marks are no part of w
 
 from collections.abc import Iterable, Sequence
 
+from .blocks import Message
+
 MARK = ',"cache_control":{"type":"ephemeral"}}'  # 5 minutes; every step refreshes it
 # The least that any model caches, in tokens; a shorter prefix is not kept, and wastes a mark.
 MIN_TOKENS = 512
@@ -14,7 +16,7 @@ CHARS_PER_TOKEN = 4  # more than any text has, so that no prefix is marked that 
 
 
 def marked_request(
-    parts: list[str], system: Sequence[str], tools: Sequence[str], messages: Sequence
+    parts: list[str], system: Sequence[str], tools: Sequence[str], messages: Sequence[Message]
 ) -> bytes:
     """The request as bytes: its parts, then system, tools and messages with their marks."""
     if system:
@@ -26,7 +28,7 @@ def marked_request(
     return ("{" + ",".join(parts) + "}").encode()
 
 
-def marked_messages(messages: Sequence) -> str:
+def marked_messages(messages: Sequence[Message]) -> str:
     """The end of a conversation or all of it, as JSON texts; the newest two of the user marked."""
     users = [n for n, message in enumerate(messages) if message.role == "user"][-2:]
     return ",".join([_message(message, n in users) for n, message in enumerate(messages)])
@@ -36,7 +38,7 @@ def _is_long(texts: Iterable[str]) -> bool:
     return sum(map(len, texts)) >= MIN_TOKENS * CHARS_PER_TOKEN
 
 
-def _message(message, marked: bool) -> str:
+def _message(message: Message, marked: bool) -> str:
     blocks = _marked(message.blocks) if marked else message.blocks
     return f'{{"role":"{message.role}","content":[{",".join(blocks)}]}}'
 

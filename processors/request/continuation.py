@@ -8,12 +8,13 @@ So is an answer that must begin with thinking, and one that goes on from a pause
 
 import json
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...schemas.canonical import compact
 from ...schemas.events import GenChunk
 from ..fold.cut_points import SPOKEN, is_fixed
 from ..fold.partial_answer import chunks_of
+from ..fold.views import SessionViews
 
 # Models that take a last message of the assistant's; newer ones refuse it.
 PREFILLED = ("claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4-5")
@@ -32,7 +33,7 @@ class Kept(NamedTuple):
     prior_seq: int
 
 
-def may_resume(views: Any) -> bool:
+def may_resume(views: SessionViews) -> bool:
     """Whether the answer to the step's request may be gone on from in another request.
 
     Not with a fixed thinking budget: the thinking that comes before the rest is bound to a request
@@ -40,6 +41,7 @@ def may_resume(views: Any) -> bool:
     kept would be a second message of the assistant's, behind a call that has no result yet.
     """
     request, fragments = views.context.request, views.context.fragments
+    assert request is not None, "a request exists once a step was decided"
     paused = request.fragments > 0 and fragments[request.fragments - 1].kind in SPOKEN
     return not paused and not is_fixed(request.params)
 
@@ -56,15 +58,17 @@ def kept_of(chunks: list[GenChunk]) -> Kept | None:
     return Kept(tuple(texts.values()), chunks[-1].block, chunks[-1].seq)
 
 
-def resumed_request(request: bytes, views: Any, chunks: Iterable[GenChunk]) -> bytes | None:
+def resumed_request(
+    request: bytes, views: SessionViews, chunks: Iterable[GenChunk]
+) -> bytes | None:
     """The request of an attempt that resumes, rebuilt from the log: the step's, the views right
     after the claim, and the step's chunks by then. None: they are not what the claim says."""
-    turn, generation = views.turn, views.turn.generation
+    turn, generation, called = views.turn, views.turn.generation, views.context.request
+    assert generation is not None and called is not None, "an attempt has a step and its request"
     said = chunks_of(chunks, (turn.number, turn.step, generation.attempt), generation.chain)
     kept = kept_of(said)
     if kept is None or kept.prior_seq != generation.chain[-1][1]:
         return None
-    called = views.context.request
     return continued(request, kept, called.model, called.params)
 
 

@@ -16,10 +16,15 @@ from typing import Any, NamedTuple
 
 from ...schemas.events.parts import ReadBlob
 from ...schemas.value import replace
+from ..fold.projections.compaction import Summary
+from ..fold.projections.context_view import Fragment, Request
+from ..fold.projections.prefixes import Prefix
 from ..fold.rows import Rows
-from .blocks import Names, answer_blocks, raw_blocks, said_blocks, whole_of
-from .build import LEFT_OUT, SPOKEN, Message, _add, summary_blocks
+from ..fold.views import SessionViews
+from .blocks import Message, Names, answer_blocks, raw_blocks, said_blocks, whole_of
+from .build import SPOKEN, _add
 from .cache_marks import _message, marked_messages, marked_request
+from .summary import LEFT_OUT, summary_blocks
 
 # The newest messages may still change: a user joins the last, or unsays the one before. And the
 # newest two of the user are marked by cache_marks.py: roles take turns, so they are among these.
@@ -41,17 +46,19 @@ class Rendering:
     """One session's conversation, rendered as far as a request has said it."""
 
     def __init__(self) -> None:
-        self._head, self._head_of, self._length = b"", None, 0
+        self._head, self._length = b"", 0
+        self._head_of: tuple[Prefix, str, bytes] | None = None
         self._reset(None)
 
     def _reset(self, of: Any) -> None:
         self._of = of
-        self._rows: Rows = Rows()  # the fragments that are rendered, and those before them
+        # The fragments that are rendered, and those before them.
+        self._rows: Rows[Fragment] = Rows()
         self._shorts = 0
         self._messages: list[Message] = []
         self._names: Names = {}
         self._taken: set[str] = set()
-        self._said: list = []
+        self._said: list[Fragment] = []
         self._told: tuple[str, ...] | None = None
         self._unsettle()
 
@@ -63,7 +70,7 @@ class Rendering:
         """Bytes that it holds, about: texts, and once more as the bytes that are settled."""
         return 2 * self._length
 
-    def request(self, views: Any, read_blob: ReadBlob) -> Built:
+    def request(self, views: SessionViews, read_blob: ReadBlob) -> Built:
         """The newest request of the views. Raises what `request_bytes` raises."""
         request = views.context.request
         assert request is not None, "a request exists once a step was decided"
@@ -74,7 +81,7 @@ class Rendering:
             self._reset(None)  # a lost blob: what is half rendered must not be continued
             raise
 
-    def go_on(self, views: Any, read_blob: ReadBlob) -> None:
+    def go_on(self, views: SessionViews, read_blob: ReadBlob) -> None:
         """Render what was said since the newest request: the next one most likely repeats it."""
         request, rows = views.context.request, views.context.fragments
         if request is None or rows.length == self._rows.length:
@@ -87,7 +94,7 @@ class Rendering:
 
     # -- messages --------------------------------------------------------------------------------
 
-    def _render(self, views: Any, request: Any, read_blob: ReadBlob) -> None:
+    def _render(self, views: SessionViews, request: Request, read_blob: ReadBlob) -> None:
         rows = views.context.fragments.upto(request.fragments)
         of = _moves(request)
         if of != self._of or not self._continues(rows) or self._shortened(views, request):
@@ -109,19 +116,19 @@ class Rendering:
                 _add(self._messages, "assistant", blocks)
         self._rows = rows
 
-    def _continues(self, rows: Rows) -> bool:
+    def _continues(self, rows: Rows[Fragment]) -> bool:
         """Whether these rows are the rendered ones and maybe more."""
         if rows.extends(self._rows):
             return True
         return rows.since(0)[: len(self._rows)] == self._rows.since(0)
 
-    def _begin(self, summary: Any, request: Any, read_blob: ReadBlob) -> None:
+    def _begin(self, summary: Summary | None, request: Request, read_blob: ReadBlob) -> None:
         if summary is not None:
             _add(self._messages, *summary_blocks(summary.body, read_blob))
         elif request.start:
             _add(self._messages, "user", (LEFT_OUT,))
 
-    def _shortened(self, views: Any, request: Any) -> bool:
+    def _shortened(self, views: SessionViews, request: Request) -> bool:
         """Whether a short form of a result that is rendered is in force since."""
         shorts, end = views.compaction.shorts, len(self._rows)
         if len(shorts) < self._shorts:
@@ -131,7 +138,7 @@ class Rendering:
             for short in shorts.since(self._shorts)
         )
 
-    def _say(self, views: Any, request: Any, read_blob: ReadBlob) -> tuple[str, ...]:
+    def _say(self, views: SessionViews, request: Request, read_blob: ReadBlob) -> tuple[str, ...]:
         """What was said since the last answer: one request ends with it, the next repeats it."""
         if self._told is None:
             self._told = said_blocks(self._said, read_blob, self._names, views.compaction, request)
@@ -139,7 +146,7 @@ class Rendering:
 
     # -- bytes -----------------------------------------------------------------------------------
 
-    def _bytes(self, views: Any, request: Any, read_blob: ReadBlob) -> Built:
+    def _bytes(self, views: SessionViews, request: Request, read_blob: ReadBlob) -> Built:
         self._set_head(views.context.prefixes[request.prefixes - 1], request, read_blob)
         settled = max(0, len(self._messages) - OPEN)
         self._settle(settled)
@@ -152,7 +159,7 @@ class Rendering:
         self._length = len(built.request)
         return built
 
-    def _set_head(self, prefix: Any, request: Any, read_blob: ReadBlob) -> None:
+    def _set_head(self, prefix: Prefix, request: Request, read_blob: ReadBlob) -> None:
         """Everything before the first message."""
         of = (prefix, request.model, request.params)
         if of == self._head_of:
@@ -189,7 +196,7 @@ class Renderings:
         self._held: OrderedDict[str, Rendering] = OrderedDict()
         self._size = 0
 
-    def request(self, views: Any, read_blob: ReadBlob) -> Built:
+    def request(self, views: SessionViews, read_blob: ReadBlob) -> Built:
         """The newest request of a session's views."""
         rendering = self._held.pop(views.session_id, None) or Rendering()
         self._size -= rendering.size
@@ -201,7 +208,7 @@ class Renderings:
             self._size -= oldest.size
         return built
 
-    def go_on(self, views: Any, read_blob: ReadBlob) -> None:
+    def go_on(self, views: SessionViews, read_blob: ReadBlob) -> None:
         """Nobody waits for this session: render what its next request will repeat."""
         rendering = self._held.get(views.session_id)
         if rendering is not None:

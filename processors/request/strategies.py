@@ -10,15 +10,16 @@ from ...schemas.events.parts import ReadBlob
 from ...schemas.value import replace
 from ..fold.cut_points import window_size
 from ..fold.projections import context as context_fold
-from ..fold.projections.context import Request
+from ..fold.projections.context_view import ContextView, Request
 from ..fold.projections.prefixes import Prefix
 from ..fold.rulings.workers import step_is_due
+from ..fold.views import SessionViews
 from .build import Context, context_of
 
 NOTHING = ev.Body(inline=b"[]")
 
 
-def build_context(views, strategy: str, read_blob: ReadBlob) -> Context:
+def build_context(views: SessionViews, strategy: str, read_blob: ReadBlob) -> Context:
     """What the model would be shown: system, tools, messages as JSON texts, without cache marks.
 
     strategy: full, sliding_window_N or compacted; raises ValueError for another. Messages that
@@ -28,7 +29,7 @@ def build_context(views, strategy: str, read_blob: ReadBlob) -> Context:
     return context_of(after, views.compaction, request, read_blob)
 
 
-def next_request(views, strategy: str) -> tuple[context_fold.ContextView, Request]:
+def next_request(views: SessionViews, strategy: str) -> tuple[ContextView, Request]:
     """The context view that a step decided now would leave, and its request."""
     window_size(strategy)
     view, turn = views.context, views.turn

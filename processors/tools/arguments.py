@@ -12,12 +12,26 @@ import json
 import re
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 _ERRORS_SHOWN_MAX = 5  # a model corrects a call from the first few; more would only cost tokens
 _ERROR_CHARS_MAX = 300  # one error may quote an enum with hundreds of members
 _NAME = re.compile(r"[A-Za-z0-9_]{1,64}")  # for any other name the API rejects the whole request
 _VALUES_KEPT = ("default", "enum", "const", "examples")  # data, not schemas: never cleaned
+
+
+class ToolArguments(Protocol):
+    """What a tool takes, however its schema was made."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def schema(self) -> Mapping[str, Any]: ...
+
+    def why_wrong(self, raw: bytes) -> str | None: ...
+
+    def parse(self, raw: bytes) -> dict[str, Any]: ...
 
 
 class Arguments(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 
 from ...schemas.canonical import compact_strict
 from ...schemas.tokens import estimate
-from .arguments import Arguments, object_of
+from .arguments import ToolArguments, object_of
 from .tool import RARE, SEARCH, Tool, ToolFailed, tool
 
 FIND, USE = "find_tools", "use_tool"
@@ -31,7 +31,7 @@ class Behind(NamedTuple):
     """The arguments of a hidden tool: its own ones, inside the envelope of use_tool."""
 
     tool: str
-    inner: Arguments
+    inner: ToolArguments
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,7 +102,8 @@ def schema_tokens(each: Tool) -> int:
 class HasTools(Protocol):
     """An agent, as far as this file uses it."""
 
-    tools: tuple[Tool, ...]
+    @property
+    def tools(self) -> tuple[Tool, ...]: ...
 
     def tool(self, name: str) -> Tool | None: ...
 
@@ -157,7 +158,8 @@ def search_tokens() -> int:
 
 
 def _unwrapped(each: Tool) -> Tool:
-    return replace(each, arguments=each.arguments.inner) if is_behind(each) else each
+    arguments = each.arguments
+    return replace(each, arguments=arguments.inner) if isinstance(arguments, Behind) else each
 
 
 def _wrapped(each: Tool) -> Tool:
@@ -193,7 +195,8 @@ def _found(behind: Sequence[Tool], query: str) -> dict[str, Any]:
     words = [word.lower() for word in _WORD.findall(query)]
     scored = sorted((-_score(each, words), each.name, each) for each in behind)
     matches = [each for score, _, each in scored if score < 0]
-    shown, room = [], FOUND_TOKENS_MAX
+    shown: list[dict[str, Any]] = []
+    room = FOUND_TOKENS_MAX
     for each in matches[:FOUND_MAX]:
         room -= schema_tokens(each)
         if shown and room < 0:

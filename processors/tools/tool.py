@@ -9,11 +9,12 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, overload
 
 from ...schemas.enums import Approval, Effect
-from .arguments import Arguments, arguments_of
+from .arguments import ToolArguments, arguments_of
 from .context import Abort, ToolContext
 
 __all__ = [
@@ -82,14 +83,14 @@ class Tool:
 
     name: str
     description: str
-    arguments: Arguments
-    function: Callable
+    arguments: ToolArguments
+    function: Callable[..., Any]
     context: str | None
     effect: Effect = Effect.ONCE
     approval: Approval = Approval.NONE
     timeout_ms: int | None = None
     result_tokens: int | None = None
-    reconciler: Callable | None = None
+    reconciler: Callable[..., Any] | None = None
     compactor: Callable[[str], str] | None = None
     stops: bool = False
     workdir: Path | None = None
@@ -126,7 +127,7 @@ def check_args(tool: Tool, raw: bytes) -> str | None:
 
 
 @overload
-def tool(function: Callable, /) -> Tool: ...
+def tool(function: Callable[..., Any], /) -> Tool: ...
 
 
 @overload
@@ -136,24 +137,24 @@ def tool(
     approval: str = ...,
     timeout_s: float | None = ...,
     result_tokens: int | None = ...,
-    reconciler: Callable | None = ...,
+    reconciler: Callable[..., Any] | None = ...,
     compactor: Callable[[str], str] | None = ...,
     stops: bool = ...,
     name: str | None = ...,
     tier: str = ...,
     cache_ttl_s: float | None = ...,
-) -> Callable[[Callable], Tool]: ...
+) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
 def tool(
-    function: Callable | None = None,
+    function: Callable[..., Any] | None = None,
     /,
     *,
     effect: str = Effect.ONCE,
     approval: str = Approval.NONE,
     timeout_s: float | None = None,
     result_tokens: int | None = None,
-    reconciler: Callable | None = None,
+    reconciler: Callable[..., Any] | None = None,
     compactor: Callable[[str], str] | None = None,
     stops: bool = False,
     name: str | None = None,
@@ -173,7 +174,7 @@ def tool(
     `ctx.aborted`, and a result that it returns after its deadline is still reported.
     Raises TypeError or ValueError, at import, for what cannot be a tool.
     """
-    options = {
+    options: dict[str, Any] = {
         "effect": effect,
         "approval": approval,
         "timeout_s": timeout_s,
@@ -191,13 +192,13 @@ def tool(
 
 
 def _make(
-    function: Callable,
+    function: Callable[..., Any],
     *,
     effect: str,
     approval: str,
     timeout_s: float | None,
     result_tokens: int | None,
-    reconciler: Callable | None,
+    reconciler: Callable[..., Any] | None,
     compactor: Callable[[str], str] | None,
     stops: bool,
     name: str | None,
@@ -235,7 +236,7 @@ def _make(
     )
 
 
-def _description(function: Callable, name: str) -> str:
+def _description(function: Callable[..., Any], name: str) -> str:
     text = inspect.cleandoc(function.__doc__ or "")
     if not text:
         raise TypeError(f"tool {name} needs a docstring: the model knows it only by that")
@@ -244,7 +245,7 @@ def _description(function: Callable, name: str) -> str:
     return text
 
 
-def _word(words: type, text: str, what: str) -> Any:
+def _word(words: type[StrEnum], text: str, what: str) -> Any:
     try:
         return words(text)
     except ValueError:

@@ -14,7 +14,8 @@ from ...schemas.ids import parse_call_key
 from ..agent import Agent
 from ..fold.projections.background import SUMMARIES, Work
 from ..fold.projections.compaction import has_summary, in_force, kept_from
-from ..fold.projections.context import Fragment, fragment_tokens, place_of_result
+from ..fold.projections.context_view import Fragment, fragment_tokens, place_of_result
+from ..fold.views import SessionViews
 from ..memory.extraction import extraction_request
 from ..request.blocks import raw_blocks, whole_of
 from ..request.build import compaction_request
@@ -67,7 +68,7 @@ class Task(NamedTuple):
     scope: str = ""
 
 
-def is_made(views, work: Work) -> bool:
+def is_made(views: SessionViews, work: Work) -> bool:
     """Whether the log has what a work makes: its worker was killed before it could say so."""
     if work.kind == "result":
         large = next((r for r in views.background.results if r.upto == work.upto), None)
@@ -75,7 +76,7 @@ def is_made(views, work: Work) -> bool:
     return work.kind in SUMMARIES and has_summary(views.compaction, work.upto)
 
 
-def task_of(views, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None:
+def task_of(views: SessionViews, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None:
     """The task of claimed work, or None if the conversation went on so that nothing is left."""
     if work.kind == "result":
         return _result_task(views, work, agent, read_blob)
@@ -94,7 +95,7 @@ def _request(model: str, system: str, text: str, tokens: int) -> bytes:
     return compact(body).encode()
 
 
-def _result_task(views, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None:
+def _result_task(views: SessionViews, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None:
     large = next((r for r in views.background.results if r.upto == work.upto), None)
     if large is None:
         return None
@@ -105,17 +106,19 @@ def _result_task(views, work: Work, agent: Agent, read_blob: ReadBlob) -> Task |
     body = views.context.fragments[place].body
     text = _shown(body)
     said = f"{compact({'tool': name, 'arguments': args})}\n{compact({'output': text})}"
+    whole = body.ref if body is not None else None
     model = agent.compaction.model
     request = _request(model, _SHORT, said, SHORT_TOKENS)
-    return Task(request, model, large.tokens, large.call, name, text, body and body.ref)
+    return Task(request, model, large.tokens, large.call, name, text, whole)
 
 
-def _asked(views, place: int, read_blob: ReadBlob) -> tuple[str, str]:
+def _asked(views: SessionViews, place: int, read_blob: ReadBlob) -> tuple[str, str]:
     """Name and arguments of the call that the result at a place answers."""
     result = views.context.fragments[place]
     while views.context.fragments[place].kind != "assistant":
         place -= 1
     body = views.context.fragments[place].body
+    assert body is not None, "an answer has a body"
     blocks = [b for b, _ in raw_blocks(whole_of(body, read_blob)) if b.get("type") == "tool_use"]
     call = blocks[result.index]
     return str(call.get("name", "")), _cut(compact(call.get("input") or {}))
@@ -125,7 +128,7 @@ def _shown(body: Body | None) -> str:
     return (body.inline or b"").decode("utf-8", "replace") if body is not None else ""
 
 
-def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
+def _summary_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task | None:
     cut, candidate = best_cut(views, rules_of(agent)), views.compaction.candidate
     if cut is None or (candidate is not None and cut <= candidate.kept_from):
         return None  # or what was claimed to make room would say less than what is ready
@@ -133,8 +136,8 @@ def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
     covers = fragment_tokens(views.context.fragments, begin, cut)
     last = views.context.request
     # What the provider refused as too long, it will not summarize either.
-    fits = last is not None and last.start <= begin and not must_shorten(views)
-    if agent.compaction.provider and fits:
+    fits = agent.compaction.provider and not must_shorten(views)
+    if fits and last is not None and last.start <= begin:
         request = compaction_request(views, cut, read_blob)
         if request is not None:
             return Task(request, last.model, covers, kept_from=cut)
@@ -151,7 +154,7 @@ def _summary_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
     return Task(request, model, covers, kept_from=cut)
 
 
-def _memory_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
+def _memory_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task | None:
     """What was said since the last extraction, beside what is remembered of the user already."""
     since, said = views.background.remembered_upto, []
     for place in range(len(views.context.fragments) - 1, -1, -1):
@@ -171,7 +174,7 @@ def _memory_task(views, agent: Agent, read_blob: ReadBlob) -> Task | None:
     return Task(request, model, 0, scope=f"user:{views.state.user_id}")
 
 
-def _lines(views, fragment: Fragment, read_blob: ReadBlob) -> list[dict[str, str]]:
+def _lines(views: SessionViews, fragment: Fragment, read_blob: ReadBlob) -> list[dict[str, str]]:
     """A fragment as data: who said what."""
     match fragment.kind:
         case "result":

@@ -19,9 +19,11 @@ from ..fold.cut_points import (
 )
 from ..fold.projections.background import find_work, summary_runs
 from ..fold.projections.compaction import CompactionView, Summary, in_force, kept_from
-from ..fold.projections.context import Fragment, Request, fragment_tokens, tokens_for
+from ..fold.projections.context import tokens_for
+from ..fold.projections.context_view import Fragment, Request, fragment_tokens
 from ..fold.projections.prefixes import Prefix
 from ..fold.projections.turn_view import thinking_refused, too_long
+from ..fold.views import SessionViews
 from ..limits import DEFAULT_LIMITS, Limits
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
@@ -64,7 +66,7 @@ class Due(NamedTuple):
     at: int = 0
 
 
-def held(views, rules: Rules) -> Request | None:
+def held(views: SessionViews, rules: Rules) -> Request | None:
     """The request that the next one must go on with as it is, or None where it may move.
 
     With a fixed thinking budget model, params, strategy and prefix stay while a turn runs, and
@@ -77,7 +79,7 @@ def held(views, rules: Rules) -> Request | None:
     return request if runs else None
 
 
-def must_shorten(views) -> bool:
+def must_shorten(views: SessionViews) -> bool:
     """Whether the model refused the newest request, and only a shorter one can be taken."""
     turn, context = views.turn, views.context
     if thinking_refused(turn):
@@ -85,7 +87,7 @@ def must_shorten(views) -> bool:
     return too_long(turn)
 
 
-def plan(views, rules: Rules, prefix: Prefix | None = None) -> Plan:
+def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Plan:
     """The next request as the rules would have it; `prefix`: one that it begins with and that is
     not in force yet."""
     view = views.compaction
@@ -109,16 +111,17 @@ def plan(views, rules: Rules, prefix: Prefix | None = None) -> Plan:
     if view.waiting >= least:
         left = max(0, tokens - view.waiting)
         found = still._replace(compacted_upto=view.shorts[-1].offset, tokens=left, adopts=True)
-    if view.candidate_at is not None:
-        saved = saving(views, view.candidate, found.compacted_upto)
+    candidate = view.candidate
+    if candidate is not None:
+        saved = saving(views, candidate, found.compacted_upto)
         enough = found.tokens <= rules.limits.soft_tokens and not cold
         if saved >= least and (must or not enough):
             left = max(0, found.tokens - saved)
-            found = found._replace(checkpoint=view.candidate.offset, tokens=left, adopts=True)
+            found = found._replace(checkpoint=candidate.offset, tokens=left, adopts=True)
     return found
 
 
-def _says_no_more(views) -> bool:
+def _says_no_more(views: SessionViews) -> bool:
     """Whether the candidate leaves out every answer and result: then no thinking must be kept."""
     candidate, fragments = views.compaction.candidate, views.context.fragments
     return candidate is not None and all(
@@ -126,7 +129,7 @@ def _says_no_more(views) -> bool:
     )
 
 
-def _window(views, rules: Rules, prefix: Prefix | None) -> tuple[str, int]:
+def _window(views: SessionViews, rules: Rules, prefix: Prefix | None) -> tuple[str, int]:
     """The strategy of the next request and its tokens, before it adopts anything.
 
     A window whose messages would pass the hard cap is half as wide, or half of that: it is the
@@ -141,7 +144,7 @@ def _window(views, rules: Rules, prefix: Prefix | None) -> tuple[str, int]:
     return strategy, max(0, tokens)
 
 
-def _moved(views, strategy: str) -> int:
+def _moved(views: SessionViews, strategy: str) -> int:
     """Tokens that the next request says more than the last one, or less, because of its start."""
     fragments, last, size = views.context.fragments, views.context.request, window_size(strategy)
     if last is None:
@@ -154,7 +157,7 @@ def _moved(views, strategy: str) -> int:
     return fragment_tokens(fragments, *more) - fragment_tokens(fragments, *less)
 
 
-def saving(views, candidate: Summary, compacted_upto: int) -> int:
+def saving(views: SessionViews, candidate: Summary, compacted_upto: int) -> int:
     """Tokens that a request with this summary has less than one with the standing one."""
     view = views.compaction
     begin, end = kept_from(view), candidate.kept_from
@@ -173,7 +176,7 @@ def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) ->
     )
 
 
-def _said(views, counts: str, prefix: Prefix | None) -> int:
+def _said(views: SessionViews, counts: str, prefix: Prefix | None) -> int:
     """Estimated tokens of the next request if it goes on with the last one: what was said, and
     what it says first, as a model of the family counts."""
     rows = (views.messages.received.last(message_id) for message_id in _said_next(views))
@@ -182,13 +185,13 @@ def _said(views, counts: str, prefix: Prefix | None) -> int:
     return tokens_for(views.context, counts, prefix) + unsaid
 
 
-def _said_next(views) -> tuple[str, ...]:
+def _said_next(views: SessionViews) -> tuple[str, ...]:
     """The messages that the next request says first."""
     turn = views.turn
     return (*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == "steer"))
 
 
-def is_cold(views) -> bool:
+def is_cold(views: SessionViews) -> bool:
     """Whether the first request of a turn comes when the last one's prefix is no longer cached."""
     turn = views.turn
     if turn.step > 0 or not turn.owned or views.context.request is None:
@@ -197,12 +200,12 @@ def is_cold(views) -> bool:
     return first is not None and first.at - views.context.answered_at > CACHE_LIFE_MS
 
 
-def needs_room(views, rules: Rules) -> bool:
+def needs_room(views: SessionViews, rules: Rules) -> bool:
     """Whether no step is possible before something is left out, with what is ready already."""
     return _with_candidate(views, rules) > rules.limits.hard_tokens or must_shorten(views)
 
 
-def best_cut(views, rules: Rules) -> int | None:
+def best_cut(views: SessionViews, rules: Rules) -> int | None:
     """Where the next summary would end, or None: it keeps the newest messages as they are.
 
     It keeps fewer than S3.4 wants where those alone leave no room, or nothing could ever be said
@@ -230,14 +233,14 @@ def best_cut(views, rules: Rules) -> int | None:
     return cut
 
 
-def _said_from(views, place: int) -> int:
+def _said_from(views: SessionViews, place: int) -> int:
     """Tokens of everything from a fragment on, as the next request would say it."""
     view, end = views.compaction, len(views.context.fragments)
     whole = fragment_tokens(views.context.fragments, place, end)
     return whole - _shorter(view, place, end, view.compacted_upto)
 
 
-def due_works(views, rules: Rules) -> list[Due]:
+def due_works(views: SessionViews, rules: Rules) -> list[Due]:
     """The background work that the views owe and nobody has claimed."""
     view, turn = views.background, views.turn
     if turn.closing is not None:
@@ -258,7 +261,7 @@ def due_works(views, rules: Rules) -> list[Due]:
     return due
 
 
-def _summary_due(views, rules: Rules) -> Due | None:
+def _summary_due(views: SessionViews, rules: Rules) -> Due | None:
     view, turn, fragments = views.background, views.turn, views.context.fragments
     if not len(fragments) or summary_runs(view):
         return None
@@ -280,7 +283,7 @@ def _summary_due(views, rules: Rules) -> Due | None:
     return Due("context" if turn.open else "resume", upto, worth)
 
 
-def _with_candidate(views, rules: Rules) -> int:
+def _with_candidate(views: SessionViews, rules: Rules) -> int:
     """Estimated tokens of the next request if it adopted whatever is ready."""
     planned, candidate = plan(views, rules), views.compaction.candidate
     if candidate is None or planned.checkpoint == candidate.offset:
@@ -288,13 +291,13 @@ def _with_candidate(views, rules: Rules) -> int:
     return planned.tokens - max(0, saving(views, candidate, planned.compacted_upto))
 
 
-def _grew(views) -> float:
+def _grew(views: SessionViews) -> float:
     """By how many tokens the context grew since a summary was tried in vain."""
     tried = views.background.tried_tokens
     return views.context.fragments[-1].total - tried if tried else float("inf")
 
 
-def may_still_come(views, rules: Rules, now: int) -> bool:
+def may_still_come(views: SessionViews, rules: Rules, now: int) -> bool:
     """Whether a step that is too long may wait for what makes it shorter, and still in time."""
     if rules.strategy != "compacted" or now >= views.turn.due_at + rules.limits.candidate_wait_ms:
         return False

@@ -154,7 +154,9 @@ def _undelivered(owed: Obligation, views: SessionViews) -> ev.DeliveryFailed:
 def _tool_invoked(
     call: Call, views: SessionViews, agent: Agent, read_blob: ReadBlob
 ) -> ev.ToolInvoked:
-    def invoked(effect: str, approval: str, outcome: str | None = None, text: str = ""):
+    def invoked(
+        effect: str, approval: str, outcome: str | None = None, text: str = ""
+    ) -> ev.ToolInvoked:
         return ev.ToolInvoked(
             turn=call.turn,
             step=call.step,
@@ -178,7 +180,7 @@ def _tool_invoked(
     wrong = call.args_error or check_args(tool, args)
     if wrong is not None:
         return invoked(tool.effect, "none", "error", wrong)
-    approval = agent.approval(tool.name)
+    approval: str = agent.approval(tool.name)
     if approval == "deny":
         return invoked(tool.effect, "deny", "error", f"A rule denies {tool.name}: it was not run.")
     if approval == "ask" and granting(views.turn.grants, tool.name, call.args_sha256, args):
@@ -296,7 +298,8 @@ def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
     turn = views.turn
     rules = rules_of(agent)
     before = held(views, rules)
-    planned, prefix_sha, events = _with_prefix(views, agent, desk)
+    planned, prefix_sha, prefixes = _with_prefix(views, agent, desk)
+    events: list[Any] = [*prefixes]
     if events and planned.tokens > rules.limits.hard_tokens:  # WAKE judges anew, with the prefix
         return events
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")

@@ -13,7 +13,7 @@ from ..fold.projections.partition import PartitionView, claim_status
 from ..fold.projections.turn_view import Call, Claim, generation_deadline, is_open, part_refused
 from ..fold.views import SessionViews
 from .budget import Due, Rules, due_works, may_still_come, must_shorten, plan
-from .table import REBUILT, Row, match
+from .table import REBUILT, Facts, Row, match
 
 
 class Obligation(NamedTuple):
@@ -38,7 +38,7 @@ def wake(
     halted = views.frozen is not None or (views.turn.terminated and not views.turn.open)
     gate = "halted" if halted or rules is None else "live"
     closing = views.turn.closing is not None
-    common = {"gate": gate, "closing": closing}
+    common: Facts = {"gate": gate, "closing": closing}
     ends = closing and rules is None and not halted
     rules = rules or Rules()
     for call in (*views.turn.calls, *views.turn.doubts):
@@ -59,7 +59,9 @@ def wake(
     return tuple(obligation for obligation in owed if obligation is not None)
 
 
-def _owe(lane: str, facts: dict, subject: tuple[int, ...], due: int | None = None):
+def _owe(
+    lane: str, facts: Facts, subject: tuple[int, ...], due: int | None = None
+) -> Obligation | None:
     row: Row | None = match(lane, facts)
     if row is None:
         return None
@@ -73,7 +75,9 @@ def _standing(
     return claim_status(claim, partition.holder(role), now, deadline, margin)
 
 
-def _tool(common, views, partition, now: int, rules: Rules, call: Call):
+def _tool(
+    common: Facts, views: SessionViews, partition: PartitionView, now: int, rules: Rules, call: Call
+) -> Obligation | None:
     margin = rules.limits.margin_ms
     claim = "other"
     due = call.expires_at
@@ -92,12 +96,15 @@ def _tool(common, views, partition, now: int, rules: Rules, call: Call):
     return _owe("T", facts, (call.turn, call.step, call.index), due)
 
 
-def _model(common, views, partition, now: int, rules: Rules):
+def _model(
+    common: Facts, views: SessionViews, partition: PartitionView, now: int, rules: Rules
+) -> Obligation | None:
     generation = views.turn.generation
     if generation is None:
         return None
     claim, due = "other", generation.retry_at
     if generation.status == "running":
+        assert generation.claim is not None, "a running attempt has a claim"
         deadline = generation_deadline(generation, views.stream)
         margin = rules.limits.margin_ms
         claim = _standing(generation.claim, "models", partition, now, deadline, margin)
@@ -145,7 +152,9 @@ def stop_reason(views: SessionViews, rules: Rules) -> str | None:
     return "max_steps" if turn.step >= rules.limits.steps else None
 
 
-def _next(common, views, now: int, rules: Rules):
+def _next(
+    common: Facts, views: SessionViews, now: int, rules: Rules
+) -> Obligation | None:
     due = due_step(views, rules)
     facts = {**common, "due": due, "stop": False, "over_cap": False, "may_come": False}
     wait_until = None
@@ -159,7 +168,9 @@ def _next(common, views, now: int, rules: Rules):
     return _owe("N", facts, (views.turn.number,), wait_until)
 
 
-def _claimed_work(common, partition, now: int, rules: Rules, work: Work):
+def _claimed_work(
+    common: Facts, partition: PartitionView, now: int, rules: Rules, work: Work
+) -> Obligation | None:
     margin = rules.limits.margin_ms
     claim = _standing(work.claim, "background", partition, now, work.claim.deadline, margin)
     facts = {
@@ -175,10 +186,13 @@ def _claimed_work(common, partition, now: int, rules: Rules, work: Work):
     return _owe("B", facts, subject, work.claim.deadline + margin)
 
 
-def _delivery(common, partition, now: int, rules: Rules, owed: Owed):
+def _delivery(
+    common: Facts, partition: PartitionView, now: int, rules: Rules, owed: Owed
+) -> Obligation | None:
     margin = rules.limits.margin_ms
     claim, due = "other", owed.retry_at
     if owed.status == "running":
+        assert owed.claim is not None, "a running delivery has a claim"
         claim = _standing(owed.claim, "delivery", partition, now, owed.claim.deadline, margin)
         due = owed.claim.deadline + margin
     facts = {
@@ -191,12 +205,14 @@ def _delivery(common, partition, now: int, rules: Rules, owed: Owed):
     return _owe("D", facts, (owed.number,), due)
 
 
-def _due_work(common, now: int, due: Due):
+def _due_work(common: Facts, now: int, due: Due) -> Obligation | None:
     facts = {**common, "status": "due", "worth": due.worth, "retry_due": now >= due.at}
     return _owe("B", facts, (KINDS.index(due.kind), due.upto), due.at)
 
 
-def _effects(common, views, partition, now: int, rules: Rules):
+def _effects(
+    common: Facts, views: SessionViews, partition: PartitionView, now: int, rules: Rules
+) -> list[Obligation | None]:
     """Lanes A and C: what still runs while the turn closes, and whether it may end."""
     closing = views.turn.closing
     if closing is None:
@@ -205,24 +221,24 @@ def _effects(common, views, partition, now: int, rules: Rules):
     margin = rules.limits.margin_ms
     generation = views.turn.generation
     if generation is not None and generation.status == "running":
+        assert generation.claim is not None, "a running attempt has a claim"
         deadline = generation_deadline(generation, views.stream)
         standing = _standing(generation.claim, "models", partition, now, deadline, margin)
         chunks = views.stream.attempt == generation.attempt and _streamed(views)
         lost = "gone" if standing == "gone" else "other"
         effect = "mine" if _is_mine(generation.claim, "models", partition) else lost
-        subject = (views.turn.number, views.turn.step)
-        facts = {**common, "kind": "generation", "effect": effect, "chunks": chunks}
-        owed.append(_owe("A", facts, subject))
+        facts: Facts = {**common, "kind": "generation", "effect": effect, "chunks": chunks}
+        owed.append(_owe("A", facts, (views.turn.number, views.turn.step)))
         waits |= standing == "mine" or (standing == "gone" and chunks)
     for call in views.turn.calls:
         if call.status == STARTED:
+            assert call.claim is not None, "a started call has a claim"
             standing = _standing(
                 call.claim, "tools", partition, now, call.claim.deadline, margin
             )
             effect = "mine" if _is_mine(call.claim, "tools", partition) else "other"
-            subject = (call.turn, call.step, call.index)
             facts = {**common, "kind": "call", "effect": effect, "chunks": False}
-            owed.append(_owe("A", facts, subject))
+            owed.append(_owe("A", facts, (call.turn, call.step, call.index)))
             waits |= standing == "mine"
     grace_ends = closing.since + rules.limits.grace_ms
     facts = {**common, "may_end": not waits or now >= grace_ends}

@@ -14,6 +14,12 @@ from typing import NamedTuple
 
 from ..fold.calls import ALLOWED, ASKS, IN_DOUBT, PROPOSED, STARTED, CallStatus
 
+Fact = str | bool
+Facts = dict[str, Fact]
+"""What is known of one thing that may be owed, by the names that rows use."""
+When = dict[str, tuple[Fact, ...]]
+"""Values by the name of the fact that may have them."""
+
 
 class Row(NamedTuple):
     """One row: `when` maps facts to the values that match. owed: an event type, begin, abort or
@@ -21,15 +27,15 @@ class Row(NamedTuple):
 
     id: str
     lane: str
-    when: dict[str, tuple]
+    when: When
     owed: str
     role: str
     why: str
 
 
-LIVE = {"gate": ("live",)}
-RUNS = {**LIVE, "closing": (False,)}
-CLOSES = {**LIVE, "closing": (True,)}
+LIVE: When = {"gate": ("live",)}
+RUNS: When = {**LIVE, "closing": (False,)}
+CLOSES: When = {**LIVE, "closing": (True,)}
 REBUILT = ("too_long", "part_refused")  # a step is built anew: shorter, or without the part
 DUE = ("answered", "steer", "pause", *REBUILT)
 
@@ -162,10 +168,10 @@ WAKE: tuple[Row, ...] = (
         "the turn was aborted and the owner is gone: nobody goes on with it"),
 )
 
-BOOLS = (False, True)
+BOOLS: tuple[Fact, ...] = (False, True)
 CLAIMS = ("mine", "void", "gone", "other")
-COMMON = {"gate": ("live", "halted"), "closing": BOOLS}
-DOMAINS: dict[str, dict[str, tuple]] = {
+COMMON: When = {"gate": ("live", "halted"), "closing": BOOLS}
+DOMAINS: dict[str, When] = {
     "R": COMMON,
     "A": {
         **COMMON,
@@ -231,13 +237,13 @@ SEED_ROWS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def match(lane: str, facts: dict) -> Row | None:
+def match(lane: str, facts: Facts) -> Row | None:
     """The row of a lane that the facts match, or None. Facts a row does not name may be missing."""
     return _match(lane, tuple(facts.items()))
 
 
 @cache  # facts have few values: what is looked up once per view is searched once per combination
-def _match(lane: str, facts: tuple) -> Row | None:
+def _match(lane: str, facts: tuple[tuple[str, Fact], ...]) -> Row | None:
     known = dict(facts)
     for row in BY_LANE[lane]:
         if all(known[name] in values for name, values in row.when.items()):

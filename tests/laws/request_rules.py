@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from foldlog.processors.fold.cut_points import is_cut, messages_from, window_size
 from foldlog.processors.fold.projections.compaction import in_force
+from foldlog.processors.fold.projections.context_view import Request
+from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.build import request_bytes
 from foldlog.schemas.events.parts import ReadBlob
 
@@ -19,13 +21,15 @@ MARKS_MAX = 4  # the API takes no more cache marks
 class Built(NamedTuple):
     """A request beside the views that it was built of. `body`: parsed."""
 
-    views: Any
+    views: SessionViews
     body: dict[str, Any]
 
     @property
-    def request(self):
+    def request(self) -> Request:
         """What the newest LLM_CALLED decided."""
-        return self.views.context.request
+        request = self.views.context.request
+        assert request is not None, "a request exists once a step was decided"
+        return request
 
     def blocks(self) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """(number of the message, role, block), in order."""
@@ -137,7 +141,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def violations(views, read_blob: ReadBlob) -> list[str]:
+def violations(views: SessionViews, read_blob: ReadBlob) -> list[str]:
     """What is wrong with the newest request of the views: nothing, or a bug of the builder."""
     built = Built(views, json.loads(request_bytes(views, read_blob)))
     return [f"{rule.name}: {wrong}" for rule in RULES for wrong in rule.check(built)]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from foldlog.processors.fold.projections.context import Request
+from foldlog.processors.fold.projections.context_view import Request
 from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.views import initial
 from foldlog.processors.request.build import request_bytes, request_sha256

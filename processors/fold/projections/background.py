@@ -6,8 +6,9 @@ is named by its kind and the offset it goes up to. Bounded: older results are le
 """
 
 from ....schemas import events as ev
+from ....schemas.codec import Entry
 from ....schemas.value import Value, replace
-from .context import ContextView
+from .context_view import ContextView
 from .turn_view import Claim, TurnView, call_of, is_open
 
 KINDS = ("result", "context", "resume", "memory")
@@ -90,7 +91,7 @@ def summary_runs(view: BackgroundView) -> Work | None:
 
 
 def apply(
-    view: BackgroundView, entry, before: TurnView, after: TurnView, context: ContextView
+    view: BackgroundView, entry: Entry, before: TurnView, after: TurnView, context: ContextView
 ) -> BackgroundView:
     """The view after an accepted event; `context` and `before` are as they were before it."""
     event = entry.event
@@ -115,7 +116,9 @@ def apply(
     return view
 
 
-def _result(view: BackgroundView, entry, event: ev.ToolResult, before: TurnView) -> BackgroundView:
+def _result(
+    view: BackgroundView, entry: Entry, event: ev.ToolResult, before: TurnView
+) -> BackgroundView:
     call = call_of(before, event)
     if event.tokens < RESULT_TOKENS_MIN or call not in before.calls or before.closing is not None:
         return view
@@ -125,7 +128,7 @@ def _result(view: BackgroundView, entry, event: ev.ToolResult, before: TurnView)
     return replace(view, results=(*view.results, large)[-RESULTS_MAX:])
 
 
-def _started(view: BackgroundView, entry, event: ev.BackgroundStarted) -> BackgroundView:
+def _started(view: BackgroundView, entry: Entry, event: ev.BackgroundStarted) -> BackgroundView:
     claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
     work = Work(event.kind, event.upto, event.attempt, claim)
     others = [w for w in view.works if (w.kind, w.upto) != (event.kind, event.upto)]
@@ -133,7 +136,7 @@ def _started(view: BackgroundView, entry, event: ev.BackgroundStarted) -> Backgr
 
 
 def _done(
-    view: BackgroundView, entry, event: ev.BackgroundDone, context: ContextView
+    view: BackgroundView, entry: Entry, event: ev.BackgroundDone, context: ContextView
 ) -> BackgroundView:
     works = tuple([w for w in view.works if (w.kind, w.upto) != (event.kind, event.upto)])
     work = find_work(view, event.kind, event.upto)
@@ -153,7 +156,7 @@ def _done(
     return _tried(view, event.upto, view.said, context)
 
 
-def _remembered(view: BackgroundView, entry, event: ev.BackgroundDone) -> BackgroundView:
+def _remembered(view: BackgroundView, entry: Entry, event: ev.BackgroundDone) -> BackgroundView:
     """What is remembered now. A try that came to nothing is owed anew under its own offset: it
     covers what was missed, and whatever was said since."""
     missed = 0 if event.ok else view.memory_missed + 1

@@ -6,10 +6,11 @@ an LLM_CALLED adopted it since by its compacted_upto.
 """
 
 from ....schemas import events as ev
+from ....schemas.codec import Entry
 from ....schemas.ids import parse_call_key
 from ....schemas.value import Value, replace
 from ..rows import Rows
-from .context import ContextView, fragment_tokens, place_of_result
+from .context_view import ContextView, fragment_tokens, place_of_result
 
 
 class Short(Value):
@@ -96,7 +97,7 @@ def has_summary(view: CompactionView, upto: int) -> bool:
     return len(view.summaries) > 0 and view.summaries[-1].upto == upto
 
 
-def apply(view: CompactionView, entry, context: ContextView) -> CompactionView:
+def apply(view: CompactionView, entry: Entry, context: ContextView) -> CompactionView:
     """The view after an accepted event; `context` is the one before it."""
     event = entry.event
     match event:
@@ -112,9 +113,10 @@ def apply(view: CompactionView, entry, context: ContextView) -> CompactionView:
 
 
 def _shortened(
-    view: CompactionView, entry, event: ev.ResultCompacted, context: ContextView
+    view: CompactionView, entry: Entry, event: ev.ResultCompacted, context: ContextView
 ) -> CompactionView:
-    place = place_of_result(context, *parse_call_key(event.call))
+    call = parse_call_key(event.call)
+    place = None if call is None else place_of_result(context, *call)
     assert place is not None, "a result that is shortened is in the context"
     early = context.request is None or place >= context.request.fragments
     saved = max(0, fragment_tokens(context.fragments, place) - event.tokens)

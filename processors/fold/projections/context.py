@@ -7,13 +7,17 @@ thinking) is decided when it is built, by rules that do not change the rows.
 
 from collections.abc import Iterable
 from operator import attrgetter
+from typing import Any
 
 from ....schemas import events as ev
 from ....schemas.bounds import REQUEST_TOKENS_MAX, SUM_MAX
+from ....schemas.codec import Entry
 from ....schemas.tokens import NEW, estimate_size, family_of, raised
-from ....schemas.value import Value, replace
+from ....schemas.value import replace
 from ..cut_points import answers_calls, is_fixed, must_think, window_size, window_start
 from ..rows import Rows
+from .compaction import CompactionView
+from .context_view import ContextView, Fragment, Request, fragment_tokens
 from .messages import MessagesView, body_size
 from .prefixes import Prefix, heavier, prefix_of, standing
 from .session_state import SessionState, triggered
@@ -23,70 +27,6 @@ from .turn_view import FILE_REFUSED, THINKING_REFUSED, TurnView, call_of, calls_
 DENIED = "Not run: the user denied this call."
 EXPIRED = "Not run: nobody allowed this call in time."
 CANCELLED = "Not run: the turn was ending when the model asked for this."
-
-
-class Fragment(Value):
-    """One piece of the conversation. kind: user, reminder, assistant, partial, result.
-
-    `text` is a reminder, a result made by the fold, or what is appended to a result's body.
-    `total`: estimated tokens of this and every earlier fragment.
-    """
-
-    kind: str
-    turn: int
-    step: int
-    index: int
-    offset: int
-    body: ev.Body | None
-    text: str = ""
-    call_id: str = ""
-    error: bool = False
-    stop_reason: str = ""
-    total: int = 0
-
-
-class Request(Value):
-    """A step's request: how many fragments it covers, and what else it names.
-
-    `start`: the first fragment it says; what lies before is in the summary at `checkpoint`, or
-    left out. `bound_from`: thinking before this fragment was signed for another prefix, or refused.
-    `files_after`: the model could not read one of the files said up to this offset: none is shown.
-    `checkpoint`, `compacted_upto`: as in LLM_CALLED.
-    """
-
-    turn: int
-    step: int
-    fragments: int
-    prefixes: int
-    model: str
-    params: bytes
-    strategy: str
-    offset: int
-    start: int = 0
-    bound_from: int = 0
-    checkpoint: int | None = None
-    compacted_upto: int = -1
-    files_after: int = -1
-
-
-class ContextView(Value):
-    """Fragments and prefixes, the newest request, and what they weigh in tokens.
-
-    `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
-    what came after it, both as the family `counts`: that of the newest request's model, or the
-    newest of all in a log that does not say what its prefix weighs, which was folded so.
-    `last_step_tokens` is constraint 5. `answered_at`: broker time of the last response, Unix ms.
-    """
-
-    fragments: Rows[Fragment]
-    prefixes: Rows[Prefix]
-    request: Request | None = None
-    prefix_sha: str = ""
-    anchor_tokens: int = 0
-    tail_tokens: int = 0
-    last_step_tokens: int = 0
-    answered_at: int = 0
-    counts: str = NEW
 
 
 READS = frozenset(
@@ -134,33 +74,13 @@ def _anchor(view: ContextView, prefix: Prefix, counts: str) -> int:
     return max(prefix.tokens(counts), view.anchor_tokens + moved)
 
 
-def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = None) -> int:
-    """Estimated tokens of the fragments from `start` to before `end` (one, if it is None)."""
-    end = start + 1 if end is None else end
-    if end <= start:
-        return 0
-    return fragments[end - 1].total - (fragments[start - 1].total if start else 0)
-
-
-def place_of_result(view: ContextView, turn: int, step: int, index: int) -> int | None:
-    """The ordinal of the fragment that answers a call, or None. Newest first: most are recent."""
-    for place in range(len(view.fragments) - 1, -1, -1):
-        fragment = view.fragments[place]
-        if (fragment.turn, fragment.step) < (turn, step):
-            return None
-        answers = (fragment.kind, fragment.turn, fragment.step, fragment.index)
-        if answers == ("result", turn, step, index):
-            return place
-    return None
-
-
 def apply(
     view: ContextView,
-    entry,
+    entry: Entry,
     before: TurnView,
     messages: MessagesView,
     state: SessionState,
-    compaction,
+    compaction: CompactionView,
 ) -> ContextView:
     """The view after an accepted event; the other views are those before it."""
     event = entry.event
@@ -211,7 +131,7 @@ def _add(view: ContextView, *fragments: Fragment) -> ContextView:
     return replace(view, fragments=rows, tail_tokens=view.tail_tokens + tail)
 
 
-def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
+def _prefix(view: ContextView, entry: Entry, event: ev.ContextSet) -> ContextView:
     prefix = prefix_of(event, entry.offset)
     return replace(
         view,
@@ -221,9 +141,12 @@ def _prefix(view: ContextView, entry, event: ev.ContextSet) -> ContextView:
     )
 
 
-def _said(entry, turn: int, step: int, ids, messages: MessagesView, counts: str) -> list[Fragment]:
-    rows = [messages.received.last(message_id) for message_id in ids]
-    assert None not in rows, "a message that is said was received"
+def _said(
+    entry: Entry, turn: int, step: int, ids: tuple[str, ...], messages: MessagesView, counts: str
+) -> list[Fragment]:
+    found = map(messages.received.last, ids)
+    rows = [row for row in found if row is not None]
+    assert len(rows) == len(ids), "a message that is said was received"
     rows.sort(key=attrgetter("offset"))
     place = (turn, step, -1, entry.offset)
     return [Fragment("user", *place, row.content, total=row.tokens_for(counts)) for row in rows]
@@ -234,11 +157,11 @@ _shape = attrgetter("prefixes", "start", "checkpoint", "compacted_upto")
 
 def _called(
     view: ContextView,
-    entry,
+    entry: Entry,
     event: ev.LlmCalled,
     before: TurnView,
     messages: MessagesView,
-    compaction,
+    compaction: CompactionView,
 ) -> ContextView:
     last, first_new = view.request, len(view.fragments)
     size, prefix = window_size(event.strategy), standing(view.prefixes)
@@ -256,7 +179,9 @@ def _called(
     view = _add(replace(view, counts=counts) if other else view, *said, *reminders)
     start = 0
     if event.checkpoint is not None:
-        start = compaction.summaries.last(event.checkpoint).kept_from
+        summary = compaction.summaries.last(event.checkpoint)
+        assert summary is not None, "a request adopts a summary that was made"
+        start = summary.kept_from
     elif size is not None:
         start = last.start if last else 0
         if not held:
@@ -273,7 +198,7 @@ def _called(
         event.strategy,
         entry.offset,
         start,
-        first_new if moved else last.bound_from,
+        first_new if moved or last is None else last.bound_from,
         event.checkpoint,
         event.compacted_upto,
         last.files_after if last else -1,
@@ -290,7 +215,7 @@ def all_input(usage: ev.Usage) -> int:
     return sum(usage.counts[:-1])
 
 
-def _failed(view: ContextView, entry, event: ev.GenFailed) -> ContextView:
+def _failed(view: ContextView, entry: Entry, event: ev.GenFailed) -> ContextView:
     """What is not taken never will be: no request says the thoughts, or shows the files, of before
     again. Thinking was signed for the files, too."""
     request = view.request
@@ -303,7 +228,9 @@ def _failed(view: ContextView, entry, event: ev.GenFailed) -> ContextView:
     return replace(view, request=request)
 
 
-def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView) -> ContextView:
+def _completed(
+    view: ContextView, entry: Entry, event: ev.GenComplete, before: TurnView
+) -> ContextView:
     used = all_input(event.usage)
     last = used + event.usage.counts[-1]
     refused = event.stop_reason == "refusal"
@@ -345,7 +272,9 @@ def _completed(view: ContextView, entry, event: ev.GenComplete, before: TurnView
     )
 
 
-def _ended(view: ContextView, entry, before: TurnView, messages: MessagesView) -> ContextView:
+def _ended(
+    view: ContextView, entry: Entry, before: TurnView, messages: MessagesView
+) -> ContextView:
     fragments = []
     for call in before.calls:
         done = closed(call)
@@ -373,7 +302,7 @@ def _outweighs(view: ContextView, heavy: int, limit: int | None) -> bool:
     return heavy > said or (limit is not None and least > limit * 9 // 10)
 
 
-def _result(entry, event, before: TurnView, state: SessionState) -> Fragment | None:
+def _result(entry: Entry, event: Any, before: TurnView, state: SessionState) -> Fragment | None:
     """The result that an event gives to a call of the running turn that had none."""
     call = call_of(before, event)
     if call is None or call not in before.calls or not is_open(call):

@@ -5,7 +5,10 @@ message of its turn came by; streaming viewers hold cursors and are owed nothing
 address a channel has is a setting and no fact of the log: this file must not know it.
 """
 
+from typing import Any
+
 from ....schemas import events as ev
+from ....schemas.codec import Entry
 from ....schemas.ids import is_push
 from ....schemas.nesting import parsed
 from ....schemas.value import Value, replace
@@ -81,7 +84,7 @@ def next_owed(view: DeliveryView) -> list[Owed]:
     return list(first.values())
 
 
-def apply(view: DeliveryView, entry, before: TurnView, after: TurnView) -> DeliveryView:
+def apply(view: DeliveryView, entry: Entry, before: TurnView, after: TurnView) -> DeliveryView:
     """The view after an accepted event; `before` and `after` are the turn view around it."""
     event = entry.event
     match event:
@@ -146,7 +149,7 @@ def text_of(content: bytes) -> str:
     return text if text.strip() else ""
 
 
-def _with(view: DeliveryView, owed: Owed, **changes) -> DeliveryView:
+def _with(view: DeliveryView, owed: Owed, **changes: Any) -> DeliveryView:
     changed = replace(owed, **changes)
     return replace(view, owed=tuple([changed if o is owed else o for o in view.owed]))
 

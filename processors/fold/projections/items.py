@@ -9,6 +9,7 @@ walking down, however long the rest is.
 from collections.abc import Iterator
 
 from ....schemas import events as ev
+from ....schemas.codec import Entry
 from ....schemas.value import Value, replace
 from ..rows import Rows
 
@@ -64,7 +65,7 @@ def _command_id(row: Retraction) -> str:
     return row.command_id
 
 
-def apply(view: ItemsView, entry) -> ItemsView:
+def apply(view: ItemsView, entry: Entry) -> ItemsView:
     """The view after an accepted event."""
     event = entry.event
     match event:

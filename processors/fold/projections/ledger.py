@@ -9,8 +9,10 @@ fact of the log: processors/advice/prices.py says it, from a table.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from ....schemas import events as ev
+from ....schemas.codec import Entry
 from ....schemas.value import Value, replace
 from ..rows import Rows
 
@@ -44,7 +46,7 @@ class Spent(Value):
     request: int = 1
 
     @property
-    def key(self) -> tuple:
+    def key(self) -> tuple[str | int, ...]:
         """What makes a repetition the same: (turn, step, attempt) of an answer, or of background
         work (work, upto, attempt, request)."""
         if self.kind == BACKGROUND:
@@ -96,7 +98,7 @@ OUTCOMES = {
 READS = frozenset({ev.LlmCalled, *OUTCOMES})
 
 
-def _key(row: Spent) -> tuple:
+def _key(row: Spent) -> tuple[str | int, ...]:
     return row.key
 
 
@@ -105,7 +107,7 @@ def initial() -> LedgerView:
     return LedgerView(Rows(key=_key))
 
 
-def apply(view: LedgerView, entry) -> LedgerView:
+def apply(view: LedgerView, entry: Entry) -> LedgerView:
     """The view after an accepted LLM_CALLED, or after an attempt's outcome, accepted or not."""
     event = entry.event
     if type(event) is ev.LlmCalled:
@@ -129,7 +131,7 @@ def _counted(view: LedgerView, row: Spent) -> LedgerView:
     )
 
 
-def _rows(view: LedgerView, event, offset: int) -> Iterator[Spent]:
+def _rows(view: LedgerView, event: Any, offset: int) -> Iterator[Spent]:
     """The requests that an outcome tells of, as far as their usage is known."""
     outcome = OUTCOMES[type(event)]
     if type(event) is not ev.BackgroundDone:
@@ -137,9 +139,10 @@ def _rows(view: LedgerView, event, offset: int) -> Iterator[Spent]:
             place = (event.turn, event.step, event.attempt)
             model = getattr(event, "model", "") or _model_of(view, event.turn, event.step)
             response_id = getattr(event, "response_id", "")
-            yield Spent(*place, outcome, model, *event.usage.counts, response_id, offset)
+            usage: ev.Usage = event.usage
+            yield Spent(*place, outcome, model, *usage.counts, response_id, offset)
         return
-    requests = (*event.earlier, event)
+    requests: tuple[ev.Try | ev.BackgroundDone, ...] = (*event.earlier, event)
     for number, one in enumerate(requests, 1):
         if one.usage is not None:
             ended = outcome if one is event and event.ok else "failed"

@@ -6,6 +6,7 @@ Rows only grow: a message is received once, then its turn's progress is told by 
 from operator import attrgetter
 
 from ....schemas import events as ev
+from ....schemas.codec import Entry
 from ....schemas.tokens import estimate_size, recounted
 from ....schemas.value import Value, replace
 from ..rows import Rows
@@ -61,7 +62,7 @@ def body_size(body: ev.Body) -> int:
     return len(body.inline or b"") + (body.ref.bytes if body.ref is not None else 0)
 
 
-def apply(view: MessagesView, entry, before: TurnView, turn: TurnView) -> MessagesView:
+def apply(view: MessagesView, entry: Entry, before: TurnView, turn: TurnView) -> MessagesView:
     """The view after an accepted event; `before` and `turn` are the turn view around it."""
     event = entry.event
     match event:

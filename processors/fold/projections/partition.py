@@ -7,6 +7,7 @@ owner is surely gone: this file says when that is, for WAKE and for nobody else.
 from operator import attrgetter
 from typing import NamedTuple
 
+from ....schemas.codec import Entry
 from ....schemas.events import OwnerGone, PartitionTaken
 from ....schemas.events.parts import AgentDigest
 from .turn_view import Claim
@@ -45,23 +46,27 @@ ROLES = ("sessions", "models", "tools", "background", "delivery")
 ANSWERS = ("sessions", "models")  # the roles without which no session is answered
 
 
-def apply(view: PartitionView, entry) -> PartitionView:
+def apply(view: PartitionView, entry: Entry) -> PartitionView:
     """The view after a PARTITION_TAKEN or an OWNER_GONE; one for an unknown role or by a wrong
     writer is nothing."""
     event = entry.event
     if isinstance(event, OwnerGone) and entry.writer in ROLES:
         known = all(event.owner in holder.gone for holder in view.holders)
-        gone = (_with_gone(holder, event.owner) for holder in view.holders)
-        return view if known else PartitionView(tuple(gone))
+        if known:
+            return view
+        return PartitionView(tuple(_with_gone(holder, event.owner) for holder in view.holders))
     if not isinstance(event, PartitionTaken) or event.role not in ROLES:
         return view
     if entry.writer != event.role:
         return view
     others = tuple(holder for holder in view.holders if holder.role != event.role)
     before = view.holder(event.role)
-    again = before is not None and before.owner == event.owner
-    earlier = (*before.earlier, before.epoch)[-EARLIER_MAX:] if again else ()
-    gone = () if before is None else tuple(owner for owner in before.gone if owner != event.owner)
+    earlier: tuple[int, ...] = ()
+    gone: tuple[str, ...] = ()
+    if before is not None:
+        gone = tuple(owner for owner in before.gone if owner != event.owner)
+        if before.owner == event.owner:
+            earlier = (*before.earlier, before.epoch)[-EARLIER_MAX:]
     taken = Holder(event.role, event.owner, entry.offset, earlier, event.agents, gone)
     return PartitionView(tuple(sorted((*others, taken), key=attrgetter("role"))))
 

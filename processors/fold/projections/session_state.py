@@ -7,6 +7,7 @@ that may change each; this fold is reached only by events that the rulings accep
 
 from ....schemas import events as ev
 from ....schemas.canonical import compact
+from ....schemas.codec import Entry
 from ....schemas.ids import is_id, why_not_an_id
 from ....schemas.value import Value, fields_of, replace
 from ..calls import BEGUN
@@ -113,7 +114,7 @@ def _pending(turn: TurnView) -> PendingTool | None:
     return PendingTool(oldest.key, oldest.name[:NAME_CHARS_MAX], oldest.attempt, len(begun))
 
 
-def apply(state: SessionState, entry, before: TurnView, turn: TurnView) -> SessionState:
+def apply(state: SessionState, entry: Entry, before: TurnView, turn: TurnView) -> SessionState:
     """The state after an accepted event; `before`, `turn`: the turn view before and after it."""
     event = entry.event
     after = state

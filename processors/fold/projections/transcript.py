@@ -4,7 +4,10 @@ Superseded attempts never get here: only accepted outcomes do. Chunks are not st
 viewer folds those of the open attempt itself (consumers/).
 """
 
+from typing import Any
+
 from ....schemas import events as ev
+from ....schemas.codec import Entry
 from ....schemas.enums import Recovery
 from ....schemas.value import Value, replace
 from ..rows import Rows
@@ -60,12 +63,12 @@ def initial() -> TranscriptView:
 
 
 def apply(
-    view: TranscriptView, entry, before: TurnView, turn: TurnView, state: SessionState
+    view: TranscriptView, entry: Entry, before: TurnView, turn: TurnView, state: SessionState
 ) -> TranscriptView:
     """The view after an accepted event; `state` is the session state before it."""
     event = entry.event
     if type(event) in _OF_CALLS:
-        line = _call_line(entry, event, before, state)
+        line: Line | None = _call_line(entry, event, before, state)
     elif type(event) is ev.GenSent:
         row = Sent(event.turn, event.step, event.channel, entry.offset)
         return replace(view, sent=view.sent.append(row))
@@ -84,7 +87,7 @@ def _limit(event: ev.TurnEnded) -> str:
     return f"{event.used:,} {OF_LIMIT.get(event.reason, 'used')}, {event.limit:,} are allowed"
 
 
-def _line(entry, event, before: TurnView, turn: TurnView) -> Line | None:
+def _line(entry: Entry, event: Any, before: TurnView, turn: TurnView) -> Line | None:
     """The line that an event about no call adds."""
     at = (entry.offset, entry.at)
     match event:
@@ -116,7 +119,7 @@ def _line(entry, event, before: TurnView, turn: TurnView) -> Line | None:
     raise AssertionError(f"{type(event).__name__} is read, but has no line")
 
 
-def _call_line(entry, event, before: TurnView, state: SessionState) -> Line:
+def _call_line(entry: Entry, event: Any, before: TurnView, state: SessionState) -> Line:
     """The line that an event about a call adds."""
     call = call_of(before, event)
     assert call is not None, "an accepted event names a call that is there"
@@ -124,8 +127,8 @@ def _call_line(entry, event, before: TurnView, state: SessionState) -> Line:
     match event:
         case ev.ToolInvoked(outcome=None):
             return Line("asks" if event.approval == "ask" else "call", *place, call.args)
-        case ev.ToolInvoked():
-            return Line("result", *place, event.content, event.outcome)
+        case ev.ToolInvoked(outcome=str(outcome)):
+            return Line("result", *place, event.content, outcome)
         case ev.ToolResult():
             _, refusals = triggered(state, before, event)
             told = "; ".join((event.outcome, *(refusal.detail for refusal in refusals)))

@@ -4,14 +4,16 @@ One function per event type, each short enough to be read aloud. Reached only by
 so nothing is checked twice; what can not be is asserted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from ....schemas import events as ev
-from ....schemas.codec import ChunkSeen, digest
+from ....schemas.codec import ChunkSeen, Entry, digest
 from ....schemas.value import replace
 from ..call_facts import row_of
 from ..calls import CONTRADICTED, DONE, IN_DOUBT, CallStatus
 from ..grants import grant_of
+from ..partial_answer import Chain
 from .turn_view import (
     CONTRADICTS_RECONCILER,
     GRANTS_MAX,
@@ -36,7 +38,7 @@ INITIAL = TurnView()
 RANK = {"interrupted": 0, "cancelled": 1, "terminated": 2}  # of several, the highest closes
 
 
-def apply(view: TurnView, entry) -> TurnView:
+def apply(view: TurnView, entry: Entry) -> TurnView:
     """The view after an accepted event."""
     kind = type(entry.event)
     change = FOLDS.get(kind)
@@ -46,7 +48,7 @@ def apply(view: TurnView, entry) -> TurnView:
     return replace(view, due_at=entry.at) if kind in SETTLES else view
 
 
-def stream(view: Stream, entry) -> Stream:
+def stream(view: Stream, entry: Entry) -> Stream:
     """How far the running attempt has streamed, after an accepted chunk."""
     chunk = entry.event
     goes_on = view.attempt == chunk.attempt and view.step == chunk.step and view.turn == chunk.turn
@@ -54,11 +56,11 @@ def stream(view: Stream, entry) -> Stream:
     return Stream(chunk.turn, chunk.step, chunk.attempt, chunks, entry.at)
 
 
-def _opened(view: TurnView, entry, event: ev.SessionOpened) -> TurnView:
+def _opened(view: TurnView, entry: Entry, event: ev.SessionOpened) -> TurnView:
     return replace(view, known=True, since=entry.at, agent=event.agent, rules=event.rules)
 
 
-def _message(view: TurnView, entry, event: ev.MessageReceived) -> TurnView:
+def _message(view: TurnView, entry: Entry, event: ev.MessageReceived) -> TurnView:
     if not view.open:
         return _open_turn(view, entry.offset, (event.message_id,))
     if view.step == 0 and view.closing is None:
@@ -93,23 +95,23 @@ def _close(view: TurnView, reason: str, at: int) -> TurnView:
     return view
 
 
-def _command(view: TurnView, entry, event: ev.PhaseTriggered | ev.ProjectLocked) -> TurnView:
+def _command(view: TurnView, entry: Entry, event: ev.PhaseTriggered | ev.ProjectLocked) -> TurnView:
     return replace(view, command_ids=(*view.command_ids, event.command_id)[-SEEN_MAX:])
 
 
-def _cancel(view: TurnView, entry, event: ev.CancelRequested) -> TurnView:
+def _cancel(view: TurnView, entry: Entry, event: ev.CancelRequested) -> TurnView:
     view = replace(view, cancel_ids=(*view.cancel_ids, event.cancel_id)[-SEEN_MAX:])
     if event.mode == "after_step":
         return replace(view, should_stop=True)
     return _close(view, "cancelled", entry.at) if view.open else view
 
 
-def _terminated(view: TurnView, entry, event: ev.SessionTerminated) -> TurnView:
+def _terminated(view: TurnView, entry: Entry, event: ev.SessionTerminated) -> TurnView:
     view = replace(view, terminated=True)
     return _close(view, "terminated", entry.at) if view.open else view
 
 
-def _llm_called(view: TurnView, entry, event: ev.LlmCalled) -> TurnView:
+def _llm_called(view: TurnView, entry: Entry, event: ev.LlmCalled) -> TurnView:
     said = event.includes
     return replace(
         view,
@@ -125,19 +127,20 @@ def _llm_called(view: TurnView, entry, event: ev.LlmCalled) -> TurnView:
     )
 
 
-def _claimed(view: TurnView, entry, event: ev.GenStart | ev.GenResumed) -> TurnView:
+def _claimed(view: TurnView, entry: Entry, event: ev.GenStart | ev.GenResumed) -> TurnView:
     assert view.generation is not None
     claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
-    resumes = isinstance(event, ev.GenResumed) and event.strategy == "resume"
     lost = view.generation
-    chain = (*lost.chain, (lost.attempt, event.prior_seq)) if resumes else ()
+    chain: Chain = ()
+    if isinstance(event, ev.GenResumed) and event.strategy == "resume":
+        chain = (*lost.chain, (lost.attempt, event.prior_seq))
     generation = replace(
         view.generation, status="running", attempt=event.attempt, claim=claim, chain=chain
     )
     return replace(view, generation=generation)
 
 
-def _gen_complete(view: TurnView, entry, event: ev.GenComplete) -> TurnView:
+def _gen_complete(view: TurnView, entry: Entry, event: ev.GenComplete) -> TurnView:
     assert view.generation is not None and not view.calls
     generation = replace(view.generation, status="done", stop_reason=event.stop_reason)
     calls = tuple(_proposed(entry, event, call) for call in calls_of(event))
@@ -146,7 +149,7 @@ def _gen_complete(view: TurnView, entry, event: ev.GenComplete) -> TurnView:
     return replace(view, generation=generation, calls=calls)
 
 
-def _proposed(entry, event: ev.GenComplete, call: ev.ProposedCall) -> Call:
+def _proposed(entry: Entry, event: ev.GenComplete, call: ev.ProposedCall) -> Call:
     return Call(
         turn=event.turn,
         step=event.step,
@@ -160,7 +163,7 @@ def _proposed(entry, event: ev.GenComplete, call: ev.ProposedCall) -> Call:
     )
 
 
-def _gen_failed(view: TurnView, entry, event: ev.GenFailed) -> TurnView:
+def _gen_failed(view: TurnView, entry: Entry, event: ev.GenFailed) -> TurnView:
     assert view.generation is not None
     generation = replace(
         view.generation,
@@ -172,12 +175,12 @@ def _gen_failed(view: TurnView, entry, event: ev.GenFailed) -> TurnView:
     return replace(view, generation=generation)
 
 
-def _gen_stopped(view: TurnView, entry, event: ev.GenStopped) -> TurnView:
+def _gen_stopped(view: TurnView, entry: Entry, event: ev.GenStopped) -> TurnView:
     assert view.generation is not None
     return replace(view, generation=replace(view.generation, status="stopped", retry_at=entry.at))
 
 
-def _with_call(view: TurnView, call: Call, **changes) -> TurnView:
+def _with_call(view: TurnView, call: Call, **changes: Any) -> TurnView:
     changed = replace(call, **changes)
     if call in view.calls:
         return replace(view, calls=tuple([changed if c is call else c for c in view.calls]))
@@ -198,20 +201,20 @@ def _outlives(call: Call) -> bool:
     return call.status in IN_DOUBT or bool(call.human) or call.denied
 
 
-def _call(view: TurnView, event) -> Call:
+def _call(view: TurnView, event: Any) -> Call:
     call = call_of(view, event)
     assert call is not None, "an accepted event names a call that is there"
     return call
 
 
-def _becomes(view: TurnView, call: Call, event) -> CallStatus:
+def _becomes(view: TurnView, call: Call, event: Any) -> CallStatus:
     """The status that CALLS gives a call for an accepted event."""
     becomes = row_of(view, call, event).becomes
     assert becomes is not None, "the event changes the call's status"
     return becomes
 
 
-def _tool_invoked(view: TurnView, entry, event: ev.ToolInvoked) -> TurnView:
+def _tool_invoked(view: TurnView, entry: Entry, event: ev.ToolInvoked) -> TurnView:
     call = _call(view, event)
     # The decision names the tool that is meant, which the model may have named in its arguments.
     named = {"name": event.name, "effect": event.effect}
@@ -221,7 +224,7 @@ def _tool_invoked(view: TurnView, entry, event: ev.ToolInvoked) -> TurnView:
     return _with_call(view, call, status=status, expires_at=event.expires_at or 0, **named)
 
 
-def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
+def _approval(view: TurnView, entry: Entry, event: ev.ApprovalDecided) -> TurnView:
     call = _call(view, event)
     status = _becomes(view, call, event)
     if status is DONE:
@@ -233,20 +236,20 @@ def _approval(view: TurnView, entry, event: ev.ApprovalDecided) -> TurnView:
     return view
 
 
-def _expired(view: TurnView, entry, event: ev.ApprovalExpired) -> TurnView:
+def _expired(view: TurnView, entry: Entry, event: ev.ApprovalExpired) -> TurnView:
     call = _call(view, event)
     status = _becomes(view, call, event)
     return _with_call(view, call, status=status, outcome="not_run", decision="expired")
 
 
-def _tool_started(view: TurnView, entry, event: ev.ToolStarted) -> TurnView:
+def _tool_started(view: TurnView, entry: Entry, event: ev.ToolStarted) -> TurnView:
     claim = Claim(event.owner, event.epoch, entry.offset, entry.at, event.deadline)
     call = _call(view, event)
     status = _becomes(view, call, event)
     return _with_call(view, call, status=status, attempt=event.attempt, claim=claim)
 
 
-def _tool_result(view: TurnView, entry, event: ev.ToolResult) -> TurnView:
+def _tool_result(view: TurnView, entry: Entry, event: ev.ToolResult) -> TurnView:
     call = _call(view, event)
     texts = list(event.reminders)
     status, late = _becomes(view, call, event), event.outcome
@@ -261,12 +264,12 @@ def _tool_result(view: TurnView, entry, event: ev.ToolResult) -> TurnView:
     return _remind(view, entry, texts)
 
 
-def _uncertain(view: TurnView, entry, event: ev.ToolFailedUncertain) -> TurnView:
+def _uncertain(view: TurnView, entry: Entry, event: ev.ToolFailedUncertain) -> TurnView:
     call = _call(view, event)
     return _with_call(view, call, status=_becomes(view, call, event), told=False)
 
 
-def _resolved(view: TurnView, entry, event: ev.HumanResolved) -> TurnView:
+def _resolved(view: TurnView, entry: Entry, event: ev.HumanResolved) -> TurnView:
     call = _call(view, event)
     outcome = "ok" if event.outcome == "happened" else "not_run"
     said_before = call.status == CONTRADICTED or call not in view.calls
@@ -285,14 +288,14 @@ def told(event: ev.HumanResolved) -> str:
     return f"A person reports that it did not happen. {text}".rstrip()
 
 
-def _remind(view: TurnView, entry, texts: list[str]) -> TurnView:
+def _remind(view: TurnView, entry: Entry, texts: list[str]) -> TurnView:
     if not texts:
         return view
     added = [Reminder(f"r{entry.offset}.{n}", text) for n, text in enumerate(texts)]
     return replace(view, reminders=(*view.reminders, *added)[-REMINDERS_MAX:])
 
 
-def _reminder(view: TurnView, entry, event: ev.ReminderAdded) -> TurnView:
+def _reminder(view: TurnView, entry: Entry, event: ev.ReminderAdded) -> TurnView:
     added = Reminder(event.reminder_id, event.text)
     return replace(
         view,
@@ -301,16 +304,16 @@ def _reminder(view: TurnView, entry, event: ev.ReminderAdded) -> TurnView:
     )
 
 
-def _human_needed(view: TurnView, entry, event: ev.HumanNeeded) -> TurnView:
+def _human_needed(view: TurnView, entry: Entry, event: ev.HumanNeeded) -> TurnView:
     return _with_call(view, _call(view, event), told=True)
 
 
-def _refused(view: TurnView, entry, event: ev.Refused) -> TurnView:
+def _refused(view: TurnView, entry: Entry, event: ev.Refused) -> TurnView:
     owed = tuple(refusal for refusal in view.refusals if refusal.offset != event.offset)
     return replace(view, refusals=owed)
 
 
-def _turn_ended(view: TurnView, entry, event: ev.TurnEnded) -> TurnView:
+def _turn_ended(view: TurnView, entry: Entry, event: ev.TurnEnded) -> TurnView:
     ended = [done[0] if (done := closed(call)) else call for call in view.calls]
     waiting = () if view.terminated else tuple([message.message_id for message in view.queue])
     view = replace(
@@ -328,7 +331,7 @@ def _turn_ended(view: TurnView, entry, event: ev.TurnEnded) -> TurnView:
     return _open_turn(view, entry.offset, waiting) if waiting else view
 
 
-FOLDS = {
+FOLDS: dict[type, Callable[[TurnView, Entry, Any], TurnView]] = {
     ev.SessionOpened: _opened,
     ev.MessageReceived: _message,
     ev.PhaseTriggered: _command,

@@ -4,6 +4,8 @@ Bounded: content of messages is in the messages view, content of answers in the 
 arguments of open calls are here.
 """
 
+from typing import Any
+
 from ....schemas.enums import Effect
 from ....schemas.events import Body, GenComplete, ProposedCall, TurnEnded
 from ....schemas.ids import call_key, parse_call_key
@@ -169,7 +171,7 @@ def find_call(view: TurnView, turn: int, step: int, index: int) -> Call | None:
     return None
 
 
-def call_of(view: TurnView, event) -> Call | None:
+def call_of(view: TurnView, event: Any) -> Call | None:
     """The call that an event is about: it carries the call's key, or its turn, step and index."""
     key = getattr(event, "call", None)
     place = (event.turn, event.step, event.index) if key is None else parse_call_key(key)

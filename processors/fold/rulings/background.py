@@ -7,13 +7,15 @@ first outcome of any attempt wins, for a summary is as good whoever made it.
 from ....schemas import events as ev
 from ....schemas.ids import parse_call_key
 from ..cut_points import is_cut, window_size
-from ..projections.background import KINDS, SUMMARIES, find_work, summary_runs
+from ..projections.background import KINDS, SUMMARIES, BackgroundView, find_work, summary_runs
 from ..projections.compaction import has_summary, kept_from
-from ..projections.context import place_of_result
+from ..projections.context_view import place_of_result
 from ..ruling import ACCEPTED, DUPLICATE, LATE, STALE, SUPERSEDED, VOID, Ruling
+from ..views import SessionViews
+from .judges import Judges
 
 
-def may_adopt(views, event: ev.LlmCalled) -> bool:
+def may_adopt(views: SessionViews, event: ev.LlmCalled) -> bool:
     """Whether a request may name these compactions: what is in force, or the candidate.
 
     No step back: the short forms that an earlier request adopted stay.
@@ -32,7 +34,7 @@ def may_adopt(views, event: ev.LlmCalled) -> bool:
     return any(s and s.offset == event.checkpoint for s in (view.checkpoint, view.candidate))
 
 
-def background_started(views, event: ev.BackgroundStarted) -> Ruling:
+def background_started(views: SessionViews, event: ev.BackgroundStarted) -> Ruling:
     """Claims a work that is due, or takes one over under a newer epoch."""
     view = views.background
     if event.kind not in KINDS:
@@ -51,7 +53,7 @@ def background_started(views, event: ev.BackgroundStarted) -> Ruling:
     return ACCEPTED if _is_due(views, event.kind, event.upto) else LATE
 
 
-def _is_due(views, kind: str, upto: int) -> bool:
+def _is_due(views: SessionViews, kind: str, upto: int) -> bool:
     view, fragments = views.background, views.context.fragments
     match kind:
         case "result":
@@ -64,11 +66,11 @@ def _is_due(views, kind: str, upto: int) -> bool:
     return fresh and (kind == "context") == views.turn.open
 
 
-def _runs(view, kind: str) -> bool:
+def _runs(view: BackgroundView, kind: str) -> bool:
     return any(work.kind == kind for work in view.works)
 
 
-def background_done(views, event: ev.BackgroundDone) -> Ruling:
+def background_done(views: SessionViews, event: ev.BackgroundDone) -> Ruling:
     """Ends claimed work, whichever attempt says so first; only the newest one releases it."""
     work = find_work(views.background, event.kind, event.upto)
     if work is None or (event.released and work.released):
@@ -78,7 +80,7 @@ def background_done(views, event: ev.BackgroundDone) -> Ruling:
     return ACCEPTED if event.attempt <= work.attempt else STALE
 
 
-def result_compacted(views, event: ev.ResultCompacted) -> Ruling:
+def result_compacted(views: SessionViews, event: ev.ResultCompacted) -> Ruling:
     """The one short form of a result that is in the context, by whoever claimed to make it."""
     view = views.background
     if views.compaction.shorts.last(event.call) is not None:
@@ -91,7 +93,7 @@ def result_compacted(views, event: ev.ResultCompacted) -> Ruling:
     return VOID if work.stop else ACCEPTED
 
 
-def context_compacted(views, event: ev.ContextCompacted) -> Ruling:
+def context_compacted(views: SessionViews, event: ev.ContextCompacted) -> Ruling:
     """A candidate of the summary that is being made: it must cut where nothing is split."""
     work = summary_runs(views.background)
     if has_summary(views.compaction, event.upto):
@@ -107,7 +109,7 @@ def context_compacted(views, event: ev.ContextCompacted) -> Ruling:
     return ACCEPTED if within and is_cut(fragments, event.kept_from) else STALE
 
 
-def compaction_skipped(views, event: ev.CompactionSkipped) -> Ruling:
+def compaction_skipped(views: SessionViews, event: ev.CompactionSkipped) -> Ruling:
     """Says once that a summary at this point is not worth it."""
     if event.upto <= views.background.tried_upto:
         return DUPLICATE
@@ -115,7 +117,7 @@ def compaction_skipped(views, event: ev.CompactionSkipped) -> Ruling:
     return ACCEPTED if due else LATE
 
 
-JUDGES = {
+JUDGES: Judges = {
     ev.BackgroundStarted: background_started,
     ev.BackgroundDone: background_done,
     ev.ResultCompacted: result_compacted,

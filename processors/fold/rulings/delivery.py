@@ -7,9 +7,11 @@ first GEN_SENT of an answer and channel counts, whoever delivered it.
 from ....schemas import events as ev
 from ..projections.delivery import find_owed
 from ..ruling import ACCEPTED, DUPLICATE, LATE, SUPERSEDED, Ruling
+from ..views import SessionViews
+from .judges import Judges
 
 
-def delivery_started(views, event: ev.DeliveryStarted) -> Ruling:
+def delivery_started(views: SessionViews, event: ev.DeliveryStarted) -> Ruling:
     """Claims the next attempt of what a channel is owed, or takes it over under a newer epoch."""
     owed = find_owed(views.delivery, event.turn, event.step, event.channel)
     if owed is None:
@@ -21,7 +23,7 @@ def delivery_started(views, event: ev.DeliveryStarted) -> Ruling:
     return ACCEPTED if event.epoch > owed.claim.epoch else SUPERSEDED
 
 
-def delivery_failed(views, event: ev.DeliveryFailed) -> Ruling:
+def delivery_failed(views: SessionViews, event: ev.DeliveryFailed) -> Ruling:
     """Only the newest attempt's failure counts; one that waits to be tried may be given up."""
     owed = find_owed(views.delivery, event.turn, event.step, event.channel)
     if owed is None:
@@ -32,13 +34,13 @@ def delivery_failed(views, event: ev.DeliveryFailed) -> Ruling:
     return ACCEPTED if fits else DUPLICATE
 
 
-def gen_sent(views, event: ev.GenSent) -> Ruling:
+def gen_sent(views: SessionViews, event: ev.GenSent) -> Ruling:
     """Said once for each answer and channel."""
     key = (event.turn, event.step, event.channel)
     return DUPLICATE if views.transcript.sent.last(key) is not None else ACCEPTED
 
 
-JUDGES = {
+JUDGES: Judges = {
     ev.DeliveryStarted: delivery_started,
     ev.DeliveryFailed: delivery_failed,
     ev.GenSent: gen_sent,

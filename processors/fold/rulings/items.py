@@ -9,11 +9,13 @@ from ....schemas.ids import is_id, why_not_an_id
 from ....schemas.nesting import parsed
 from ..projections.items import last_item, version
 from ..ruling import ACCEPTED, DUPLICATE, STALE, Ruling, refused
+from ..views import SessionViews
+from .judges import Judges
 
 NO_ITEMS = "the content is not a JSON list of as many items as it says"
 
 
-def item_added(views, event: ev.ItemAdded) -> Ruling:
+def item_added(views: SessionViews, event: ev.ItemAdded) -> Ruling:
     """A batch counts once; the same id with other content is refused."""
     if not is_id(event.item_id):
         return refused("invalid_id", why_not_an_id("item_id", event.item_id))
@@ -38,7 +40,7 @@ def _holds(body: ev.Body, items: int) -> bool:
     return isinstance(held, list) and len(held) == items
 
 
-def item_retracted(views, event: ev.ItemRetracted) -> Ruling:
+def item_retracted(views: SessionViews, event: ev.ItemRetracted) -> Ruling:
     """A command counts once, and only if nothing changed since it was made."""
     if not is_id(event.command_id):
         return refused("invalid_id", why_not_an_id("command_id", event.command_id))
@@ -52,4 +54,4 @@ def item_retracted(views, event: ev.ItemRetracted) -> Ruling:
     return ACCEPTED if fits and last_item(views.items) == (event.item_id, event.index) else STALE
 
 
-JUDGES = {ev.ItemAdded: item_added, ev.ItemRetracted: item_retracted}
+JUDGES: Judges = {ev.ItemAdded: item_added, ev.ItemRetracted: item_retracted}

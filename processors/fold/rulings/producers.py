@@ -4,6 +4,8 @@ Read top to bottom: one function per event type, each a list of reasons why not.
 changes a view; the projections do, and only for what is accepted here.
 """
 
+from typing import Any
+
 from ....schemas import events as ev
 from ....schemas.grant import why_wrong
 from ....schemas.ids import is_id, parse_call_key, why_not_an_id
@@ -14,13 +16,16 @@ from ..projections.message_sha import message_sha
 from ..projections.turn_view import QUEUE_MAX, Call, find_call
 from ..ruling import ACCEPTED, DUPLICATE, Ruling, refused
 from ..transitions import TRANSITIONS, InvalidTransition, transition
+from ..views import SessionViews
 from . import items as item_rulings
+from .judges import Judges
 
 SKIPPED_MAX = 64  # records passed over, of one session
+Fork = tuple[str | None, int | None, str | None]  # parent, offset and the sha256 of the seed
 RULES = 2  # version of the fold's meaning that this code has
 
 
-def not_possible(views, event) -> Ruling | None:
+def not_possible(views: SessionViews, event: Any) -> Ruling | None:
     """The reasons that hold for every producer's event but SESSION_OPENED."""
     if not views.turn.known:
         return refused("unknown_session", "unknown session: open it first")
@@ -33,7 +38,7 @@ def not_possible(views, event) -> Ruling | None:
     return None
 
 
-def session_opened(views, event: ev.SessionOpened) -> Ruling:
+def session_opened(views: SessionViews, event: ev.SessionOpened) -> Ruling:
     """Opened once; the same again is a repetition, another is refused."""
     if views.turn.known:
         same = (views.state.user_id, views.turn.agent) == (event.user_id, event.agent)
@@ -48,25 +53,26 @@ def session_opened(views, event: ev.SessionOpened) -> Ruling:
             return refused("invalid_id", why_not_an_id(what, text))
     if event.rules > RULES:
         return refused("rules", f"rules {event.rules} are newer than this worker's {RULES}")
-    if _forks(event) is not None and None in _forks(event):
+    forks = _forks(event)
+    if forks is not None and None in forks:
         return refused("invalid_fork", "a fork names its parent, an offset and a seed")
     return ACCEPTED
 
 
-def _forks(event: ev.SessionOpened) -> tuple | None:
+def _forks(event: ev.SessionOpened) -> Fork | None:
     """Parent, offset and seed that the event names; None if it opens no fork."""
     seed = event.seed_ref.sha256 if event.seed_ref is not None else None
     named = (event.parent_session, event.parent_offset, seed)
     return None if named == (None, None, None) else named
 
 
-def _forked_from(views) -> tuple | None:
+def _forked_from(views: SessionViews) -> Fork | None:
     """The same of a session that is open."""
     origin = views.origin
-    return origin and (origin.session_id, origin.offset, origin.seed)
+    return None if origin is None else (origin.session_id, origin.offset, origin.seed)
 
 
-def fork_opened(parent, event: ev.SessionOpened) -> Ruling:
+def fork_opened(parent: SessionViews, event: ev.SessionOpened) -> Ruling:
     """A fork goes on as its parent was: `parent` is what its seed folds to."""
     if not parent.turn.known or parent.session_id != event.parent_session:
         return refused("invalid_fork", f"the seed is not one of session {event.parent_session}")
@@ -92,7 +98,7 @@ def content_error(body: ev.Body) -> str | None:
     return None if texts and all(map(str.strip, texts)) else EMPTY
 
 
-def message_received(views, event: ev.MessageReceived) -> Ruling:
+def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
     """One message per id; the same id with other content is refused."""
     if not is_id(event.message_id):
         return refused("invalid_id", why_not_an_id("message_id", event.message_id))
@@ -112,7 +118,7 @@ def message_received(views, event: ev.MessageReceived) -> Ruling:
     return ACCEPTED
 
 
-def phase_triggered(views, event: ev.PhaseTriggered) -> Ruling:
+def phase_triggered(views: SessionViews, event: ev.PhaseTriggered) -> Ruling:
     """Only what TRANSITIONS has for this phase."""
     if not is_id(event.command_id):
         return refused("invalid_id", why_not_an_id("command_id", event.command_id))
@@ -125,7 +131,7 @@ def phase_triggered(views, event: ev.PhaseTriggered) -> Ruling:
     return ACCEPTED
 
 
-def project_locked(views, event: ev.ProjectLocked) -> Ruling:
+def project_locked(views: SessionViews, event: ev.ProjectLocked) -> Ruling:
     """Once in the life of a session."""
     if not is_id(event.command_id):
         return refused("invalid_id", why_not_an_id("command_id", event.command_id))
@@ -138,7 +144,7 @@ def project_locked(views, event: ev.ProjectLocked) -> Ruling:
     return ACCEPTED
 
 
-def cancel_requested(views, event: ev.CancelRequested) -> Ruling:
+def cancel_requested(views: SessionViews, event: ev.CancelRequested) -> Ruling:
     """Binds to the turn it names, else to the open one; of two for a turn the first counts."""
     turn = views.turn
     if not is_id(event.cancel_id):
@@ -163,7 +169,7 @@ def cancel_requested(views, event: ev.CancelRequested) -> Ruling:
     )
 
 
-def named_call(views, key: str) -> Call | Ruling:
+def named_call(views: SessionViews, key: str) -> Call | Ruling:
     """The call of that key, or the refusal."""
     parts = parse_call_key(key)
     if parts is None:
@@ -184,17 +190,21 @@ STANDS: dict[CallStatus, str] = {
 """How a call stands, by its status, in a sentence."""
 
 
-def approval_decided(views, event: ev.ApprovalDecided) -> Ruling:
+def approval_decided(views: SessionViews, event: ev.ApprovalDecided) -> Ruling:
     """Bound to the arguments that were shown, spent once."""
-    return _about_call(views, event)
+    ruling = _about_call(views, event)
+    if ruling.code == "invalid_grant":
+        wrong = f"what is to be allowed later is not understood: {why_wrong(event.grant)}"
+        return ruling._replace(detail=wrong)
+    return ruling
 
 
-def human_resolved(views, event: ev.HumanResolved) -> Ruling:
+def human_resolved(views: SessionViews, event: ev.HumanResolved) -> Ruling:
     """Only what is in doubt or contradicted can be resolved."""
     return _about_call(views, event)
 
 
-def _about_call(views, event: ev.ApprovalDecided | ev.HumanResolved) -> Ruling:
+def _about_call(views: SessionViews, event: ev.ApprovalDecided | ev.HumanResolved) -> Ruling:
     """The ruling of CALLS, a refusal with its sentence."""
     call = named_call(views, event.call)
     if isinstance(call, Ruling):
@@ -205,8 +215,6 @@ def _about_call(views, event: ev.ApprovalDecided | ev.HumanResolved) -> Ruling:
             detail = f"call {event.call} asks no longer: it {STANDS[call.status]}"
         case "other_arguments":
             detail = "the call's arguments are not those that were shown"
-        case "invalid_grant":
-            detail = f"what is to be allowed later is not understood: {why_wrong(event.grant)}"
         case "turn_over":
             detail = "the turn is ending"
         case "not_in_doubt":
@@ -216,12 +224,12 @@ def _about_call(views, event: ev.ApprovalDecided | ev.HumanResolved) -> Ruling:
     return ruling._replace(detail=detail)
 
 
-def session_terminated(views, event: ev.SessionTerminated) -> Ruling:
+def session_terminated(views: SessionViews, event: ev.SessionTerminated) -> Ruling:
     """Ends for good; not_possible has caught a second one."""
     return ACCEPTED
 
 
-def record_skipped(views, event: ev.RecordSkipped) -> Ruling:
+def record_skipped(views: SessionViews, event: ev.RecordSkipped) -> Ruling:
     """Counts once for a record, whether this version is frozen there or not: a later one may
     understand the record, and what was decided since relies on its having been passed over."""
     if not views.turn.known:
@@ -235,7 +243,7 @@ def record_skipped(views, event: ev.RecordSkipped) -> Ruling:
     return ACCEPTED
 
 
-JUDGES = {
+JUDGES: Judges = {
     ev.SessionOpened: session_opened,
     ev.MessageReceived: message_received,
     ev.PhaseTriggered: phase_triggered,

@@ -4,19 +4,23 @@ A worker is never refused, for nobody waits for an answer: what does not fit the
 and wake decides anew. A stale basis is the normal fate of a decision that lost a race (law 8).
 """
 
+from typing import Any
+
 from ....schemas import events as ev
 from ....schemas.codec import ChunkSeen
 from ..call_facts import row_of
 from ..cut_points import must_think
 from ..projections.turn_view import Generation, call_of, is_open, to_rebuild
 from ..ruling import ACCEPTED, DUPLICATE, LATE, STALE, SUPERSEDED, UNKNOWN_CALL, VOID, Ruling
+from ..views import SessionViews
 from . import delivery as delivery_rulings
 from .background import may_adopt
+from .judges import Judges
 
 CLOSING_REASONS = ("terminated", "cancelled", "interrupted")
 
 
-def context_set(views, event: ev.ContextSet) -> Ruling:
+def context_set(views: SessionViews, event: ev.ContextSet) -> Ruling:
     """A prefix that is already in force is a repetition; a running turn keeps its own."""
     view, turn = views.context, views.turn
     if view.prefix_sha == event.sha256:
@@ -25,7 +29,7 @@ def context_set(views, event: ev.ContextSet) -> Ruling:
     return STALE if runs else ACCEPTED
 
 
-def step_is_due(views) -> bool:
+def step_is_due(views: SessionViews) -> bool:
     """Whether the open turn has no step in flight: none yet, answered with all calls decided, or
     refused by the model as it was built."""
     turn = views.turn
@@ -37,7 +41,7 @@ def step_is_due(views) -> bool:
     return done and not any(is_open(call) for call in turn.calls)
 
 
-def llm_called(views, event: ev.LlmCalled) -> Ruling:
+def llm_called(views: SessionViews, event: ev.LlmCalled) -> Ruling:
     """The next step of the open turn, decided on what is still the newest input."""
     turn = views.turn
     if not turn.open or event.turn != turn.number:
@@ -57,13 +61,13 @@ def llm_called(views, event: ev.LlmCalled) -> Ruling:
     return ACCEPTED
 
 
-def tool_invoked(views, event: ev.ToolInvoked) -> Ruling:
+def tool_invoked(views: SessionViews, event: ev.ToolInvoked) -> Ruling:
     """Decides a proposed call, once."""
     call = call_of(views.turn, event)
     return LATE if call is None else row_of(views.turn, call, event).ruling
 
 
-def approval_expired(views, event: ev.ApprovalExpired) -> Ruling:
+def approval_expired(views: SessionViews, event: ev.ApprovalExpired) -> Ruling:
     """Only a call that still asks can lapse."""
     call = call_of(views.turn, event)
     if call is None or call not in views.turn.calls:
@@ -71,7 +75,7 @@ def approval_expired(views, event: ev.ApprovalExpired) -> Ruling:
     return row_of(views.turn, call, event).ruling
 
 
-def turn_ended(views, event: ev.TurnEnded) -> Ruling:
+def turn_ended(views: SessionViews, event: ev.TurnEnded) -> Ruling:
     """Ends the open turn: for the reason it closes, or when nothing of it is open."""
     turn = views.turn
     if not turn.open or event.turn != turn.number:
@@ -91,24 +95,24 @@ def turn_ended(views, event: ev.TurnEnded) -> Ruling:
     return ACCEPTED if turn.step > 0 and step_is_due(views) else STALE
 
 
-def refused_event(views, event: ev.Refused) -> Ruling:
+def refused_event(views: SessionViews, event: ev.Refused) -> Ruling:
     """Answers a refusal that is still owed."""
     owed = any(refusal.offset == event.offset for refusal in views.turn.refusals)
     return ACCEPTED if owed else DUPLICATE
 
 
-def human_needed(views, event: ev.HumanNeeded) -> Ruling:
+def human_needed(views: SessionViews, event: ev.HumanNeeded) -> Ruling:
     """Said once for each doubt, and once more for a contradiction."""
     call = call_of(views.turn, event)
     return DUPLICATE if call is None else row_of(views.turn, call, event).ruling
 
 
-def reminder_added(views, event: ev.ReminderAdded) -> Ruling:
+def reminder_added(views: SessionViews, event: ev.ReminderAdded) -> Ruling:
     """One reminder per id, whether it waits or has been said (constraint 6)."""
     return DUPLICATE if event.reminder_id in views.turn.reminder_ids else ACCEPTED
 
 
-def _generation(views, event) -> Generation | Ruling:
+def _generation(views: SessionViews, event: Any) -> Generation | Ruling:
     turn = views.turn
     if not turn.open or event.turn != turn.number:
         return LATE
@@ -117,7 +121,7 @@ def _generation(views, event) -> Generation | Ruling:
     return turn.generation
 
 
-def gen_start(views, event: ev.GenStart) -> Ruling:
+def gen_start(views: SessionViews, event: ev.GenStart) -> Ruling:
     """Claims the next attempt of the step that was decided, for that very decision."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
@@ -132,7 +136,7 @@ def gen_start(views, event: ev.GenStart) -> Ruling:
     return ACCEPTED if waits else SUPERSEDED
 
 
-def gen_resumed(views, event: ev.GenResumed) -> Ruling:
+def gen_resumed(views: SessionViews, event: ev.GenResumed) -> Ruling:
     """Takes a running attempt over, under a newer epoch than its claim's.
 
     The epoch is a guard against forged and foreign records, here and in every other takeover: an
@@ -151,7 +155,7 @@ def gen_resumed(views, event: ev.GenResumed) -> Ruling:
     return ACCEPTED if event.epoch > generation.claim.epoch else SUPERSEDED
 
 
-def chunk_seen(views, event: ChunkSeen) -> Ruling:
+def chunk_seen(views: SessionViews, event: ChunkSeen) -> Ruling:
     """A chunk of the newest attempt, while it runs."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
@@ -160,7 +164,9 @@ def chunk_seen(views, event: ChunkSeen) -> Ruling:
     return ACCEPTED if live else SUPERSEDED
 
 
-def gen_outcome(views, event: ev.GenComplete | ev.GenFailed | ev.GenStopped) -> Ruling:
+def gen_outcome(
+    views: SessionViews, event: ev.GenComplete | ev.GenFailed | ev.GenStopped
+) -> Ruling:
     """Only the newest attempt's outcome counts, once, until the turn has ended."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
@@ -170,7 +176,9 @@ def gen_outcome(views, event: ev.GenComplete | ev.GenFailed | ev.GenStopped) -> 
     return ACCEPTED if generation.status == "running" else DUPLICATE
 
 
-def call_event(views, event: ev.ToolStarted | ev.ToolResult | ev.ToolFailedUncertain) -> Ruling:
+def call_event(
+    views: SessionViews, event: ev.ToolStarted | ev.ToolResult | ev.ToolFailedUncertain
+) -> Ruling:
     """A claim or an outcome of a call: CALLS has the ruling."""
     call = call_of(views.turn, event)
     if call is None:
@@ -178,12 +186,12 @@ def call_event(views, event: ev.ToolStarted | ev.ToolResult | ev.ToolFailedUncer
     return row_of(views.turn, call, event).ruling
 
 
-def misplaced(views, event) -> Ruling:
+def misplaced(views: SessionViews, event: Any) -> Ruling:
     """What is said of a partition, under a session's key, says nothing about the session."""
     return Ruling("ignored", "misplaced")
 
 
-JUDGES = {
+JUDGES: Judges = {
     ev.ContextSet: context_set,
     ev.LlmCalled: llm_called,
     ev.ToolInvoked: tool_invoked,

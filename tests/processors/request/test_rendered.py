@@ -14,7 +14,7 @@ import pytest
 from foldlog.processors.fold.cut_points import is_cut
 from foldlog.processors.fold.projections import compaction, context
 from foldlog.processors.fold.projections.compaction import Short, Summary
-from foldlog.processors.fold.projections.context import Fragment, Request
+from foldlog.processors.fold.projections.context_view import Fragment, Request
 from foldlog.processors.fold.projections.prefixes import Prefix
 from foldlog.processors.request.build import request_bytes, request_sha256
 from foldlog.processors.request.rendered import Rendering, Renderings

@@ -1,0 +1,91 @@
+"""What a model has been shown: the view that the context fold makes and requests read."""
+
+from ....schemas.events import Body
+from ....schemas.tokens import NEW
+from ....schemas.value import Value
+from ..rows import Rows
+from .prefixes import Prefix
+
+
+class Fragment(Value):
+    """One piece of the conversation. kind: user, reminder, assistant, partial, result.
+
+    `text` is a reminder, a result made by the fold, or what is appended to a result's body.
+    `total`: estimated tokens of this and every earlier fragment.
+    """
+
+    kind: str
+    turn: int
+    step: int
+    index: int
+    offset: int
+    body: Body | None
+    text: str = ""
+    call_id: str = ""
+    error: bool = False
+    stop_reason: str = ""
+    total: int = 0
+
+
+class Request(Value):
+    """A step's request: how many fragments it covers, and what else it names.
+
+    `start`: the first fragment it says; what lies before is in the summary at `checkpoint`, or
+    left out. `bound_from`: thinking before this fragment was signed for another prefix, or refused.
+    `files_after`: the model could not read one of the files said up to this offset: none is shown.
+    `checkpoint`, `compacted_upto`: as in LLM_CALLED.
+    """
+
+    turn: int
+    step: int
+    fragments: int
+    prefixes: int
+    model: str
+    params: bytes
+    strategy: str
+    offset: int
+    start: int = 0
+    bound_from: int = 0
+    checkpoint: int | None = None
+    compacted_upto: int = -1
+    files_after: int = -1
+
+
+class ContextView(Value):
+    """Fragments and prefixes, the newest request, and what they weigh in tokens.
+
+    `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
+    what came after it, both as the family `counts`: that of the newest request's model, or the
+    newest of all in a log that does not say what its prefix weighs, which was folded so.
+    `last_step_tokens` is constraint 5. `answered_at`: broker time of the last response, Unix ms.
+    """
+
+    fragments: Rows[Fragment]
+    prefixes: Rows[Prefix]
+    request: Request | None = None
+    prefix_sha: str = ""
+    anchor_tokens: int = 0
+    tail_tokens: int = 0
+    last_step_tokens: int = 0
+    answered_at: int = 0
+    counts: str = NEW
+
+
+def fragment_tokens(fragments: Rows[Fragment], start: int, end: int | None = None) -> int:
+    """Estimated tokens of the fragments from `start` to before `end` (one, if it is None)."""
+    end = start + 1 if end is None else end
+    if end <= start:
+        return 0
+    return fragments[end - 1].total - (fragments[start - 1].total if start else 0)
+
+
+def place_of_result(view: ContextView, turn: int, step: int, index: int) -> int | None:
+    """The ordinal of the fragment that answers a call, or None. Newest first: most are recent."""
+    for place in range(len(view.fragments) - 1, -1, -1):
+        fragment = view.fragments[place]
+        if (fragment.turn, fragment.step) < (turn, step):
+            return None
+        answers = (fragment.kind, fragment.turn, fragment.step, fragment.index)
+        if answers == ("result", turn, step, index):
+            return place
+    return None
