@@ -125,6 +125,6 @@ def test_doctor_says_what_of_the_core_enters_no_prompt(shell, writer):
     writer.remember("user:ana", "core.md", "y" * 399 + ("\n" + "y" * 399) * 19)
     (row,) = [row for row in shell("doctor --json").json if row["check"] == "memory"]
     assert row["level"] == "note" and row["do"].startswith("run foldlog memory --sync")
-    assert row["text"].startswith("of user:ana, 38 of 41 lines of core.md enter a prompt, which")
+    assert row["text"].startswith("of user:ana, 38 of 41 lines of core.md enter a prompt, whose")
     shell.log.delete_topic("memory-events")
     assert "memory-events is missing" in shell("doctor").out

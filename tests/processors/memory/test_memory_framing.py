@@ -95,7 +95,7 @@ def test_people_are_told_as_many_lines_as_the_prompt_has(lines, chars):
     assert bool(said) == (entered < lines)
     if said:
         assert said.startswith(f"{entered} of {lines} lines of core.md enter a prompt")
-        assert ("takes 15 KiB" in said) == (entered < 99 or lines == 100)
+        assert ("limit is 15 KiB" in said) == (entered < 99 or lines == 100)
 
 
 def test_S1_A_the_index_has_at_most_200_lines_and_says_what_it_leaves_out():

@@ -129,7 +129,7 @@ def test_bad_input_a_file_that_is_no_database_is_made_anew(tmp_path):
     (tmp_path / "m.sqlite").write_bytes(b"not a database at all" * 200)
     said = []
     store = opened(tmp_path / "m.sqlite", say=said.append)
-    assert store.cursors == {} and "can not be read" in said[0]
+    assert store.cursors == {} and "cannot be read" in said[0]
 
 
 def test_a_store_that_somebody_looks_into_is_not_thrown_away(tmp_path, monkeypatch):
@@ -156,7 +156,7 @@ def test_what_can_not_be_read_and_foreign_keys_are_passed_over(tmp_path):
     broken = record(0, wrote("a", "tea"))._replace(value=b"garbage")
     store.fold([broken, record(1, wrote("b", "tea"), scope="nobody"), record(2, wrote("c", "x"))])
     assert store.view(ANA).ids == ("c",) and store.cursors == {0: 3}
-    assert len(said) == 1 and "0/0 can not be read" in said[0]
+    assert len(said) == 1 and "0/0 cannot be decoded" in said[0]
 
 
 def test_memory_events_do_not_move_the_version_of_the_session_stores():

@@ -114,5 +114,5 @@ def test_a_parameter_of_ours_that_no_request_may_hold_is_refused_when_the_tool_i
     def pay(größe: int) -> str:
         """Pay."""
 
-    with pytest.raises(TypeError, match="'größe' of tool pay must be called by"):
+    with pytest.raises(TypeError, match="'größe' of tool pay must have a name of"):
         tool(pay)

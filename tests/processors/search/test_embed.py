@@ -108,10 +108,10 @@ def test_another_embedder_by_setting_is_normalised():
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("no_such_module:x", "can't be loaded (ModuleNotFoundError"),
+        ("no_such_module:x", "cannot be loaded (ModuleNotFoundError"),
         ("json", "write it as MODULE:ATTR"),
-        ("json:nothing", "can't be loaded (AttributeError"),
-        (f"{__name__}:NoEmbedder", "it has no dimensions, embed"),
+        ("json:nothing", "cannot be loaded (AttributeError"),
+        (f"{__name__}:NoEmbedder", "it lacks dimensions, embed"),
         (f"{__name__}:Far", "distance_max is 3, it must be 0 to 2"),
     ],
 )

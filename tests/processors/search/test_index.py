@@ -267,7 +267,7 @@ def test_another_layout_indexes_anew_and_says_so(connection):
     connection.execute("DELETE FROM search_trigrams")
     connection.execute("UPDATE search_meta SET value = '0' WHERE name = 'layout'")
     index = SearchIndex(connection, say=said.append)
-    assert "1 documents are indexed anew" in said[0]
+    assert "1 documents are indexed again" in said[0]
     (hit,) = index.search("walrus", ["user:ana"])
     assert hit.parts.full_text > 0 and hit.parts.trigram == 1
 
