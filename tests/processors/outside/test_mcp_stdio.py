@@ -206,7 +206,7 @@ def test_a_server_that_comes_too_late_has_its_tools_at_the_next_start(world):
     agent = world.begin(server, start_s=0.01)
     assert agent.tools == () and not any("which effects names" in line for line in world.said)
     until = time.monotonic() + 30
-    while not (late := any("when the worker starts anew" in line for line in world.said)):
+    while not (late := any("after the worker's next start" in line for line in world.said)):
         assert time.monotonic() < until, world.said
         time.sleep(0.02)
     assert late
