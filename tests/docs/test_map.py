@@ -1,4 +1,4 @@
-"""docs/README.md lists every page, and every link of every page leads to a file and a heading."""
+"""docs/README.md lists every page; links and paths of code in pages lead somewhere."""
 
 import re
 
@@ -10,6 +10,9 @@ PAGES = [path for path in all_paths() if path.endswith(".md") and path.startswit
 PAGES += ["README.md"]
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+_ROOMS = "schemas|log|producers|processors|consumers|cli|local|tests|bench|examples|deploy"
+_PATH = re.compile(rf"`((?:{_ROOMS})/[\w./*-]+)`")
+WRITTEN = {"bench/results.json", "bench/.venv"}  # by commands, not in the tree
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -46,3 +49,9 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
         if not known:
             lost.append(link)
     assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_of_code_that_a_page_names_exists(page):
+    named = set(_PATH.findall(_text(page))) - WRITTEN
+    assert [path for path in sorted(named) if not list(ROOT.glob(path.rstrip("/")))] == []
