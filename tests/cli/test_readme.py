@@ -93,7 +93,7 @@ def _look_inside(foldlog, session: str) -> None:
     shows = {
         "sessions": session,
         "show": "hello",
-        "wake": "owes nothing",
+        "wake": "no pending work",
         "context show": "strategy compacted",
         "context diff": "nothing was left out",
         "request": '{"model"',
