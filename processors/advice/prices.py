@@ -47,7 +47,7 @@ class PriceTable:
     def __init__(
         self, version: str, prices: Iterable[Price], below: "PriceTable | None" = None
     ) -> None:
-        self.version = version if below is None else f"{version} over {below.version}"
+        self.version: str = version if below is None else f"{version} over {below.version}"
         self.prices = tuple(prices)
         self._below = below
         self._known: dict[str, tuple[Price, ...]] = {}
@@ -63,8 +63,8 @@ class PriceTable:
         """The price of a request with this many input tokens, cached or not; None if unknown."""
         if model not in self._known:
             found = [p for p in self.prices if self._patterns[p.model].search(model)]
-            tiers = [price for price in found if price.model == found[0].model]
-            self._known[model] = tuple(sorted(tiers, key=lambda price: -price.prompt_over))
+            nearest = [price for price in found if price.model == found[0].model]
+            self._known[model] = tuple(sorted(nearest, key=lambda price: -price.prompt_over))
         tiers = self._known[model]
         if not tiers and self._below is not None:
             return self._below.of(model, prompt_tokens)
@@ -212,7 +212,8 @@ def _price(row: Any, at: str) -> Price:
         raise SettingsError(f"{at}: `model` must be a name, as in opus-5-5")
     if not isinstance(over, int) or isinstance(over, bool):
         raise SettingsError(f"{at}: `prompt_over` must be a whole number of tokens")
-    return Price(model, *(_picodollars(row.get(part), f"{at}: `{part}`") for part in PARTS), over)
+    parts = {part: _picodollars(row.get(part), f"{at}: `{part}`") for part in PARTS}
+    return Price(model, **parts, prompt_over=over)
 
 
 def _picodollars(value: Any, at: str) -> int:

@@ -21,7 +21,8 @@ class Earlier:
     """The texts of lines, each split once however many results are compared with it."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        self._lines, self._said = lines, {}
+        self._lines = lines
+        self._said: dict[int, frozenset[str]] = {}
 
     def before(self, place: int) -> Iterator[tuple[Line, frozenset[str]]]:
         """The lines shortly before `place`, with their texts."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from random import uniform
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ...log.channels import Channel
@@ -74,7 +74,8 @@ def finder(channels: Mapping[str, Channel]) -> Find:
 
 async def deliver(delivery: Delivery, find: Find, sink: Sink, limits: Limits) -> None:
     """Make one attempt and report its outcome."""
-    began, place = time.monotonic(), {
+    began = time.monotonic()
+    place: dict[str, Any] = {
         "turn": delivery.turn, "step": delivery.step, "channel": delivery.channel
     }
     try:
@@ -163,7 +164,8 @@ async def _post(channel: Channel, delivery: Delivery, body: bytes) -> None:
     except socket.gaierror:
         raise Failed("unreachable", "the name of its host is not known") from None
     except (OSError, EOFError) as error:
-        why = os.strerror(error.errno) if getattr(error, "errno", None) else "connection closed"
+        number = getattr(error, "errno", None)
+        why = os.strerror(number) if number else "connection closed"
         raise Failed("unreachable", why) from None
     if not 200 <= answer.status < 300:
         wait_s = min(answer.retry_after_s, PAUSES_S[-1])

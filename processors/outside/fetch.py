@@ -201,7 +201,7 @@ def _get(
     found = ends.within(
         lambda: socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM), stopped
     )
-    sock = _connect(place, [info[4][0] for info in found], limits, ends)
+    sock = _connect(place, [str(info[4][0]) for info in found], limits, ends)
     connection = http.client.HTTPConnection(place.host, place.port)
     connection.sock = sock
     response = None

@@ -38,8 +38,8 @@ def fitted(schema: Any) -> Fitted:
     properties, required = dict(known or {}), _texts(schema.get("required"))
     for word, branch in _branches(left_out):
         more = branch.get("properties")
-        for name in more if isinstance(more, Mapping) else ():
-            properties.setdefault(name, more[name])
+        for name, schema_of_it in more.items() if isinstance(more, Mapping) else ():
+            properties.setdefault(name, schema_of_it)
         required += _texts(branch.get("required")) if word == "allOf" else []
     ours = _named(properties)
     if not left_out and all(name == own for name, own in ours.items()):

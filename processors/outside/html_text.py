@@ -139,8 +139,8 @@ def _pieces(html: str) -> Iterator[tuple[str | _Tag, str]]:
                 place = inside
         elif kind in ("!", "?", "/") and kind:
             ending = "-->" if html.startswith("<!--", start) else ">"
-            end = html.find(ending, start + 2)
-            place = len(html) if end < 0 else end + len(ending)
+            found = html.find(ending, start + 2)
+            place = len(html) if found < 0 else found + len(ending)
         else:
             if start < len(html):
                 yield "<", ""

@@ -93,7 +93,8 @@ class Wire:
 
         The answer is not validated against the tool's output schema: the tool has run either way.
         """
-        params = types.CallToolRequestParams(name=tool, arguments=arguments, _meta=meta)
+        about: Any = meta  # other keys than those the SDK names are allowed
+        params = types.CallToolRequestParams(name=tool, arguments=arguments, _meta=about)
         request = types.CallToolRequest(params=params)
         try:
             answer = await self._client.session.send_request(request, types.CallToolResult)
@@ -227,19 +228,22 @@ class _Stdio:
 
     @asynccontextmanager
     async def _run(self):
-        process, lifeline = await self._start()
+        process, open_end = await self._start()
+        lifeline: int | None = open_end
+        streams: Any = process  # all three are pipes
         incoming, for_session = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._read, process.stdout, incoming)
-                group.start_soon(self._write, process.stdin, outgoing, incoming)
-                group.start_soon(self._listen, process.stderr)
+                group.start_soon(self._read, streams.stdout, incoming)
+                group.start_soon(self._write, streams.stdin, outgoing, incoming)
+                group.start_soon(self._listen, streams.stderr)
                 try:
                     yield for_session, from_session
                 finally:
                     with anyio.CancelScope(shield=True):
-                        lifeline = await _end(process, lifeline)  # None: it is closed
+                        await _end(process, open_end)
+                        lifeline = None  # it is closed
                     group.cancel_scope.cancel()
         finally:
             if lifeline is not None:

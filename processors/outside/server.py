@@ -7,6 +7,7 @@ operator trusts them: by default a third-party tool is `once` and asks.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -116,7 +117,7 @@ class McpServer:
                 raise TypeError(f"{what} of MCP server {self.name} must map texts to texts")
 
 
-def _check_words(server: str, what: str, given: Mapping[str, str], words: type) -> None:
+def _check_words(server: str, what: str, given: Mapping[str, str], words: type[StrEnum]) -> None:
     for tool, word in given.items():
         if word not in list(words):
             raise ValueError(

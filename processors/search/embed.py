@@ -7,7 +7,7 @@ word_vectors.py, which knows related words. Only this file of foldlog imports nu
 vector is computed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -95,8 +95,10 @@ def load_embedder(name: str | None) -> Embedder:
             f"embedder {name}: it cannot be loaded ({type(error).__name__}: {error}). Nothing was "
             "embedded. Correct the setting, or leave it out for the embedder of foldlog."
         ) from error
-    kinds = (("name", str), ("dimensions", int), ("embed", Callable))
-    missing = [what for what, kind in kinds if not isinstance(getattr(found, what, None), kind)]
+    name_, size, embed = (getattr(found, what, None) for what in ("name", "dimensions", "embed"))
+    has = {"name": isinstance(name_, str), "dimensions": isinstance(size, int),
+           "embed": callable(embed)}
+    missing = [what for what, there in has.items() if not there]
     if missing:
         lacks = ", ".join(missing)
         raise SettingsError(f"embedder {name}: it lacks {lacks}, see docs/search.md")

@@ -212,7 +212,8 @@ class SearchIndex:
         self, scopes: Sequence[str], kinds: Sequence[str] | None, now: int | None
     ) -> list[tuple[int, str, int, int, bytes]]:
         """(row id, id, at, number of trigrams, vector) of every document to be considered."""
-        wanted, values = [f"scope IN ({_marks(scopes)})"], [*scopes]
+        wanted = [f"scope IN ({_marks(scopes)})"]
+        values: list[str | int] = [*scopes]
         if kinds is not None:
             wanted.append(f"kind IN ({_marks(kinds)})")
             values += kinds

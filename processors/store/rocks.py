@@ -114,5 +114,5 @@ class _Errors:
     def __exit__(self, kind: Any, error: BaseException | None, _where: Any) -> None:
         # The client's own files (rocksdict-config.json) fail with an OSError that has no errno.
         unnamed = kind is Exception or (isinstance(error, OSError) and error.errno is None)
-        if unnamed and (found := classified(error)) is not error:
+        if unnamed and isinstance(error, Exception) and (found := classified(error)) is not error:
             raise found from error

@@ -278,7 +278,8 @@ def open_store(
             store.claim(belongs)
         if why is None:
             return store
-        if store.belongs[:2] == belongs[:2] and store.cursor.offset <= end_offset:
+        held = store.belongs
+        if held is not None and held[:2] == belongs[:2] and store.cursor.offset <= end_offset:
             letters_from = store.cursor.offset  # another version of the folds, the same log
         store.close()
     if first_offset == 0:

@@ -5,6 +5,7 @@ which only grow. Equal views give equal bytes: msgpack in field order, nothing u
 format is not a contract: a store is a cache, and a new layout only means a refold.
 """
 
+import types
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from operator import attrgetter
@@ -39,7 +40,9 @@ lengths_of = attrgetter(*[f"{place}.length" for place in SERIES.values()])
 
 # Rows are kept in pages: the head of a session contains only the length of each series.
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=attrgetter("length"))  # in C: len calls Python
-_PAGE = msgspec.msgpack.Decoder(tuple[tuple(list[kind] for kind in SERIES)])
+_PAGE: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+    types.GenericAlias(tuple, tuple(types.GenericAlias(list, (kind,)) for kind in SERIES))
+)
 _STREAM = msgspec.msgpack.Decoder(Stream)
 encode_row = _ENCODER.encode
 

@@ -131,12 +131,12 @@ def _described(hint: Any) -> Any:
     return typing.Annotated[(base, *notes)]
 
 
-def _adapt(shape: type, name: str) -> tuple[Any, Mapping[str, Any]]:
+def _adapt(shape: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
     from pydantic import ConfigDict, TypeAdapter
 
     shape.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     try:
-        adapter = TypeAdapter(shape)
+        adapter: TypeAdapter[Any] = TypeAdapter(shape)
         schema = _clean(adapter.json_schema())
     except Exception as error:  # pydantic has a dozen error classes for types without a schema
         raise TypeError(f"tool {name} takes a type that JSON schema lacks: {error}") from error
@@ -189,7 +189,7 @@ def object_of(raw: bytes) -> dict[str, Any]:
     return value
 
 
-def _reasons(error: ValueError) -> str:
+def _reasons(error: Any) -> str:
     """The reasons of a pydantic ValidationError, without the values, which may be large."""
     listed = error.errors(include_url=False, include_context=False, include_input=False)
     lines = []

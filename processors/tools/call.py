@@ -146,6 +146,7 @@ def _record(one: Run, value: Any) -> None:
 
 def _cached(one: Run, key: bytes) -> ToolResult | None:
     """The result of the same call a short while ago, if its content is still there (S0.8)."""
+    assert one.host.cache is not None and one.tool.cache_ttl_ms is not None
     kept = one.host.cache.find(key, one.tool.cache_ttl_ms)
     if kept is None:
         return None
@@ -163,6 +164,7 @@ def _keep(one: Run, key: bytes, event: ToolResult | ToolFailedUncertain) -> None
     lost = event.left_out and event.content.ref is None  # the disk was full: do not cache that
     if not event.triggers and not event.reminders and not lost:
         shaped = Shaped(event.content, event.bytes, event.tokens, event.left_out)
+        assert one.host.cache is not None and one.tool.cache_ttl_ms is not None
         one.host.cache.keep(key, shaped, one.began_at, one.tool.cache_ttl_ms)
 
 
@@ -173,8 +175,9 @@ def _outcome(one: Run, end: End | None) -> ToolResult | ToolFailedUncertain:
         if _is_idempotent(one):
             _record(one, end.value)
         shaped = _shaped(one, end.value)
-        asked = {"triggers": ctx.triggers, "reminders": ctx.reminders}
-        return result(claim, Outcome.OK, shaped, **asked)
+        return result(
+            claim, Outcome.OK, shaped, triggers=ctx.triggers, reminders=ctx.reminders
+        )
     if isinstance(error, ToolFailed):
         outcome = Outcome.CANCELLED if isinstance(error, ToolCancelled) else Outcome.ERROR
         text = str(error) or "the tool failed and did not say why"
@@ -220,7 +223,7 @@ async def _ask(one: Run, args: bytes, stop: Stop) -> Any:
     work = one.call(reconciler, kwargs, context=True)
     end = await one.until_end(work, stop, cancel=asyncio.iscoroutinefunction(reconciler))
     if end is None or end.error is not None:
-        return f"the reconciler of {one.why_ended(end and end.error)}"
+        return f"the reconciler of {one.why_ended(end.error if end else None)}"
     if isinstance(end.value, Happened | DidNotHappen):
         return end.value
     return "the reconciler can't say whether it happened"

@@ -15,7 +15,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...log.environment import HAND_OVER_S, for_children
 from .output_sink import Stop
@@ -114,7 +114,7 @@ class Children:
                 self._dying.append(asyncio.gather(reading, process.wait(), return_exceptions=True))
         return Ended(code, output.kept(), output.left_out, why)
 
-    def run_blocking(self, command: Sequence[str], **options: object) -> Ended:
+    def run_blocking(self, command: Sequence[str], **options: Any) -> Ended:
         """`run` for a tool that is not a coroutine function: it blocks the tool's own thread."""
         return asyncio.run_coroutine_threadsafe(self.run(command, **options), self._loop).result()
 

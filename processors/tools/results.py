@@ -134,7 +134,8 @@ def _tell(value: Any) -> _Told:
         held = plain(value)
     except Exception:  # a value's own methods may raise anything: _json reports it
         return _Told(_json(value).encode(), _TEXT)
-    whole, notes = _json(held), []
+    whole = _json(held)
+    notes: list[Any] = []
     rows = _json(_first_rows(held, (), notes))
     if not notes:
         return _Told(whole.encode(), _TEXT)

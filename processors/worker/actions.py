@@ -299,8 +299,9 @@ class Actions:
         elif owed.role == "background":
             self._begin_work(views, owed, agent)
         elif owed.role == "delivery":
-            begin = begin_delivery(views, *owed.subject, agent, self.read_blob)
-            self._effects.deliver(views.session_id, begin)
+            (number,) = owed.subject
+            delivery = begin_delivery(views, number, agent, self.read_blob)
+            self._effects.deliver(views.session_id, delivery)
         elif owed.role == "tools":
             self._begin_tool(views, owed, agent)
         else:

@@ -227,8 +227,8 @@ class Parts:
         )
         self.meter = self.actions.meter = Meter(load_prices(settings.prices))
         self.worker = Worker(
-            *(self.identity, roles, agents),
-            *(self._open_store, self.actions, SystemClock(), say, self.announced),
+            self.identity, roles, agents,
+            self._open_store, self.actions, SystemClock(), say, self.announced,
         )
         self._look_at_sessions(watch)
         self.loop = self._loop(rolling)

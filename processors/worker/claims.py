@@ -1,5 +1,7 @@
 """Claims: the events with which a worker takes attempt n of an effect, built from the views."""
 
+from typing import Any
+
 from ...schemas import events as ev
 from ...schemas.enums import Recovery
 from ..agent import Agent
@@ -26,7 +28,7 @@ def generation_claim(
     """The claim of the next attempt of a model call."""
     generation = views.turn.generation
     assert generation is not None
-    fields = {
+    fields: dict[str, Any] = {
         "turn": views.turn.number,
         "step": views.turn.step,
         "attempt": generation.attempt + 1,
@@ -86,6 +88,7 @@ def delivery_claim(
 
 def claim_of(views: SessionViews, owed: Obligation) -> Claim:
     """The claim that was read back, whose effect an obligation would begin or stop."""
+    claim: Claim | None
     match owed.role:
         case "background":
             claim = claimed_work(views, owed).claim

@@ -141,8 +141,8 @@ class EffectsHost:
 
         async def guarded() -> None:
             try:
-                late = begins is not None and (time.monotonic() - asked) * 1000 > begins.window_ms
-                if late and told is not None:
+                waited_ms = (time.monotonic() - asked) * 1000
+                if begins is not None and told is not None and waited_ms > begins.window_ms:
                     work.close()
                     why = f"the worker could not begin it within {begins.window_ms} ms"
                     await told.outcome(key[0], begins.unbegun(why))
@@ -330,8 +330,10 @@ class EffectsHost:
         )
 
         def last_word(why: str) -> ev.BackgroundDone:
-            named = dict(zip(("kind", "upto", "attempt"), place, strict=True))
-            return ev.BackgroundDone(**named, ok=False, why=f"its task died: {why}"[:500])
+            return ev.BackgroundDone(
+                kind=begin.kind, upto=begin.upto, attempt=begin.attempt,
+                ok=False, why=f"its task died: {why}"[:500],
+            )
 
         place = (begin.kind, begin.upto, begin.attempt)
         begins = Begins.of(begin.agent, lambda why: work_not_begun(*place, why))

@@ -213,6 +213,8 @@ class _Host:
                 return text("ending", 503) if ends else text("ok")
             case "/status" | "/metrics" | "/readyz" if parts is None:
                 return text("not ready: starting", 503)
+            case _ if parts is None:
+                return None
             case "/status":
                 shown = {**status_of(parts.worker), "mcp": parts.outside.status()}
                 shown["dead_letters"] = parts.meter.total("foldlog_dead_letters")

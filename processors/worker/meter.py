@@ -5,7 +5,7 @@ folds old events without counting them again. Labels are words of ours and names
 id and never content.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -94,7 +94,9 @@ class Meter:
 
     def __init__(self, prices: PriceTable) -> None:
         self._prices = prices
-        self._counts: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in COUNTERS}
+        self._counts: dict[str, dict[tuple[str, ...], float]] = {
+            name: defaultdict(int) for name in COUNTERS
+        }
         self.add("foldlog_dead_letters", by=0)  # an alert needs a 0 before the first dead letter
         for when in ("in time", "late"):  # 0 from the start: a ratio needs both series
             self.add("foldlog_short_forms", when, by=0)
@@ -177,7 +179,8 @@ def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling
 
 def refusals_told(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
     """A log line for each refused transition that the table does not have (S0.4)."""
-    event, asked, whose = entry.event, (ruling,), "somebody"
+    event, whose = entry.event, "somebody"
+    asked: tuple[Ruling, ...] = (ruling,)
     if isinstance(event, ev.ToolResult):
         asked = refused_triggers(before, event) if ruling.accepted else ()
         call = call_of(before.turn, event)

@@ -75,7 +75,9 @@ def lag(log, places: Mapping[int, int]) -> dict[Family, Samples]:
         ends = log.end_offsets(SESSION_EVENTS)
     except (LogUnreachable, TopicMissing):
         return {REACHABLE: {(): 0}}
-    behind = {(str(n),): max(0, ends[n] - offset) for n, offset in places.items()}
+    behind: dict[tuple[str, ...], float] = {
+        (str(n),): max(0, ends[n] - offset) for n, offset in places.items()
+    }
     return {REACHABLE: {(): 1}, LAG: behind}
 
 

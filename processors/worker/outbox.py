@@ -63,6 +63,8 @@ class Outbox:
         self._kept: dict[int, _Kept] = {}
         self._pending_bytes = 0
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = -1
+        self._written = self._synced = 0
         self._next = self._load()
         self._rewrite()
 

@@ -160,7 +160,7 @@ def _settle(done: asyncio.Future) -> Callable[[Delivered | AppendError], None]:
 def _smaller(event: Any, why: str) -> Any:
     """A shorter outcome in place of one that exceeds the record limit."""
     assert isinstance(event, (*GENERATIONS, ev.ToolResult)), "short events are never too large"
-    place = {"turn": event.turn, "step": event.step, "attempt": event.attempt}
+    place: dict[str, Any] = {"turn": event.turn, "step": event.step, "attempt": event.attempt}
     text = f"The outcome could not be written: {why}"[:2_000]
     if isinstance(event, ev.ToolResult):
         return ev.ToolResult(

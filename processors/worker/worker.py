@@ -196,13 +196,16 @@ class Worker:
         if session_id == PARTITION_KEY:
             if type(entry.event) is Unreadable:
                 self._dead_letter(owned, record, entry)
-            return self._fold_partition(owned, entry)
+            self._fold_partition(owned, entry)
+            return None
         known = owned.views(session_id) is not None
         if type(entry.event) is Unreadable or not (known or is_foldable(record.key)):
             self._dead_letter(owned, record, entry)
             if not is_foldable(record.key):
                 return None
-        _, ruling, before, _ = owned.feed(entry)
+        event = owned.feed(entry)
+        assert event is not None, entry
+        ruling, before = event.ruling, event.before
         if ruling is not ACCEPTED:
             self.rulings[ruling.code] = self.rulings.get(ruling.code, 0) + 1
         self.actions.read_back(owned, entry, record, before, ruling)

@@ -7,7 +7,7 @@ it has a stop_reason; nothing else decides that. No clock, no SDK, no socket.
 import logging
 from dataclasses import fields, replace
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ....schemas.enums import ChunkKind
 from ....schemas.events import Usage
@@ -34,7 +34,7 @@ class Shown(NamedTuple):
 class Call(NamedTuple):
     """One tool_use block. args: its raw text; error: why that is not a JSON object, or None."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a Call
     call_id: str
     name: str
     args: bytes
@@ -175,7 +175,7 @@ def _normalised(usage: dict[str, bytes]) -> Usage:
 
 def _possible(usage: Usage) -> Usage:
     """The usage, with zero tokens in place of counts that no attempt can have."""
-    counts = dict(zip(COUNTS, usage.counts, strict=True))
+    counts: dict[str, Any] = dict(zip(COUNTS, usage.counts, strict=True))
     possible = replace(usage, **counts)
     if possible != usage:
         report = usage.raw.decode("utf-8", "replace")[:REPORT_CHARS_MAX]
