@@ -24,7 +24,7 @@ def settings() -> list[tuple[str, ...]]:
         name = field.target.id
         variables = of_installation._ENV.get(name, ())
         if name != "channels" and not variables:
-            continue  # derived from another setting, nobody sets it
+            continue  # derived, not a setting of its own
         meaning, _, default = doc.partition("Default: ")
         default = default.rstrip(".") or _default(field, of_installation)
         kind = _type(field.annotation).removesuffix(" | None")
@@ -45,8 +45,8 @@ def _documented_fields(declared: ast.ClassDef) -> Iterator[tuple[ast.AnnAssign, 
     """The fields of a class with the docstring that follows each, or an empty text."""
     for field, after in zip(declared.body, [*declared.body[1:], None], strict=True):
         if isinstance(field, ast.AnnAssign) and not field.target.id.startswith("_"):
-            said = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-            yield field, inspect.cleandoc(after.value.value) if said else ""
+            documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            yield field, inspect.cleandoc(after.value.value) if documented else ""
 
 
 def _default(field: ast.AnnAssign, module: object) -> str:

@@ -1,6 +1,6 @@
-"""The generated parts of docs/requests.md: a request that is really built, and its tables.
+"""Generates the parts of docs/requests.md: a request that is really built, and its tables.
 
-The request comes out of the real fold, prefix and builder, so it can't differ from what is sent.
+The request comes from the real fold, prefix and builder, so it cannot differ from a sent one.
 """
 
 import json
@@ -75,7 +75,7 @@ def layers() -> list[tuple[str, ...]]:
 
 
 def mistakes() -> list[tuple[str, ...]]:
-    """Rows: kind, when it is said."""
+    """Rows: kind, when it is reported."""
     return [(f"`{kind}`", when) for kind, when in KINDS.items()]
 
 

@@ -1,6 +1,6 @@
-"""The tables and diagrams of the documentation, made from the code they describe.
+"""Generates the tables and diagrams of the documentation from the code they describe.
 
-Each function gives Markdown. A page holds them between `<!-- generated: NAME -->` and
+Each function returns Markdown. A page contains it between `<!-- generated: NAME -->` and
 `<!-- end -->`; a test compares, `make docs` writes.
 """
 
@@ -48,7 +48,7 @@ def events() -> str:
 
 
 def memory_events() -> str:
-    """As `events`, of what outlives sessions."""
+    """As `events`, for the events of memory."""
     return _events(MEMORY_TYPES)
 
 
@@ -62,7 +62,7 @@ def _events(types: tuple[EventType, ...]) -> str:
         rows.append(
             (f"`{row.name}`", marks, ", ".join(row.writers), schema["doc"], _fields(schema))
         )
-    return _table(("event", "", "written by", "says", "fields"), rows)
+    return _table(("event", "", "written by", "meaning", "fields"), rows)
 
 
 def state() -> str:
@@ -93,13 +93,13 @@ def phases() -> str:
 
 
 def _facts(when: dict[str, tuple]) -> str:
-    said = []
+    shown_facts = []
     for name, values in when.items():
         shown = " or ".join(
             {True: "yes", False: "no"}.get(value, value) for value in values
         )
-        said.append(f"{name.replace('_', ' ')} = {shown}")
-    return ", ".join(said) or "always"
+        shown_facts.append(f"{name.replace('_', ' ')} = {shown}")
+    return ", ".join(shown_facts) or "always"
 
 
 def wake() -> str:
@@ -107,7 +107,7 @@ def wake() -> str:
     rows = [
         (row.id, _facts(row.when), f"`{row.owed}`", row.role, row.why) for row in WAKE
     ]
-    return _table(("row", "the views say", "owed", "role", "why"), rows)
+    return _table(("row", "facts", "owed", "role", "why"), rows)
 
 
 def _call_facts(when: dict[str, tuple]) -> str:
@@ -150,7 +150,7 @@ def call_life() -> str:
 
 
 def seed_rows() -> str:
-    """What the last event alone would say, and the rows that say it with the whole view."""
+    """The last event of a session, the rows that match with its whole views, and what happens."""
     rows = [(f"`{last}`", row, why) for last, row, why in SEED_ROWS]
     return _table(("last event", "rows", "what happens"), rows)
 
@@ -168,9 +168,9 @@ def rights() -> str:
         topics_of: dict[str, list[str]] = {}
         for topic, granted in role.topics.items():
             topics_of.setdefault(", ".join(granted), []).append(f"`{topic}`")
-        said = [f"{operations} on {', '.join(topics)}" for operations, topics in topics_of.items()]
+        rights = [f"{operations} on {', '.join(names)}" for operations, names in topics_of.items()]
         group = f"READ on `{access.GROUPS}` (prefixed)" if role.reads else ""
-        rows.append((name, role.who, "; ".join(said), group))
+        rows.append((name, role.who, "; ".join(rights), group))
     return _table(("role", "who", "topic", "group"), rows)
 
 
@@ -184,7 +184,7 @@ def picture() -> str:
     lines += [
         '    LOG --> FOLD["folds: pure functions"]',
         '    FOLD --> VIEWS[("views in RocksDB:<br/>' + "<br/>".join(_views()) + '")]',
-        '    VIEWS --> WAKE{"WAKE: what is owed"}',
+        '    VIEWS --> WAKE{"WAKE: what is pending"}',
         *(f"    WAKE -.-> {role}" for role in ROLES),
     ]
     return "\n".join([*lines, "```"]) + "\n"
@@ -217,17 +217,17 @@ def matrix() -> str:
     return _table(("state", "lives for a", *letters, "also"), requests_shown.matrix())
 
 
-_ROW_IDS = re.compile(r"\b(?:S\d\.\w+|N2|constraint \d): | \(S\d\.\w+\)")  # for who reads the code
+_ROW_IDS = re.compile(r"\b(?:S\d\.\w+|N2|constraint \d): | \(S\d\.\w+\)")  # for readers of the code
 
 
 def limits() -> str:
-    """The limits of an agent: name, default and the reason that stands beside it in the code."""
-    said = dict(re.findall(r"^    (\w+): int = .*?  # (.*)$", getsource(Limits), re.MULTILINE))
+    """The limits of an agent: name, default and the comment beside it in the code."""
+    reasons = dict(re.findall(r"^    (\w+): int = .*?  # (.*)$", getsource(Limits), re.MULTILINE))
     rows = [
-        (f"`{f.name}`", f"{getattr(DEFAULT_LIMITS, f.name):,}", _ROW_IDS.sub("", said[f.name]))
+        (f"`{f.name}`", f"{getattr(DEFAULT_LIMITS, f.name):,}", _ROW_IDS.sub("", reasons[f.name]))
         for f in fields(Limits)
     ]
-    return _table(("limit", "if left out", "what it is for"), rows)
+    return _table(("limit", "default", "what it is for"), rows)
 
 
 def settings() -> str:
@@ -262,5 +262,5 @@ MADE = {
 
 
 def regenerated(text: str) -> str:
-    """A page with every generated part made anew. Raises KeyError for a part nobody makes."""
+    """A page with every generated part replaced. Raises KeyError for an unknown part."""
     return MARK.sub(lambda found: found[1] + MADE[found[2]]() + found[3], text)
