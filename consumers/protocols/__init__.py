@@ -1,1 +1,1 @@
-"""What is shown, in the words of the clients of others: one pure projection per protocol."""
+"""Sessions in the protocols of third-party clients: one pure projection per protocol."""

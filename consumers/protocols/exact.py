@@ -1,8 +1,8 @@
-"""JSON as every reader of it has it: what would arrive as something else arrives as its text.
+"""JSON that every client reads the same way: a number that would change is sent as a string.
 
-A reader in JavaScript holds numbers as doubles, and others refuse what they can not hold; Python
-reads 1e400 as infinity and writes it as no JSON. So a number that no double holds is a text here.
-This file must not know what a value is for.
+JavaScript holds numbers as doubles, and other readers refuse what they cannot hold; Python reads
+1e400 as infinity and writes it as invalid JSON. So a number that no double represents exactly
+becomes a string here.
 """
 
 import json
@@ -13,15 +13,16 @@ from ...processors.effects.models.json_bytes import depth
 from .. import contents
 
 INT_MAX = 2**53 - 1
-"""The largest of the integers that doubles hold each by itself."""
+"""The largest integer up to which doubles represent every integer exactly."""
 
 DEPTH_MAX = 128
-"""Levels of nesting that may be taken apart and put together again: our writers recurse."""
+"""Deepest nesting that is parsed: our JSON writers recurse."""
 
 
 def value_of(data: bytes) -> Any:
-    """The value of some JSON. Raises ValueError for what is none (NaN is not), or is nested so
-    deeply that not everybody can read it."""
+    """The value of some JSON. Raises ValueError for invalid JSON (also for NaN), and for nesting so
+    deep that some readers fail.
+    """
     try:
         value = _DECODER.decode(data.decode())
     except RecursionError:
@@ -32,7 +33,8 @@ def value_of(data: bytes) -> Any:
 
 
 def blocks_of(content: bytes) -> list[dict[str, Any]]:
-    """The content blocks of a JSON array; what is nothing everywhere as Python has it."""
+    """The content blocks of a JSON array; JSON that `value_of` refuses is read as Python reads it.
+    """
     try:
         found = value_of(content)
         found = contents.encodable(found) if b"\\u" in content else found
@@ -50,12 +52,12 @@ def _float(text: str) -> float | str:
     value = float(text)
     try:
         return value if Decimal(text) == Decimal(repr(value)) else text
-    except InvalidOperation:  # an exponent that is itself beyond all bounds
+    except InvalidOperation:  # the exponent itself is out of range
         return text
 
 
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
 
 
-_DECODER = json.JSONDecoder(parse_int=_int, parse_float=_float, parse_constant=_no_number)
+_DECODER = json.JSONDecoder(parse_int=_int, parse_float=_float, parse_constant=_refuse_constant)

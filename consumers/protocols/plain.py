@@ -1,11 +1,9 @@
-"""Frames as plain JSON: what the gateway's own stream and its inspector read.
+"""Frames as plain JSON, for the gateway's own stream and the inspector.
 
-    token    {turn, step, attempt, block, kind, text}   a piece of what the model says
-    dropped  {turn, step, attempt, why}                 forget what was shown of this attempt
-    settled  {turn, step, attempt, line}                its words are final
+    token    {turn, step, attempt, block, kind, text}   a piece of the model's output
+    dropped  {turn, step, attempt, why}                 discard what was shown of this attempt
+    settled  {turn, step, attempt, line}                its content is final
     told     {line}                                     a message, call, result, approval, end
-
-This file must not know how frames travel.
 """
 
 import json
@@ -19,15 +17,15 @@ from ..transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
 from .exact import value_of
 
 WHOLE = frozenset({"message", "answer", "partial"})
-"""Lines whose content is given whole; of a tool's, what lies in the log and where the rest is."""
+"""Lines sent with their full content; lines of tools have the part in the log and a reference."""
 
 
 def thing_json(thing: Shown, read: ReadBlob) -> dict[str, Any]:
-    """One thing shown, as JSON has it."""
+    """One shown thing as JSON."""
     match thing:
         case Token():
-            said = {"block": thing.block, "kind": str(thing.kind), "text": thing.text}
-            return {"type": "token", **_of(thing.of), **said}
+            piece = {"block": thing.block, "kind": str(thing.kind), "text": thing.text}
+            return {"type": "token", **_of(thing.of), **piece}
         case Dropped():
             return {"type": "dropped", **_of(thing.of), "why": thing.why}
         case Settled():
@@ -37,13 +35,14 @@ def thing_json(thing: Shown, read: ReadBlob) -> dict[str, Any]:
 
 
 def frame_json(frame: Frame, read: ReadBlob) -> dict[str, Any]:
-    """A frame: the thing, where to go on, and whether it happens now."""
+    """A frame as JSON: the thing, the cursor to resume from, and whether it is live."""
     return {**thing_json(frame.shown, read), "cursor": frame.cursor, "live": frame.live}
 
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
-    """A line of the transcript. `content`: blocks, arguments or a text, with numbers that no double
-    holds as texts; `ref`: where the whole of a large one lies."""
+    """A line of the transcript. `content`: blocks, arguments or a text; numbers that no double
+    holds are strings. `ref`: the blob with the full content of a large line.
+    """
     out: dict[str, Any] = {
         "kind": line.kind,
         "turn": line.turn,
@@ -66,7 +65,7 @@ def _content(line: Line, read: ReadBlob) -> Any:
     try:
         value = value_of(data)
         if b"\\ud" in data.lower():
-            json.dumps(value, ensure_ascii=False).encode()  # half of a pair is not in UTF-8
+            json.dumps(value, ensure_ascii=False).encode()  # refuses a lone surrogate
         return value
     except ValueError:
         return shown(data)

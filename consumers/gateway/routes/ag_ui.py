@@ -21,7 +21,7 @@ from ...calls import call_named
 from ...history import Frame
 from ...protocols.ag_ui.calls import APPROVAL, DOUBT
 from ...protocols.ag_ui.events import Encoder
-from ...protocols.ag_ui.input import SHOWN, Asked, answer_to, asked, content_of, newest
+from ...protocols.ag_ui.input import SHOWN, RunInput, answer_to, content_of, newest, run_input
 from ...protocols.ag_ui.messages import Event, Message
 from ..event_stream import EventStream, event
 from ..json_bodies import JsonRoute
@@ -44,7 +44,7 @@ def router(gateway: Gateway) -> APIRouter:
         """A RunAgentInput: sends the new messages, answers interrupts, streams the run that
         follows.
         """
-        wanted = asked(await request.json())
+        wanted = run_input(await request.json())
         answer_offset = await _answer_interrupts(gateway, request, wanted)
         messages = await _send_messages(gateway, request, wanted)
         turn = gateway.owned(request, wanted.thread).turn
@@ -63,14 +63,14 @@ def router(gateway: Gateway) -> APIRouter:
     async def connect(request: Request, follow: bool = False) -> Response:
         """A RunAgentInput: all runs of its thread, and the open one until it ends; with `follow`,
         also all later runs. A client that already has messages gets only what it lacks."""
-        wanted = asked(await request.json())
+        wanted = run_input(await request.json())
         until, seat = gateway.who(request).until, await _seat(gateway, request, wanted)
         return _stream(gateway, seat, _thread(gateway, seat, wanted, follow, until))
 
     return routes
 
 
-async def _answer_interrupts(gateway: Gateway, request: Request, wanted: Asked) -> int | None:
+async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInput) -> int | None:
     """Send the answers to interrupts and await the decisions; the offset of the last, or None."""
     last, sessions = None, gateway.client.sessions
     for interrupt, payload in wanted.resume:
@@ -93,7 +93,7 @@ async def _answer_interrupts(gateway: Gateway, request: Request, wanted: Asked) 
     return last
 
 
-async def _send_messages(gateway: Gateway, request: Request, wanted: Asked) -> dict[str, int]:
+async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -> dict[str, int]:
     """Send the user's newest messages and await the decisions; the offset of each. A message that
     was sent before keeps its offset, so a repeated request gets the same run again."""
     who, offsets = gateway.who(request), {}
@@ -115,7 +115,7 @@ async def _send_messages(gateway: Gateway, request: Request, wanted: Asked) -> d
 # -- streams ---------------------------------------------------------------------------------------
 
 
-async def _seat(gateway: Gateway, request: Request, wanted: Asked) -> Seat:
+async def _seat(gateway: Gateway, request: Request, wanted: RunInput) -> Seat:
     session_id = gateway.owned(request, wanted.thread).session_id
     return await gateway.hub.sit(session_id, None, "start", gateway.user(request))
 
@@ -125,7 +125,7 @@ def _stream(gateway: Gateway, seat: Seat, pieces: Pieces) -> Response:
 
 
 async def _run(
-    gateway: Gateway, seat: Seat, wanted: Asked, begin: int, message: str | None, until: float
+    gateway: Gateway, seat: Seat, wanted: RunInput, begin: int, message: str | None, until: float
 ) -> Pieces:
     """The response to a POST: from the event at `begin` until the run that answers `message` ends,
     the run waits for a person, or the user's token expires."""
@@ -167,7 +167,7 @@ def _waits(message: str | None, encoder: Encoder, seat: Seat) -> bool:
 
 
 async def _thread(
-    gateway: Gateway, seat: Seat, wanted: Asked, follow: bool, until: float
+    gateway: Gateway, seat: Seat, wanted: RunInput, follow: bool, until: float
 ) -> Pieces:
     """Every run until now, and the open one until it ends."""
     encoder, known = Encoder(wanted.thread, gateway.shown_blob), _known(wanted)
@@ -195,7 +195,7 @@ async def _thread(
         yield piece
 
 
-def _known(wanted: Asked) -> list[Message]:
+def _known(wanted: RunInput) -> list[Message]:
     """The client's messages that belong to the session: an app may have others of its own."""
     return [message for message in wanted.messages if message["role"] in SHOWN]
 

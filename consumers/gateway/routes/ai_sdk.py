@@ -20,7 +20,7 @@ from ....schemas.canonical import compact_ascii
 from ....schemas.events.parts import BlobRef
 from ...calls import call_named
 from ...contents import blocks_of, whole
-from ...protocols.ai_sdk.input import Answer, Posted, answer_of, content_of, posted
+from ...protocols.ai_sdk.input import Answer, ChatRequest, answer_of, chat_request, content_of
 from ...protocols.ai_sdk.messages import messages
 from ...protocols.ai_sdk.stream import Chunk, State, begin, encode, paused, steered_in
 from ...transcript_stream import Shown, Told
@@ -57,7 +57,7 @@ def _streaming(routes: APIRouter, gateway: Gateway) -> None:
         `messages` may be the whole list or only its last message; `when_busy` and `agent` are
         optional.
         """
-        wanted = posted(await request.json())
+        wanted = chat_request(await request.json())
         session_id = gateway.named(gateway.who(request), wanted.session_id)
         if wanted.trigger == "regenerate-message":
             session_id, turn = await _regenerate(gateway, request, wanted)
@@ -137,7 +137,7 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
 # -- requests --------------------------------------------------------------------------------------
 
 
-async def _send_message(gateway: Gateway, request: Request, wanted: Posted) -> str:
+async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest) -> str:
     """Send the newest message and await its decision; its id. A repeated id is harmless."""
     assert wanted.message is not None
     content = await gateway.blocking(content_of, wanted.message, gateway.attach)
@@ -149,7 +149,7 @@ async def _send_message(gateway: Gateway, request: Request, wanted: Posted) -> s
     return message_id
 
 
-async def _answer_approvals(gateway: Gateway, request: Request, wanted: Posted) -> list[str]:
+async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequest) -> list[str]:
     """Send the answers to approvals and await the decisions; the answered calls. If a new message
     follows them, only pending approvals are answered: the others are old answers that the client
     repeats."""
@@ -193,7 +193,7 @@ def _was_decided(views: SessionViews, answer: Answer) -> bool:
     )
 
 
-async def _regenerate(gateway: Gateway, request: Request, wanted: Posted) -> tuple[str, int]:
+async def _regenerate(gateway: Gateway, request: Request, wanted: ChatRequest) -> tuple[str, int]:
     """Fork before a turn and send its message again there; the new session, and its turn."""
     views = gateway.owned(request, wanted.session_id)
     of_message = views.messages.progress.last(wanted.about)

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from ....producers.checks import Invalid, an_id
 from ....producers.items import Items
 from ...protocols.durable.reading import is_json, offset_of
-from ...protocols.durable.writing import AGENT, Verdict, held
+from ...protocols.durable.writing import AGENT, Verdict, encoded
 from ..durable_streams import Streams
 from ..json_bodies import demand_few
 from ..parts import Gateway
@@ -172,7 +172,7 @@ def _content(kind: str, body: bytes, *, may_be_empty: bool = False) -> dict[str,
     if not body:
         return {}
     if not is_json(kind):
-        return held(kind, [body])
+        return encoded(kind, [body])
     demand_few(body)
     try:
         value = msgspec.json.decode(body)
@@ -182,4 +182,4 @@ def _content(kind: str, body: bytes, *, may_be_empty: bool = False) -> dict[str,
         raise Invalid("invalid_json", "the body is not valid JSON: nothing was appended") from None
     if not messages and not may_be_empty:
         raise Invalid("empty_body", "an empty array has nothing to append: nothing was appended")
-    return held(kind, [bytes(message) for message in messages])
+    return encoded(kind, [bytes(message) for message in messages])

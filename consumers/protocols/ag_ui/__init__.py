@@ -1,1 +1,1 @@
-"""AG-UI: sessions as its events and messages."""
+"""AG-UI: sessions as events and messages of that protocol."""

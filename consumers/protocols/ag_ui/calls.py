@@ -1,7 +1,7 @@
-"""The calls of a turn, as far as AG-UI must know: which run, which wait for a person, which answer.
+"""The calls of a turn for AG-UI: which ones run, wait for a person, or are finished.
 
-A run is interrupted when nothing goes on but the waiting. An interrupt's id is the call's key. This
-file must not know how a call is shown.
+A run is interrupted when all that is left is waiting for a person. The id of an interrupt is the
+call's key.
 """
 
 from collections.abc import Iterable
@@ -32,10 +32,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "required": ["happened"],
     },
 }
-"""What the payload of a resume entry must be, by the interrupt's reason."""
+"""JSON schema of the payload of a resume entry, by the interrupt's reason."""
 
 _WAITS = {"asks": APPROVAL, "doubt": DOUBT}
-_GOES_ON = ("proposed", "running", "uncertain")
+_IN_PROGRESS = ("proposed", "running", "uncertain")
 
 
 class Calls:
@@ -47,12 +47,12 @@ class Calls:
         self._waiting: dict[str, Line] = {}
 
     def proposed(self, keys: Iterable[str]) -> None:
-        """The model asks for these calls."""
+        """Add the calls that the model requested."""
         for key in keys:
             self._status.setdefault(key, "proposed")
 
     def take(self, line: Line) -> None:
-        """What a line says of its call."""
+        """Update a call from a line of the transcript."""
         match line.kind:
             case "call":
                 status = "running"
@@ -63,24 +63,26 @@ class Calls:
             case "result" | "resolved":
                 status = "done"
             case "doubt":
-                # First that nobody knows, then that a person is needed: the second one waits.
-                known = self._status.get(line.call) == "running"
-                status = "uncertain" if known else "doubt"
+                # The first line reports the doubt, the second that a person is needed: only then it
+                # waits.
+                is_first = self._status.get(line.call) == "running"
+                status = "uncertain" if is_first else "doubt"
             case _:
                 return
         self._status[line.call] = status
         self._waiting[line.call] = line
 
     def unanswered(self) -> list[str]:
-        """Calls that have no result and about which nobody will be asked."""
+        """Calls that have no result and that no person will be asked about."""
         return [key for key, s in self._status.items() if s in ("proposed", "running", "asks")]
 
     def interrupts(self, calls: Iterable[Call]) -> list[dict[str, Any]]:
-        """What people must answer before anything goes on; [] while something does. `calls`: those
-        of the open turn, which know until when they may be answered."""
+        """What people must answer before the turn continues; [] while a call is in progress.
+        `calls`: the calls of the open turn, which have the deadlines for the answers.
+        """
         expire = {call.key: call.expires_at for call in calls}
         waiting = [key for key, status in self._status.items() if status in _WAITS]
-        if any(status in _GOES_ON for status in self._status.values()):
+        if any(status in _IN_PROGRESS for status in self._status.values()):
             return []
         return [
             _interrupt(self._waiting[key], _WAITS[self._status[key]], expire.get(key, 0))
@@ -89,14 +91,14 @@ class Calls:
 
 
 def _interrupt(line: Line, reason: str, expires_at: int) -> dict[str, Any]:
-    asked = "may it run?" if reason == APPROVAL else f"what happened? {line.text}".rstrip()
+    question = "may it run?" if reason == APPROVAL else f"what happened? {line.text}".rstrip()
     return {
         "id": line.call,
         "reason": reason,
-        "message": f"{line.name}: {asked}",
+        "message": f"{line.name}: {question}",
         "toolCallId": line.call,
         "responseSchema": SCHEMAS[reason],
-        # A doubt stays until somebody answers, however long ago its call was allowed.
+        # A doubt has no deadline, however long ago its call was approved.
         **({"expiresAt": _iso(expires_at)} if expires_at and reason == APPROVAL else {}),
     }
 

@@ -1,10 +1,10 @@
-"""AG-UI 1.0: what a viewer is shown, as events of the protocol. Pure: no clock, no HTTP.
+"""Encodes a session's shown things as AG-UI 1.0 events. Pure: no clock, no HTTP.
 
-A thread is a session, a run is a turn (`SESSION:TURN`). A run ends early, as an interrupt, where it
-can only go on when a person answers; what comes then opens another run of the same turn
-(`SESSION:TURN.1`, its parent the one before). What comes after a turn, as the late result of a call
-in doubt, is a run as well. AG-UI can not take a message back: where an attempt is superseded the
-open message is closed, a CUSTOM event says what takes its place, and MESSAGES_SNAPSHOT removes it.
+A thread is a session, a run is a turn (`SESSION:TURN`). A run ends early, as an interrupt, when the
+turn continues only after a person answers; what follows opens another run of the same turn
+(`SESSION:TURN.1`, its parent the run before). Lines after a turn, such as the late result of a call
+in doubt, are a run as well. AG-UI cannot take a message back: when an attempt is superseded, the
+open message is closed, a CUSTOM event reports it, and MESSAGES_SNAPSHOT removes the message.
 """
 
 import json
@@ -25,44 +25,44 @@ from .usage import spent_in, usage_of
 VERSION = "1.0"
 CANCELLED = ("cancelled", "interrupted", "terminated")
 FAILED = ("failed", "budget_exceeded")
-SAID_OUTSIDE = (
+CUSTOM_KINDS = (
     "phase", "project", "terminated", "attempt", "asks", "approval", "doubt", "taken",
 )
-"""Lines for which AG-UI has no event: they come as CUSTOM, named by their kind."""
+"""Lines without an AG-UI event of their own: they are sent as CUSTOM, named by their kind."""
 
 
 class Encoder:
-    """Turns what one viewer is shown of a session, from its start, into events.
+    """Turns the things shown of a session, from its start, into events for one viewer.
 
-    `messages` are what a client has that got every event.
+    `messages`: the messages of a client that received every event.
     """
 
     def __init__(self, thread: str, read: ReadBlob | None) -> None:
         self.thread, self._read = thread, read
         self.messages = Messages()
-        self.run: str | None = None  # the run that is open
-        self.turn, self._part = 0, -1  # the turn of the last run, and which of its runs that was
-        self._started: Event | None = None  # how the last run began, and how it ended
+        self.run: str | None = None  # the open run
+        self.turn, self._part = 0, -1  # turn of the last run, and the run's number in that turn
+        self._started: Event | None = None  # first and last event of the last run
         self._finish: Event | None = None
         self._step: str | None = None
-        self._seen: SessionState | None = None  # the state that was told, and as it was told
+        self._seen: SessionState | None = None  # the state last sent, and its JSON
         self._state: dict[str, Any] | None = None
-        self._offset = self._closed = -1  # of the newest line, and of the one that ended a run
+        self._offset = self._closed = -1  # of the newest line, and of the last line of a run
         self._calls = Calls()
         self._speech: Speech | None = None
         self._results: Counter[str] = Counter()
         self._error = ""
         self._out: list[Event] = []
 
-    # -- what comes --------------------------------------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------
 
     def show(self, shown: Shown, views: SessionViews) -> list[Event]:
-        """The events of one thing shown; `views`: the session's, after it."""
+        """The events for one shown thing; `views`: the session's views after it."""
         of = shown.line if isinstance(shown, Told) else shown.of
         if isinstance(shown, Told | Settled):
             self._offset = shown.line.offset
         self._open_run(max(of.turn, self.turn))
-        self._tell_state(views.state)
+        self._send_state(views.state)
         match shown:
             case Token():
                 self._open_step(shown.of)
@@ -79,15 +79,16 @@ class Encoder:
         return out
 
     def close(self) -> list[Event]:
-        """What ends the stream here, while its run goes on elsewhere. Changes nothing."""
+        """The events that end this stream while its run continues. Changes nothing."""
         if self.run is None:
             return []
-        message = f"the stream was cut, the run goes on: connect to thread {self.thread} again"
+        message = f"the stream was cut, the run continues: connect to thread {self.thread} again"
         return [*self._open_ends(), event("RUN_ERROR", message=message, code="stream_cut")]
 
     def join(self, known: list[Message]) -> list[Event]:
-        """What brings a client that has some messages here: into the open run, or to the end of the
-        last one. Changes nothing."""
+        """The events that bring a client with some messages up to date: into the open run, or to
+        the end of the last one. Changes nothing.
+        """
         if self._started is None:
             return []
         out = [self._started, *snapshots(known, self.messages.all)]
@@ -100,12 +101,13 @@ class Encoder:
         return [*out, *(self._speech.reopened() if self._speech else ())]
 
     def enter(self, shown: Shown, views: SessionViews, known: list[Message]) -> list[Event]:
-        """As `show`, for a client that begins with this, and has some messages; with a message of
-        its own it has one more than this has before."""
-        lacks = self.run is not None or known != self.messages.all
+        """As `show`, for a client that joins at this thing and has some messages. A client that
+        sent a new message has one more than this encoder has before it.
+        """
+        is_behind = self.run is not None or known != self.messages.all
         self._seen = self._state = None
         events = self.show(shown, views)
-        return self.join(known) if lacks else events
+        return self.join(known) if is_behind else events
 
     @property
     def interrupted(self) -> bool:
@@ -117,21 +119,21 @@ class Encoder:
 
     def _open_run(self, turn: int) -> None:
         if self.run is not None:
-            return  # TURN_ENDED closed it if this were another turn's
+            return  # TURN_ENDED would have closed a run of another turn
         if turn != self.turn:
             self._part, self._calls = -1, Calls()
         self.turn, self._part = turn, self._part + 1
         self.run = f"{self.thread}:{turn}" + (f".{self._part}" if self._part else "")
         parent = {} if self._started is None else {"parentRunId": self._started["runId"]}
-        named = {"threadId": self.thread, "runId": self.run, "protocolVersion": VERSION}
-        self._started, self._finish = event("RUN_STARTED", **named, **parent), None
-        self._say(self._started)
+        fields = {"threadId": self.thread, "runId": self.run, "protocolVersion": VERSION}
+        self._started, self._finish = event("RUN_STARTED", **fields, **parent), None
+        self._emit(self._started)
 
     def _close_run(self, line: Line | None, views: SessionViews) -> None:
-        """End the run if its turn has ended, if none is open, or if only a person can go on."""
+        """End the run if its turn has ended, if no turn is open, or if a person must answer."""
         if line is not None and line.kind == "ended":
             self._calls.ended = True
-            finished = self._finished(line.name)
+            finished = self._run_result(line.name)
         elif self._calls.ended or self.turn == 0:
             finished = self._success({"turn": self.turn})
         elif interrupts := self._calls.interrupts(views.turn.calls):
@@ -140,15 +142,15 @@ class Encoder:
         else:
             return
         for closing in self._open_ends():
-            self._say(closing)
+            self._emit(closing)
         rows = spent_in(views.ledger, self.turn, self._closed, self._offset)
         if rows:
             finished["usage"] = usage_of(rows)
         self._closed = self._offset
-        self._say(finished)
+        self._emit(finished)
         self.run, self._step, self._speech, self._finish = None, None, None, finished
 
-    def _finished(self, reason: str) -> Event:
+    def _run_result(self, reason: str) -> Event:
         if reason in FAILED:
             message = self._error if reason == "failed" and self._error else f"turn: {reason}"
             return event("RUN_ERROR", message=message, code=reason)
@@ -163,14 +165,14 @@ class Encoder:
         return event("RUN_FINISHED", threadId=self.thread, runId=self.run, **fields)
 
     def _open_step(self, place: Attempt | Line) -> None:
-        """Be in that step, unless it is one of a turn that is over."""
+        """Enter that step, unless its turn is over."""
         name = f"{place.turn}.{place.step}"
         if place.turn != self.turn or place.step == 0 or name == self._step:
             return
         if self._step is not None:
-            self._say(event("STEP_FINISHED", stepName=self._step))
+            self._emit(event("STEP_FINISHED", stepName=self._step))
         self._step = name
-        self._say(event("STEP_STARTED", stepName=name))
+        self._emit(event("STEP_STARTED", stepName=name))
 
     def _open_ends(self) -> list[Event]:
         ends = self._speech.ends() if self._speech else []
@@ -178,71 +180,70 @@ class Encoder:
             ends.append(event("STEP_FINISHED", stepName=self._step))
         return ends
 
-    def _tell_state(self, state: SessionState) -> None:
+    def _send_state(self, state: SessionState) -> None:
         if state is self._seen:
             return
-        told, now = self._state, json.loads(as_json(state))
+        before, now = self._state, json.loads(as_json(state))
         self._seen, self._state = state, now
-        if told is None:
-            self._say(event("STATE_SNAPSHOT", snapshot=now))
-        elif told != now:
-            changed = [name for name in now if told[name] != now[name]]
+        if before is None:
+            self._emit(event("STATE_SNAPSHOT", snapshot=now))
+        elif before != now:
+            changed = [name for name in now if before[name] != now[name]]
             delta = [{"op": "replace", "path": f"/{n}", "value": now[n]} for n in changed]
-            self._say(event("STATE_DELTA", delta=delta))
+            self._emit(event("STATE_DELTA", delta=delta))
 
-    # -- what the model says -----------------------------------------------------------------------
+    # -- the model's output ------------------------------------------------------------------------
 
     def _token(self, token: Token) -> None:
         if self._speech is None or self._speech.of != token.of:
             self._speech = Speech(self.thread, token.of)
-        for said in self._speech.take(token):
-            self._say(said)
+        for one in self._speech.take(token):
+            self._emit(one)
 
     def _drop(self, dropped: Dropped) -> None:
         if self._speech is None:
             return
         for end in self._speech.ends():
-            self._say(end)
+            self._emit(end)
         of = dropped.of
         value = {"turn": of.turn, "step": of.step, "attempt": of.attempt, "why": dropped.why}
-        self._say(event("CUSTOM", name="attempt_dropped", value=value))
+        self._emit(event("CUSTOM", name="attempt_dropped", value=value))
         gone = set(self._speech.message_ids())
         self._replace([m for m in self.messages.all if m["id"] not in gone])
         self._speech = None
 
     def _settle(self, settled: Settled) -> None:
-        """Say what is missing of the final words; correct what was said otherwise."""
+        """Send what the stream lacks of the final content; correct what differs."""
         line, of = settled.line, settled.of
         if line.body is not None and line.body.ref is not None and self._read is None:
-            self._hush()
+            self._close_speech()
             return
         calls = line.kind == "answer" and line.name == "tool_use"
         content = whole(line.body, self._read)
         want = answer(self.thread, of.turn, of.step, content, calls=calls)
         speech = self._speech or Speech(self.thread, of)
         for missing in speech.rest_of_calls(want, self.messages):
-            self._say(missing)
+            self._emit(missing)
         self._speech = speech
-        self._hush()
+        self._close_speech()
         for message in want:
             if "encryptedValue" in message and self.messages.get(message["id"]):
                 value = message["encryptedValue"]
-                named = {"subtype": "message", "entityId": message["id"], "encryptedValue": value}
-                self._say(event("REASONING_ENCRYPTED_VALUE", **named))
+                fields = {"subtype": "message", "entityId": message["id"], "encryptedValue": value}
+                self._emit(event("REASONING_ENCRYPTED_VALUE", **fields))
         mine = {*speech.message_ids(), *(m["id"] for m in want)}
         self._replace([*(m for m in self.messages.all if m["id"] not in mine), *want])
-        made = [call["id"] for m in want for call in m.get("toolCalls", ())]
-        self._calls.proposed(made)
+        self._calls.proposed(call["id"] for m in want for call in m.get("toolCalls", ()))
 
-    def _hush(self) -> None:
-        """Nothing streams any more."""
+    def _close_speech(self) -> None:
+        """Close whatever streams."""
         for end in self._speech.ends() if self._speech else ():
-            self._say(end)
+            self._emit(end)
         self._speech = None
 
     def _replace(self, want: list[Message]) -> None:
         for snapshot in snapshots(self.messages.all, want):
-            self._say(snapshot)
+            self._emit(snapshot)
 
     # -- lines -------------------------------------------------------------------------------------
 
@@ -260,28 +261,27 @@ class Encoder:
                 self._result(key, "", f"no result: the turn ended ({line.name})")
         if line.kind == "attempt" and line.name == "failed":
             self._error = line.text
-        if line.kind in SAID_OUTSIDE:
+        if line.kind in CUSTOM_KINDS:
             fields = ("kind", "turn", "step", "call", "name", "text", "offset", "at")
             value = {name: getattr(line, name) for name in fields}
-            self._say(event("CUSTOM", name=line.kind, value=value))
+            self._emit(event("CUSTOM", name=line.kind, value=value))
         if line.turn == self.turn:
             self._calls.take(line)
 
     def _message(self, line: Line) -> None:
         text = text_of(whole(line.body, self._read))
         name = line.name
-        self._say(event("TEXT_MESSAGE_START", messageId=name, role="user"))
-        self._say(event("TEXT_MESSAGE_CONTENT", messageId=name, delta=text))
-        self._say(event("TEXT_MESSAGE_END", messageId=name))
+        self._emit(event("TEXT_MESSAGE_START", messageId=name, role="user"))
+        self._emit(event("TEXT_MESSAGE_CONTENT", messageId=name, delta=text))
+        self._emit(event("TEXT_MESSAGE_END", messageId=name))
 
     def _result(self, call: str, content: str, outcome: str) -> None:
-        self._results[call] += 1  # a doubt may be answered, and answered again
-        named = {"messageId": f"{self.thread}/{call}/result{self._results[call]}"}
-        named |= {"toolCallId": call}
+        self._results[call] += 1  # a call in doubt may get several results
+        ids = {"messageId": f"{self.thread}/{call}/result{self._results[call]}", "toolCallId": call}
         metadata = {"outcome": outcome}
-        said = {"content": content or outcome, "role": "tool", "metadata": metadata}
-        self._say(event("TOOL_CALL_RESULT", **named, **said))
+        fields = {"content": content or outcome, "role": "tool", "metadata": metadata}
+        self._emit(event("TOOL_CALL_RESULT", **ids, **fields))
 
-    def _say(self, said: Event) -> None:
-        self.messages.apply(said)
-        self._out.append(said)
+    def _emit(self, one: Event) -> None:
+        self.messages.apply(one)
+        self._out.append(one)

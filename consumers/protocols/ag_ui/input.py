@@ -1,7 +1,7 @@
-"""AG-UI's RunAgentInput: what a client asks for with it, checked. Pure.
+"""Parses and checks AG-UI's RunAgentInput. Pure.
 
-The log is the truth: of the messages a client sends, only the user's newest ones count, and only
-those that the session does not know yet. This file must not know how anything is written.
+The log is the truth: of the messages that a client sends, only the user's newest ones count, and
+only those that the session does not have yet.
 """
 
 import base64
@@ -16,16 +16,17 @@ from .events import VERSION
 from .messages import Message
 
 SHOWN = ("user", "assistant", "tool", "reasoning")
-"""Roles of messages that a session has; others are the client's own."""
+"""Roles of messages in a session; messages with other roles are the client's own."""
 
 Attach = Callable[[bytes], dict[str, Any]]
-"""Keeps an attachment; the content block that refers to it. Raises ValueError saying why not."""
+"""Stores an attachment; the content block that refers to it. Raises ValueError with the reason."""
 
 
-class Asked(NamedTuple):
-    """What a client asks for. messages: all it has; resume: answers by the key of their call.
+class RunInput(NamedTuple):
+    """A client's request. messages: all that the client has; resume: answers by the key of their
+    call.
 
-    agent, when_busy: from forwardedProps, for a session that is new, and for one that is busy.
+    agent, when_busy: from forwardedProps; for a new session, and for a busy one.
     """
 
     thread: str
@@ -36,7 +37,7 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer to an interrupt, as the log has it."""
+    """An answer to an interrupt, in the terms of the log."""
 
     call: str
     decision: str | None = None
@@ -45,35 +46,37 @@ class Answer(NamedTuple):
     report: str = ""
 
 
-def asked(body: Any) -> Asked:
-    """What a RunAgentInput asks for. Raises Invalid."""
+def run_input(body: Any) -> RunInput:
+    """Parses a RunAgentInput. Raises Invalid."""
     if not isinstance(body, Mapping):
-        raise Invalid("invalid", "the body must be a RunAgentInput: a JSON object")
+        raise Invalid("invalid", "the body must be a RunAgentInput, a JSON object: nothing was "
+                      "done")
     version = body.get("protocolVersion", VERSION)
     if version != VERSION:
         raise Invalid(
             "unknown_protocol_version",
-            f"protocolVersion {str(version)[:40]!r} is not spoken here, {VERSION} is: nothing was "
-            "done. Send that version, or leave the field out.",
+            f"protocolVersion {str(version)[:40]!r} is not supported, only {VERSION}: nothing was "
+            "done. Send that version, or omit the field.",
         )
     messages = _list(body, "messages")
     for message in messages:
         if not isinstance(message.get("id"), str) or not isinstance(message.get("role"), str):
-            raise Invalid("invalid", "each of `messages` must have an id and a role")
+            raise Invalid("invalid", "each of `messages` must have an id and a role: nothing was "
+                          "done")
     more = body.get("forwardedProps")
     more = more if isinstance(more, Mapping) else {}
     agent = more.get("agent")
-    return Asked(
+    return RunInput(
         an_id("threadId", body.get("threadId", "")),
         [{k: v for k, v in m.items() if v is not None} for m in messages],
-        [_resumed(entry) for entry in _list(body, "resume")],
+        [_resume_entry(entry) for entry in _list(body, "resume")],
         None if agent is None else an_id("agent", agent),
         a_word("when_busy", more.get("when_busy", WhenBusy.QUEUE), WhenBusy),
     )
 
 
 def newest(messages: list[Message]) -> list[Message]:
-    """The user's messages behind everything that anybody else said."""
+    """The user's messages after the last message of any other role."""
     out: list[Message] = []
     for message in reversed(messages):
         if message["role"] not in SHOWN:
@@ -85,16 +88,17 @@ def newest(messages: list[Message]) -> list[Message]:
 
 
 def answer_to(call: str, payload: dict[str, Any] | None, waits_for: str) -> Answer | None:
-    """What a payload says to an interrupt; None of it (cancelled) denies an approval, and leaves a
-    doubt as it is. Raises Invalid."""
-    wanted = SCHEMAS[waits_for]["properties"]
+    """The answer in an interrupt's payload. No payload (cancelled) denies an approval and leaves a
+    doubt open. Raises Invalid.
+    """
+    properties = SCHEMAS[waits_for]["properties"]
     if payload is None:
         return Answer(call, Decision.DENY) if waits_for == APPROVAL else None
-    known = [name for name in wanted if isinstance(payload.get(name), bool)]
-    first = next(iter(wanted))
-    if first not in known:
-        raise Invalid("invalid", f"the payload for {call} must be an object with {first!r}: true "
-                      "or false; nothing was decided")
+    flags = [name for name in properties if isinstance(payload.get(name), bool)]
+    required = next(iter(properties))
+    if required not in flags:
+        raise Invalid("invalid", f"the payload for {call} must be an object with {required!r}: "
+        "true or false; nothing was decided")
     if waits_for == APPROVAL:
         decision = Decision.ALLOW if payload["approved"] else Decision.DENY
         return Answer(call, decision, remember=payload.get("remember") is True)
@@ -108,7 +112,8 @@ def content_of(message: Message, attach: Attach) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise Invalid("invalid_content", "a user's content must be a text or a list of parts")
+        raise Invalid("invalid_content", "a user's content must be a string or a list of parts: "
+        "nothing was sent")
     return [_block(part, attach) for part in content]
 
 
@@ -120,7 +125,8 @@ def _block(part: Any, attach: Attach) -> dict[str, Any]:
     if kind not in ("image", "document") or not isinstance(source, Mapping):
         raise Invalid(
             "invalid_content",
-            f"a part of type {str(kind)[:40]!r} can't be sent: text, image and document can",
+            f"a part of type {str(kind)[:40]!r} cannot be sent: nothing was sent. Use text, image "
+            "or document",
         )
     if source.get("type") == "url":
         return {"type": kind, "source": {"type": "url", "url": str(source.get("value"))}}
@@ -128,14 +134,15 @@ def _block(part: Any, attach: Attach) -> dict[str, Any]:
         data = base64.b64decode(str(source.get("value")), validate=True)
         return attach(data)
     except (binascii.Error, ValueError) as error:
-        raise Invalid("not_attachable", f"the {kind} can't be attached: {error}") from None
+        raise Invalid("not_attachable", f"the {kind} cannot be attached, so nothing was sent: "
+                                        f"{error}") from None
 
 
-def _resumed(entry: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+def _resume_entry(entry: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
     status, payload = entry.get("status"), entry.get("payload")
     if status not in ("resolved", "cancelled") or not isinstance(entry.get("interruptId"), str):
-        raise Invalid("invalid", "each of `resume` must have an interruptId, and a status: "
-                      "resolved or cancelled")
+        raise Invalid("invalid", "each of `resume` must have an interruptId, and a status, "
+        "resolved or cancelled: nothing was done")
     if status == "cancelled":
         return entry["interruptId"], None
     return entry["interruptId"], dict(payload) if isinstance(payload, Mapping) else {}
@@ -144,5 +151,5 @@ def _resumed(entry: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
 def _list(body: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
     found = body.get(field, [])
     if not isinstance(found, list) or not all(isinstance(item, Mapping) for item in found):
-        raise Invalid("invalid", f"`{field}` must be a list of objects")
+        raise Invalid("invalid", f"`{field}` must be a list of objects: nothing was done")
     return found

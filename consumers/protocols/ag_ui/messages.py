@@ -1,7 +1,7 @@
-"""The messages that an AG-UI client has, by the client's own rules, and those that an answer is.
+"""The messages of an AG-UI client, by the client's own rules, and the messages of a final answer.
 
-`Messages` applies events as the client's reducer does, so that the encoder always knows what is on
-the screen; `answer` is what must be there once an answer is final. This file must not know runs.
+`Messages` applies events as the client's reducer does, so that the encoder always knows what the
+client shows; `answer` gives the messages that must exist once an answer is final.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ def event(kind: str, **fields: Any) -> Event:
 
 
 class Messages:
-    """What a client that saw every event so far holds, in its order."""
+    """The messages of a client that received every event so far, in the client's order."""
 
     def __init__(self) -> None:
         self.all: list[Message] = []
@@ -36,7 +36,7 @@ class Messages:
         return owner and next(call for call in owner["toolCalls"] if call["id"] == call_id)
 
     def apply(self, event: Event) -> None:
-        """Change as the client does; events that touch no message are passed over."""
+        """Apply an event as the client does; events that concern no message are ignored."""
         match event["type"]:
             case "TEXT_MESSAGE_START":
                 self._start(event["messageId"], event["role"], content="")
@@ -70,7 +70,8 @@ class Messages:
         return message
 
     def _result(self, event: Event) -> None:
-        """A result stands behind the message that has its call, and behind that one's others."""
+        """Insert a result after the message with its call, and after that message's other results.
+        """
         message = {"id": event["messageId"], "role": "tool", "toolCallId": event["toolCallId"]}
         message |= {"content": event["content"], "metadata": event["metadata"]}
         self._by_id[event["messageId"]] = message
@@ -84,45 +85,46 @@ class Messages:
         self.all.insert(at, message)
 
     def _replace(self, messages: Iterable[Message]) -> None:
-        """What is not in a snapshot goes, what is in it is replaced where it stands, new is last.
+        """Remove messages that a snapshot lacks, replace those it has in place, append the new
+        ones.
 
-        Reasoning goes only where the snapshot has some: see `replacing`.
+        Reasoning is removed only if the snapshot has some reasoning: see `replacing`.
         """
         new = {message["id"]: copied(message) for message in messages}
-        reasons = any(message["role"] == "reasoning" for message in new.values())
-        stays = [
-            new.get(held["id"], held)
-            for held in self.all
-            if held["id"] in new or (held["role"] == "reasoning" and not reasons)
+        has_reasoning = any(message["role"] == "reasoning" for message in new.values())
+        remaining = [
+            new.get(old["id"], old)
+            for old in self.all
+            if old["id"] in new or (old["role"] == "reasoning" and not has_reasoning)
         ]
-        known = {message["id"] for message in stays}
-        self.all = [*stays, *(m for m in new.values() if m["id"] not in known)]
+        known = {message["id"] for message in remaining}
+        self.all = [*remaining, *(m for m in new.values() if m["id"] not in known)]
         self._by_id = {message["id"]: message for message in self.all}
         self._owner = {c["id"]: m for m in self.all for c in m.get("toolCalls", ())}
 
 
 def snapshots(have: list[Message], want: list[Message]) -> Iterator[Event]:
-    """MESSAGES_SNAPSHOTs that bring a client from some messages to others; none if it has them."""
+    """MESSAGES_SNAPSHOTs that change a client's messages from `have` to `want`; none if equal."""
     for messages in replacing(have, want):
         yield event("MESSAGES_SNAPSHOT", messages=[copied(message) for message in messages])
 
 
 def replacing(have: list[Message], want: list[Message]) -> Iterator[list[Message]]:
-    """The snapshots that bring a client from some messages to others, order included.
+    """The snapshots that change a client's messages from `have` to `want`, order included.
 
-    A client keeps the order of what it has, and keeps its reasoning when a snapshot has none. So
-    what must move goes first and comes again, and reasoning that must go without any other to stay
-    becomes something else first.
+    A client keeps the order of the messages it has, and keeps its reasoning if a snapshot has none.
+    So a message that must move is removed first and added again. Reasoning that must be removed
+    while no other reasoning stays is first turned into an ordinary message.
     """
     if have == want:
         return
-    kept = {message["id"] for message in want}
+    wanted = {message["id"] for message in want}
     if not any(m["role"] == "reasoning" for m in want):
-        gone = {m["id"] for m in have if m["role"] == "reasoning" and m["id"] not in kept}
+        gone = {m["id"] for m in have if m["role"] == "reasoning" and m["id"] not in wanted}
         if gone:
-            have = [_no_thought(m) if m["id"] in gone else m for m in have]
+            have = [_without_reasoning(m) if m["id"] in gone else m for m in have]
             yield have
-    have = [message for message in have if message["id"] in kept]
+    have = [message for message in have if message["id"] in wanted]
     ahead = [message["id"] for message in want[: len(have)]]
     if [message["id"] for message in have] != ahead:
         same = _agree([m["id"] for m in have], [m["id"] for m in want])
@@ -131,19 +133,19 @@ def replacing(have: list[Message], want: list[Message]) -> Iterator[list[Message
 
 
 def _agree(ours: list[str], theirs: list[str]) -> int:
-    """How many ids both lists begin with."""
+    """The length of the common beginning of both lists."""
     for number, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         if one != other:
             return number
     return min(len(ours), len(theirs))
 
 
-def _no_thought(message: Message) -> Message:
+def _without_reasoning(message: Message) -> Message:
     return {"id": message["id"], "role": "assistant", "content": ""}
 
 
 def copied(message: Message) -> Message:
-    """A message that can be changed without changing the other."""
+    """An independent copy of a message."""
     calls = message.get("toolCalls")
     if calls is None:
         return dict(message)
@@ -152,7 +154,7 @@ def copied(message: Message) -> Message:
 
 
 def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    """A tool call as messages have it."""
+    """A tool call as part of a message."""
     return {
         "id": call_id,
         "type": "function",
@@ -160,11 +162,11 @@ def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
     }
 
 
-# -- an answer that is final -----------------------------------------------------------------------
+# -- a final answer --------------------------------------------------------------------------------
 
 
 def answer_id(thread: str, turn: int, step: int) -> str:
-    """The id of what the model says in a step. A slash is in no id that a person may choose."""
+    """The id of the model's message in a step. Ids chosen by people never contain a slash."""
     return f"{thread}/{turn}.{step}"
 
 
@@ -174,13 +176,13 @@ def thought_id(thread: str, turn: int, step: int, number: int) -> str:
 
 
 def answer(thread: str, turn: int, step: int, content: bytes, *, calls: bool) -> list[Message]:
-    """The messages of a final answer: its thoughts, then what it says and calls.
+    """The messages of a final answer: its thoughts, then its text and calls.
 
-    calls: whether its tool_use blocks are calls, which they are only if it stopped for them.
+    calls: whether its tool_use blocks are calls; they are only if the model stopped for them.
     """
     thoughts: list[Message] = []
-    said: Message = {"id": answer_id(thread, turn, step), "role": "assistant"}
-    made: list[dict[str, Any]] = []
+    reply: Message = {"id": answer_id(thread, turn, step), "role": "assistant"}
+    tool_calls: list[dict[str, Any]] = []
     for block in _blocks(content):
         match _text(block, "type"):
             case "thinking":
@@ -194,18 +196,18 @@ def answer(thread: str, turn: int, step: int, content: bytes, *, calls: bool) ->
                 hidden = {"content": "", "encryptedValue": _text(block, "data")}
                 thoughts.append({"id": name, "role": "reasoning", **hidden})
             case "text":
-                said["content"] = said.get("content", "") + _text(block, "text")
+                reply["content"] = reply.get("content", "") + _text(block, "text")
             case "tool_use" if calls:
                 raw = bytes(block.get("input", b"{}")).decode()
-                key = f"{turn}.{step}.{len(made)}"
-                made.append(tool_call(key, _text(block, "name"), raw))
-    if made:
-        said["toolCalls"] = made
-    return [*thoughts, *([said] if len(said) > 2 else [])]
+                key = f"{turn}.{step}.{len(tool_calls)}"
+                tool_calls.append(tool_call(key, _text(block, "name"), raw))
+    if tool_calls:
+        reply["toolCalls"] = tool_calls
+    return [*thoughts, *([reply] if len(reply) > 2 else [])]
 
 
 def _blocks(content: bytes) -> list[dict[str, msgspec.Raw]]:
-    """Content blocks with their fields as the bytes that came; [] for what is no such list."""
+    """Content blocks with their fields as the original bytes; [] for other JSON."""
     try:
         return msgspec.json.decode(content, type=list[dict[str, msgspec.Raw]])
     except (msgspec.DecodeError, RecursionError, UnicodeError):

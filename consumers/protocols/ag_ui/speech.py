@@ -1,7 +1,6 @@
-"""What streams of one attempt, as AG-UI events: what a token opens, says and closes.
+"""The stream of one attempt as AG-UI events: what each token opens, adds and closes.
 
-A text and the calls of a step go into one message, each thought into one of its own. This file must
-not know runs, nor what becomes of an attempt.
+The text and the calls of a step go into one message, each thought into its own message.
 """
 
 from typing import Any
@@ -12,7 +11,7 @@ from .messages import Event, Message, Messages, answer_id, event, thought_id
 
 
 class Speech:
-    """What one attempt has said, and what of it is open on the wire."""
+    """The output of one attempt so far, and which parts of it are open on the wire."""
 
     def __init__(self, thread: str, of: Attempt) -> None:
         self.of = of
@@ -21,11 +20,11 @@ class Speech:
         self._thought: str | None = None
         self._call: dict[str, str] | None = None
         self._block: int | None = None
-        self._thoughts: list[int] = []  # block numbers, in the order they came
+        self._thoughts: list[int] = []  # block numbers, in order of arrival
         self._uses = 0
 
     def message_ids(self) -> list[str]:
-        """Every message that may have been begun."""
+        """Every message that may have been started."""
         thoughts = [thought_id(*self._place, n) for n in range(len(self._thoughts))]
         return [*thoughts, answer_id(*self._place)]
 
@@ -43,8 +42,8 @@ class Speech:
                 if self._thought is None:
                     self._thought = self._numbered(token.block)
                     out += _thought_starts(self._thought)
-                named = {"messageId": self._thought, "delta": token.text}
-                out.append(event("REASONING_MESSAGE_CONTENT", **named))
+                fields = {"messageId": self._thought, "delta": token.text}
+                out.append(event("REASONING_MESSAGE_CONTENT", **fields))
             case "tool_name":
                 key = call_key(self.of.turn, self.of.step, self._uses)
                 self._call = {"toolCallId": key, "toolCallName": token.text}
@@ -55,27 +54,29 @@ class Speech:
         return out
 
     def rest_of_calls(self, want: list[Message], have: Messages) -> list[Event]:
-        """The calls of a final answer that did not stream, and what the open one still lacks."""
+        """The calls of a final answer that did not stream, and the missing rest of the open one."""
         out: list[Event] = []
         for call in (call for message in want for call in message.get("toolCalls", ())):
             key, function = call["id"], call["function"]
-            held = have.call(key)
-            if held is None:
-                started = {"toolCallId": key, "toolCallName": function["name"]}
-                said = [_arguments(key, function["arguments"])]
-                out += [self._call_start(started), *said, _call_end(key)]
+            streamed = have.call(key)
+            if streamed is None:
+                ids = {"toolCallId": key, "toolCallName": function["name"]}
+                arguments = _arguments(key, function["arguments"])
+                out += [self._call_start(ids), arguments, _call_end(key)]
             elif self._call is not None and self._call["toolCallId"] == key:
-                said, whole = held["function"]["arguments"], function["arguments"]
-                if whole != said and whole.startswith(said):
-                    out.append(_arguments(key, whole.removeprefix(said)))
+                sent, whole = streamed["function"]["arguments"], function["arguments"]
+                if whole != sent and whole.startswith(sent):
+                    out.append(_arguments(key, whole.removeprefix(sent)))
         return out
 
     def ends(self) -> list[Event]:
-        """What closes all that is open."""
+        """The events that close everything open."""
         return [*self._closing(), *([self._text_event("END")] if self._text else ())]
 
     def reopened(self) -> list[Event]:
-        """What opens all that is open, for a client that comes late and has its words."""
+        """The events that open everything open, for a client that joins late and has the text so
+        far.
+        """
         out = [self._text_event("START", role="assistant")] if self._text else []
         if self._thought is not None:
             out += _thought_starts(self._thought)
@@ -89,7 +90,7 @@ class Speech:
         return closing
 
     def _closing(self) -> list[Event]:
-        """What closes the open block; a text goes on in the next block of text."""
+        """The events that close the open block; a text continues in the next text block."""
         out: list[Event] = []
         if self._thought is not None:
             out.append(event("REASONING_MESSAGE_END", messageId=self._thought))
@@ -106,8 +107,8 @@ class Speech:
     def _text_event(self, what: str, **fields: Any) -> Event:
         return event(f"TEXT_MESSAGE_{what}", messageId=answer_id(*self._place), **fields)
 
-    def _call_start(self, named: dict[str, str]) -> Event:
-        return event("TOOL_CALL_START", **named, parentMessageId=answer_id(*self._place))
+    def _call_start(self, ids: dict[str, str]) -> Event:
+        return event("TOOL_CALL_START", **ids, parentMessageId=answer_id(*self._place))
 
 
 def _thought_starts(message_id: str) -> list[Event]:

@@ -1,7 +1,4 @@
-"""What the model calls of a run cost in tokens, in AG-UI's accounting: totals, and parts of them.
-
-This file must not know when a run begins or ends.
-"""
+"""Token usage of a run's model calls, as AG-UI counts it: totals, and parts of them."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -12,15 +9,16 @@ from ....processors.fold.projections.ledger import ANSWER, LedgerView, Spent
 
 
 def spent_in(ledger: LedgerView, turn: int, after: int, upto: int) -> list[Spent]:
-    """A turn's attempts that reported behind one offset and up to another; background work lies
-    beside the turns, and is no run's."""
+    """A turn's attempts that reported after one offset and up to another. Background work belongs
+    to no turn, and to no run.
+    """
     first = bisect_right(ledger.spent, after, key=attrgetter("offset"))
     rows = ledger.spent.since(first)
     return [r for r in rows if (r.kind, r.turn) == (ANSWER, turn) and r.offset <= upto]
 
 
 def usage_of(rows: Iterable[Spent]) -> list[dict[str, Any]]:
-    """One TokenUsage per model, in the order of their first calls. The log names no provider."""
+    """One TokenUsage per model, in order of first use. The log does not name the provider."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         parts = {

@@ -1,7 +1,7 @@
-"""What a client of the Vercel AI SDK 7 posts, read with suspicion: what is new in it, and no more.
+"""Parses and checks what a Vercel AI SDK 7 client posts, and takes only what is new in it.
 
 The list of messages is the client's memory, not ours: only its newest message and its answers to
-requests for approval are asked for, everything before is in the log. This file must not know HTTP.
+approval requests are read; everything before them is in the log.
 """
 
 import base64
@@ -14,13 +14,13 @@ from ....schemas.enums import Decision, WhenBusy
 from ....schemas.ids import parse_call_key
 
 Attach = Callable[[bytes], dict[str, Any]]
-"""Stores an attachment; its content block. Raises ValueError saying why it can't be."""
+"""Stores an attachment; its content block. Raises ValueError with the reason."""
 
 TRIGGERS = ("submit-message", "regenerate-message")
 
 
 class Answer(NamedTuple):
-    """An answer to a request for approval, bound to the arguments it was about."""
+    """An answer to an approval request, bound to the arguments that were shown."""
 
     call: str
     args_sha256: str
@@ -28,8 +28,8 @@ class Answer(NamedTuple):
     remember: bool = False
 
 
-class Posted(NamedTuple):
-    """What is asked for. message: the user's newest, None where only approvals are answered."""
+class ChatRequest(NamedTuple):
+    """A client's request. message: the user's newest one; None if only approvals are answered."""
 
     session_id: str
     trigger: str
@@ -40,26 +40,30 @@ class Posted(NamedTuple):
     agent: str | None
 
 
-def posted(body: Any) -> Posted:
-    """A body of POST /api/chat. Raises Invalid."""
+def chat_request(body: Any) -> ChatRequest:
+    """Parses a body of POST /api/chat. Raises Invalid."""
     if not isinstance(body, Mapping) or not isinstance(body.get("id"), str):
-        raise Invalid("invalid", "the body must be an object with the chat's `id`")
+        raise Invalid("invalid", "the body must be an object with the chat's `id`: nothing was "
+                      "done")
     trigger = body.get("trigger", TRIGGERS[0])
     if trigger not in TRIGGERS:
-        raise Invalid("invalid", f"`trigger` must be one of {', '.join(TRIGGERS)}")
+        raise Invalid("invalid", f"`trigger` must be one of {', '.join(TRIGGERS)}: nothing was "
+                      "done")
     messages = body.get("messages", [body["message"]] if "message" in body else [])
     if not isinstance(messages, list) or not all(_is_message(message) for message in messages):
-        raise Invalid("invalid", "`messages` must be a list of messages, each with its parts")
+        raise Invalid("invalid", "`messages` must be a list of messages, each with its parts: "
+                      "nothing was done")
     last = messages[-1] if messages else None
-    is_said = last is not None and last["role"] == "user"
-    if last is not None and is_said and not isinstance(last.get("id"), str):
-        raise Invalid("invalid", "the newest message must have an `id`: it is said once by it")
-    answered = [message for message in messages if message["role"] == "assistant"][-1:]
-    return Posted(
+    is_users = last is not None and last["role"] == "user"
+    if last is not None and is_users and not isinstance(last.get("id"), str):
+        raise Invalid("invalid", "the newest message must have an `id`, by which a repetition is "
+                      "recognized: nothing was done")
+    last_answer = [message for message in messages if message["role"] == "assistant"][-1:]
+    return ChatRequest(
         body["id"],
         trigger,
-        last if is_said else None,
-        tuple(answer for message in answered for answer in _answers(message)),
+        last if is_users else None,
+        tuple(answer for message in last_answer for answer in _answers(message)),
         str(body.get("messageId") or ""),
         str(body.get("when_busy") or WhenBusy.QUEUE),
         body["agent"] if isinstance(body.get("agent"), str) else None,
@@ -83,12 +87,12 @@ def _answers(message: Mapping[str, Any]) -> Iterator[Answer]:
 
 
 def answer_of(approval: Mapping[str, Any]) -> Answer:
-    """An approval that was answered: {id, approved, remember}. Raises Invalid."""
+    """The answer in {id, approved, remember}. Raises Invalid."""
     call, _, sha256 = str(approval.get("id")).rpartition(":")
     approved = approval.get("approved")
     if parse_call_key(call) is None or not sha256 or not isinstance(approved, bool):
         raise Invalid("invalid", "an approval must have the `id` of its request, and `approved`: "
-                      "true or false")
+        "true or false; nothing was decided")
     decision = Decision.ALLOW if approved else Decision.DENY
     return Answer(call, sha256, decision, approval.get("remember") is True)
 
@@ -103,13 +107,15 @@ def _block(part: Mapping[str, Any], attach: Attach) -> dict[str, Any]:
         return {"type": "text", "text": part.get("text")}
     if part.get("type") != "file":
         kind = str(part.get("type"))[:40]
-        raise Invalid("invalid_content", f"a part of type {kind!r} can't be sent: text and file "
-                      "can")
+        raise Invalid("invalid_content", f"a part of type {kind!r} cannot be sent: nothing was "
+                      "sent. Use "
+        "text or file")
     head, _, data = str(part.get("url")).partition(",")
     if not head.startswith("data:") or not head.endswith(";base64"):
-        raise Invalid("not_attachable", "a file must come as a data URL in base64: what lies "
-                      "elsewhere is not fetched")
+        raise Invalid("not_attachable", "a file must be a base64 data URL; other URLs are not "
+        "fetched: nothing was sent")
     try:
         return attach(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError) as error:
-        raise Invalid("not_attachable", f"the file can't be attached: {error}") from None
+        raise Invalid("not_attachable", f"the file cannot be attached, so nothing was sent: "
+                                        f"{error}") from None

@@ -1,8 +1,8 @@
 """A session's history as the Vercel AI SDK 7 stores it: a list of UIMessages.
 
-Each turn's message is what its stream comes to, so that a page that loads it and one that streamed
-it show the same. A message of a person comes before the answer of the turn that it began; one that
-steered a turn is a part of that answer; one that still waits comes last.
+A turn's message is assembled from its stream, so a page that loads it and a page that streamed it
+show the same. A user's message comes before the answer of the turn that it began; a message that
+steered a turn is a part of that answer; a queued message comes last.
 """
 
 from collections.abc import Iterable
@@ -17,18 +17,18 @@ from .stream import Chunk, State, begin, encode, steered_in
 
 UIMessage = dict[str, Any]
 LATER = 2**63
-"""The turn of a message that waits for one."""
+"""The turn number of a queued message."""
 
 
 def messages(views: SessionViews, read: ReadBlob) -> list[UIMessage]:
-    """Everything that was said until now, but for what the open attempt streams."""
+    """All messages so far, except the stream of the open attempt."""
     steered = steered_in(views)
     owners = {row.message_id: row.turn for row in views.messages.progress if not row.reason}
     answers: dict[int, tuple[State, list[Chunk]]] = {}
-    asked: dict[int, list[UIMessage]] = {}
+    user_messages: dict[int, list[UIMessage]] = {}
     for _, thing in history(views, read):
         if not isinstance(thing, Told | Settled):
-            continue  # what settles says it all
+            continue  # the settled answer has all the content
         turn = thing.line.turn
         state, chunks = answers.get(turn) or begin(views.session_id, turn)
         state, more = encode(state, thing, read, steered)
@@ -38,10 +38,10 @@ def messages(views: SessionViews, read: ReadBlob) -> list[UIMessage]:
             if not (line.step and steered(line.name, turn)):
                 parts = user_parts(views.session_id, line.body, read)
                 message = {"id": line.name, "role": "user", "parts": parts}
-                asked.setdefault(owners.get(line.name, LATER), []).append(message)
+                user_messages.setdefault(owners.get(line.name, LATER), []).append(message)
     out: list[UIMessage] = []
-    for turn in sorted({*answers, *asked}):
-        out += asked.get(turn, [])
+    for turn in sorted({*answers, *user_messages}):
+        out += user_messages.get(turn, [])
         _, chunks = answers.get(turn, (None, []))
         if turn and len(chunks) > 1:
             out.append(assembled(chunks))
@@ -49,9 +49,9 @@ def messages(views: SessionViews, read: ReadBlob) -> list[UIMessage]:
 
 
 def assembled(chunks: Iterable[Chunk]) -> UIMessage:
-    """The message that a turn's chunks come to, as the client of the protocol makes it.
+    """The message that the protocol's client assembles from a turn's chunks.
 
-    For chunks of a history, in which nothing streams that is taken back.
+    For chunks of a history, in which nothing streamed is taken back.
     """
     message: UIMessage = {"id": "", "role": "assistant", "parts": []}
     parts: list[dict[str, Any]] = message["parts"]
@@ -77,8 +77,8 @@ def assembled(chunks: Iterable[Chunk]) -> UIMessage:
                 more = {k: v for k, v in chunk.items() if k == "providerMetadata"}
                 streaming[chunk["id"]] |= {"state": "done", **more}
             case "tool-input-available":
-                named = {name: chunk[name] for name in ("toolName", "toolCallId", "input")}
-                parts.append({"type": "dynamic-tool", **named, "state": "input-available"})
+                fields = {name: chunk[name] for name in ("toolName", "toolCallId", "input")}
+                parts.append({"type": "dynamic-tool", **fields, "state": "input-available"})
             case "steering-message":
                 parts.append(chunk)
             case kind if kind.startswith("data-"):
@@ -99,12 +99,12 @@ def _data(parts: list[dict[str, Any]], chunk: Chunk) -> None:
 
 
 def _of_call(parts: list[dict[str, Any]], chunk: Chunk) -> None:
-    def mine(part: dict[str, Any]) -> bool:
+    def is_its_part(part: dict[str, Any]) -> bool:
         if "toolCallId" in chunk:
             return part.get("toolCallId") == chunk["toolCallId"]
         return part.get("approval", {}).get("id") == chunk["approvalId"]
 
-    part = next(part for part in parts if mine(part))
+    part = next(part for part in parts if is_its_part(part))
     match chunk["type"]:
         case "tool-approval-request":
             part |= {"state": "approval-requested", "approval": {"id": chunk["approvalId"]}}

@@ -1,6 +1,6 @@
-"""Content of the log as the Vercel AI SDK 7 has it: parts of messages, inputs, outputs, approvals.
+"""Content of the log for the Vercel AI SDK 7: parts of messages, inputs, outputs, approvals.
 
-This file owns how bytes become values that its client accepts. It must not know what streams.
+Turns bytes into values that its client accepts.
 """
 
 import json
@@ -19,17 +19,17 @@ from .. import exact
 from ..exact import blocks_of
 
 FORBIDDEN = ("__proto__", "constructor")
-"""Keys with which the client refuses a whole stream: JSON that has them is shown as text."""
+"""Keys that make the client refuse a whole stream: JSON with such a key is sent as text."""
 
 CALLS_ARE_MADE = "tool_use"
-"""The stop_reason of an answer whose calls are calls; of any other they were cut off."""
+"""The stop_reason of an answer whose calls are complete; with any other they were cut off."""
 
 FILES = "/api/chat/{session}/files/{sha256}"
-"""Where the gateway has an attachment."""
+"""The gateway's address of an attachment."""
 
 
 class Part(NamedTuple):
-    """A part of a final answer. kind: text, thinking or tool; more: what its end carries."""
+    """A part of a final answer. kind: text, thinking or tool; more: extra fields of its end."""
 
     number: int
     kind: str
@@ -40,8 +40,9 @@ class Part(NamedTuple):
 
 
 def final_parts(line: Line, read: ReadBlob) -> Iterator[Part]:
-    """The parts of settled words, in their order. Blocks without words are none: a thought that
-    was withheld, or what a provider's own tools did."""
+    """The parts of a settled answer, in order. Skips blocks without text: redacted thinking, and
+    blocks of the provider's own tools.
+    """
     for number, block in enumerate(blocks_of(whole(line.body, read))):
         match block:
             case {"type": "text", "text": str(text)} if text:
@@ -56,14 +57,14 @@ def final_parts(line: Line, read: ReadBlob) -> Iterator[Part]:
 
 
 def approval_id(call: str, args: ev.Body | None) -> str:
-    """The id of a request for approval: the call, and the sha256 of the arguments it is about."""
+    """The id of an approval request: the call, and the SHA-256 of its arguments."""
     if args is not None and args.ref is not None:
         return f"{call}:{args.ref.sha256}"
     return f"{call}:{sha256(whole(args, None)).hexdigest()}"
 
 
 def value_of(data: bytes) -> Any:
-    """An output: its JSON, or its text where it is none or the client would refuse it."""
+    """An output as JSON, or as text if it is not JSON or the client would refuse it."""
     try:
         return _safe(exact.value_of(data))
     except ValueError:
@@ -71,12 +72,12 @@ def value_of(data: bytes) -> Any:
 
 
 def text_of(data: bytes) -> str:
-    """Bytes as a text, whatever they are."""
+    """Bytes as text; invalid UTF-8 is replaced."""
     return data.decode(errors="replace")
 
 
 def _safe(value: Any) -> Any:
-    """The value, or its JSON as a text where the client would refuse it."""
+    """The value, or its JSON as a string if the client would refuse it."""
     try:
         text = json.dumps(value, allow_nan=False)
     except ValueError:
@@ -85,7 +86,7 @@ def _safe(value: Any) -> Any:
 
 
 def user_parts(session_id: str, body: ev.Body | None, read: ReadBlob) -> list[dict[str, Any]]:
-    """The parts of what a person said: texts, and attachments by the place where they are."""
+    """The parts of a user's message: texts, and attachments by their address."""
     return [_user_part(session_id, block) for block in blocks_of(whole(body, read))]
 
 
@@ -99,8 +100,8 @@ def _user_part(session_id: str, block: dict[str, Any]) -> dict[str, Any]:
     if ref is not None:
         url = FILES.format(session=quote(session_id, safe=""), sha256=ref.sha256)
         title = block.get("title")
-        named = {"filename": title} if isinstance(title, str) else {}
-        return {"type": "file", "mediaType": ref.media_type, "url": url, **named}
+        name = {"filename": title} if isinstance(title, str) else {}
+        return {"type": "file", "mediaType": ref.media_type, "url": url, **name}
     match block.get("source"):
         case {"type": "base64", "media_type": str(media), "data": str(data)}:
             return {"type": "file", "mediaType": media, "url": f"data:{media};base64,{data}"}

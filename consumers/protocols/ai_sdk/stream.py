@@ -1,10 +1,10 @@
 """One turn as the UI message stream of the Vercel AI SDK 7: an assistant message, chunk by chunk.
 
-A pure fold of things shown: `begin(session, turn)`, then `encode(state, thing, read, steered)` for
-each. The message's parts depend on the log alone, however it was cut and whoever came late: what is
-told while a step is in the making stands behind that step, and words that stream are put right
-(`reset-step`) where they were not the final ones. Nothing of another turn and no user's message is
-in it, but for one that steers the turn: that is a `steering-message`. This file must not know HTTP.
+A pure fold of shown things: `begin(session, turn)`, then `encode(state, thing, read, steered)` for
+each. The message's parts depend on the log alone, however the stream was cut and whenever a client
+joined: a line that arrives during a step is sent after that step, and streamed text that was not
+final is corrected (`reset-step`). The message has nothing of other turns and no user's message,
+except one that steers the turn: that is a `steering-message`.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from .parts import Part, approval_id, final_parts, text_of, user_parts, value_of
 
 Chunk = dict[str, Any]
 Steered = Callable[[str, int], bool]
-"""Whether a message joined a turn that ran: see `steered_in`."""
+"""Whether a message joined a running turn: see `steered_in`."""
 
 FINISH = {
     EndReason.END_TURN: "stop",
@@ -32,21 +32,21 @@ FINISH = {
     EndReason.REFUSAL: "content-filter",
     EndReason.INTERRUPTED: "interrupted",
 }
-"""Why a turn ended -> the protocol's word; any other is `other`, and the metadata has ours."""
+"""EndReason -> the protocol's finishReason; all others are `other`. The metadata has ours."""
 ABORTED = (EndReason.CANCELLED, EndReason.TERMINATED)
 
 TYPES = {"text": "text", "thinking": "reasoning"}
-"""Kind of a block -> the protocol's word for it."""
+"""Kind of a block -> the protocol's name for it."""
 
-ENDED = "The turn ended before this call had a result."
+NO_RESULT = "The turn ended before this call had a result."
 
 
 class Block(NamedTuple):
-    """A part that streams. kind: text, thinking or tool. `said`: characters that were sent."""
+    """A part that streams. kind: text, thinking or tool. `sent`: characters that were sent."""
 
     number: int
     kind: str
-    said: int = 0
+    sent: int = 0
     call: str = ""
     name: str = ""
     open: bool = True
@@ -63,11 +63,11 @@ class CallShown(NamedTuple):
 
 
 class State(NamedTuple):
-    """What was sent of a turn's message.
+    """What has been sent of a turn's message.
 
-    step: the last one that was begun; settled: the last one whose words are final. blocks: of the
-    attempt that streams. held: lines that wait for the end of their step; said: messages that may
-    steer the turn. reason: why it ended, '' before.
+    step: the last one begun; settled: the last one whose content is final. blocks: of the streaming
+    attempt. later: lines that wait for the end of their step; steering: messages that may steer the
+    turn. reason: why the turn ended, '' before.
     """
 
     session_id: str
@@ -76,25 +76,25 @@ class State(NamedTuple):
     settled: int = 0
     blocks: tuple[Block, ...] = ()
     calls: tuple[CallShown, ...] = ()
-    held: tuple[Line, ...] = ()
-    said: tuple[Line, ...] = ()
+    later: tuple[Line, ...] = ()
+    steering: tuple[Line, ...] = ()
     failure: str = ""
     reason: str = ""
 
     @property
     def waits(self) -> bool:
-        """Whether nothing goes on before a person has answered what a call asks."""
+        """Whether the turn cannot continue until a person has answered an approval request."""
         statuses = {call.status for call in self.calls}
         return "asks" in statuses and statuses <= {"asks", "denied", "doubt", "done"}
 
 
 def message_id(session_id: str, turn: int) -> str:
-    """The id of a turn's message, the same for everybody and for ever."""
+    """The id of a turn's message; it never changes."""
     return f"{session_id}:{turn}"
 
 
 def begin(session_id: str, turn: int) -> tuple[State, list[Chunk]]:
-    """The state before anything of a turn, and the chunks that come before all others."""
+    """The initial state of a turn, and its first chunks."""
     start = {"type": "start", "messageId": message_id(session_id, turn)}
     metadata = {"session": session_id, "turn": turn}
     return State(session_id, turn), [{**start, "messageMetadata": metadata}]
@@ -103,7 +103,7 @@ def begin(session_id: str, turn: int) -> tuple[State, list[Chunk]]:
 def encode(
     state: State, thing: Shown, read: ReadBlob, steered: Steered
 ) -> tuple[State, list[Chunk]]:
-    """The state after one thing shown, and the chunks that show it; none for other turns."""
+    """The state after one shown thing, and its chunks; no chunks for other turns."""
     pen = _Pen(state, read, steered)
     match thing:
         case Token() | Dropped() | Settled() if thing.of.turn != state.turn or state.reason:
@@ -120,19 +120,19 @@ def encode(
 
 
 def paused(state: State) -> list[Chunk]:
-    """The end of a response while the turn waits for approvals: their answers continue it."""
+    """The end of a response whose turn waits for approvals: the answers continue the turn."""
     assert state.waits
     return [{"type": "finish-step"}, {"type": "finish", "finishReason": "tool-calls"}]
 
 
 def steered_in(views: SessionViews) -> Steered:
-    """Whether a message joined a turn after its first request, by what the log says until now."""
+    """A function: whether a message joined a turn after its first request, by these views."""
 
     def steered(message: str, turn: int) -> bool:
         row = views.messages.progress.last(message)
         if row is None or row.turn != turn:
             return False
-        # A message that waited when the session was terminated has that row and no other.
+        # A message that was queued when the session was terminated has only this row.
         return row.reason != EndReason.TERMINATED or any(
             row.message_id == message and not row.reason for row in views.messages.progress
         )
@@ -141,7 +141,7 @@ def steered_in(views: SessionViews) -> Steered:
 
 
 class _Pen:
-    """Writes the chunks of one thing, and keeps the state."""
+    """Writes the chunks of one shown thing, and updates the state."""
 
     def __init__(self, state: State, read: ReadBlob, steered: Steered) -> None:
         self.state, self.out = state, list[Chunk]()
@@ -156,7 +156,7 @@ class _Pen:
     # -- steps ---------------------------------------------------------------------------------
 
     def _begin_step(self, step: int) -> None:
-        """Begin every step up to this one that was not begun."""
+        """Begin every step up to this one that has not begun."""
         while self.state.step < step:
             if self.state.step:
                 self._flush(self.state.step)
@@ -166,22 +166,22 @@ class _Pen:
             self._set(step=self.state.step + 1)
 
     def _flush(self, step: int) -> None:
-        """Show what waited for the end of a step."""
-        ready = [line for line in self.state.held if line.step <= step]
-        self._set(held=tuple(line for line in self.state.held if line.step > step))
+        """Send the lines that waited for the end of a step."""
+        ready = [line for line in self.state.later if line.step <= step]
+        self._set(later=tuple(line for line in self.state.later if line.step > step))
         for line in ready:
             self._note(line)
 
     def _steer(self, step: int) -> None:
-        """Show the messages that the next step was told of."""
-        ready = [line for line in self.state.said if line.step <= step]
+        """Send the messages that the next step's request includes."""
+        ready = [line for line in self.state.steering if line.step <= step]
         joined = [line for line in ready if self._steered(line.name, self.state.turn)]
-        self._set(said=tuple(line for line in self.state.said if line not in joined))
+        self._set(steering=tuple(line for line in self.state.steering if line not in joined))
         for line in joined:
             parts = user_parts(self.state.session_id, line.body, self._read)
             self._put("steering-message", id=line.name, parts=parts)
 
-    # -- words ---------------------------------------------------------------------------------
+    # -- content -------------------------------------------------------------------------------
 
     def token(self, token: Token) -> None:
         """A piece of a block; the first one begins its part."""
@@ -220,12 +220,12 @@ class _Pen:
         if not text:
             return
         if not block.open:
-            return  # what was ended can't go on: it is put right when the step settles
+            return  # an ended part cannot continue: corrected when the step settles
         if block.kind == "tool":
             self._put("tool-input-delta", toolCallId=block.call, inputTextDelta=text)
         else:
             self._put(f"{TYPES[block.kind]}-delta", id=self._id(block.number), delta=text)
-            self._change(block, said=block.said + len(text))
+            self._change(block, sent=block.sent + len(text))
 
     def _end(self, block: Block, **more: Any) -> None:
         self._put(f"{TYPES[block.kind]}-end", id=self._id(block.number), **more)
@@ -241,13 +241,13 @@ class _Pen:
         return f"{self.state.turn}.{self.state.step}.{number}"
 
     def dropped(self, of: Attempt) -> None:
-        """Take back what an attempt had said."""
+        """Take back the output of an attempt."""
         if self.state.blocks and self.state.step == of.step:
             self._put("reset-step")
         self._set(blocks=())
 
     def settled(self, of: Attempt, line: Line) -> None:
-        """The final words: what is missing of them, or all of them where others were shown."""
+        """The final content: the part not yet sent, or all of it if something else was sent."""
         self._begin_step(of.step)
         final = list(final_parts(line, self._read))
         if not self._agrees(final):
@@ -258,7 +258,7 @@ class _Pen:
                 continue
             block = self._block(part.number, part.kind)
             block = block or self._begin_block(of.step, part.number, part.kind)
-            self._extend(block, part.text[block.said :])
+            self._extend(block, part.text[block.sent :])
             block = self._block(part.number, part.kind)
             if block is not None and block.open:
                 self._end(block, **part.more)
@@ -266,33 +266,33 @@ class _Pen:
         self._flush(of.step)
 
     def _agrees(self, final: list[Part]) -> bool:
-        """Whether the final parts can be reached from what was shown by going on."""
-        shown = self.state.blocks
-        pairs = zip(shown, final, strict=False)
-        return len(shown) <= len(final) and all(
+        """Whether the final parts continue what was sent."""
+        sent = self.state.blocks
+        pairs = zip(sent, final, strict=False)
+        return len(sent) <= len(final) and all(
             (block.number, block.kind, block.name) == (part.number, part.kind, part.name)
-            and (block.said <= len(part.text) if block.open else block.said == len(part.text))
+            and (block.sent <= len(part.text) if block.open else block.sent == len(part.text))
             for block, part in pairs
         )
 
     def _propose(self, step: int, part: Part) -> None:
-        made = [call for call in self.state.calls if call.key.split(".")[1] == str(step)]
-        key = call_key(self.state.turn, step, len(made))
-        named = {"toolCallId": key, "toolName": part.name, "dynamic": True}
-        self._put("tool-input-available", **named, input=part.input)
+        earlier = [call for call in self.state.calls if call.key.split(".")[1] == str(step)]
+        key = call_key(self.state.turn, step, len(earlier))
+        fields = {"toolCallId": key, "toolName": part.name, "dynamic": True}
+        self._put("tool-input-available", **fields, input=part.input)
         self._set(calls=(*self.state.calls, CallShown(key, part.name)))
 
     # -- lines ---------------------------------------------------------------------------------
 
     def told(self, line: Line) -> None:
-        """A line of the transcript, of this turn."""
+        """A line of this turn's transcript."""
         call = next((call for call in self.state.calls if call.key == line.call), None)
         match line.kind:
             case "message" if line.step and not self.state.reason:
-                self._set(said=(*self.state.said, line))
+                self._set(steering=(*self.state.steering, line))
             case "phase" | "project" if not self.state.reason:
                 if line.step > self.state.settled:
-                    self._set(held=(*self.state.held, line))
+                    self._set(later=(*self.state.later, line))
                 else:
                     self._note(line)
             case "attempt":
@@ -302,11 +302,11 @@ class _Pen:
             case "ended":
                 self._ended(line)
             case "call" if call:
-                self._became(call, status="running")
+                self._update_call(call, status="running")
             case "asks" if call:
-                asked = approval_id(call.key, line.body)
-                self._put("tool-approval-request", approvalId=asked, toolCallId=call.key)
-                self._became(call, status="asks", approval=asked)
+                approval = approval_id(call.key, line.body)
+                self._put("tool-approval-request", approvalId=approval, toolCallId=call.key)
+                self._update_call(call, status="asks", approval=approval)
             case "approval" if call and call.status == "asks":
                 self._decided(call, line.text)
             case "result" if call:
@@ -322,10 +322,10 @@ class _Pen:
                 self._result(call, line.text, line.body)
 
     def _note(self, line: Line) -> None:
-        named = {"phase": "trigger", "project": "project_id"}[line.kind]
-        self._put(f"data-{line.kind}", id=str(line.offset), data={named: line.name})
+        field = {"phase": "trigger", "project": "project_id"}[line.kind]
+        self._put(f"data-{line.kind}", id=str(line.offset), data={field: line.name})
 
-    def _became(self, call: CallShown, **changes: Any) -> None:
+    def _update_call(self, call: CallShown, **changes: Any) -> None:
         after = call._replace(**changes)
         calls = tuple(after if c.key == call.key else c for c in self.state.calls)
         self._set(calls=calls)
@@ -337,18 +337,19 @@ class _Pen:
         self._put("tool-approval-response", **approval, **more)
         if not allowed:
             self._put("tool-output-denied", toolCallId=call.key)
-        self._became(call, status="running" if allowed else "denied")
+        self._update_call(call, status="running" if allowed else "denied")
 
-    def _doubt(self, call: CallShown, **said: str) -> None:
-        """A call of which nobody knows whether it happened: a part of its own, and kept up."""
-        data = {"call": call.key, "tool": call.name, **said}
+    def _doubt(self, call: CallShown, **fields: str) -> None:
+        """Send or update the part for a call in doubt."""
+        data = {"call": call.key, "tool": call.name, **fields}
         self._put("data-doubt", id=call.key, data=data)
-        self._became(call, status="done" if "resolved" in said else "doubt", why=said["why"])
+        status = "done" if "resolved" in fields else "doubt"
+        self._update_call(call, status=status, why=fields["why"])
 
     def _result(self, call: CallShown, outcome: str, body: ev.Body | None) -> None:
         call = next(c for c in self.state.calls if c.key == call.key)
         if call.status == "asks":
-            self._decided(call, outcome)  # nobody answered, and it is over
+            self._decided(call, outcome)  # it ended without an answer
             return
         if call.status == "denied":
             return
@@ -358,10 +359,10 @@ class _Pen:
         else:
             text = text_of(data) or f"{call.name}: {outcome}"
             self._put("tool-output-error", toolCallId=call.key, errorText=text)
-        self._became(call, status="done")
+        self._update_call(call, status="done")
 
     def _ended(self, line: Line) -> None:
-        """The end of the turn closes everything."""
+        """Close everything at the end of the turn."""
         self._begin_step(line.step)
         self._flush(line.step)
         self._steer(line.step)
@@ -369,11 +370,11 @@ class _Pen:
             if call.status == "asks":
                 self._decided(call, "the turn ended")
             elif call.status in ("proposed", "running", "doubt"):
-                self._put("tool-output-error", toolCallId=call.key, errorText=ENDED)
+                self._put("tool-output-error", toolCallId=call.key, errorText=NO_RESULT)
         if self.state.step:
             self._put("finish-step")
         metadata = {"reason": line.name}
-        self._set(reason=line.name, held=(), said=())
+        self._set(reason=line.name, later=(), steering=())
         if line.name in ABORTED:
             self._put("message-metadata", messageMetadata=metadata)
             self._put("abort", reason=line.name)

@@ -1,1 +1,1 @@
-"""Durable Streams: reading a session and writing free streams."""
+"""Durable Streams: reading sessions, and reading and writing free streams."""

@@ -1,7 +1,7 @@
 """A session as a durable stream: the lines of its transcript, each a frame of plain JSON.
 
-What streams is not in it, for it may be superseded and a stream is never changed: an answer is a
-frame once it is settled. This file must not know HTTP.
+Streaming output is left out, because it may be superseded and a durable stream never changes: an
+answer becomes a frame once it is settled.
 """
 
 from bisect import bisect_left
@@ -18,7 +18,7 @@ from .reading import JSON
 
 
 class SessionStream:
-    """A session as of its views. Closed: it is terminated, and nothing of it is in doubt."""
+    """A session as in its views. Closed: the session is terminated, and no call is in doubt."""
 
     content_type = JSON
 
@@ -29,7 +29,7 @@ class SessionStream:
         self.closed = turn.terminated and not turn.open and not turn.doubts
 
     def since(self, place: int) -> Iterator[tuple[int, list[bytes]]]:
-        """The lines of each event from a place on; of a fork's first one, all that was before."""
+        """The lines of each event from a place on; a fork's first event has all inherited lines."""
         first = bisect_left(self._lines, place, key=attrgetter("offset"))
         for offset, lines in groupby(self._lines.since(first), attrgetter("offset")):
             yield offset + 1, [_frame(line, self._read) for line in lines]

@@ -1,8 +1,8 @@
-"""A durable stream that clients write: every request that changes one is an item of a session.
+"""A durable stream that clients write: every request that changes it is an item of a session.
 
-The items of the session, in log order, are folded here: what an append came to, also whether it was
-a repetition, a gap or too late, is the fold's word, the same at every gateway. An item that was
-refused stays in the log and changes nothing. Pure; this file must not know HTTP.
+This file folds the session's items in log order. The fold decides what became of an append (also
+whether it was a repetition, had a gap before it, or came too late), so the result is the same at
+every gateway. A refused item stays in the log and changes nothing. Pure.
 """
 
 import base64
@@ -15,25 +15,25 @@ from typing import Any, NamedTuple
 from .reading import is_json
 
 AGENT = "durable-stream"
-"""The agent of such a session. No worker has it: nobody answers."""
+"""The agent of such a session. No worker serves it, so nothing answers."""
 
 VERDICTS_MAX = 4_096
-"""Verdicts kept for who asks a moment late."""
+"""Verdicts kept for requests that ask for them a moment late."""
 
 MESSAGE_BYTES = 48
-"""What a message takes in memory beside its bytes."""
+"""Memory that a message takes in addition to its bytes."""
 APPEND_BYTES = 256
-"""And an append, with its verdict."""
+"""Memory that an append takes, with its verdict."""
 
 Op = dict[str, Any]
 
 
 class Verdict(NamedTuple):
-    """What became of a request: its status, why, and what the answer says."""
+    """The result of a request: its status, the reason, and fields of the response."""
 
     status: int
     why: str = ""
-    seq: int | None = None  # the producer's highest one
+    seq: int | None = None  # the producer's highest sequence
     epoch: int | None = None
     gap: tuple[int, int] | None = None  # expected, received
     tail: int | None = None
@@ -56,10 +56,10 @@ class Life:
         self._appends: list[tuple[int, list[bytes]]] = []
         self._used_ms = at
         self.weight = 0
-        """Bytes that it takes in memory, about."""
+        """Approximate bytes in memory."""
 
     def is_over(self, at: int) -> bool:
-        """Whether it has expired. Only what is written extends it: a read leaves no event."""
+        """Whether it has expired. Only writes extend its life: a read leaves no event."""
         if self.expires_ms is not None:
             return at >= self.expires_ms
         return self.ttl is not None and at >= self._used_ms + int(self.ttl) * 1000
@@ -69,7 +69,7 @@ class Life:
         return iter(self._appends[bisect_right(self._appends, place, key=itemgetter(0)) :])
 
     def add(self, op: Op, offset: int, at: int) -> None:
-        """Take an append that counts."""
+        """Apply an accepted append."""
         self._used_ms = at
         messages = messages_of(op)
         self.weight += APPEND_BYTES + sum(MESSAGE_BYTES + len(message) for message in messages)
@@ -87,7 +87,7 @@ class Life:
 
 
 class Written:
-    """The fold of one session's items. `life` is None where no stream is there."""
+    """The fold of one session's items. `life` is None if there is no stream."""
 
     def __init__(self) -> None:
         self.life: Life | None = None
@@ -96,16 +96,16 @@ class Written:
 
     @property
     def weight(self) -> int:
-        """Bytes that it takes in memory, about."""
+        """Approximate bytes in memory."""
         life = 0 if self.life is None else self.life.weight
         return life + APPEND_BYTES * (1 + len(self.verdicts))
 
     def alive(self, at: int) -> Life | None:
-        """The stream that is there at a time (Unix ms)."""
+        """The stream that exists at a time (Unix ms), or None."""
         return None if self.life is None or self.life.is_over(at) else self.life
 
     def take(self, op: Op, offset: int, at: int) -> Verdict:
-        """Fold one request; what it came to."""
+        """Fold one request; its verdict."""
         self.batches += 1
         verdict = self.judge(op, at)
         if verdict.status < 300 and verdict.why != "known":
@@ -124,30 +124,30 @@ class Written:
         return verdict
 
     def judge(self, op: Op, at: int) -> Verdict:
-        """What a request would come to at a time. Changes nothing. `known`: done before."""
+        """The verdict on a request at a time. Changes nothing. `known`: it was done before."""
         life = self.alive(at)
         if op["op"] == "create":
-            return _created(life, op)
+            return _judge_create(life, op)
         if life is None:
             return Verdict(404, "there is no such stream")
-        return Verdict(204) if op["op"] == "delete" else _appended(life, op)
+        return Verdict(204) if op["op"] == "delete" else _judge_append(life, op)
 
 
-def _created(life: Life | None, op: Op) -> Verdict:
+def _judge_create(life: Life | None, op: Op) -> Verdict:
     if life is None:
         return Verdict(201)
     same = (kind_of(life.content_type), life.ttl, life.expires, life.closed)
     if same != (kind_of(op["type"]), op["ttl"], op["expires"], bool(op.get("close"))):
-        return Verdict(409, "the stream is there, and is another: type, expiry or closure differ")
+        return Verdict(409, "the stream exists with another type, expiry or closure")
     return Verdict(200, "known", tail=life.tail, closed=life.closed)
 
 
-def _appended(life: Life, op: Op) -> Verdict:
+def _judge_append(life: Life, op: Op) -> Verdict:
     producer = op.get("producer")
     here: dict[str, Any] = {"tail": life.tail, "closed": life.closed}
     if producer and life.closed and life.closed_by == producer:
         return Verdict(204, "known", epoch=producer[1], seq=producer[2], **here)
-    stale = _produced(life, producer)
+    stale = _judge_producer(life, producer)
     if stale is not None and (stale.status == 403 or not life.closed):
         return stale._replace(**here) if stale.why == "known" else stale
     if life.closed:
@@ -158,26 +158,26 @@ def _appended(life: Life, op: Op) -> Verdict:
         return Verdict(409, f"the stream is {life.content_type}, not {op['type']}")
     seq = op.get("seq")
     if seq is not None and life.seq is not None and seq.encode() <= life.seq.encode():
-        return Verdict(409, f"Stream-Seq {seq!r} does not come behind {life.seq!r}")
+        return Verdict(409, f"Stream-Seq {seq!r} does not come after {life.seq!r}")
     if producer:
         return Verdict(200 if messages_of(op) else 204, epoch=producer[1], seq=producer[2])
     return Verdict(204)
 
 
-def _produced(life: Life, producer: list[Any] | None) -> Verdict | None:
-    """Why a producer's request does not count; None if it does."""
+def _judge_producer(life: Life, producer: list[Any] | None) -> Verdict | None:
+    """Why a producer's request is not accepted; None if it is."""
     if not producer:
         return None
     name, epoch, seq = producer
     known = life.producers.get(name)
     if known is None:
         if seq:
-            return Verdict(409, "a producer begins with sequence 0", gap=(0, seq))
+            return Verdict(409, "a new producer must begin with sequence 0", gap=(0, seq))
         return None
     if epoch < known[0]:
-        return Verdict(403, "a newer epoch of this producer writes", epoch=known[0])
+        return Verdict(403, "a newer epoch of this producer is writing", epoch=known[0])
     if epoch > known[0]:
-        return Verdict(400, "a new epoch begins with sequence 0") if seq else None
+        return Verdict(400, "a new epoch must begin with sequence 0") if seq else None
     if seq <= known[1]:
         return Verdict(204, "known", epoch=epoch, seq=known[1])
     if seq > known[1] + 1:
@@ -186,12 +186,12 @@ def _produced(life: Life, producer: list[Any] | None) -> Verdict | None:
 
 
 def kind_of(content_type: str) -> str:
-    """A content type as it is compared: without parameters and case."""
+    """A content type in the form that is compared: lower case, without parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
-def held(content_type: str, messages: list[bytes]) -> Op:
-    """Messages as an item holds them."""
+def encoded(content_type: str, messages: list[bytes]) -> Op:
+    """Messages encoded for an item."""
     if is_json(content_type):
         return {"json": [message.decode() for message in messages]}
     try:
