@@ -1,1 +1,1 @@
-"""The pages that show a session at any offset, and the views they are made of."""
+"""The inspector: a page that shows a session at any offset, and the JSON behind it."""

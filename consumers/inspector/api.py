@@ -1,7 +1,7 @@
-"""What the inspector's page asks for, as JSON: lists, one moment, its request, a comparison.
+"""The JSON for the inspector's page: lists, one moment, its request, a comparison.
 
-Everything is computed from a timeline by the folds and the functions that the command line uses.
-This file must not know HTTP, nor whose the session is: the gateway asks before it calls.
+Everything is computed from a timeline, by the folds and functions that the command line uses. The
+gateway checks the session's user before it calls these functions.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def default_rules(_agent: str) -> Rules:
 
 
 def events_json(timeline: Timeline, since: int = 0, limit: int = PAGE_EVENTS) -> dict[str, Any]:
-    """The events from a place on: rows of EVENT_FIELDS. `next`: the place to go on from."""
+    """The events from a place on: rows of EVENT_FIELDS. `next`: the place to continue from."""
     moments = timeline.moments[since : since + min(limit, PAGE_EVENTS)]
     return {
         "session_id": timeline.session_id,
@@ -66,9 +66,9 @@ def _event_row(moment: Moment) -> list[Any]:
 def lines_json(
     timeline: Timeline, read: ReadBlob, since: int = 0, limit: int = PAGE_LINES
 ) -> dict[str, Any]:
-    """The lines of the transcript from a place on. Of any moment it is the first so many.
+    """The lines of the transcript from a place on. An earlier moment has a prefix of them.
 
-    `upto`: the last event that is in them. (A line's own offset may be one of a fork's parent.)
+    `upto`: the last event included. (A line's own offset may be one of a fork's parent.)
     """
     if not timeline.moments:
         return {"lines": [], "next": 0, "count": 0, "upto": -1}
@@ -87,13 +87,13 @@ def moment_json(
     prices: PriceTable,
     rules_of: RulesOf = default_rules,
 ) -> dict[str, Any]:
-    """All that was so right after one event; what is large has an answer of its own."""
+    """The session right after one event; large parts have routes of their own."""
     views = moment.views
     rules = rules_of(views.turn.agent)
     called = timeline.called(moment)
-    newest = moment.place == len(timeline.moments) - 1
-    # What says who holds the partition lies between the session's events.
-    holders = timeline.holders if newest else moment.holders
+    is_newest = moment.place == len(timeline.moments) - 1
+    # The events about the partition's holders are between those of the session.
+    holders = timeline.holders if is_newest else moment.holders
     return {
         "session_id": timeline.session_id,
         "partition": timeline.partition,
@@ -116,7 +116,7 @@ def moment_json(
         "cost_text": str(session_cost(views.ledger, prices)),
         "lines": len(views.transcript.lines),
         "open": open_json(moment.viewer),
-        "request": None if called is None else _named(called),
+        "request": None if called is None else _step_and_offset(called),
     }
 
 
@@ -143,14 +143,15 @@ def _call(call: Call) -> dict[str, Any]:
     }
 
 
-def _named(called: Moment) -> dict[str, Any]:
+def _step_and_offset(called: Moment) -> dict[str, Any]:
     event = called.entry.event
     return {"step": f"{event.turn}.{event.step}", "offset": called.entry.offset}
 
 
 def budget_json(moment: Moment, called: Moment | None, rules: Rules) -> dict[str, Any]:
-    """How full the window was, in tokens. `soft`, `hard`: those of the newest request, else of the
-    rules; `planned`: the next request as the rules would have it."""
+    """How full the window was, in tokens. `soft`, `hard`: the limits of the newest request, else of
+    the rules; `planned`: the size of the next request by the rules.
+    """
     views = moment.views
     large, short = short_forms(views)
     limits = rules.limits
@@ -176,9 +177,9 @@ def budget_json(moment: Moment, called: Moment | None, rules: Rules) -> dict[str
 
 
 def request_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str, Any] | None:
-    """The newest request that was decided by then, byte for byte, and the claims of it by then.
+    """The newest request decided by that moment, byte for byte, and its claims so far.
 
-    `agrees`: whether every claim of this version's builder has its sha256; None without any.
+    `agrees`: whether every claim by this version's builder has the same SHA-256; None without any.
     """
     called = timeline.called(moment)
     if called is None:
@@ -188,7 +189,7 @@ def request_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str
     claims = [_claim(claim, sha) for claim in _claims(timeline, called, moment)]
     checked = [claim["agrees"] for claim in claims if claim["agrees"] is not None]
     return {
-        **_named(called),
+        **_step_and_offset(called),
         "bytes": len(body),
         "sha256": sha,
         "claims": claims,
@@ -198,7 +199,7 @@ def request_json(timeline: Timeline, moment: Moment, read: ReadBlob) -> dict[str
 
 
 def _claims(timeline: Timeline, called: Moment, moment: Moment) -> list[Moment]:
-    """The claims of that request that counted, up to the moment."""
+    """The accepted claims of that request, up to the moment."""
     wanted = (called.entry.event.turn, called.entry.event.step)
     return [
         found
@@ -211,23 +212,23 @@ def _claims(timeline: Timeline, called: Moment, moment: Moment) -> list[Moment]:
 
 def _claim(moment: Moment, sha: str) -> dict[str, Any]:
     event = moment.entry.event
-    # What a resumed one was sent besides is in chunks, which are not kept here: `foldlog request`.
-    resumes = getattr(event, "strategy", "") == Recovery.RESUME
-    is_this = event.builder == BUILDER and not resumes
+    # A resumed request also contains chunks, which are not kept here: use `foldlog request`.
+    is_resumed = getattr(event, "strategy", "") == Recovery.RESUME
+    is_comparable = event.builder == BUILDER and not is_resumed
     return {
         "attempt": event.attempt,
         "owner": event.owner,
         "offset": moment.entry.offset,
         "request_sha256": event.request_sha256,
         "builder": event.builder,
-        "agrees": event.request_sha256 == sha if is_this else None,
+        "agrees": event.request_sha256 == sha if is_comparable else None,
     }
 
 
 def compare_json(
     timeline: Timeline, before: Moment, after: Moment, read: ReadBlob
 ) -> dict[str, Any]:
-    """What differs between two moments: the views, and the requests byte for byte."""
+    """The differences between two moments: of the views, and of the requests byte for byte."""
     found = differences(before.views, after.views)
     requests = [request_json(timeline, moment, read) for moment in (before, after)]
     return {
@@ -235,12 +236,14 @@ def compare_json(
         "after": after.entry.offset,
         "events": after.place - before.place,
         "differences": [plain(difference) for difference in found],
-        "requests": _parted(*requests),
+        "requests": _request_difference(*requests),
     }
 
 
-def _parted(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Two requests side by side: how far they are the same, which is what a cache can keep."""
+def _request_difference(
+    before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Two requests side by side, and their common beginning, which is what a cache can serve."""
     if before is None or after is None:
         return None
     one, other = before["body"].encode(), after["body"].encode()
@@ -255,7 +258,7 @@ def _parted(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict
 
 
 def shared_bytes(one: bytes, other: bytes) -> int:
-    """How many first bytes are the same: halved like a search, for a request has megabytes."""
+    """The length of the common beginning; a binary search, because requests have megabytes."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -271,15 +274,16 @@ def _start(body: bytes, place: int) -> str:
 
 
 def cost_of(moment: Moment, prices: PriceTable) -> dict[str, Any]:
-    """What each attempt and each turn had cost by then."""
+    """The cost of each attempt and each turn up to the moment."""
     return ledger_json(moment.views.ledger, prices)
 
 
 def series_json(timeline: Timeline, prices: PriceTable) -> dict[str, Any]:
-    """For the charts, a row per model request: SERIES_FIELDS. Costs are USD, null if unknown."""
+    """A row of SERIES_FIELDS for each model request, for the charts. Costs in USD, null if unknown.
+    """
     rows = []
-    told = [*timeline.steps[1:], len(timeline.moments)]
-    for place, until in zip(timeline.steps, told, strict=False):
+    ends = [*timeline.steps[1:], len(timeline.moments)]
+    for place, until in zip(timeline.steps, ends, strict=False):
         called, last = timeline.moments[place], timeline.moments[until - 1]
         event, cost = called.entry.event, session_cost(last.views.ledger, prices)
         usd = cost_json(cost)["usd"]

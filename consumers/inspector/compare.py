@@ -1,7 +1,7 @@
-"""What differs between two values of a session's views: the path, and what each has there.
+"""The differences between two values of a session's views: the path, and both values there.
 
-Rows that both share are skipped at once, so comparing two moments of a long session costs what
-lies between them. This file must not know how differences are shown.
+Rows that both values share are skipped without a comparison, so comparing two moments of a long
+session costs only what was added between them.
 """
 
 import json
@@ -14,12 +14,12 @@ from ...processors.fold.views import SessionViews
 from ...schemas.value import field_names
 from ..contents import DIGESTS, plain
 
-VALUE_CHARS = 400  # of a value that is shown: its beginning says which it is
+VALUE_CHARS = 400  # shown of a value: the beginning identifies it
 DIFFERENCES_MAX = 500
 
 
 class Difference(NamedTuple):
-    """kind: changed, added, removed. Values as JSON texts, '' where there is none."""
+    """kind: changed, added, removed. Values as JSON text, '' for none."""
 
     path: str
     kind: str
@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 def differences(before: SessionViews, after: SessionViews) -> list[Difference]:
-    """Of the views of two moments, in the order of their fields; the first 500."""
+    """The differences between two views, in the order of their fields; the first 500."""
     return list(islice(_walk("", before, after), DIFFERENCES_MAX))
 
 
@@ -44,7 +44,7 @@ def _walk(path: str, before: Any, after: Any) -> Iterator[Difference]:
             one, other = getattr(before, name), getattr(after, name)
             yield from _walk(f"{path}.{name}" if path else name, one, other)
     elif before != after:
-        yield from _parted(path, _plain(path, before), _plain(path, after))
+        yield from _json_differences(path, _plain(path, before), _plain(path, after))
 
 
 def _rows(path: str, before: Rows[Any], after: Rows[Any]) -> Iterator[Difference]:
@@ -63,8 +63,8 @@ def _plain(path: str, value: Any) -> Any:
     return value.hex() if is_digest else plain(value)
 
 
-def _parted(path: str, before: Any, after: Any) -> Iterator[Difference]:
-    """Where two JSON values part."""
+def _json_differences(path: str, before: Any, after: Any) -> Iterator[Difference]:
+    """The differences between two JSON values."""
     if before == after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
@@ -75,7 +75,7 @@ def _parted(path: str, before: Any, after: Any) -> Iterator[Difference]:
             elif name not in after:
                 yield Difference(at, "removed", _text(before[name]), "")
             else:
-                yield from _parted(at, before[name], after[name])
+                yield from _json_differences(at, before[name], after[name])
     elif isinstance(before, list) and isinstance(after, list):
         for place in range(max(len(before), len(after))):
             at = f"{path}[{place}]"
@@ -84,7 +84,7 @@ def _parted(path: str, before: Any, after: Any) -> Iterator[Difference]:
             elif place >= len(after):
                 yield Difference(at, "removed", _text(before[place]), "")
             else:
-                yield from _parted(at, before[place], after[place])
+                yield from _json_differences(at, before[place], after[place])
     else:
         yield Difference(path, "changed", _text(before), _text(after))
 

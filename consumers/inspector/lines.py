@@ -1,7 +1,6 @@
-"""What a person had seen at a moment, as JSON for the page: lines, and what was being said.
+"""The conversation at a moment, as JSON for the page: lines, and the output being streamed.
 
-Lines are those of the gateway's own stream, so that the page draws live and past ones alike.
-This file must not know HTTP, nor how a line is drawn.
+The lines are those of the gateway's own stream, so the page draws live and past ones the same way.
 """
 
 from typing import Any
@@ -15,16 +14,16 @@ from ..transcript_stream import Viewer
 
 
 def line_json(line: Line, read: ReadBlob) -> dict[str, Any]:
-    """A line; one whose blob is gone says so in place of its content."""
+    """A line; if its blob is missing, the content reports that."""
     try:
         return plain.line_json(line, read)
     except BlobError as error:
-        told = plain.line_json(replace(line, body=None), read)
-        return {**told, "content": f"[{error}]"}
+        without_body = plain.line_json(replace(line, body=None), read)
+        return {**without_body, "content": f"[{error}]"}
 
 
 def open_json(viewer: Viewer) -> dict[str, Any] | None:
-    """What the open attempt had said: its tokens, joined by block."""
+    """The output of the open attempt: its tokens, joined by block."""
     if viewer.open is None:
         return None
     parts: dict[tuple[int, str], list[str]] = {}

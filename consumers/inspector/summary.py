@@ -1,7 +1,4 @@
-"""One event in one line, for a list of ten thousand: never the text of a chunk.
-
-This file must not know who shows it.
-"""
+"""One event in one line, for lists of ten thousand; never the text of a chunk."""
 
 from typing import Any
 
@@ -11,19 +8,21 @@ from ...schemas.events.parts import Body
 from ...schemas.value import field_names
 from ..contents import DIGESTS, text_of, whole
 
-WORDS_CHARS = 120
-"""Of a line: a screen of a desk, two lines of a phone."""
+SUMMARY_CHARS = 120
+"""Longest summary: one line on a desktop screen, two on a phone."""
 
 PLACE = ("turn", "step", "index", "attempt")
-SPOKEN = ("content", "summary", "text", "reason", "why", "name", "trigger", "decision", "outcome")
-"""Fields that come first and need no name."""
+UNLABELLED = (
+    "content", "summary", "text", "reason", "why", "name", "trigger", "decision", "outcome",
+)
+"""Fields that come first, without their name."""
 
 LEFT_OUT = DIGESTS | {"basis", "context_sha256", "request_sha256", "rules", "epoch", "args_sha256"}
-"""Of no use in a line: they are among the fields of the event."""
+"""Fields not useful in a summary; the event's details have them."""
 
 
 def summary(entry: Entry) -> str:
-    """What the event says, as words: TURN.STEP... first, then its fields."""
+    """The event's content in one line: TURN.STEP... first, then its fields."""
     event = entry.event
     match event:
         case ev.GenChunk():
@@ -32,19 +31,18 @@ def summary(entry: Entry) -> str:
         case ChunkSeen():
             return "a piece of an answer"
         case Unreadable():
-            return brief(f"can't be read: {event.why}")
-    said, told = [_place(event)], []
+            return brief(f"cannot be read: {event.why}")
+    unlabelled, labelled = [_place(event)], []
     for name in field_names(event):
-        words = "" if name in PLACE or name in LEFT_OUT else _words(getattr(event, name))
-        if words and name in SPOKEN:
-            said.append(words)
-        elif words:
-            told.append(f"{name} {words}")
-    return brief(" ".join(part for part in (*said, *told) if part))
+        text = "" if name in PLACE or name in LEFT_OUT else _text(getattr(event, name))
+        if text and name in UNLABELLED:
+            unlabelled.append(text)
+        elif text:
+            labelled.append(f"{name} {text}")
 
 
-def brief(text: str, chars: int = WORDS_CHARS) -> str:
-    """The text as one line of at most so many characters."""
+def brief(text: str, chars: int = SUMMARY_CHARS) -> str:
+    """The text as one line of at most `chars` characters."""
     line = " ".join(text[: 4 * chars].split())
     return line if len(line) <= chars else f"{line[: chars - 1]}…"
 
@@ -56,18 +54,18 @@ def _place(event: Any) -> str:
     return f"{place} attempt {attempt}" if attempt and attempt > 1 else place
 
 
-def _words(value: Any) -> str:
+def _text(value: Any) -> str:
     match value:
         case None | "" | b"" | () | False:
             return ""
         case Body():
             data = whole(value, None)
-            return text_of(data) or data[: 4 * WORDS_CHARS].decode("utf-8", "replace")
+            return text_of(data) or data[: 4 * SUMMARY_CHARS].decode("utf-8", "replace")
         case bytes():
-            return value[: 4 * WORDS_CHARS].decode("utf-8", "replace")
+            return value[: 4 * SUMMARY_CHARS].decode("utf-8", "replace")
         case tuple() | list():
-            return ", ".join(filter(None, map(_words, value[:5])))
+            return ", ".join(filter(None, map(_text, value[:5])))
     names = field_names(value)
     if names:
-        return " ".join(filter(None, (_words(getattr(value, n)) for n in names if n != "raw")))
+        return " ".join(filter(None, (_text(getattr(value, n)) for n in names if n != "raw")))
     return str(value)

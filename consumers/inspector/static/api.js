@@ -1,5 +1,5 @@
-// The gateway over HTTP: answers, refusals as errors, and streams that come back by themselves.
-// A token, where one is needed, lives as long as the tab and travels in a header, never in a link.
+// The gateway over HTTP: responses, refusals as errors, and streams that reconnect automatically.
+// The token, if one is needed, is kept as long as the tab and sent in a header, never in a link.
 
 const TOKEN = "foldlog.token";
 const PAUSE_MS = [250, 1000, 2000, 5000];
@@ -39,7 +39,7 @@ async function ask(path, options) {
     response = await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Failed(0, "unreachable", "the gateway does not answer: is it running?");
+    throw new Failed(0, "unreachable", "the gateway does not respond: check that it is running");
   }
   return answer(response);
 }
@@ -56,7 +56,7 @@ export const post = (path, body) =>
 export const sessionPath = (id) => `/v1/sessions/${encodeURIComponent(id)}`;
 export const lookPath = (id) => `/inspector/api/sessions/${encodeURIComponent(id)}`;
 
-/** Follow a stream of server-sent events until `signal`; resumes behind the last id it saw. */
+/** Follow a stream of server-sent events until `signal`; resumes after the last id received. */
 export async function follow(path, { signal, onEvent, onState }) {
   let cursor = null;
   for (let tries = 0; !signal.aborted; tries += 1) {
@@ -89,18 +89,18 @@ async function* events(body) {
   let left = "";
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return; // an event that was cut is not one
+    if (done) return; // an incomplete event is dropped
     left += value;
     const blocks = left.split("\n\n");
     left = blocks.pop();
     for (const block of blocks) {
-      const event = parsed(block);
+      const event = parseEvent(block);
       if (event !== null) yield event;
     }
   }
 }
 
-function parsed(block) {
+function parseEvent(block) {
   const event = { id: null, name: "message", data: null };
   for (const line of block.split("\n")) {
     const [, field, value] = /^([a-z]*): ?(.*)$/.exec(line) ?? [];

@@ -1,4 +1,4 @@
-// The page: what is looked at is in the link, #/s/SESSION or #/s/SESSION@OFFSET, and nowhere else.
+// The page: the link alone, #/s/SESSION or #/s/SESSION@OFFSET, decides what is shown.
 
 import { get, setToken } from "./api.js";
 import { Conversation } from "./conversation.js";
@@ -10,8 +10,8 @@ import { Scrubber } from "./scrubber.js";
 import { Sessions } from "./sessions.js";
 import { Banner, Header } from "./top.js";
 
-/** {session, at}: `at` is an offset, null for live. A session id may hold any of its characters,
-    for it is encoded: the last @ is ours. */
+/** {session, at}: `at` is an offset, null for live. The session id is encoded, so it may contain any
+    character; the last @ separates the offset. */
 export function parseLink(hash) {
   const [, name, at] = /^#\/s\/([^@?]+)(?:@(\d+))?/.exec(hash) ?? [];
   if (name === undefined) return { session: null, at: null };
@@ -36,7 +36,7 @@ function useLink() {
   }, []);
   const go = (session, at = null) => {
     const wanted = link(session, at);
-    // Moving along one session is one entry of the history, not one per event.
+    // Moving along one session is one entry in the browser's history, not one per event.
     if (session === place.session && at !== null) {
       history.replaceState(null, "", wanted);
       setPlace({ session, at });
@@ -69,7 +69,7 @@ function App() {
       ${session === null
         ? html`<main class="talk empty" id="talk" tabindex="-1">
             <${Header} session=${null} go=${go} about=${about} />
-            <p>Choose a session: every instant of it can be looked at, live or in the past.</p>
+            <p>Choose a session to see it live or at any past event.</p>
           </main>`
         : html`<${Opened} key=${session} id=${session} at=${at} go=${go} about=${about} />`}
       <nav class="panes" aria-label="Parts of the page">
@@ -104,7 +104,7 @@ function Opened({ id, at, go, about }) {
   useEffect(() => {
     if (moment !== null) setLast(moment);
   }, [moment]);
-  const shown = moment ?? last; // while one is fetched the one before stays: nothing jumps
+  const shown = moment ?? last; // keep the previous moment while one loads, so nothing jumps
   useEffect(() => onKeys({ session, at, go, setTab }), [session, at, go]);
   const props = { session, at, go, moment: shown, fresh: moment !== null, about };
   return html`
@@ -131,9 +131,9 @@ function SignIn({ error }) {
       <form onSubmit=${use}>
         <label for="token">Token</label>
         <input id="token" name="token" type="password" autocomplete="off" required />
-        <button class="primary">Look</button>
+        <button class="primary">Sign in</button>
       </form>
-      <p>It is kept in this tab and sent to this gateway only.</p>
+      <p>The token is kept in this tab and sent only to this gateway.</p>
     </main>
   `;
 }

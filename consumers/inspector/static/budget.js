@@ -1,11 +1,12 @@
-// How full the window was, and what it cost: numbers of the folds, drawn over the model calls.
+// How full the context window was, and the cost: numbers from the folds, drawn over the model
+// calls.
 
 import { get, lookPath } from "./api.js";
 import { Chart } from "./chart.js";
 import { number, usd } from "./format.js";
 import { html, useEffect, useState } from "./lib.js";
 
-/** The answer of a path, fetched anew when it changes; the one before stays until then. */
+/** The response of a path, fetched again when it changes; the previous one stays until then. */
 export function useAnswer(path, again = null) {
   const [answer, setAnswer] = useState({ value: null, error: "" });
   useEffect(() => {
@@ -36,15 +37,15 @@ export function Budget({ session, moment, go }) {
       <dt>next request, estimated</dt><dd class="num">${number(budget.planned)}</dd>
       <dt>static prefix</dt><dd class="num">${number(budget.prefix)}</dd>
       <dt>last request, estimated</dt><dd class="num">${number(budget.last_request)}</dd>
-      <dt>last step, as counted</dt><dd class="num">${number(budget.last_step)}</dd>
+      <dt>last step, counted by the provider</dt><dd class="num">${number(budget.last_step)}</dd>
       <dt>soft budget</dt><dd class="num">${number(budget.soft)}</dd>
       <dt>hard cap</dt><dd class="num">${number(budget.hard)}</dd>
       <dt>strategy</dt><dd>${budget.strategy}</dd>
-      <dt>pieces of the conversation</dt>
+      <dt>parts of the conversation</dt>
       <dd class="num">${number(budget.fragments)}, ${number(budget.left_out)} left out</dd>
       <dt>large results in short form</dt>
       <dd class="num">${budget.shown_short} of ${budget.large_results}</dd>
-      <dt>a summary is ready</dt><dd>${budget.candidate ? "yes" : "no"}</dd>
+      <dt>summary ready</dt><dd>${budget.candidate ? "yes" : "no"}</dd>
     </dl>
     <h2>Tokens per model call</h2>
     ${series && series.rows.length > 0 && html`<${Chart}
@@ -64,15 +65,15 @@ export function Budget({ session, moment, go }) {
 function Bar({ budget }) {
   const full = Math.max(budget.hard, budget.planned, 1);
   const part = (tokens) => `${Math.min(100, (100 * tokens) / full)}%`;
-  const words = `${number(budget.planned)} of ${number(budget.hard)} tokens, soft budget ${number(budget.soft)}`;
+  const label = `${number(budget.planned)} of ${number(budget.hard)} tokens, soft budget ${number(budget.soft)}`;
   return html`
-    <div class="bar" role="img" aria-label=${words}>
+    <div class="bar" role="img" aria-label=${label}>
       <i class=${budget.planned > budget.soft ? "used over" : "used"}
         style=${{ width: part(budget.planned) }}></i>
       <i class="prefix" style=${{ width: part(budget.prefix) }}></i>
       <i class="soft" style=${{ left: part(budget.soft) }}></i>
     </div>
-    <p class="muted num">${words}</p>
+    <p class="muted num">${label}</p>
   `;
 }
 
@@ -108,14 +109,14 @@ export function Cost({ session, moment, go }) {
         </table>
       </div>
       ${ledger.caching.saved !== null && html`<p>${saving(ledger.caching)}</p>`}
-      <p class="muted">Tokens as the provider counted them; prices as of ${ledger.prices}.
-        ${ledger.unpriced_models.length > 0 && html` No price is known of
+      <p class="muted">Tokens as counted by the provider; prices as of ${ledger.prices}.
+        ${ledger.unpriced_models.length > 0 && html` No known price for
           <bdi>${ledger.unpriced_models.join(", ") || "an unnamed model"}</bdi>.`}</p>
     `}
   `;
 }
 
-/** What prompt caching did to the cost of the input, in a sentence. */
+/** The effect of prompt caching on the cost of the input, as a sentence. */
 function saving({ saved, input_usd, input_uncached_usd }) {
   const share = `${Math.round(100 * Math.abs(saved))} %`;
   const costs = `${usd(input_usd)} instead of ${usd(input_uncached_usd)}`;

@@ -1,4 +1,4 @@
-// A chart over offsets, by uPlot; a press on it goes to that moment.
+// A chart over offsets, drawn with uPlot; a click goes to that moment.
 
 import { html, useEffect, useRef } from "./lib.js";
 
@@ -17,7 +17,7 @@ export function Chart({ label, x, lines, here, choose }) {
   useEffect(() => {
     const make = () => {
       plot.current?.destroy();
-      plot.current = drawn(box.current, x, lines, place, go);
+      plot.current = draw(box.current, x, lines, place, go);
     };
     make();
     const watch = new ResizeObserver(() =>
@@ -41,7 +41,7 @@ export function Chart({ label, x, lines, here, choose }) {
   `;
 }
 
-function drawn(box, x, lines, place, go) {
+function draw(box, x, lines, place, go) {
   const style = getComputedStyle(box);
   const of = (name) => style.getPropertyValue(name).trim();
   const axis = {
@@ -72,7 +72,7 @@ function drawn(box, x, lines, place, go) {
   return new uPlot(options, [x, ...lines.map(([, , values]) => values)], box);
 }
 
-/** A line where the page is in time. */
+/** A line at the offset that the page shows. */
 function mark(plot, offset, color) {
   const at = Math.round(plot.valToPos(offset, "x", true));
   const { left, top, width, height } = plot.bbox;

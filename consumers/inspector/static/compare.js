@@ -1,4 +1,4 @@
-// Two offsets of the session side by side: what the views had, and how far the requests agree.
+// Compares two offsets of the session: their views, and the common beginning of their requests.
 
 import { lookPath } from "./api.js";
 import { useAnswer } from "./budget.js";
@@ -24,13 +24,13 @@ export function Compare({ session, moment, mark, setMark, go }) {
   return html`
     <h2>Compare offset ${before} with ${after}</h2>
     <form class="row" onSubmit=${set}>
-      <label for="mark">The mark</label>
+      <label for="mark">Compare with offset</label>
       <input key=${mark} id="mark" name="mark" class="num" inputmode="numeric" pattern="[0-9]+"
         required defaultValue=${mark ?? here} />
       <button>Set</button>
-      <button type="button" onClick=${() => setMark(here)}>Mark this offset</button>
+      <button type="button" onClick=${() => setMark(here)}>Use this offset</button>
       <button type="button" disabled=${mark === null}
-        onClick=${() => { setMark(here); go(session.id, mark); }}>Change places</button>
+        onClick=${() => { setMark(here); go(session.id, mark); }}>Swap</button>
     </form>
     ${error && html`<p class="bad" role="alert">${error}</p>`}
     ${value && html`<${Found} found=${value} />`}
@@ -40,8 +40,8 @@ export function Compare({ session, moment, mark, setMark, go }) {
 function Found({ found }) {
   const { differences, requests } = found;
   return html`
-    <p class="muted">${counted(found.events, "event")} on;${" "}
-      ${counted(differences.length, "difference")} of the views.</p>
+    <p class="muted">${counted(found.events, "event")} apart;${" "}
+      ${counted(differences.length, "difference")} in the views.</p>
     ${requests && html`<${Requests} requests=${requests} />`}
     <ul class="differences">
       ${differences.map((found, n) => html`
@@ -60,7 +60,7 @@ const counted = (count, name) => `${number(count)} ${name}${count === 1 ? "" : "
 function Requests({ requests }) {
   const [one, other] = requests.sha256;
   const [, size] = requests.bytes;
-  if (one === other) return html`<p>Both have the same request, of step ${requests.steps[0]}.</p>`;
+  if (one === other) return html`<p>Both offsets have the same request, of step ${requests.steps[0]}.</p>`;
   return html`
     <details>
       <summary>The requests of ${requests.steps.join(" and ")} share their first

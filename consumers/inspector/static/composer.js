@@ -1,12 +1,12 @@
-// Saying something, and stopping what runs. A refusal is shown with its reason, and nothing is lost.
+// Sends messages and stops the running turn. A refusal is shown with its reason; the text is kept.
 
 import { post, sessionPath } from "./api.js";
 import { html, useRef, useState } from "./lib.js";
 
 const WHEN_BUSY = [
-  ["queue", "wait for its end"],
-  ["steer", "join it"],
-  ["interrupt", "interrupt it"],
+  ["queue", "queue the message"],
+  ["steer", "add it to the turn"],
+    ["interrupt", "interrupt the turn"],
 ];
 
 export function Composer({ session, moment }) {
@@ -16,12 +16,12 @@ export function Composer({ session, moment }) {
   const [sending, setSending] = useState(false);
   const sent = useRef({ text: "", id: "" });
   const busy = Boolean(moment?.turn.open);
-  const gone = moment?.status === "terminated";
+  const hasEnded = moment?.status === "terminated";
 
   const say = async (event) => {
     event?.preventDefault();
     if (!text.trim() || sending) return;
-    // The same words tried again carry the same id: they are said once, whatever was lost.
+    // A retry of the same text has the same id, so it is sent once, whatever got lost.
     if (sent.current.text !== text) sent.current = { text, id: `page-${hex(12)}` };
     setSending(true);
     setError("");
@@ -50,26 +50,26 @@ export function Composer({ session, moment }) {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) say(event);
   };
   return html`
-    <form class="composer" onSubmit=${say} aria-label="Say something">
+    <form class="composer" onSubmit=${say} aria-label="Send a message">
       ${error && html`<p class="bad" role="alert">${error}</p>`}
       <label class="sr" for="say">Message</label>
       <textarea
         id="say"
         rows="2"
-        placeholder=${gone ? "This session was ended." : "Say something. Enter sends, Shift Enter breaks the line"}
-        disabled=${gone}
+        placeholder=${hasEnded ? "This session has ended." : "Message. Enter sends, Shift Enter starts a new line"}
+        disabled=${hasEnded}
         value=${text}
         onInput=${(event) => setText(event.target.value)}
         onKeyDown=${press}
       ></textarea>
       <div class="row">
-        <label class=${busy ? "busy" : "busy idle"}>while it works
+        <label class=${busy ? "busy" : "busy idle"}>while a turn runs
           <select value=${whenBusy} onChange=${(event) => setWhenBusy(event.target.value)}>
             ${WHEN_BUSY.map(([value, label]) => html`<option value=${value}>${label}</option>`)}
           </select>
         </label>
         <button type="button" class="danger" disabled=${!busy} onClick=${stop}>Stop</button>
-        <button class="primary" disabled=${gone || sending || !text.trim()}>Send</button>
+        <button class="primary" disabled=${hasEnded || sending || !text.trim()}>Send</button>
       </div>
     </form>
   `;

@@ -1,16 +1,17 @@
-// What a person sees of the session: lines in order, what streams, who is asked. All of it is text.
+// The conversation: lines in order, the streaming output, pending approvals. All of it is plain
+// text.
 
 import { clock, partsOf, pretty } from "./format.js";
 import { Composer } from "./composer.js";
 import { html, still, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 import { Asks } from "./people.js";
 
-const SHOWN = 150; // items drawn at once; earlier ones are asked for
-const CHARS = 12_000; // of one text, before somebody asks for all of it
+const SHOWN = 150; // items drawn at first; earlier ones on request
+const CHARS = 12_000; // of one text, until the user asks for all of it
 
 const OF_CALLS = new Set(["call", "asks", "approval", "result", "doubt", "resolved"]);
 
-/** Lines as they are drawn: everything about one call is one item. */
+/** Lines as drawn items: everything about one call is one item. */
 export function itemsOf(lines) {
   const items = [];
   const calls = new Map();
@@ -56,7 +57,7 @@ export function Conversation({ session, at, moment }) {
           Show earlier: ${hidden} more
         </button>
       `}
-      ${!items.length && !open && html`<p class="none">${session.loaded ? "Nothing was said yet." : " "}</p>`}
+      ${!items.length && !open && html`<p class="none">${session.loaded ? "No messages yet." : " "}</p>`}
       ${shown.map((item) => html`<${Item} key=${item.key} item=${item} count=${item.lines?.length} />`)}
       ${open && html`<${Streaming} open=${open} past=${past} />`}
     </div>
@@ -113,13 +114,13 @@ function Part({ part }) {
   }
 }
 
-/** A text, as it is; a long one is cut until somebody asks. */
+/** A plain text; a long one is cut until the user asks for all of it. */
 export function Text({ text, bare }) {
   const [all, setAll] = useState(false);
   const long = text.length > CHARS && !all;
-  const words = long ? text.slice(0, CHARS) : text;
+  const shown = long ? text.slice(0, CHARS) : text;
   return html`
-    ${bare ? words : html`<p class="text" dir="auto">${words}</p>`}
+    ${bare ? shown : html`<p class="text" dir="auto">${shown}</p>`}
     ${long && html`<button class="quiet" onClick=${() => setAll(true)}>
       Show all ${text.length} characters
     </button>`}
@@ -128,13 +129,13 @@ export function Text({ text, bare }) {
 
 function Tool({ item }) {
   const [first] = item.lines;
-  const named = item.lines.find((line) => line.kind === "call" || line.kind === "asks");
+  const request = item.lines.find((line) => line.kind === "call" || line.kind === "asks");
   const result = item.lines.findLast((line) => line.kind === "result" || line.kind === "resolved");
   const state = stateOf(item.lines);
-  const others = item.lines.filter((line) => line !== named && line !== result)
-    .map(wordOf).filter((words, n, all) => words !== all[n - 1]); // a doubt is told twice
-  const args = named ? partsOf(named).map((part) => pretty(part.text)).join("\n") : "";
-  const said = result ? partsOf(result).map((part) => part.text).join("\n") : "";
+  const others = item.lines.filter((line) => line !== request && line !== result)
+    .map(wordOf).filter((words, n, all) => words !== all[n - 1]); // a doubt has two lines
+  const args = request ? partsOf(request).map((part) => pretty(part.text)).join("\n") : "";
+  const output = result ? partsOf(result).map((part) => part.text).join("\n") : "";
   return html`
     <article class=${`tool ${state.mood}`} aria-label=${`Tool ${first.name}, ${state.word}`}>
       <header>
@@ -144,7 +145,7 @@ function Tool({ item }) {
       </header>
       ${args && html`<pre class="args" aria-label="Arguments"><${Text} text=${args} bare /></pre>`}
       ${others.map((words) => html`<p class="step">${words}</p>`)}
-      ${said && html`<pre class="result" aria-label="Result"><${Text} text=${said} bare /></pre>`}
+      ${output && html`<pre class="result" aria-label="Result"><${Text} text=${output} bare /></pre>`}
     </article>
   `;
 }
@@ -154,7 +155,7 @@ function stateOf(lines) {
   const outcome = last.text.split(";")[0];
   switch (last.kind) {
     case "asks":
-      return { word: "asks for approval", mood: "waits" };
+      return { word: "waits for approval", mood: "waits" };
     case "call":
       return { word: "called", mood: "runs" };
     case "approval":
@@ -162,7 +163,7 @@ function stateOf(lines) {
     case "doubt":
       return { word: "outcome unknown", mood: "waits" };
     case "resolved":
-      return { word: `a person says: ${last.text.replaceAll("_", " ")}`, mood: "done" };
+      return { word: `reported by a person: ${last.text.replaceAll("_", " ")}`, mood: "done" };
     default:
       return { word: outcome.replaceAll("_", " "), mood: outcome === "ok" ? "done" : "bad" };
   }
@@ -181,10 +182,10 @@ function Note({ line }) {
   return html`<p class=${`note ${line.kind}`}><bdi>${words}</bdi></p>`;
 }
 
-/** The open attempt, as far as it was. Its box is there from the first token on and only grows. */
+/** The open attempt's output so far. Its box appears with the first token and only grows. */
 function Streaming({ open, past }) {
   return html`
-    <article class="said assistant streaming" aria-label="What the model is saying" aria-busy=${!past}>
+    <article class="said assistant streaming" aria-label="The model's output" aria-busy=${!past}>
       ${open.parts.map((part, n) => {
         const key = `${part.block}.${part.kind}.${n}`;
         if (part.kind === "thinking") {

@@ -1,28 +1,28 @@
-// Every event of the session, refused and ignored ones too: a list of which only what is in sight
-// is drawn. Choosing one goes there.
+// Every event of the session, including refused and ignored ones. Only the visible rows are drawn.
+// Choosing an event goes there.
 
 import { clock, number, pretty } from "./format.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 
 const ROW = 44; // px, also in styles.css
-const AROUND = 8; // rows drawn beyond what is in sight
+const AROUND = 8; // rows drawn beyond the visible ones
 
 export function Events({ session, at, go, moment }) {
   const [chunks, setChunks] = useState(false);
-  const [words, setWords] = useState("");
+  const [query, setQuery] = useState("");
   const count = session.events.length;
   const rows = useMemo(() => {
-    const wanted = words.trim().toLowerCase();
+    const wanted = query.trim().toLowerCase();
     return session.events.filter((event) =>
       (chunks || event.type !== "GEN_CHUNK") &&
       (!wanted || `${event.offset} ${event.type} ${event.summary} ${event.verdict} ${event.code}`
         .toLowerCase().includes(wanted)));
-  }, [session, count, chunks, words]);
+  }, [session, count, chunks, query]);
   return html`
     <div class="filters">
       <label class="sr" for="filter">Filter events</label>
-      <input id="filter" type="search" placeholder="Filter events" value=${words}
-        onInput=${(event) => setWords(event.target.value)} />
+      <input id="filter" type="search" placeholder="Filter events" value=${query}
+        onInput=${(event) => setQuery(event.target.value)} />
       <label><input type="checkbox" checked=${chunks}
         onChange=${(event) => setChunks(event.target.checked)} /> chunks</label>
       <span class="num muted">${number(rows.length)} of ${number(count)}</span>
@@ -32,8 +32,8 @@ export function Events({ session, at, go, moment }) {
   `;
 }
 
-/** The last row at or before an offset: a chunk that is not shown is in its model call. */
-function chosen(rows, at) {
+/** The last row at or before an offset: a hidden chunk selects the row before it. */
+function rowAt(rows, at) {
   let low = 0;
   let high = rows.length;
   while (low < high) {
@@ -47,7 +47,7 @@ function chosen(rows, at) {
 function List({ rows, at, follows, choose }) {
   const box = useRef(null);
   const [view, setView] = useState({ top: 0, height: 600 });
-  const here = at === null ? -1 : chosen(rows, at);
+  const here = at === null ? -1 : rowAt(rows, at);
   useEffect(() => {
     const measure = () => setView({ top: box.current.scrollTop, height: box.current.clientHeight });
     const watch = new ResizeObserver(measure);
@@ -60,8 +60,8 @@ function List({ rows, at, follows, choose }) {
       element.scrollTop = rows.length * ROW;
     } else if (here >= 0) {
       const top = here * ROW;
-      const inSight = top >= element.scrollTop && top + ROW <= element.scrollTop + element.clientHeight;
-      if (!inSight) element.scrollTop = top - element.clientHeight / 2;
+      const isVisible = top >= element.scrollTop && top + ROW <= element.scrollTop + element.clientHeight;
+      if (!isVisible) element.scrollTop = top - element.clientHeight / 2;
     }
   }, [here, follows, follows ? rows.length : 0, view.height]);
   const first = Math.max(0, Math.floor(view.top / ROW) - AROUND);
@@ -99,10 +99,10 @@ function List({ rows, at, follows, choose }) {
 }
 
 function Row({ row, place, count, here, choose }) {
-  const fate = row.verdict === "accepted" ? "" : ` ${row.verdict}`;
+  const verdict = row.verdict === "accepted" ? "" : ` ${row.verdict}`;
   return html`
     <div
-      class=${`event${fate}`}
+      class=${`event${verdict}`}
       id=${`event-${row.offset}`}
       role="option"
       aria-selected=${String(here)}
@@ -121,7 +121,7 @@ function Row({ row, place, count, here, choose }) {
   `;
 }
 
-/** The event of the moment, whole. */
+/** The event of the moment with all its fields. */
 function Detail({ moment }) {
   const { event, ruling } = moment;
   const { partition, offset, at, type, writer, session_id: _, ...fields } = event;

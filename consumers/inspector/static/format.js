@@ -1,4 +1,4 @@
-// Values as people read them. Everything here makes text; nothing of it is ever taken for HTML.
+// Formats values for people. Everything here returns plain text, which is never used as HTML.
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
@@ -23,7 +23,7 @@ export function usd(text, unpriced = 0) {
   return unpriced ? `${shown} + unknown` : shown;
 }
 
-/** JSON for reading; a text that is JSON is laid out, any other stays as it is. */
+/** Indented JSON; a text that is JSON is indented too, any other text is unchanged. */
 export function pretty(value) {
   if (typeof value !== "string") return JSON.stringify(value, null, 2) ?? "";
   try {
@@ -49,7 +49,7 @@ function partOf(block) {
       return { kind: "text", text: String(block.text ?? "") };
     case "thinking":
       return { kind: "thinking", text: String(block.thinking ?? "") };
-    case "tool_use": // its call has a line of its own
+    case "tool_use": // the call has its own line
       return null;
     case "image":
     case "document":

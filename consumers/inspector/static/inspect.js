@@ -1,4 +1,4 @@
-// The right-hand side: seven looks at one moment. Each is a panel of its own.
+// The right-hand side: seven panels about one moment.
 
 import { Budget, Cost } from "./budget.js";
 import { Compare } from "./compare.js";
@@ -27,7 +27,7 @@ export function Inspect(props) {
   };
   return html`
     <aside class="inspect" aria-label="Inspect">
-      <div class="tabs" role="tablist" aria-label="Looks at this moment" onKeyDown=${press}>
+      <div class="tabs" role="tablist" aria-label="Panels for this moment" onKeyDown=${press}>
         ${TABS.map((name) => html`
           <button
             key=${name}

@@ -1,12 +1,12 @@
-// The keyboard: one table, which is also what the help shows. Keys are left to whoever types.
+// The keyboard shortcuts: one table, also shown as help. Keys typed into a field are left alone.
 
 export const KEYS = [
-  ["← →", "one event back or on"],
-  ["Shift ← →", "to the event before or behind that is no chunk"],
-  ["[ ]", "to the turn before or behind"],
-  ["Home End", "the first or the last event"],
-  ["Space", "play, or stop playing"],
-  ["L", "live again"],
+  ["← →", "previous or next event"],
+  ["Shift ← →", "previous or next event that is not a chunk"],
+  ["[ ]", "previous or next turn"],
+  ["Home End", "first or last event"],
+  ["Space", "play or pause"],
+  ["L", "go live"],
   ["1 … 7", "events, state, wake, budget, request, compare, cost"],
   ["/", "find a session"],
 ];
@@ -15,7 +15,7 @@ export const TABS = ["events", "state", "wake", "budget", "request", "compare", 
 
 const OWN = "input, textarea, select, [contenteditable], [role=listbox], [role=tablist]";
 
-/** Move along the events: `step` -1 or 1; `wanted` says which events count. */
+/** The offset of the next event in a direction, `step` -1 or 1, for which `wanted` is true. */
 export function moved(session, at, step, wanted = () => true) {
   const { events } = session;
   if (!events.length) return at;
@@ -26,7 +26,7 @@ export function moved(session, at, step, wanted = () => true) {
   return step < 0 ? events[0].offset : events.at(-1).offset;
 }
 
-const isNoChunk = (event) => event.type !== "GEN_CHUNK";
+const isNotChunk = (event) => event.type !== "GEN_CHUNK";
 const endsTurn = (event) => event.type === "TURN_ENDED" && event.verdict === "accepted";
 
 export function onKeys({ session, at, go, setTab }) {
@@ -36,9 +36,9 @@ export function onKeys({ session, at, go, setTab }) {
     if (event.target instanceof Element && event.target.closest(OWN)) return;
     const { events } = session;
     const tab = TABS[Number(event.key) - 1];
-    const does = {
-      ArrowLeft: () => to(moved(session, at, -1, event.shiftKey ? isNoChunk : undefined)),
-      ArrowRight: () => to(moved(session, at, 1, event.shiftKey ? isNoChunk : undefined)),
+    const action = {
+      ArrowLeft: () => to(moved(session, at, -1, event.shiftKey ? isNotChunk : undefined)),
+      ArrowRight: () => to(moved(session, at, 1, event.shiftKey ? isNotChunk : undefined)),
       "[": () => to(moved(session, at, -1, endsTurn)),
       "]": () => to(moved(session, at, 1, endsTurn)),
       Home: () => events.length && to(events[0].offset),
@@ -48,7 +48,7 @@ export function onKeys({ session, at, go, setTab }) {
       " ": () => !event.target.closest("button, a, summary") && press_("play"),
       "/": () => document.getElementById("find")?.focus(),
     }[event.key];
-    const act = tab ? () => setTab(tab) : does;
+    const act = tab ? () => setTab(tab) : action;
     if (!act || (event.key === " " && event.target.closest("button, a, summary"))) return;
     event.preventDefault();
     act();

@@ -1,4 +1,4 @@
-// What every module of the page draws with: Preact and htm, and a component's view of a model.
+// Preact and htm for every module of the page, and the connection of components to models.
 
 import {
   Component, html, render, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState,
@@ -6,7 +6,7 @@ import {
 
 export { Component, html, render, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState };
 
-/** A thing that changes and tells who listens, at most once per drawn frame. */
+/** An observable value: notifies its listeners, at most once per drawn frame. */
 export class Model {
   #listeners = new Set();
   #due = false;
@@ -19,18 +19,18 @@ export class Model {
   changed() {
     if (this.#due) return;
     this.#due = true;
-    const tell = () => {
+    const notify = () => {
       if (!this.#due) return;
       this.#due = false;
       for (const listener of [...this.#listeners]) listener();
     };
-    // A page in the background is given no frames, and must not fall behind.
-    requestAnimationFrame(tell);
-    setTimeout(tell, 100);
+    // A background page gets no frames, and must not fall behind.
+    requestAnimationFrame(notify);
+    setTimeout(notify, 100);
   }
 }
 
-/** Draw again whenever the model changes. */
+/** Redraw whenever the model changes. */
 export function useModel(model) {
   const [, again] = useReducer((count) => count + 1, 0);
   useEffect(() => {
@@ -40,7 +40,7 @@ export function useModel(model) {
   return model;
 }
 
-/** A component that draws again only when its props differ. */
+/** A component that redraws only when its props differ. */
 export function still(draw) {
   return class extends Component {
     shouldComponentUpdate(next) {

@@ -1,5 +1,5 @@
-// One session as the page holds it: its events and lines as far as they were fetched, what a
-// viewer sees live, and the moments that were looked at. All of it comes from the gateway's folds.
+// The page's copy of one session: the events and lines fetched so far, the live stream, and the
+// moments that were opened. All of it comes from the gateway's folds.
 
 import { follow, get, lookPath, sessionPath } from "./api.js";
 import { Model } from "./lib.js";
@@ -15,26 +15,26 @@ export class Session extends Model {
   #moments = new Map();
   #wanted = null;
   #fetching = false;
-  #early = null; // lines that came while earlier ones were fetched
-  #fetched = -1; // the last event that is in the lines that were fetched
+  #early = null; // lines received while earlier ones are fetched
+  #fetched = -1; // the last event included in the fetched lines
 
   constructor(id) {
     super();
     this.id = id;
     this.events = [];
-    this.lines = []; // of the transcript, as far as it is known; of any moment the first so many
+    this.lines = []; // of the transcript so far; an earlier moment has a prefix
     this.loaded = false;
-    this.open = null; // what streams: {turn, step, attempt, parts, pieces}
+    this.open = null; // the streaming attempt: {turn, step, attempt, parts}
     this.state = "waiting";
     this.newest = null; // the moment at the end of the log
     this.error = null;
-    this.lost = null; // {offset, error} of a moment that can't be had: asked for again after another
+    this.lost = null; // {offset, error} of a moment that failed; retried after another one
   }
 
   start() {
     const { signal } = this.#stop;
-    // What was said is asked for; only what is said now is streamed. The stream is open before the
-    // lines are fetched, so nothing lies between, and what comes twice is known by its offset.
+    // Past lines are fetched; only new ones are streamed. The stream opens before the lines are
+    // fetched, so there is no gap, and a line received twice is recognized by its offset.
     follow(`${sessionPath(this.id)}/stream?since=now`, {
       signal,
       onEvent: (name, frame) => this.#frame(name, frame),
@@ -62,22 +62,22 @@ export class Session extends Model {
         break;
       case "settled":
         this.open = null;
-        this.#tell(frame.line);
+        this.#addLine(frame.line);
         break;
       case "told":
-        this.#tell(frame.line);
+        this.#addLine(frame.line);
         break;
     }
-    if (frame.live && name !== "token") this.#soon();
+    if (frame.live && name !== "token") this.#refreshSoon();
     this.changed();
   }
 
-  #tell(line) {
+  #addLine(line) {
     if (this.#early !== null) this.#early.push(line);
     else if (line.offset > this.#fetched) this.lines.push(line);
   }
 
-  /** Fetch the lines that are there; what the stream tells meanwhile waits behind them. */
+  /** Fetch the existing lines; lines streamed meanwhile are added after them. */
   async #catchUp() {
     if (this.#early !== null) return;
     this.#early = [];
@@ -89,7 +89,7 @@ export class Session extends Model {
     }
     const early = this.#early;
     this.#early = null;
-    for (const line of early) this.#tell(line);
+    for (const line of early) this.#addLine(line);
     this.changed();
   }
 
@@ -97,14 +97,14 @@ export class Session extends Model {
     if (!this.open || !sameAttempt(this.open, frame)) {
       const { turn, step, attempt } = frame;
       this.open = { turn, step, attempt, parts: [] };
-      this.#soon();
+      this.#refreshSoon();
     }
     const last = this.open.parts.at(-1);
     if (last && last.block === frame.block && last.kind === frame.kind) last.text += frame.text;
     else this.open.parts.push({ block: frame.block, kind: frame.kind, text: frame.text });
   }
 
-  #soon() {
+  #refreshSoon() {
     if (this.#timer === null) {
       this.#timer = setTimeout(() => {
         this.#timer = null;
@@ -113,7 +113,7 @@ export class Session extends Model {
     }
   }
 
-  /** Fetch what is new: the events, the moment at the end. One at a time; a wish is kept. */
+  /** Fetch the new events and the moment at the end. One at a time; a call meanwhile repeats it. */
   async refresh() {
     if (this.#loading) {
       this.#again = true;
@@ -139,7 +139,7 @@ export class Session extends Model {
     for (;;) {
       const path = `${lookPath(this.id)}/events?since=${this.events.length}`;
       const page = await get(path, this.#stop.signal);
-      for (const row of page.events) this.events.push(named(page.fields, row));
+      for (const row of page.events) this.events.push(rowObject(page.fields, row));
       if (page.events.length) this.changed();
       if (page.next >= page.count || !page.events.length) return;
     }
@@ -151,7 +151,7 @@ export class Session extends Model {
     this.changed();
   }
 
-  /** The place of the last event at or before an offset; the first where there is none. */
+  /** The place of the last event at or before an offset; the first event if there is none. */
   placeAt(offset) {
     let low = 0;
     let high = this.events.length - 1;
@@ -163,7 +163,7 @@ export class Session extends Model {
     return low;
   }
 
-  /** The moment at an offset if it is here; else it is fetched, and this one comes later. */
+  /** The moment at an offset if it was fetched; else null, and it is fetched. */
   moment(offset) {
     const found = this.#moments.get(offset);
     if (found === undefined && this.#wanted !== offset && this.lost?.offset !== offset) {
@@ -174,7 +174,7 @@ export class Session extends Model {
     return found ?? null;
   }
 
-  // While one moment is fetched the slider moves on: only the newest wish is fetched next.
+  // The slider may move while a moment is fetched: then only the newest position is fetched next.
   async #fetch() {
     if (this.#fetching) return;
     this.#fetching = true;
@@ -211,13 +211,13 @@ export class Session extends Model {
   }
 }
 
-const named = (fields, row) => Object.fromEntries(fields.map((name, n) => [name, row[n]]));
+const rowObject = (fields, row) => Object.fromEntries(fields.map((name, n) => [name, row[n]]));
 
 function sameAttempt(one, other) {
   return one.turn === other.turn && one.step === other.step && one.attempt === other.attempt;
 }
 
-/** The list of sessions, as it changes. */
+/** The list of sessions, kept up to date. */
 export class SessionList extends Model {
   constructor() {
     super();

@@ -1,4 +1,4 @@
-// What only a person can decide: calls that ask, calls of which nobody knows whether they happened.
+// Decisions for people: calls that wait for approval, and calls in doubt.
 
 import { post, sessionPath } from "./api.js";
 import { date, pretty } from "./format.js";
@@ -20,7 +20,7 @@ export function Asks({ session, moment, past }) {
 
 function useCommand(session, call) {
   const [state, setState] = useState({ busy: false, error: "" });
-  const tell = async (command, body) => {
+  const send = async (command, body) => {
     setState({ busy: true, error: "" });
     try {
       await post(`${sessionPath(session.id)}/calls/${call.call}/${command}`, body);
@@ -30,21 +30,21 @@ function useCommand(session, call) {
       setState({ busy: false, error: error.message });
     }
   };
-  return [state, tell];
+  return [state, send];
 }
 
 function Approval({ session, call, past }) {
-  const [{ busy, error }, tell] = useCommand(session, call);
+  const [{ busy, error }, send] = useCommand(session, call);
   const [remember, setRemember] = useState(false);
   const decide = (decision) =>
-    tell("decide", { decision, remember, args_sha256: call.args_sha256 });
+    send("decide", { decision, remember, args_sha256: call.args_sha256 });
   return html`
-    <article class="ask" aria-label=${`${call.name} asks for approval`}>
-      <p><b><bdi>${call.name}</bdi></b> asks for approval <span class="num">${call.call}</span>${" "}
+    <article class="ask" aria-label=${`${call.name} waits for approval`}>
+      <p><b><bdi>${call.name}</bdi></b> waits for approval <span class="num">${call.call}</span>${" "}
         <span class="muted">until ${date(call.expires_at)}</span></p>
       <pre>${pretty(call.args)}</pre>
       ${past
-        ? html`<p class="muted">It waited here; decide it live.</p>`
+        ? html`<p class="muted">This call was pending at this point. Switch to Live to answer it.</p>`
         : html`<div class="row">
             <button class="primary" disabled=${busy} onClick=${() => decide("allow")}>Allow</button>
             <button class="danger" disabled=${busy} onClick=${() => decide("deny")}>Deny</button>
@@ -52,7 +52,7 @@ function Approval({ session, call, past }) {
               type="checkbox"
               checked=${remember}
               onChange=${(event) => setRemember(event.target.checked)}
-            /> and later calls with exactly these arguments</label>
+            /> also later calls with exactly these arguments</label>
           </div>`}
       ${error && html`<p class="bad" role="alert">${error}</p>`}
     </article>
@@ -60,17 +60,17 @@ function Approval({ session, call, past }) {
 }
 
 function Doubt({ session, call, past }) {
-  const [{ busy, error }, tell] = useCommand(session, call);
+  const [{ busy, error }, send] = useCommand(session, call);
   const [report, setReport] = useState("");
-  const resolve = (outcome) => tell("resolve", { outcome, report });
+  const resolve = (outcome) => send("resolve", { outcome, report });
   const id = `report-${call.call}`;
   return html`
-    <article class="ask doubt" aria-label=${`It is not known whether ${call.name} happened`}>
-      <p>It is not known whether <b><bdi>${call.name}</bdi></b> happened${" "}
+    <article class="ask doubt" aria-label=${`It is unknown whether ${call.name} happened`}>
+      <p>It is unknown whether <b><bdi>${call.name}</bdi></b> happened${" "}
         <span class="num">${call.call}</span></p>
       <pre>${pretty(call.args)}</pre>
       ${past
-        ? html`<p class="muted">It was in doubt here; say live what happened.</p>`
+        ? html`<p class="muted">This call was in doubt at this point. Switch to Live to report what happened.</p>`
         : html`
           <label class="sr" for=${id}>What happened, for the model</label>
           <input
@@ -84,7 +84,7 @@ function Doubt({ session, call, past }) {
             <button disabled=${busy} onClick=${() => resolve("did_not_happen")}>
               It did not happen
             </button>
-            <span class="muted">It is never run again by this.</span>
+            <span class="muted">Your answer never runs the call again.</span>
           </div>`}
       ${error && html`<p class="bad" role="alert">${error}</p>`}
     </article>

@@ -1,4 +1,4 @@
-// The exact request at the moment, rebuilt by the server's fold, and whether the claims agree.
+// The exact request at the moment, rebuilt by the gateway's fold, and whether the claims agree.
 
 import { lookPath } from "./api.js";
 import { useAnswer } from "./budget.js";
@@ -8,11 +8,11 @@ import { html, useEffect, useMemo, useState } from "./lib.js";
 const CHARS = 60_000;
 
 export function Request({ session, moment }) {
-  const asked = moment.request;
-  // It changes with the call that was decided, and with the claims that came since.
-  const path = asked && `${lookPath(session.id)}/request?at=${moment.offset}`;
+  const decided = moment.request;
+  // Changes with the decided call, and with later claims for it.
+  const path = decided && `${lookPath(session.id)}/request?at=${moment.offset}`;
   const { value, error } = useAnswer(path);
-  if (!asked) return html`<p class="none">No request was decided by then.</p>`;
+  if (!decided) return html`<p class="none">No request was decided up to this point.</p>`;
   if (error) return html`<p class="bad" role="alert">${error}</p>`;
   if (!value) return html`<p class="none">Rebuilding the request…</p>`;
   return html`<${Shown} request=${value} session=${session} />`;
@@ -21,13 +21,13 @@ export function Request({ session, moment }) {
 function Shown({ request, session }) {
   const [raw, setRaw] = useState(false);
   const here = useDigest(request.body);
-  const [said, setSaid] = useState("");
+  const [notice, setNotice] = useState("");
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(request.body);
-      setSaid("copied");
+      setNotice("copied");
     } catch {
-      setSaid(`foldlog request ${session.id} ${request.step}`);
+      setNotice(`foldlog request ${session.id} ${request.step}`);
     }
   };
   return html`
@@ -36,8 +36,8 @@ function Shown({ request, session }) {
     <dl class="facts">
       <dt>bytes</dt><dd class="num">${number(request.bytes)}</dd>
       <dt>sha256</dt><dd class="sha">${request.sha256}</dd>
-      ${here && html`<dt>in this page</dt>
-        <dd>${here === request.sha256 ? "the same, counted here" : `NOT the same: ${here}`}</dd>`}
+      ${here && html`<dt>hash in this page</dt>
+        <dd>${here === request.sha256 ? "the same" : `DIFFERENT: ${here}`}</dd>`}
     </dl>
     ${request.claims.map((claim) => html`
       <p class="claim" key=${claim.attempt}>
@@ -48,10 +48,10 @@ function Shown({ request, session }) {
     `)}
     <div class="row">
       <button aria-pressed=${String(raw)} onClick=${() => setRaw(!raw)}>
-        ${raw ? "Laid out" : "As it was sent"}
+        ${raw ? "Show by parts" : "Show as sent"}
       </button>
       <button onClick=${copy}>Copy</button>
-      <span class="muted" role="status">${said}</span>
+      <span class="muted" role="status">${notice}</span>
     </div>
     ${raw ? html`<${Long} text=${request.body} />` : html`<${Outline} body=${request.body} />`}
   `;
@@ -60,24 +60,24 @@ function Shown({ request, session }) {
 const mood = (agrees) => (agrees === null ? "" : agrees ? "good" : "bad");
 
 function verdict({ agrees, claims }) {
-  if (!claims.length) return "Decided; no model call was claimed for it by then.";
-  if (agrees === null) return "Made by another builder than this one: it can't be compared.";
+  if (!claims.length) return "Decided; no model call has been claimed for it up to this point.";
+  if (agrees === null) return "Built by another version of the builder, so it cannot be compared.";
   return agrees
-    ? "Rebuilt from the log: its sha256 is the one that its claims name."
-    : "The rebuilt request is NOT the one that its claims name.";
+    ? "Rebuilt from the log: its SHA-256 matches its claims."
+    : "The rebuilt request does NOT match its claims.";
 }
 
-/** The hash, made by the browser itself; null where it may not (a page that is not secure). */
+/** The hash, computed by the browser; null where it cannot (the page is not in a secure context). */
 function useDigest(text) {
   const [digest, setDigest] = useState(null);
   useEffect(() => {
-    let wanted = true;
+    let isCurrent = true;
     setDigest(null);
     crypto.subtle?.digest("SHA-256", new TextEncoder().encode(text)).then((bytes) => {
-      const words = [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, "0"));
-      if (wanted) setDigest(words.join(""));
+      const hex = [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, "0"));
+      if (isCurrent) setDigest(hex.join(""));
     });
-    return () => { wanted = false; };
+    return () => { isCurrent = false; };
   }, [text]);
   return digest;
 }
@@ -95,9 +95,9 @@ function Outline({ body }) {
 }
 
 function start({ content }) {
-  const words = (Array.isArray(content) ? content : [{ text: content }])
+  const texts = (Array.isArray(content) ? content : [{ text: content }])
     .map((block) => block.text ?? block.name ?? (typeof block.content === "string" ? block.content : block.type));
-  return words.join(" ").slice(0, 90);
+  return texts.join(" ").slice(0, 90);
 }
 
 function Part({ name, value }) {

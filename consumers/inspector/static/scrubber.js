@@ -1,4 +1,4 @@
-// The time scrubber: a slider over the session's events, a picture of them, and play.
+// The time scrubber: a slider over the session's events, a picture of them, and playback.
 
 import { clock } from "./format.js";
 import { moved } from "./keys.js";
@@ -6,7 +6,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 
 const SPEEDS = [4, 20, 100];
 const KINDS = [
-  // What is drawn, in this order: a later one covers an earlier one.
+  // Drawn in this order: a later kind covers an earlier one.
   ["other", () => true],
   ["chunk", (e) => e.type === "GEN_CHUNK"],
   ["model", (e) => /^(GEN_(?!CHUNK)|LLM_CALLED)/.test(e.type)],
@@ -42,23 +42,23 @@ export function Scrubber({ session, at, go, fresh, mark }) {
     setSpeed(null);
     to(Number(target.value));
   };
-  const spoken = event ? `offset ${event.offset}, ${event.type}, ${clock(event.at)}` : "no events";
+  const label = event ? `offset ${event.offset}, ${event.type}, ${clock(event.at)}` : "no events";
   return html`
     <section class="scrubber" aria-label="Time">
       <div class="buttons">
-        <button aria-label="One event back" disabled=${place === 0}
+        <button aria-label="Previous event" disabled=${place === 0}
           onClick=${() => go(session.id, moved(session, at, -1))}>‹</button>
         <button id="play" aria-label=${speed === null ? "Play" : "Stop playing"} aria-pressed=${speed !== null}
           disabled=${!events.length} onClick=${play}>${speed === null ? "▶" : "❚❚"}</button>
-        <button aria-label="One event on" disabled=${place === last}
+        <button aria-label="Next event" disabled=${place === last}
           onClick=${() => go(session.id, moved(session, at, 1))}>›</button>
-        <button class="num rate" aria-label=${`Speed: ${rate} events a second. Change it`}
+        <button class="num rate" aria-label=${`Speed: ${rate} events per second. Change`}
           onClick=${faster}>${rate}/s</button>
       </div>
       <div class="track">
         <${Picture} session=${session} count=${events.length} place=${place} mark=${mark} />
         <input type="range" min="0" max=${last} step="1" value=${place} disabled=${!events.length}
-          aria-label="Event" aria-valuetext=${spoken} onInput=${slide} />
+          aria-label="Event" aria-valuetext=${label} onInput=${slide} />
       </div>
       <p class="where num">
         <span>${event ? `offset ${event.offset}` : "–"}</span>
@@ -70,7 +70,7 @@ export function Scrubber({ session, at, go, fresh, mark }) {
   `;
 }
 
-/** Goes on so many events a second; never past what the page has drawn. */
+/** Advances at `speed` events per second, but never past what the page has drawn. */
 function usePlaying({ session, at, place, last, speed, setSpeed, to, ready }) {
   useEffect(() => {
     if (speed === null) return undefined;
@@ -79,13 +79,13 @@ function usePlaying({ session, at, place, last, speed, setSpeed, to, ready }) {
       return undefined;
     }
     if (!ready) return undefined;
-    const step = Math.max(1, Math.round(speed / 20)); // no more than twenty drawings a second
+    const step = Math.max(1, Math.round(speed / 20)); // at most twenty redraws per second
     const timer = setTimeout(() => to(Math.min(last, place + step)), (1000 * step) / speed);
     return () => clearTimeout(timer);
   }, [session, speed, at, place, last, ready]);
 }
 
-/** A stripe per event, in the colour of what it is; drawn, for ten thousand are too many nodes. */
+/** A stripe per event, in the colour of its kind; a canvas, because ten thousand nodes are too many. */
 function Picture({ session, count, place, mark }) {
   const canvas = useRef(null);
   const [drawn, again] = useState(0);

@@ -1,4 +1,4 @@
-// The list of sessions, live: what changed last comes first.
+// The live list of sessions, most recently changed first.
 
 import { ago } from "./format.js";
 import { html, still, useEffect, useState } from "./lib.js";
@@ -7,18 +7,18 @@ import { Status } from "./top.js";
 const SHOWN_MAX = 200;
 
 export function Sessions({ list, current, go }) {
-  const [words, setWords] = useState("");
+  const [query, setQuery] = useState("");
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), 10_000);
     return () => clearInterval(timer);
   }, []);
-  const wanted = words.trim().toLowerCase();
+  const wanted = query.trim().toLowerCase();
   const found = list.sorted().filter((row) => !wanted || text(row).includes(wanted));
   const shown = found.slice(0, SHOWN_MAX);
   const busy = found.filter((row) => row.status === "busy").length;
   const unserved = found.filter((row) => row.status === "unserved").length;
-  const people = found.filter((row) => row.status === "asks" || row.status === "doubt").length;
+  const waiting = found.filter((row) => row.status === "asks" || row.status === "doubt").length;
   return html`
     <nav class="sessions" aria-label="Sessions">
       <div class="find">
@@ -27,11 +27,11 @@ export function Sessions({ list, current, go }) {
           id="find"
           type="search"
           placeholder="Find a session"
-          value=${words}
-          onInput=${(event) => setWords(event.target.value)}
+          value=${query}
+          onInput=${(event) => setQuery(event.target.value)}
         />
         <p class="count" role="status">
-          ${found.length} sessions · ${busy} busy · ${people} ask for you${
+          ${found.length} sessions · ${busy} busy · ${waiting} waiting for you${
             unserved ? ` · ${unserved} unserved` : ""}
         </p>
       </div>
@@ -42,9 +42,9 @@ export function Sessions({ list, current, go }) {
         `)}
       </ul>
       ${!found.length && list.loaded && html`<p class="none">${
-        wanted ? "None of that name." : "No sessions yet: foldlog chat opens one."}</p>`}
+        wanted ? "No matching sessions." : "No sessions yet. Start one with: foldlog chat"}</p>`}
       ${found.length > SHOWN_MAX && html`<p class="none">
-        and ${found.length - SHOWN_MAX} more: find them by name</p>`}
+        and ${found.length - SHOWN_MAX} more; use the search field</p>`}
     </nav>
   `;
 }

@@ -1,4 +1,4 @@
-// The session's state, what is in flight, who holds the partition: the folds' own views.
+// The session's state, its open calls, and the partition's holders: the folds' own views.
 
 import { date, pretty } from "./format.js";
 import { html } from "./lib.js";
@@ -26,9 +26,9 @@ export function State({ moment }) {
         <dd>${generation ? `${generation.status}, attempt ${generation.attempt} ${generation.error}` : "none"}</dd>
         ${generation?.claim && html`<dt>claimed by</dt>
           <dd>${generation.claim.owner} at offset ${generation.claim.offset}</dd>`}
-        <dt>waiting messages</dt>
-        <dd>${turn.queue.map((waiting) => `${waiting.message_id} (${waiting.when_busy})`).join(", ") || "none"}</dd>
-        <dt>refusals owed</dt><dd>${turn.refusals.length}</dd>
+        <dt>queued messages</dt>
+        <dd>${turn.queue.map((message) => `${message.message_id} (${message.when_busy})`).join(", ") || "none"}</dd>
+        <dt>pending refusals</dt><dd>${turn.refusals.length}</dd>
       </dl>
       ${[...turn.calls, ...turn.doubts].map((call) => html`
         <p class="call">
@@ -40,8 +40,8 @@ export function State({ moment }) {
     </section>
     <section>
       <h2>Partition ${moment.partition}</h2>
-      <details><summary>Who holds it</summary><pre tabindex="0">${pretty(holders)}</pre></details>
-      <details><summary>The whole turn view</summary><pre tabindex="0">${pretty(turn)}</pre></details>
+      <details><summary>Holders</summary><pre tabindex="0">${pretty(holders)}</pre></details>
+      <details><summary>Full turn view</summary><pre tabindex="0">${pretty(turn)}</pre></details>
     </section>
   `;
 }

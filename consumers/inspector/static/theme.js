@@ -1,4 +1,5 @@
-// Before anything is drawn: the theme that was chosen, else the system's, so that no page flashes.
+// Runs before anything is drawn: applies the chosen theme, else the system's, so the page never
+// flashes.
 "use strict";
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -1,4 +1,4 @@
-// The head of a session: what it is, what it waits for, where in time the page is.
+// The header of a session: its facts, what it waits for, and the offset shown.
 
 import { post, sessionPath } from "./api.js";
 import { usd } from "./format.js";
@@ -9,12 +9,12 @@ export function Status({ word }) {
   return html`<span class=${`status ${word}`}><i aria-hidden="true"></i>${word}</span>`;
 }
 
-/** What a session waits for, in the words of somebody who can press a button here. */
+/** What a session waits for, worded for a user of this page. */
 function waitsFor(moment) {
   if (!moment) return " ";
-  if (moment.asks.length) return "It waits for you: a call asks for approval, below.";
-  if (moment.doubts.length) return "It waits for you: say below what is known to have happened.";
-  return moment.waits || "Nothing runs: it waits for a message.";
+  if (moment.asks.length) return "Waiting for you: a call below needs approval.";
+  if (moment.doubts.length) return "Waiting for you: report below what happened to the call in doubt.";
+  return moment.waits || "Idle: waiting for a message.";
 }
 
 export function Header({ session, at, go, moment }) {
@@ -39,14 +39,14 @@ export function Header({ session, at, go, moment }) {
 }
 
 function Connection({ session }) {
-  const words = { live: "live", waiting: "connecting", refused: "not allowed" };
-  return html`<span class=${`wire ${session.state}`} role="status">${words[session.state]}</span>`;
+  const labels = { live: "live", waiting: "connecting", refused: "not allowed" };
+  return html`<span class=${`wire ${session.state}`} role="status">${labels[session.state]}</span>`;
 }
 
-/** One line that is always there, so that nothing moves when it changes. */
+/** One line that is always present, so that nothing moves when it changes. */
 export function Banner({ session, at, go, moment, fresh, about }) {
-  const [said, setSaid] = useState("");
-  useEffect(() => setSaid(""), [at, session]);
+  const [notice, setNotice] = useState("");
+  useEffect(() => setNotice(""), [at, session]);
   const error = session.error ?? (session.lost?.offset === at ? session.lost.error : null);
   if (error) {
     return html`<div class="banner bad">
@@ -60,23 +60,23 @@ export function Banner({ session, at, go, moment, fresh, about }) {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(location.href);
-      setSaid("link copied");
+      setNotice("link copied");
     } catch {
-      setSaid("copy it from the address bar");
+      setNotice("copying failed: copy the link from the address bar");
     }
   };
   const fork = async () => {
     try {
-      const made = await post(`${sessionPath(session.id)}/fork`, { at });
-      go(made.session_id);
+      const fork = await post(`${sessionPath(session.id)}/fork`, { at });
+      go(fork.session_id);
     } catch (problem) {
-      setSaid(problem.message);
+      setNotice(problem.message);
     }
   };
   return html`
     <div class="banner past">
       <span class="words" role="status">
-        Right after offset ${at}${fresh ? `, ${moment.event.type}` : ""}. ${said}
+        Right after offset ${at}${fresh ? `, ${moment.event.type}` : ""}. ${notice}
       </span>
       ${about.can.fork && html`<button onClick=${fork}>Fork here</button>`}
       <button onClick=${copy}>Copy link</button>

@@ -90,7 +90,7 @@ def test_the_keyboard_goes_event_by_event_through_what_the_fold_had(url, page_at
     at(page, moments[start + 3].entry.offset)
     page.keyboard.press("Home")
     at(page, moments[0].entry.offset)
-    conversation(page).get_by_text("Nothing was said yet").wait_for()
+    conversation(page).get_by_text("No messages yet").wait_for()
     page.keyboard.press("]")
     at(page, of_type(moments, ev.TurnEnded)[0].entry.offset)
     chunks = of_type(moments, ev.GenChunk)
@@ -134,15 +134,15 @@ def test_the_request_of_an_instant_is_the_one_that_the_command_line_prints(
     step = of_type(moments, ev.GenStart)[3]
     page = page_at(f"{url}/#/s/talk@{step.entry.offset}")
     page.get_by_role("tab", name="request").click()
-    page.get_by_text("its sha256 is the one that its claims name").wait_for()
-    page.get_by_text("the same, counted here").wait_for()
-    page.get_by_role("button", name="As it was sent").click()
+    page.get_by_text("its SHA-256 matches its claims").wait_for()
+    page.get_by_text("the same", exact=True).wait_for()
+    page.get_by_role("button", name="Show as sent").click()
     shown = page.locator("pre.body").text_content()
     sent = request_of(SessionFold(place.log, "talk"), 2, 2, lambda ref: b"")
     assert shown.encode() == sent.body
     assert page.locator(".sha").inner_text() == sent.sha256
     page.keyboard.press("Home")
-    page.get_by_text("No request was decided by then").wait_for()
+    page.get_by_text("No request was decided up to this point").wait_for()
 
 
 def test_the_rows_that_were_owed_and_why(url, page_at, place):
@@ -161,20 +161,20 @@ def test_two_offsets_are_compared(url, page_at, moments):
     ended = of_type(moments, ev.TurnEnded)[0]
     page = page_at(f"{url}/#/s/talk@{ended.entry.offset}")
     page.get_by_role("tab", name="compare").click()
-    page.get_by_label("The mark").fill(str(moments[ended.place - 1].entry.offset))
+    page.get_by_label("Compare with offset").fill(str(moments[ended.place - 1].entry.offset))
     page.get_by_role("button", name="Set", exact=True).click()
     one = page.locator(".differences li").filter(has_text="turn.open")
     one.wait_for()
     assert one.locator("pre.before").inner_text().strip() == "true"
     assert one.locator("pre.after").inner_text().strip() == "false"
-    page.get_by_label("The mark").fill("1")
+    page.get_by_label("Compare with offset").fill("1")
     page.get_by_role("heading", name="talk").click()
     page.keyboard.press("ArrowLeft")
     at(page, moments[ended.place - 1].entry.offset)
-    assert page.get_by_label("The mark").input_value() == "1", "what is typed stays"
+    assert page.get_by_label("Compare with offset").input_value() == "1", "what is typed stays"
     page.keyboard.press("ArrowRight")
     at(page, ended.entry.offset)
-    page.get_by_role("button", name="Change places").click()
+    page.get_by_role("button", name="Swap").click()
     at(page, moments[ended.place - 1].entry.offset)
 
 

@@ -53,7 +53,7 @@ def test_tokens_are_seen_as_they_come_and_nothing_moves(place, url, page_at, sai
     played.start()
     conversation(page).get_by_text("tell me more").wait_for()
     page.evaluate(SHIFTS)
-    streaming = page.get_by_label("What the model is saying")
+    streaming = page.get_by_label("The model's output")
     for number in range(40):
         played.chunk(f"piece{number} ")
         if number % 10 == 9:
@@ -81,7 +81,7 @@ def test_an_attempt_that_is_lost_is_taken_away(place, url, page_at, said):
     conversation(page).get_by_text("the one before was lost").wait_for()
     expect(conversation(page).get_by_text("never mind")).to_have_count(0)
     played.chunk("anew")
-    page.get_by_label("What the model is saying").get_by_text("anew").wait_for()
+    page.get_by_label("The model's output").get_by_text("anew").wait_for()
     expect(conversation(page).get_by_text("never mind")).to_have_count(0)
 
 
