@@ -1,9 +1,9 @@
-"""The audit report of a session: one HTML page for people, that asks nothing of the network.
+"""The audit report of a session: one HTML page for people, which loads nothing from the network.
 
-Who did what, when, on whose approval; every attempt and call with its claims and doubts; what it
-cost. Every text is escaped, there is no script, and a policy in the page forbids all that a text
-could smuggle in. Nothing in it depends on when it was made. This file owns the page; what its
-tables say is in audit_parts.py.
+Who did what, when, and on whose approval; every attempt and call with its claims and doubts; the
+cost. Every text is escaped, there is no script, and a policy in the page blocks active content. The
+page does not depend on when it was made. This file builds the page; its tables are in
+audit_parts.py.
 """
 
 from importlib import resources
@@ -36,21 +36,21 @@ _KINDS = {"asks": "warn", "doubt": "warn", "unserved": "warn", "frozen": "bad"}
 
 
 def audit_page(facts: SessionFacts, contents: Contents, prices: PriceTable) -> str:
-    """The page."""
+    """The whole page as HTML."""
     css = resources.files(__package__).joinpath("audit.css").read_text("utf-8")
     body = "\n".join((
         _head(facts),
         _tiles(facts, prices),
-        _section("Timeline", "the broker's clock; long silences are folded", _figure(facts)),
-        _section("What happened", "in the order of the log; times are UTC",
+        _section("Timeline", "the broker's clock; long pauses are shortened", _figure(facts)),
+        _section("What happened", "in log order; times are UTC",
                  story(facts, contents)),
-        _section("Tool calls", "each with its claims, doubts and who allowed it",
+        _section("Tool calls", "each with its claims, its doubts and who allowed it",
                  calls_table(facts, contents)),
-        _section("Approvals", "who allowed exactly what; proof: what recorded it, unsigned",
+        _section("Approvals", "who allowed exactly what; proof: what recorded it, not signed",
                  approvals_table(facts)),
         _section("Model and background attempts", f"prices: {prices.version}",
                  attempts_table(facts, prices)),
-        _section("Refused", "asked for, and changed nothing", refused_table(facts)),
+        _section("Refused", "requested, but changed nothing", refused_table(facts)),
         _missing(contents),
         _foot(facts),
     ))
@@ -84,7 +84,7 @@ def _head(facts: SessionFacts) -> str:
 
 def _tiles(facts: SessionFacts, prices: PriceTable) -> str:
     views = facts.views
-    said = [line.kind for _, line in said_lines(views)]
+    kinds = [line.kind for _, line in said_lines(views)]
     doubts = sum(bool(known.doubts) for known in facts.calls.values())
     lost = sum(a.outcome in ("", "failed") for a in facts.attempts.values())
     cost = session_cost(views.ledger, prices)
@@ -97,15 +97,15 @@ def _tiles(facts: SessionFacts, prices: PriceTable) -> str:
     rows = (
         (status, "status", _KINDS.get(status, "")),
         (views.turn.number, "turns", ""),
-        (said.count("message"), "messages of people", ""),
-        (len(said) - said.count("message"), "answers", ""),
+        (kinds.count("message"), "messages of people", ""),
+        (len(kinds) - kinds.count("message"), "answers", ""),
         (len(facts.attempts), f"attempts, {lost} lost or failed", "warn" if lost else ""),
         (len(facts.calls), "tool calls", ""),
         (doubts, "calls once in doubt", "warn" if doubts else ""),
         (facts.rulings["refused"], "events refused", "bad" if facts.rulings["refused"] else ""),
-        (unsure, "words of people without proof", "warn" if unsure else ""),
+        (unsure, "actions of people without proof", "warn" if unsure else ""),
         (f"{read:,}", "tokens read", ""),
-        (f"{spent.output_tokens:,}", "tokens said", ""),
+        (f"{spent.output_tokens:,}", "tokens written", ""),
         (known_cost, unit, ""),
         (lasting(max(0, facts.last_at - (facts.opened.at if facts.opened else facts.last_at))),
          "from first to last event", ""),
@@ -138,7 +138,7 @@ def _missing(contents: Contents) -> str:
         for _, ref in sorted(contents.missing.items())
     )
     return _section(
-        "Missing content", "named by the log, not found in the blob store",
+        "Missing content", "referenced by the log, not found in the blob store",
         f'<div class="scroll"><table><tr><th>sha256</th><th>type</th><th class="num">bytes</th>'
         f"</tr>{names}</table></div>",
     )
@@ -153,7 +153,7 @@ def _foot(facts: SessionFacts) -> str:
     return (
         "<footer><details><summary>How to check this report</summary><p>It was folded from "
         f"partition {facts.partition}, offsets {facts.first} to {facts.next - 1}: {counts}. "
-        f"<code>foldlog replay --session {e(facts.session_id)}</code> folds the same events anew "
+        f"<code>foldlog replay --session {e(facts.session_id)}</code> folds the same events again "
         'and must print these:</p><div class="scroll"><table><tr><th>view</th><th>sha256</th></tr>'
         f"{hashes}</table></div></details></footer>"
     )

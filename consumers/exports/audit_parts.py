@@ -1,7 +1,6 @@
 """The parts of an audit report: the story, and the tables of calls, approvals and attempts.
 
-Every function gives HTML in which every text of the log is escaped. This file must not know the
-page around them.
+Every function returns HTML in which every text from the log is escaped.
 """
 
 import re
@@ -23,9 +22,9 @@ from .facts import BACKGROUND, Attempt, CallFacts, SessionFacts
 from .proof import proof_of
 from .timeline import lasting
 
-SHOWN_CHARS = 1_200  # of a text; the rest unfolds
-TEXT_CHARS_MAX = 40_000  # of a text in the page: somebody will have pasted a file
-# What could turn the reading direction, or is invisible: a shown command must be the real one.
+SHOWN_CHARS = 1_200  # shown of a text; the rest can be expanded
+TEXT_CHARS_MAX = 40_000  # of a text in the page, since people paste files
+# Characters that change the reading direction or are invisible: a command must be shown as it is.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
@@ -37,9 +36,9 @@ _PLAIN = frozenset({"not_run", "did_not_happen", "ignored", "forked"})
 
 
 def e(text: Any) -> str:
-    """Text as HTML: escaped, and what would drive the display made visible."""
-    seen = _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", clean(str(text)))
-    return escape(seen, quote=True)
+    """Text as HTML: escaped, with control characters made visible."""
+    visible = _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", clean(str(text)))
+    return escape(visible, quote=True)
 
 
 def when(at_ms: int) -> str:
@@ -48,38 +47,38 @@ def when(at_ms: int) -> str:
 
 
 def tag(word: str) -> str:
-    """A word in the colour of what it means."""
+    """A word in the colour of its meaning."""
     kinds = ((_GOOD, "ok"), (_WARN, "warn"), (_PLAIN, "plain"))
     kind = next((name for words, name in kinds if word in words), "bad" if word else "plain")
     return f'<span class="tag {kind}">{e(word)}</span>' if word else ""
 
 
 def text_html(text: str | None, of: str = "said") -> str:
-    """A text of people or models, its end folded away where it is long."""
+    """A text of people or models; the end of a long one is collapsed."""
     if text is None:
         return '<p class="note">[content is missing]</p>'
     if not text.strip():
         return ""
-    kept = text[:TEXT_CHARS_MAX]
-    left = len(text) - len(kept)
+    shown = text[:TEXT_CHARS_MAX]
+    left = len(text) - len(shown)
     more = f"\n[... {left:,} characters more: see the bundle]" if left else ""
-    if len(kept) <= SHOWN_CHARS:
-        return f'<pre class="{of}">{e(kept)}</pre>'
+    if len(shown) <= SHOWN_CHARS:
+        return f'<pre class="{of}">{e(shown)}</pre>'
     return (
-        f'<pre class="{of}">{e(kept[:SHOWN_CHARS])}</pre><details><summary>'
+        f'<pre class="{of}">{e(shown[:SHOWN_CHARS])}</pre><details><summary>'
         f"{len(text) - SHOWN_CHARS:,} characters more</summary>"
-        f'<pre class="{of}">{e(kept[SHOWN_CHARS:] + more)}</pre></details>'
+        f'<pre class="{of}">{e(shown[SHOWN_CHARS:] + more)}</pre></details>'
     )
 
 
 def _table(heads: Sequence[str], rows: Sequence[str]) -> str:
     if not rows:
         return ""
-    named = "".join(
+    cells = "".join(
         f'<th class="num">{e(head[1:])}</th>' if head.startswith("#") else f"<th>{e(head)}</th>"
         for head in heads
     )
-    return f'<div class="scroll"><table><tr>{named}</tr>{"".join(rows)}</table></div>'
+    return f'<div class="scroll"><table><tr>{cells}</tr>{"".join(rows)}</table></div>'
 
 
 # ---- the story -------------------------------------------------------------------------------
@@ -93,14 +92,14 @@ def story(facts: SessionFacts, contents: Contents) -> str:
     people = {entry.offset: (entry, ruling) for entry, ruling in facts.people}
     lines = list(facts.views.transcript.lines)
     old, own = lines[: facts.inherited], lines[facts.inherited :]
-    told = {line.offset for line in own}
+    line_offsets = {line.offset for line in own}
     items: list[tuple[int, Item]] = [(line.turn, _line(facts, contents, line, {})) for line in old]
     mine = [(line.turn, _line(facts, contents, line, people)) for line in own]
     turn_at = sorted((item[0], turn) for turn, item in mine)
     for offset, (entry, ruling) in people.items():
-        if offset not in told:
+        if offset not in line_offsets:
             turn = max((turn for at, turn in turn_at if at <= offset), default=0)
-            mine.append((turn, _asked(entry, ruling)))
+            mine.append((turn, _request_item(entry, ruling)))
     items += sorted(mine, key=lambda pair: pair[1][0])
     out, day = [], ""
     for turn, group in groupby(items, key=lambda pair: pair[0]):
@@ -118,8 +117,8 @@ def story(facts: SessionFacts, contents: Contents) -> str:
 def _line(
     facts: SessionFacts, contents: Contents, line: Line, people: dict[int, tuple[Entry, Ruling]]
 ) -> Item:
-    asked = people.get(line.offset)
-    who = getattr(asked[0].event, "by_user", "") if asked is not None else ""
+    request = people.get(line.offset)
+    who = getattr(request[0].event, "by_user", "") if request is not None else ""
     known = facts.calls.get(line.call)
     call = f"<b>{e(line.name)}</b> <code>{e(line.call)}</code>"
     body = contents.whole(line.body)
@@ -133,7 +132,7 @@ def _line(
             model = facts.models.get((line.turn, line.step)) or "model"
             return (*place, "model", model, _answer(body, line))
         case "call" | "asks":
-            ask = " asks for approval" if line.kind == "asks" else " is to run"
+            ask = " waits for approval" if line.kind == "asks" else " will run"
             return (*place, "tool", "foldlog", f"{call}{ask}{text_html(decoded(body), 'code')}")
         case "result":
             owner = known.starts[-1].event.owner if known is not None and known.starts else ""
@@ -146,8 +145,8 @@ def _line(
         case "approval":
             return (*place, "person", who or "nobody", f"{call} {tag(line.text)}")
         case "resolved":
-            said = text_html(decoded(body))
-            return (*place, "person", who or "a person", f"{call} {tag(line.text)}{said}")
+            report = text_html(decoded(body))
+            return (*place, "person", who or "a person", f"{call} {tag(line.text)}{report}")
         case "attempt":
             return (*place, "bad", "foldlog", f"{tag(line.name)} {e(line.text)}")
         case "ended":
@@ -167,25 +166,25 @@ def _answer(content: bytes | None, line: Line) -> str:
             thought = text_html(block.text("thinking"))
             out.append(f"<details><summary>thinking</summary>{thought}</details>")
         elif block.kind == "tool_use":
-            out.append(f'<div class="note">asks for the tool {e(block.text("name"))}</div>')
+            out.append(f'<div class="note">calls the tool {e(block.text("name"))}</div>')
         else:
             hidden = "thinking, not shown by the provider" if "thinking" in block.kind else ""
             out.append(f'<div class="note">[{e(hidden or block.kind)}]</div>')
     if line.kind == "partial":
         out.append(f'<p class="note">stopped: {e(line.name)}</p>')
-    return "".join(out) or f'<span class="note">nothing said ({e(line.name)})</span>'
+    return "".join(out) or f'<span class="note">no content ({e(line.name)})</span>'
 
 
-def _asked(entry: Entry, ruling: Ruling) -> Item:
-    """What somebody asked for that is no line: opening, cancelling, and what was refused."""
+def _request_item(entry: Entry, ruling: Ruling) -> Item:
+    """A request without a line of its own: opening, cancelling, and refused requests."""
     event = entry.event
     who = getattr(event, "by_user", "") or getattr(event, "user_id", "")
     more = [str(getattr(event, name, "") or "") for name in ("trigger", "project_id", "call",
                                                              "decision", "mode", "reason")]
     what = e(" ".join([type_of(entry), *(part for part in more if part)]))
     if not ruling.accepted:
-        told = f"{ruling.code}: {ruling.detail}" if ruling.detail else ruling.code
-        what += f' {tag(ruling.verdict)} <span class="note">{e(told)}</span>'
+        reason = f"{ruling.code}: {ruling.detail}" if ruling.detail else ruling.code
+        what += f' {tag(ruling.verdict)} <span class="note">{e(reason)}</span>'
     kind = "person" if ruling.verdict != "refused" else "bad"
     return (entry.offset, entry.at, kind, who, what)
 
@@ -194,7 +193,7 @@ def _asked(entry: Entry, ruling: Ruling) -> Item:
 
 
 def calls_table(facts: SessionFacts, contents: Contents) -> str:
-    """Every call: arguments, who allowed it, its claims, what came of it."""
+    """Every call: its arguments, who allowed it, its claims, its outcome."""
     approvals = {a.call: a for a in facts.approvals if a.ruling is None}
     heads = ("call", "tool and arguments", "allowed by", "claims", "outcome")
     rows = []
@@ -235,14 +234,14 @@ def _claims(known: CallFacts) -> str:
 def _doubts(known: CallFacts, contents: Contents) -> str:
     out = [f'<p class="note">in doubt: {e(d.event.reason)}</p>' for d in known.doubts]
     for person in known.resolved:
-        said = decoded(contents.whole(person.event.content)) or ""
-        out.append(f'<p class="note">{e(person.event.by_user)} says: '
-                   f"{e(person.event.outcome)} {e(said)} ({_proof(person)})</p>")
+        report = decoded(contents.whole(person.event.content)) or ""
+        out.append(f'<p class="note">{e(person.event.by_user)} reports: '
+                   f"{e(person.event.outcome)} {e(report)} ({_proof(person)})</p>")
     return "".join(out)
 
 
 def approvals_table(facts: SessionFacts) -> str:
-    """Every decision, on the sha256 of the arguments that were shown."""
+    """Every decision, with the SHA-256 of the arguments that were shown."""
     rows = []
     for approval in facts.approvals:
         decided = approval.decided
@@ -263,7 +262,7 @@ def approvals_table(facts: SessionFacts) -> str:
 
 
 def _proof(entry: Entry | None) -> str:
-    """What proves that a person decided so; nobody decides that time is over."""
+    """The proof that a person decided this; an expiry is nobody's decision."""
     if entry is None or not hasattr(entry.event, "by_user"):
         return ""
     proven = proof_of(entry)
@@ -271,20 +270,22 @@ def _proof(entry: Entry | None) -> str:
 
 
 def unproven(facts: SessionFacts) -> int:
-    """How many accepted words of people nobody vouches for."""
+    """The number of accepted requests of people without proof."""
     return sum(ruling.accepted and not proof_of(entry).holds for entry, ruling in facts.people)
 
 
 def _later(name: str, event: Any) -> str:
-    """What else a decision allows."""
+    """The later calls that a decision also allows."""
     if not isinstance(event, ev.ApprovalDecided) or not event.remember:
         return ""
     return f" and {grant_told(grant_of(name, event))}"
 
 
 def attempts_table(facts: SessionFacts, prices: PriceTable) -> str:
-    """Every request of every attempt, a sum per turn, and the whole."""
-    heads = ("attempt", "worker", "outcome", "model", "#took", "#read", "#cached", "#said", "#cost")
+    """Every request of every attempt, a sum for each turn, and the total."""
+    heads = (
+        "attempt", "worker", "outcome", "model", "#took", "#read", "#cached", "#written", "#cost",
+    )
     rows: list[str] = []
     claimed = [(a, number, spent) for a, number, spent in facts.tries() if a is not None]
     for turn, group in groupby(
@@ -300,12 +301,12 @@ def attempts_table(facts: SessionFacts, prices: PriceTable) -> str:
 
 
 def _turn_of(attempt: Attempt) -> tuple[bool, int]:
-    beside = attempt.kind == BACKGROUND
-    return beside, 0 if beside else attempt.key[0]
+    is_background = attempt.kind == BACKGROUND
+    return is_background, 0 if is_background else attempt.key[0]
 
 
 def _attempt(attempt: Attempt, number: int, spent: Spent | None, prices: PriceTable) -> str:
-    """One request. Of those before the last one only the tokens are known, and that they failed."""
+    """One request. Of requests before the last, only the tokens are known, and that they failed."""
     last = number == attempt.requests
     claim, end = attempt.claim, attempt.end if last else None
     outcome = attempt.outcome if last else "failed"
@@ -340,7 +341,7 @@ def _tokens(rows: Sequence[Spent]) -> str:
 
 
 def refused_table(facts: SessionFacts) -> str:
-    """What people asked for and the fold refused."""
+    """The requests of people that the fold refused."""
     rows = [
         f'<tr><td class="when">{when(entry.at)}</td><td>{entry.offset}</td>'
         f"<td>{e(getattr(entry.event, 'by_user', '') or getattr(entry.event, 'user_id', ''))}</td>"
@@ -348,6 +349,6 @@ def refused_table(facts: SessionFacts) -> str:
         f"<td>{e(type_of(entry))}</td><td>{e(ruling.code)}: {e(ruling.detail)}</td></tr>"
         for entry, ruling in facts.people if ruling.verdict == "refused"
     ]
-    heads = ("when", "offset", "by", "proof", "asked for", "why it was refused")
+    heads = ("when", "offset", "by", "proof", "request", "reason")
     return _table(heads, rows)
 

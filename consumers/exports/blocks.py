@@ -1,7 +1,6 @@
-"""Content for exports: bodies from the blob store or noted as missing, blocks with their bytes.
+"""Content for exports: bodies from the blob store or recorded as missing, blocks with their bytes.
 
-This file owns what is odd about content: blobs that are gone, arrays that are none, texts that hold
-half a character. It must not know tables.
+This file handles odd content: missing blobs, content that is not an array, lone surrogates.
 """
 
 import json
@@ -24,14 +23,14 @@ _NO_JSON = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class Contents:
-    """Bodies resolved. `missing`: references whose bytes could not be had, by sha256."""
+    """Reads bodies. `missing`: references whose bytes are unavailable, by SHA-256."""
 
     def __init__(self, read: ReadBlob) -> None:
         self._read = read
         self.missing: dict[str, BlobRef] = {}
 
     def read(self, ref: BlobRef) -> bytes:
-        """The bytes. Raises BlobError, and notes that they are missing."""
+        """The bytes. Raises BlobError, and records that they are missing."""
         try:
             return self._read(ref)
         except BlobError:
@@ -39,87 +38,87 @@ class Contents:
             raise
 
     def blob(self, ref: BlobRef) -> bytes | None:
-        """The bytes, or None if the store does not hold them (or holds others)."""
+        """The bytes, or None if the store lacks them (or has other bytes)."""
         try:
             return self.read(ref)
         except BlobError:
             return None
 
     def whole(self, body: Body | None) -> bytes | None:
-        """The whole content; None if it is missing."""
+        """The full content; None if it is missing."""
         if body is None:
             return b""
         return body.inline or b"" if body.ref is None else self.blob(body.ref)
 
-    def told(self, body: Body | None) -> bytes | None:
-        """What a model is told of a result: the preview where there is one."""
+    def preview(self, body: Body | None) -> bytes | None:
+        """The part of a result that a model gets: the preview, if there is one."""
         if body is not None and body.inline is not None:
             return body.inline
         return self.whole(body)
 
 
 class Block(NamedTuple):
-    """A content block: its own bytes as text, and what they say."""
+    """A content block: its own bytes as text, and their fields."""
 
     raw: str
-    said: dict[str, Any]
+    fields: dict[str, Any]
 
     @property
     def kind(self) -> str:
-        """Its type, `unknown` if it has none."""
-        kind = self.said.get("type")
+        """The type, or `unknown`."""
+        kind = self.fields.get("type")
         return kind if isinstance(kind, str) and kind else "unknown"
 
     def text(self, name: str) -> str | None:
-        """A field that is a text."""
-        found = self.said.get(name)
+        """A field that is a string, or None."""
+        found = self.fields.get(name)
         return found if isinstance(found, str) else None
 
     def json(self, name: str) -> msgspec.Raw | None:
-        """A field as its own bytes."""
+        """A field as its original bytes."""
         try:
             return strict_json(bytes(_FIELDS.decode(self.raw.encode()).get(name, b"")))
         except _NO_JSON:
             return None
 
     def attachment(self) -> BlobRef | None:
-        """What an image or document refers to."""
+        """The blob that an image or document refers to."""
         try:
-            return reference_of(self.said)
+            return reference_of(self.fields)
         except ValueError:
             return None
 
 
 def blocks(content: bytes) -> list[Block]:
-    """The blocks of a content array. What is no such array is one block of unknown type."""
+    """The blocks of a content array. Other content is one block of unknown type."""
     text = content.decode("utf-8", "replace")
     try:
         found = list(_items(text))
     except (ValueError, IndexError, RecursionError):
         found = None
-    if found is None or not all(isinstance(block.said, dict) for block in found):
+    if found is None or not all(isinstance(block.fields, dict) for block in found):
         return [Block(text, {"text": text})] if text else []
     return found
 
 
 def _items(text: str) -> Iterator[Block]:
-    """The items of a JSON array, each with the very characters it is made of."""
+    """The items of a JSON array, each with its original text."""
     at = _BLANK.match(text).end()  # type: ignore[union-attr]
     if text[at] != "[":
-        raise ValueError("no array")
+        raise ValueError("not an array")
     at = _BLANK.match(text, at + 1).end()  # type: ignore[union-attr]
     while text[at] != "]":
-        said, end = _PARSER.raw_decode(text, at)
-        yield Block(text[at:end], said)
+        fields, end = _PARSER.raw_decode(text, at)
+        yield Block(text[at:end], fields)
         at = _BLANK.match(text, end).end()  # type: ignore[union-attr]
         if text[at] == ",":
             at = _BLANK.match(text, at + 1).end()  # type: ignore[union-attr]
         elif text[at] != "]":
-            raise ValueError("no array")
+            raise ValueError("not an array")
 
 
 def strict_json(data: bytes) -> msgspec.Raw | None:
-    """JSON as its own bytes; None if it is none that every reader takes."""
+    """JSON as its original bytes; None if some JSON readers would refuse it."""
     try:
         _ANY.decode(data)
     except _NO_JSON:
@@ -133,14 +132,14 @@ def text_of(data: bytes | None) -> str | None:
 
 
 def clean(value: Any) -> Any:
-    """The value without halves of characters (lone surrogates), which no file can hold."""
+    """The value without lone surrogates, which cannot be written to a file."""
     match value:
         case str():
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case dict():
-            return {clean(name): clean(held) for name, held in value.items()}
+            return {clean(name): clean(item) for name, item in value.items()}
         case list() | tuple():
-            return [clean(held) for held in value]
+            return [clean(item) for item in value]
     return value
 
 
@@ -150,6 +149,6 @@ def time(at_ms: int | None) -> str | None:
         return None
     try:
         moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):  # a deadline of a forged record
+    except (OverflowError, ValueError, OSError):  # e.g. the deadline in a forged record
         return None
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

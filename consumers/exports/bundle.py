@@ -1,9 +1,9 @@
-"""A session bundle (mission row S2.11): all that a session is, in one file that replays anywhere.
+"""A session bundle (mission row S2.11): a complete session in one file that replays anywhere.
 
-Made from the raw records: they are copied, then folded through the very door that a reader of the
-bundle will use, and what that comes to (the sha256 of every view and of every request) is put
-beside them. `verify` does the same on another machine and compares. No setting, no name of a host
-or a cluster and no secret is in a bundle; what people and models said is, unchanged.
+Made from the raw records: they are copied, then folded through the same interface that a reader of
+the bundle uses, and the results (the SHA-256 of every view and of every request) are stored with
+them. `verify` does the same on another machine and compares. A bundle contains no setting, no name
+of a host or a cluster and no secret; messages of people and models are included unchanged.
 """
 
 import tempfile
@@ -44,9 +44,9 @@ from .reading import Progress
 
 
 class Replayed(NamedTuple):
-    """What a session folds to: sha256 of every view, and of the request of every step (None: it
-    can't be built, a blob is missing). `claimed`: what the claims of this builder say of requests.
-    """
+    """The result of folding a session: the SHA-256 of every view, and of the request of every step
+    (None: it cannot be built because a blob is missing). `claimed`: the SHA-256 of requests in the
+    claims by this builder."""
 
     views: SessionViews
     hashes: dict[str, str]
@@ -55,7 +55,7 @@ class Replayed(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A view or a request that is not what the manifest or a claim says."""
+    """A view or a request that differs from the manifest or a claim."""
 
     what: str
     here: str
@@ -76,10 +76,10 @@ def replay(log: Log, session_id: str, read: ReadBlob) -> Replayed:
                 case ev.LlmCalled():
                     try:
                         body, chunks = request_bytes(seen.views, read), []
-                        made = request_sha256(body)
+                        sha = request_sha256(body)
                     except BlobError:
-                        body, made = b"", None
-                    requests[f"{event.turn}.{event.step}"] = made
+                        body, sha = b"", None
+                    requests[f"{event.turn}.{event.step}"] = sha
                 case ev.GenChunk():
                     chunks.append(event)
                 case ev.GenStart() | ev.GenResumed() if event.builder == BUILDER:
@@ -90,7 +90,7 @@ def replay(log: Log, session_id: str, read: ReadBlob) -> Replayed:
 
 
 def _is_resumed(seen: FoldedEvent, body: bytes, chunks: list[ev.GenChunk]) -> bool:
-    """Whether a claim goes on from a lost answer, with the request that it says."""
+    """Whether a claim resumes a lost answer with the request that it names."""
     event = seen.entry.event
     if not body or getattr(event, "strategy", "") != Recovery.RESUME:
         return False
@@ -114,8 +114,8 @@ def export_bundle(
             raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
         end = mine[-1].offset + 1
         records = [record for record in records if record.offset < end]
-        digest = _written(records, lines)
-        bare = Manifest(
+        digest = _write_lines(records, lines)
+        draft = Manifest(
             format=FORMAT,
             session_id=session_id,
             partition=partition_for(session_id, partitions),
@@ -129,25 +129,25 @@ def export_bundle(
             views={},
             requests={},
         )
-        wanted = _Wanted(contents)
-        bundle = Bundle(path, bare, tuple(records), "")
-        replayed = replay(BundleLog(bundle), session_id, wanted.read)
+        blob_refs = _BlobRefs(contents)
+        bundle = Bundle(path, draft, tuple(records), "")
+        replayed = replay(BundleLog(bundle), session_id, blob_refs.read)
         if not replayed.views.turn.known:
             raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
-        wanted.of_records(mine)
-        wanted.of(views_codec.series_of(replayed.views))
-        for row in replayed.views.messages.received:  # of a fork also its parent's
-            wanted.of_content(row.content)
-        blobs = wanted.blobs()
-        manifest = _with(bare, blobs, replayed)
+        blob_refs.of_records(mine)
+        blob_refs.of(views_codec.series_of(replayed.views))
+        for row in replayed.views.messages.received:  # in a fork also the parent's
+            blob_refs.of_content(row.content)
+        blobs = blob_refs.blobs()
+        manifest = _with(draft, blobs, replayed)
         lines.seek(0)
-        held = ((b.sha256, wanted.bytes_of(b.sha256)) for b in blobs if b.held)
-        write_bundle(path, lines, manifest, held)
+        contained = ((b.sha256, blob_refs.bytes_of(b.sha256)) for b in blobs if b.held)
+        write_bundle(path, lines, manifest, contained)
     return manifest
 
 
 def verify(bundle: Bundle, read: ReadBlob) -> tuple[Replayed, list[Difference]]:
-    """Replay a bundle, and in what it differs from its manifest and from the session's claims."""
+    """Replay a bundle, and list its differences from its manifest and from the session's claims."""
     manifest = bundle.manifest
     replayed = replay(BundleLog(bundle), manifest.session_id, read)
     found = [
@@ -167,24 +167,24 @@ def verify(bundle: Bundle, read: ReadBlob) -> tuple[Replayed, list[Difference]]:
     return replayed, found
 
 
-def _with(bare: Manifest, blobs: tuple[Blob, ...], replayed: Replayed) -> Manifest:
-    return replace(bare, blobs=blobs, views=replayed.hashes, requests=replayed.requests)
+def _with(draft: Manifest, blobs: tuple[Blob, ...], replayed: Replayed) -> Manifest:
+    return replace(draft, blobs=blobs, views=replayed.hashes, requests=replayed.requests)
 
 
-class _Wanted:
-    """The blobs that a session names anywhere: in its records, in its messages, in its requests."""
+class _BlobRefs:
+    """Collects the blobs that a session refers to: in its records, its messages, its requests."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
         self._refs: dict[str, BlobRef] = {}
 
     def read(self, ref: BlobRef) -> bytes:
-        """As the store reads; what is read belongs to the session."""
+        """Reads a blob as the store does, and records it as the session's."""
         self._refs.setdefault(ref.sha256, ref)
         return self._contents.read(ref)
 
     def of_records(self, records: Iterable[Record]) -> None:
-        """What events name, and what the messages among them show."""
+        """Collect the references in events, and the attachments of messages among them."""
         for record in records:
             event = entry_of(record).event
             self.of(event)
@@ -192,12 +192,12 @@ class _Wanted:
                 self.of_content(event.content)
 
     def of_content(self, body: Body) -> None:
-        """The attachments of a message."""
+        """Collect the attachments of a message."""
         for block in blocks(self._contents.whole(body) or b""):
             self.of(block.attachment())
 
     def of(self, value: Any) -> None:
-        """Every reference inside of a value."""
+        """Collect every reference inside a value."""
         match value:
             case BlobRef():
                 self._refs.setdefault(value.sha256, value)
@@ -209,11 +209,11 @@ class _Wanted:
                 for name in names:
                     self.of(getattr(value, name))
             case _ if isinstance(value, Iterable):
-                for held in value:
-                    self.of(held)
+                for item in value:
+                    self.of(item)
 
     def blobs(self) -> tuple[Blob, ...]:
-        """All of them, by name, with their real sizes where they are held."""
+        """All of them, by name; with their real sizes if the store has them."""
         found = []
         for name, ref in sorted(self._refs.items()):
             data = self._contents.blob(ref)
@@ -222,12 +222,12 @@ class _Wanted:
         return tuple(found)
 
     def bytes_of(self, name: str) -> bytes:
-        """The bytes of one that is held."""
+        """The bytes of a blob that the store has."""
         return self.read(self._refs[name])
 
 
 def _records(log: Log, session_id: str, progress: Progress) -> Iterator[Record]:
-    """The session's raw records and those that say who held its partition, up to now."""
+    """The session's raw records and those about the partition's holders, up to now."""
     partition = partition_for(session_id, partitions_of(log))
     first = log.first_offsets(SESSION_EVENTS)[partition]
     if first > 0:
@@ -236,23 +236,23 @@ def _records(log: Log, session_id: str, progress: Progress) -> Iterator[Record]:
     keys = (session_id.encode(), PARTITION_KEY.encode())
     reader = log.reader(SESSION_EVENTS, {partition: 0})
     try:
-        moved = time.monotonic()
+        progressed = time.monotonic()
         while (at := reader.positions()[partition]) < end:
-            came = reader.poll(POLL_S)
-            yield from (r for r in came if r.key in keys and r.offset < end)
+            polled = reader.poll(POLL_S)
+            yield from (r for r in polled if r.key in keys and r.offset < end)
             progress(min(reader.positions()[partition], end), end)
             if reader.positions()[partition] != at:
-                moved = time.monotonic()
-            elif time.monotonic() - moved > STALL_S:
+                progressed = time.monotonic()
+            elif time.monotonic() - progressed > STALL_S:
                 raise LogUnreachable(
-                    f"the log stopped answering at offset {at} of {end}. Nothing was written. Look "
-                    "at the broker (`foldlog status`), then try again."
+                    f"the log stopped responding at offset {at} of {end}. Nothing was written. "
+                    "Check the broker (`foldlog status`), then try again."
                 )
     finally:
         reader.close()
 
 
-def _written(records: Iterable[Record], lines: IO[bytes]) -> str:
+def _write_lines(records: Iterable[Record], lines: IO[bytes]) -> str:
     digest = sha256()
     for record in records:
         text = line_of(record)

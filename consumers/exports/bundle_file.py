@@ -1,13 +1,13 @@
-"""The bundle as a file: what is in it, how it is written, and every check when one is read.
+"""The bundle file: its format, how it is written, and every check when one is read.
 
 A bundle is a zip whose members are stored, not compressed, in one order and with one date, so the
-same session gives the same bytes anywhere. A bundle that is read comes from a stranger: members
-have the names below or none, nothing is unpacked by its name, no more is read than the file has
-bytes, and whatever is not as the manifest says ends the reading. This file must not know a fold.
+same session gives the same bytes anywhere. A bundle to be read is untrusted: its members must have
+exactly the names below, nothing is unpacked by name, no more is read than the file has bytes, and
+any mismatch with the manifest ends the reading.
 
-    records.jsonl   the session's records as they lay in the log, and who held its partition
-    blobs/SHA256    what these refer to
-    manifest.json   sha256 of all that, and what it folds to
+    records.jsonl   the session's records as in the log, and those about its partition's holders
+    blobs/SHA256    the blobs that these refer to
+    manifest.json   the SHA-256 of all of that, and of the views and requests it folds to
 """
 
 import io
@@ -28,19 +28,19 @@ from ...schemas.topics import SESSION_EVENTS
 
 FORMAT = "foldlog-bundle/1"
 RECORDS, MANIFEST = "records.jsonl", "manifest.json"
-MANIFEST_BYTES_MAX = 64 * 1024 * 1024  # a blob takes 150 bytes of it, a request 90
-LINE_BYTES_MAX = 8 * 1024 * 1024  # a record of 1 MiB at most, in base64 and with its frame
+MANIFEST_BYTES_MAX = 64 * 1024 * 1024  # 150 bytes for a blob, 90 for a request
+LINE_BYTES_MAX = 8 * 1024 * 1024  # a record has 1 MiB at most; in base64, with its frame
 PARTITIONS_MAX = 100_000
 _BLOB = re.compile(r"blobs/([0-9a-f]{64})")
-_DATE = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say
+_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can have
 
 
 class BadBundle(FoldlogError):
-    """The file is no bundle, or it was changed or cut. Nothing of it was used."""
+    """The file is not a bundle, or was changed or truncated. Nothing in it was used."""
 
 
 class Blob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A blob that records name. `held`: whether the bundle has it."""
+    """A blob that records refer to. `held`: whether the bundle contains it."""
 
     sha256: str
     bytes: int
@@ -49,8 +49,9 @@ class Blob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a bundle holds. `end`: the offset behind its last record. `folds`, `builder`: by which
-    version of foldlog the hashes of `views` and `requests` (by TURN.STEP) were made."""
+    """The contents of a bundle. `end`: the offset after its last record. `folds`, `builder`: the
+    version of foldlog that made the hashes of `views` and `requests` (by TURN.STEP).
+    """
 
     format: str
     session_id: str
@@ -67,7 +68,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A record; bytes are base64."""
+    """A record as JSON; bytes are base64."""
 
     offset: int
     at: int
@@ -77,7 +78,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bundle(NamedTuple):
-    """A bundle that was read and is whole. `blob(sha256)` gives bytes that were checked."""
+    """A bundle that was read and verified. `blob(sha256)` returns verified bytes."""
 
     path: Path
     manifest: Manifest
@@ -85,20 +86,20 @@ class Bundle(NamedTuple):
     sha256: str
 
     def blob(self, name: str) -> bytes:
-        """The bytes of a blob that the manifest holds. Raises BadBundle."""
+        """The bytes of a blob that the bundle contains. Raises BadBundle."""
         with _opened(self.path) as archive:
             return _blob(archive, self.path, name)
 
     def blobs(self) -> Iterator[tuple[str, bytes]]:
-        """Every blob that is held."""
+        """Every blob that the bundle contains."""
         with _opened(self.path) as archive:
-            for held in self.manifest.blobs:
-                if held.held:
-                    yield held.sha256, _blob(archive, self.path, held.sha256)
+            for blob in self.manifest.blobs:
+                if blob.held:
+                    yield blob.sha256, _blob(archive, self.path, blob.sha256)
 
 
 def line_of(record: Record) -> bytes:
-    """A record as its line."""
+    """A record as a line of JSON."""
     key = (record.key or b"").decode()
     line = _Line(record.offset, record.timestamp_ms, key, record.headers, record.value)
     return msgspec.json.encode(line) + b"\n"
@@ -107,7 +108,7 @@ def line_of(record: Record) -> bytes:
 def write_bundle(
     path: Path, records: IO[bytes], manifest: Manifest, blobs: Iterable[tuple[str, bytes]]
 ) -> None:
-    """Write a bundle: `records` is a file of lines, `blobs` are (sha256, bytes) by their names."""
+    """Write a bundle. `records`: a file of lines; `blobs`: (sha256, bytes), sorted by name."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         with archive.open(_member(RECORDS), "w", force_zip64=True) as member:
             while piece := records.read(1 << 20):
@@ -125,18 +126,19 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def read_bundle(path: Path) -> Bundle:
-    """A bundle whose every part is as its manifest says. Raises BadBundle."""
+    """Read a bundle and verify every part against its manifest. Raises BadBundle."""
     try:
         digest = file_sha256(path)
     except OSError as error:
-        raise BadBundle(f"{path} can not be read: {error.strerror}") from error
+        raise BadBundle(f"{path} cannot be read, so nothing was used: {error.strerror}. Check the "
+                        "path") from error
     with _opened(path) as archive:
         manifest = _manifest(archive, path)
         _names(archive, path, manifest)
         records = tuple(_records(archive, path, manifest))
-        for held in manifest.blobs:
-            if held.held and len(_blob(archive, path, held.sha256)) != held.bytes:
-                raise _bad(path, f"blob {held.sha256} is not {held.bytes} bytes long")
+        for blob in manifest.blobs:
+            if blob.held and len(_blob(archive, path, blob.sha256)) != blob.bytes:
+                raise _bad(path, f"blob {blob.sha256} is not {blob.bytes} bytes long")
     return Bundle(path, manifest, records, digest)
 
 
@@ -144,16 +146,17 @@ def _opened(path: Path) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise _bad(path, f"it is no bundle ({error})") from error
+        raise _bad(path, f"it is not a bundle ({error})") from error
     room = path.stat().st_size
     for member in archive.infolist():
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 0x1:
             archive.close()
-            raise _bad(path, f"its member {member.filename[:80]!r} is packed, as none of ours is")
+            raise _bad(path, f"its member {member.filename[:80]!r} is compressed, but members of "
+                             "bundles are not")
         room -= member.file_size
     if room < 0:
         archive.close()
-        raise _bad(path, "its members claim more bytes than it has")
+        raise _bad(path, "its members claim more bytes than the file has")
     return archive
 
 
@@ -169,60 +172,61 @@ def _read(archive: zipfile.ZipFile, path: Path, name: str, most: int | None = No
 
 
 def _manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
-    held = _read(archive, path, MANIFEST, MANIFEST_BYTES_MAX)
+    raw = _read(archive, path, MANIFEST, MANIFEST_BYTES_MAX)
     try:
-        form = msgspec.json.decode(held).get("format")
+        form = msgspec.json.decode(raw).get("format")
         if form != FORMAT:
-            raise _bad(path, f"its format is {str(form)[:40]!r}, and this version reads {FORMAT}")
-        manifest = msgspec.json.decode(held, type=Manifest)
+            raise _bad(path, f"its format is {str(form)[:40]!r}, but this version reads {FORMAT}")
+        manifest = msgspec.json.decode(raw, type=Manifest)
     except (msgspec.MsgspecError, AttributeError, RecursionError, ValueError) as error:
-        raise _bad(path, f"its manifest can not be read ({error})") from error
+        raise _bad(path, f"its manifest cannot be read ({error})") from error
     place = range(min(manifest.partitions, PARTITIONS_MAX))
     wanted = manifest.partition in place and partition_for(manifest.session_id, len(place))
     if manifest.partition not in place or wanted != manifest.partition:
-        raise _bad(path, f"session {manifest.session_id[:140]!r} does not lie where it says")
+        raise _bad(path, f"session {manifest.session_id[:140]!r} does not belong to its partition")
     return manifest
 
 
 def _names(archive: zipfile.ZipFile, path: Path, manifest: Manifest) -> None:
-    """Exactly the members that the manifest tells of, each once."""
-    there = sorted(archive.namelist())
+    """Demand exactly the members named in the manifest, each once."""
+    present = sorted(archive.namelist())
     wanted = sorted([RECORDS, MANIFEST, *(f"blobs/{b.sha256}" for b in manifest.blobs if b.held)])
-    if there != wanted or not all(n in (RECORDS, MANIFEST) or _BLOB.fullmatch(n) for n in there):
-        odd = next((name for name in there if name not in wanted), None)
-        lacks = next((name for name in wanted if name not in there), None)
-        raise _bad(path, f"it holds {odd[:80]!r}, which its manifest does not name" if odd
-                   else f"it lacks {lacks}" if lacks else "it holds a member twice")
+    is_valid = all(n in (RECORDS, MANIFEST) or _BLOB.fullmatch(n) for n in present)
+    if present != wanted or not is_valid:
+        extra = next((name for name in present if name not in wanted), None)
+        missing = next((name for name in wanted if name not in present), None)
+        raise _bad(path, f"it contains {extra[:80]!r}, which its manifest does not name" if extra
+                   else f"it lacks {missing}" if missing else "it contains a member twice")
 
 
 def _records(archive: zipfile.ZipFile, path: Path, manifest: Manifest) -> Iterator[Record]:
-    decoder, named = msgspec.json.Decoder(_Line), sha256()
+    decoder, digest = msgspec.json.Decoder(_Line), sha256()
     keys, last, count = (manifest.session_id, PARTITION_KEY), -1, 0
     lines = io.BytesIO(_read(archive, path, RECORDS))
     while text := lines.readline(LINE_BYTES_MAX):
-        named.update(text)
+        digest.update(text)
         try:
             line = decoder.decode(text)
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-            raise _bad(path, f"record {count} can not be read ({error})") from error
+            raise _bad(path, f"record {count} cannot be read ({error})") from error
         if line.key not in keys or not last < line.offset < manifest.end:
-            raise _bad(path, f"record {count} (offset {line.offset}) has no place in it")
+            raise _bad(path, f"record {count} (offset {line.offset}) does not belong in it")
         last, count = line.offset, count + 1
         yield Record(SESSION_EVENTS, manifest.partition, line.offset, line.at, line.key.encode(),
                      line.value, line.headers)
-    if (count, named.hexdigest()) != (manifest.records, manifest.records_sha256):
-        raise _bad(path, "its records are not those that its manifest was made of")
+    if (count, digest.hexdigest()) != (manifest.records, manifest.records_sha256):
+        raise _bad(path, "its records are not those that its manifest describes")
 
 
 def _blob(archive: zipfile.ZipFile, path: Path, name: str) -> bytes:
     data = _read(archive, path, f"blobs/{name}")
     if sha256(data).hexdigest() != name:
-        raise _bad(path, f"blob {name} holds other bytes than were put into it")
+        raise _bad(path, f"the bytes of blob {name} were changed")
     return data
 
 
 def file_sha256(path: Path) -> str:
-    """Names a whole file."""
+    """The SHA-256 of a whole file."""
     with open(path, "rb") as file:
         digest = sha256()
         while piece := file.read(1 << 20):
@@ -232,7 +236,8 @@ def file_sha256(path: Path) -> str:
 
 def _bad(path: Path, what: str) -> BadBundle:
     return BadBundle(
-        f"{path}: {what}. It was changed, cut, or is something else; nothing of it was used. Get "
-        "it again from whoever exported it, and compare the sha256 that the export printed."
+        f"{path}: {what}. The file was changed, truncated, or is something else; nothing in it was "
+        "used. Get it again from the person who exported it, and compare the SHA-256 that the "
+        "export printed."
     )
 

@@ -1,7 +1,7 @@
-"""A log that is a bundle: every reader of the log reads one session from a file, offline.
+"""A bundle as a log: every reader of the log can read one session from a file, offline.
 
-The same Follow, folds, views and requests as with a broker run on it, so a replay elsewhere is the
-same code. It can not be written to. This file must not know what a record means.
+The same Follow, folds, views and requests as with a broker run on it, so a replay elsewhere uses
+the same code. It cannot be written to.
 """
 
 from bisect import bisect_left
@@ -16,18 +16,18 @@ from .bundle_file import Bundle
 
 
 class ReadOnly(Refused):
-    """Somebody tried to write to a bundle."""
+    """A write to a bundle was attempted."""
 
 
 class BundleReader:
-    """See `log.door.Reader`. Offsets of other sessions are holes that it passes."""
+    """See `log.door.Reader`. Skips offsets of other sessions."""
 
     def __init__(self, records: Sequence[Record], start: Mapping[int, int], ends: Offsets) -> None:
         self._records, self._ends = records, ends
         self._positions = dict(start)
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
-        """What is left; at the end nothing, at once: nothing more can come."""
+        """The next records; at the end nothing, without waiting: a bundle never grows."""
         del timeout_s
         for partition, at in self._positions.items():
             if at >= self._ends[partition]:
@@ -35,8 +35,9 @@ class BundleReader:
             mine = self._records if partition == _partition(self._records) else ()
             first = bisect_left(mine, at, key=lambda record: record.offset)
             found = list(mine[first : first + max_records])
-            whole = first + len(found) == len(mine)
-            self._positions[partition] = self._ends[partition] if whole else found[-1].offset + 1
+            at_end = first + len(found) == len(mine)
+            last = self._ends[partition] if at_end else found[-1].offset + 1
+            self._positions[partition] = last
             if found:
                 return found
         return []
@@ -46,11 +47,11 @@ class BundleReader:
         return dict(self._positions)
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read on from there."""
+        """Continue reading from an offset."""
         self._positions[partition] = offset
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
 
 class BundleLog:
@@ -64,7 +65,7 @@ class BundleLog:
         }
 
     def reader(self, topic: str, start: Mapping[int, int]) -> BundleReader:
-        """A reader of its partitions."""
+        """A reader of the bundle's partitions."""
         self._demand(topic)
         for partition in start:
             if partition not in self._ends:
@@ -72,17 +73,17 @@ class BundleLog:
         return BundleReader(self._bundle.records, start, self._ends)
 
     def partitions(self, topic: str) -> int:
-        """As many as the log had that it was made from."""
+        """The partition count of the log that the bundle was made from."""
         self._demand(topic)
         return len(self._ends)
 
     def first_offsets(self, topic: str) -> Offsets:
-        """All begin at 0."""
+        """0 for every partition."""
         self._demand(topic)
         return dict.fromkeys(self._ends, 0)
 
     def end_offsets(self, topic: str) -> Offsets:
-        """Where its session ended; the others are empty."""
+        """The end of the session's partition; the others are empty."""
         self._demand(topic)
         return dict(self._ends)
 
@@ -94,11 +95,11 @@ class BundleLog:
         return self._ends | {here: next(later, self._ends[here])}
 
     def identity(self) -> str:
-        """Names the bundle."""
+        """Identifies the bundle."""
         return f"bundle {self._bundle.sha256}"
 
     def topic_id(self, topic: str) -> str:
-        """Names its records."""
+        """Identifies its records."""
         self._demand(topic)
         return self._bundle.manifest.records_sha256
 
@@ -106,26 +107,26 @@ class BundleLog:
         """Nothing waits for a bundle."""
 
     def producer(self, *_on_fatal: object, brief: bool = False) -> Producer:
-        """There is none. Raises ReadOnly."""
+        """Raises ReadOnly."""
         del brief
-        _no()
+        _refuse()
 
     def group_reader(self, *_joining: object) -> GroupReader:
-        """There is none. Raises ReadOnly."""
-        _no()
+        """Raises ReadOnly."""
+        _refuse()
 
     def members(self, _prefix: str) -> list[Member]:
-        """Nobody works on a bundle."""
+        """A bundle has no members."""
         return []
 
     def apply_topics(self, _specs: object) -> TopicReport:
-        """None is made. Raises ReadOnly."""
-        _no()
+        """Raises ReadOnly: no topic can be created."""
+        _refuse()
 
     check_topics = apply_topics
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
     def _demand(self, topic: str) -> None:
         if topic != SESSION_EVENTS:
@@ -136,5 +137,6 @@ def _partition(records: Sequence[Record]) -> int | None:
     return records[0].partition if records else None
 
 
-def _no() -> NoReturn:
-    raise ReadOnly("a bundle can only be read: say it to the session itself, where its log is")
+def _refuse() -> NoReturn:
+    raise ReadOnly("a bundle is read-only, so nothing was written: send this to the session "
+                   "itself, in its log")

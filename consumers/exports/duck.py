@@ -1,8 +1,8 @@
-"""DuckDB, the one place that imports it: tables loaded from JSON lines, a locked door for queries.
+"""Runs SQL in DuckDB: tables loaded from JSON lines, and a sandbox for queries.
 
-A query comes from anybody: once the tables are loaded it can reach no file, no network, no Python
-object and no setting. Only what spills from memory goes to a private directory that is deleted.
-This file must not know where rows come from.
+Queries are untrusted: once the tables are loaded, a query reaches no file, no network, no Python
+object and no setting. Only data that spills from memory is written, to a private directory that is
+deleted afterwards. Only this file imports duckdb.
 """
 
 import tempfile
@@ -18,11 +18,11 @@ from .tables import BY_NAME, TIME, Table
 
 T = TypeVar("T")
 
-LINE_BYTES_MAX = 256 * 1024 * 1024  # of a row: the longest message or result, with its frame
+LINE_BYTES_MAX = 256 * 1024 * 1024  # of a row: the longest message or result, with other columns
 FETCH_ROWS = 1_000
-HEARS_S = 0.1
-"""A wait ends this often: a Ctrl-C in the instant before it begins would not end it."""
-_WRITTEN_WRONG = (
+WAIT_S = 0.1
+"""Waits end this often: a Ctrl-C just before a wait begins would not interrupt it."""
+_USAGE_ERRORS = (
     duckdb.ParserException,
     duckdb.BinderException,
     duckdb.CatalogException,
@@ -31,7 +31,7 @@ _WRITTEN_WRONG = (
 
 
 class BadQuery(FoldlogError):
-    """The query can not be run. `usage`: it is written wrong, as opposed to failing on a row."""
+    """The query cannot be run. `usage`: the SQL is wrong, as opposed to failing on a row."""
 
     def __init__(self, message: str, *, usage: bool) -> None:
         super().__init__(message)
@@ -39,19 +39,19 @@ class BadQuery(FoldlogError):
 
 
 class Result(NamedTuple):
-    """Names of columns and rows, which come as they are asked for."""
+    """Column names, and rows, which are fetched lazily."""
 
     columns: tuple[str, ...]
     rows: Iterator[tuple[Any, ...]]
 
 
 class Database:
-    """Tables in memory. Use `with`: it has a private directory for what does not fit there."""
+    """Tables in memory. Use `with`: a private directory holds what does not fit in memory."""
 
     def __init__(self) -> None:
         self._spill = tempfile.TemporaryDirectory(prefix="foldlog-sql-")
         self._thread = ThreadPoolExecutor(1, "duckdb")
-        self._thread.submit(int).result()  # it is there before anybody can press Ctrl-C
+        self._thread.submit(int).result()  # start the thread before a Ctrl-C can come
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -63,27 +63,27 @@ class Database:
         )
 
     def load(self, directory: Path, tables: Collection[str]) -> None:
-        """Make these tables from DIRECTORY/NAME.jsonl."""
+        """Create these tables from DIRECTORY/NAME.jsonl."""
         for name in tables:
             table = BY_NAME[name]
             columns = ", ".join(f'"{c.name}" {c.type}' for c in table.columns)
             self._connection.execute(f"create table {name} ({columns})")
             path = directory / f"{name}.jsonl"
             if path.stat().st_size:
-                self._asked(
+                self._run(
                     self._connection.execute,
                     f"insert into {name} select * from {_read_json(table)}", [str(path)],
                 )
 
     def lock(self) -> None:
-        """From here on nothing outside of the tables can be reached, and no setting changed."""
+        """From now on queries reach nothing outside the tables, and cannot change settings."""
         self._connection.execute("set enable_external_access = false")
         self._connection.execute("set lock_configuration = true")
 
     def query(self, sql: str) -> Result:
-        """Run SQL; of several statements the last one's result. Raises BadQuery."""
+        """Run SQL; the result of the last statement. Raises BadQuery."""
         try:
-            self._asked(self._connection.execute, sql)
+            self._run(self._connection.execute, sql)
         except duckdb.Error as error:
             raise _bad(error) from error
         described = self._connection.description or []
@@ -92,26 +92,27 @@ class Database:
     def _rows(self) -> Iterator[tuple[Any, ...]]:
         while True:
             try:
-                rows = self._asked(self._connection.fetchmany, FETCH_ROWS)
+                rows = self._run(self._connection.fetchmany, FETCH_ROWS)
             except duckdb.Error as error:
                 raise _bad(error) from error
             if not rows:
                 return
             yield from rows
 
-    def _asked(self, question: Callable[..., T], *about: Any) -> T:
-        """DuckDB's answer, awaited here: while it works it hears no Ctrl-C, and who waits does."""
-        answer = self._thread.submit(question, *about)
-        while not answer.done():
-            wait([answer], HEARS_S)
-        return answer.result()
+    def _run(self, method: Callable[..., T], *args: Any) -> T:
+        """Run a DuckDB call in the thread: DuckDB ignores Ctrl-C while it works, a waiting thread
+        does not."""
+        future = self._thread.submit(method, *args)
+        while not future.done():
+            wait([future], WAIT_S)
+        return future.result()
 
     def close(self) -> None:
-        """Forget everything; a question that is still worked on is broken off."""
+        """Close the database; a running query is interrupted."""
         last = self._thread.submit(int)
         while not last.done():
-            self._connection.interrupt()  # counts once the question has begun, so again
-            wait([last], HEARS_S)
+            self._connection.interrupt()  # has no effect before the query begins, so repeat
+            wait([last], WAIT_S)
         self._thread.shutdown()
         self._connection.close()
         self._spill.cleanup()
@@ -124,7 +125,7 @@ class Database:
 
 
 def write_parquet(source: Path, directory: Path, tables: Collection[str]) -> None:
-    """NAME.parquet of each table, from SOURCE/NAME.jsonl, in the order of its rows."""
+    """Write NAME.parquet for each table, from SOURCE/NAME.jsonl, keeping the order of rows."""
     with Database() as database:
         for name in tables:
             database.load(source, [name])
@@ -135,7 +136,7 @@ def write_parquet(source: Path, directory: Path, tables: Collection[str]) -> Non
 
 
 def _rows_in_utc(table: Table) -> str:
-    """A query of the table's rows whose times say that they are UTC, as readers of Parquet ask."""
+    """A query of the table's rows with times marked as UTC, which readers of Parquet need."""
     times = (column.name for column in table.columns if column.type == TIME)
     replaced = ", ".join(f"timezone('UTC', \"{name}\") as \"{name}\"" for name in times)
     return f"select *{replaced and f' replace ({replaced})'} from {table.name}"
@@ -150,6 +151,6 @@ def _read_json(table: Table) -> str:
 
 
 def _bad(error: duckdb.Error) -> BadQuery:
-    return BadQuery(str(error).strip(), usage=isinstance(error, _WRITTEN_WRONG))
+    return BadQuery(str(error).strip(), usage=isinstance(error, _USAGE_ERRORS))
 
 

@@ -1,8 +1,8 @@
-"""What happened in one session, gathered while it is folded: the source of every export.
+"""The facts of one session, collected while it is folded: the source of every export.
 
-The fold's own views say what a person saw and what was spent. What they let go of when it is over
-(claims, calls, who decided) is noted here, event by event, as the fold ruled on it. Pure: nothing
-is read here, and nothing decided anew. This file must not know any format.
+The fold's views have what a person saw and what was spent. What they drop when it is over (claims,
+calls, who decided) is recorded here, event by event, with the fold's ruling. Pure: reads nothing
+and decides nothing again.
 """
 
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ OUTCOMES = {ev.GenComplete: "complete", ev.GenFailed: "failed", ev.GenStopped: "
 
 @dataclass(slots=True)
 class Attempt:
-    """One claimed try: of a model call, or of background work. `claim`, `end`: the entries;
-    `requests`: how many were made to a model, more than one only if it is background work."""
+    """One claimed attempt at a model call or background work. `claim`, `end`: the entries;
+    `requests`: the number of model requests; only background work makes more than one."""
 
     kind: str
     key: tuple
@@ -44,7 +44,8 @@ class Attempt:
 
 @dataclass(slots=True)
 class CallFacts:
-    """One tool call: the fold's last word on it, and the entries that made it so."""
+    """One tool call: its latest state in the fold, the entries behind it, and the context fragment
+    with its result."""
 
     call: Call
     proposed: Entry
@@ -54,12 +55,12 @@ class CallFacts:
     doubts: list[Entry] = field(default_factory=list)
     resolved: list[Entry] = field(default_factory=list)
     ended: Entry | None = None
-    told: Fragment | None = None
+    fragment: Fragment | None = None
 
 
 @dataclass(slots=True)
 class Approval:
-    """A call that asked and what was decided, or a decision that did not count (`ruling`)."""
+    """An approval request and its decision, or a decision that was not accepted (`ruling`)."""
 
     call: str
     name: str
@@ -72,15 +73,18 @@ class Approval:
 
 @dataclass
 class SessionFacts(FoldedSession):
-    """One session up to an offset. `models`, `covered`: who was asked at a step, and with how
-    many fragments; `answers`, `proposed`: what came of it, and its calls; `inherited`: how many
-    lines are of a fork's parent; `holders`: of its partition, at the end of reading. Steps are
-    keyed by (turn, step), for what a fork inherits has the offsets of another partition."""
+    """One session up to an offset.
+
+    `messages`: the entries of messages by id. `models`, `covered`: the model called at a step, and
+    the number of fragments in its context; `answers`, `proposed`: the step's answer, and its calls.
+    `inherited`: the number of lines from a fork's parent. `holders`: of the partition, at the end
+    of reading. Steps are keyed by (turn, step): inherited ones have offsets of another partition.
+    """
 
     opened: Entry | None = None
     inherited: int = 0
     holders: PartitionView = partition_fold.INITIAL
-    said: dict[str, Entry] = field(default_factory=dict)
+    messages: dict[str, Entry] = field(default_factory=dict)
     answers: dict[tuple[int, int], Entry] = field(default_factory=dict)
     calls: dict[str, CallFacts] = field(default_factory=dict)
     attempts: dict[tuple, Attempt] = field(default_factory=dict)
@@ -91,28 +95,28 @@ class SessionFacts(FoldedSession):
     people: list[tuple[Entry, Ruling]] = field(default_factory=list)
 
     def take(self, event: FoldedEvent) -> None:
-        """Continue with the views after an event, and note what happened."""
+        """Continue with the views after an event, and record what happened."""
         super().take(event)
         entry, ruling, before, views = event
         kind = type(entry.event)
         if kind in PEOPLE:
             self.people.append((entry, ruling))
         if kind in OUTCOMES or kind is ev.BackgroundDone:
-            self._ended(entry, ruling)
+            self._attempt_ended(entry, ruling)
         if not ruling.accepted:
             if kind is ev.ApprovalDecided:
                 self.approvals.append(_refused(entry, ruling))
             return
-        noted = _NOTES.get(kind)
-        if noted is not None:
-            noted(self, entry, before)
+        note = _NOTES.get(kind)
+        if note is not None:
+            note(self, entry, before)
         if views.turn is not before.turn:
             self._follow_calls(entry, before)
 
     def tries(self) -> Iterator[tuple[Attempt | None, int, Spent | None]]:
-        """(attempt, number of its request, what the ledger says of it): each request there was.
+        """Each model request: (attempt, number of its request, its row in the ledger).
 
-        None of both: its claim never counted or is a fork's parent's; nothing of it was paid for.
+        No attempt: its claim was never accepted or is a fork's parent's. No row: nothing was paid.
         """
         spent = {(*row.key[:3], row.request): row for row in self.views.ledger.spent}
         for key, attempt in self.attempts.items():
@@ -122,33 +126,35 @@ class SessionFacts(FoldedSession):
             yield None, row.request, row
 
     def _follow_calls(self, entry: Entry, before: SessionViews) -> None:
-        """The fold's word on each call, as it changes; TURN_ENDED closes what it leaves open."""
+        """Track the state of each call; TURN_ENDED closes the calls that it leaves open."""
         for call in (*self.views.turn.calls, *self.views.turn.doubts):
             known = self.calls.get(call.key)
             if known is None:
                 self.calls[call.key] = CallFacts(call, entry)
                 known = self.calls[call.key]
                 self.proposed.setdefault((call.turn, call.step), []).append(known)
-            self._became(known, call, entry)
+            self._update_call(known, call, entry)
         if isinstance(entry.event, ev.TurnEnded):
             for call in before.turn.calls:
-                done = closed(call)
-                if done is not None and call.key in self.calls:
-                    self._became(self.calls[call.key], done[0], entry)
-        self._settled(entry)
+                closing = closed(call)
+                if closing is not None and call.key in self.calls:
+                    self._update_call(self.calls[call.key], closing[0], entry)
+        self._settle_doubt(entry)
         for fragment in self.views.context.fragments.since(len(before.context.fragments)):
             if fragment.kind == "result":
                 place = call_key(fragment.turn, fragment.step, fragment.index)
                 if place in self.calls:
-                    self.calls[place].told = fragment
+                    self.calls[place].fragment = fragment
 
-    def _became(self, known: CallFacts, call: Call, entry: Entry) -> None:
+    def _update_call(self, known: CallFacts, call: Call, entry: Entry) -> None:
         if call.status == "done" and known.ended is None:
             known.ended = entry
         known.call = call
 
-    def _settled(self, entry: Entry) -> None:
-        """A doubt that this event settled, and that the views (they keep few) let go of at once."""
+    def _settle_doubt(self, entry: Entry) -> None:
+        """Settle a doubt that this event resolved and that the views, which keep few, dropped at
+        once.
+        """
         event = entry.event
         if not isinstance(event, ev.HumanResolved | ev.ToolResult):
             return
@@ -156,10 +162,10 @@ class SessionFacts(FoldedSession):
         if known is None or call_of(self.views.turn, event) is not None:
             return
         outcome = _RESOLVED.get(event.outcome, event.outcome)
-        self._became(known, replace(known.call, status="done", outcome=outcome), entry)
+        self._update_call(known, replace(known.call, status="done", outcome=outcome), entry)
 
-    def _ended(self, entry: Entry, ruling: Ruling) -> None:
-        """An outcome, accepted or not: the first one of an attempt is what it came to."""
+    def _attempt_ended(self, entry: Entry, ruling: Ruling) -> None:
+        """Record the outcome of an attempt: its first one, accepted or not."""
         event = entry.event
         if isinstance(event, ev.BackgroundDone):
             attempt = self.attempts.get((event.kind, event.upto, event.attempt))
@@ -174,16 +180,16 @@ class SessionFacts(FoldedSession):
             attempt.end, attempt.outcome = entry, outcome
             attempt.counts = ruling.accepted and outcome != "failed"
 
-    # -- one note per type of event ----------------------------------------------------------------
+    # -- one method per type of event --------------------------------------------------------------
 
     def _opened(self, entry: Entry, _before: SessionViews) -> None:
         self.opened = self.opened or entry
         self.inherited = len(self.views.transcript.lines)
 
-    def _said(self, entry: Entry, _before: SessionViews) -> None:
-        self.said.setdefault(entry.event.message_id, entry)
+    def _message_received(self, entry: Entry, _before: SessionViews) -> None:
+        self.messages.setdefault(entry.event.message_id, entry)
 
-    def _called(self, entry: Entry, _before: SessionViews) -> None:
+    def _llm_called(self, entry: Entry, _before: SessionViews) -> None:
         event = entry.event
         self.models[event.turn, event.step] = event.model
         self.covered[event.turn, event.step] = len(self.views.context.fragments)
@@ -191,13 +197,13 @@ class SessionFacts(FoldedSession):
     def _answered(self, entry: Entry, _before: SessionViews) -> None:
         self.answers[entry.event.turn, entry.event.step] = entry
 
-    def _claimed(self, entry: Entry, _before: SessionViews) -> None:
+    def _attempt_claimed(self, entry: Entry, _before: SessionViews) -> None:
         event = entry.event
         key = (event.turn, event.step, event.attempt)
         model = self.models.get(key[:2], "")
         self.attempts[key] = Attempt(ANSWER, key, entry, model)
 
-    def _begun_beside(self, entry: Entry, _before: SessionViews) -> None:
+    def _background_started(self, entry: Entry, _before: SessionViews) -> None:
         key = (entry.event.kind, entry.event.upto, entry.event.attempt)
         self.attempts[key] = Attempt(BACKGROUND, key, entry)
 
@@ -216,20 +222,20 @@ class SessionFacts(FoldedSession):
             if given:
                 self.approvals.append(Approval(key, event.name, sha, entry, given.decided, "grant"))
 
-    def _happened(self, entry: Entry, _before: SessionViews) -> None:
+    def _call_event(self, entry: Entry, _before: SessionViews) -> None:
         known = self._of(entry)
         if known is not None:
-            getattr(known, _HAPPENED[type(entry.event)]).append(entry)
+            getattr(known, _CALL_LISTS[type(entry.event)]).append(entry)
 
     def _decided(self, entry: Entry, _before: SessionViews) -> None:
         event = entry.event
         decision = "expired" if isinstance(event, ev.ApprovalExpired) else event.decision
-        asked = [a for a in self.approvals if a.call == event.call and a.ruling is None]
-        if asked:
-            asked[-1].decided, asked[-1].decision = entry, decision
+        requests = [a for a in self.approvals if a.call == event.call and a.ruling is None]
+        if requests:
+            requests[-1].decided, requests[-1].decision = entry, decision
 
     def _of(self, entry: Entry) -> CallFacts | None:
-        """The call that an event names; None of a call of another session's past (a fork)."""
+        """The call that an event names; None if it belongs to a fork's parent."""
         event = entry.event
         key = getattr(event, "call", None)
         return self.calls.get(key or call_key(event.turn, event.step, event.index))
@@ -247,9 +253,9 @@ PEOPLE = frozenset(
         ev.SessionTerminated,
     }
 )
-"""What people and other programs asked for; kept with the ruling, refused or not."""
+"""Requests of people and other programs, recorded with their ruling, also if refused."""
 
-_HAPPENED = {
+_CALL_LISTS = {
     ev.ToolStarted: "starts",
     ev.ToolResult: "results",
     ev.ToolFailedUncertain: "doubts",
@@ -258,17 +264,17 @@ _HAPPENED = {
 _RESOLVED = {"happened": "ok", "did_not_happen": "not_run"}
 _NOTES: dict[type, Any] = {
     ev.SessionOpened: SessionFacts._opened,
-    ev.MessageReceived: SessionFacts._said,
-    ev.LlmCalled: SessionFacts._called,
+    ev.MessageReceived: SessionFacts._message_received,
+    ev.LlmCalled: SessionFacts._llm_called,
     ev.GenComplete: SessionFacts._answered,
     ev.GenStopped: SessionFacts._answered,
-    ev.GenStart: SessionFacts._claimed,
-    ev.GenResumed: SessionFacts._claimed,
-    ev.BackgroundStarted: SessionFacts._begun_beside,
+    ev.GenStart: SessionFacts._attempt_claimed,
+    ev.GenResumed: SessionFacts._attempt_claimed,
+    ev.BackgroundStarted: SessionFacts._background_started,
     ev.ToolInvoked: SessionFacts._invoked,
     ev.ApprovalDecided: SessionFacts._decided,
     ev.ApprovalExpired: SessionFacts._decided,
-    **dict.fromkeys(_HAPPENED, SessionFacts._happened),
+    **dict.fromkeys(_CALL_LISTS, SessionFacts._call_event),
 }
 
 
@@ -279,7 +285,7 @@ def _refused(entry: Entry, ruling: Ruling) -> Approval:
 
 
 def _gave(approval: Approval, grant: str) -> bool:
-    """Whether this decision is the one that allows later calls so."""
+    """Whether this decision gave this grant for later calls."""
     event = approval.decided.event if approval.decided is not None else None
     return (
         isinstance(event, ev.ApprovalDecided)

@@ -1,7 +1,7 @@
-"""Where an export goes: written beside its place under another name, then renamed.
+"""Writes an export atomically: under a temporary name in the same directory, then renamed.
 
-So a run that is stopped leaves nothing half, and a second run is harmless. What is there already is
-kept unless asked otherwise. This file must not know what is in an export.
+An interrupted run leaves nothing partial, and a second run is harmless. Existing files are kept
+unless the caller forces their replacement.
 """
 
 import os
@@ -15,15 +15,15 @@ from ...log.errors import FoldlogError
 
 
 class CanNotWrite(FoldlogError):
-    """The export can not be put where it was asked for; the message says why and what to do."""
+    """The export cannot be written there; the message has the reason and what to do."""
 
 
 @contextmanager
 def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
-    """A temporary name to write to; when the block ends well it becomes `path`, whole."""
+    """A temporary path to write to; when the block succeeds, it is renamed to `path`."""
     if path.is_dir():
-        raise CanNotWrite(f"{path} is a directory: name a file. Nothing was written.")
-    with _beside(path, force) as directory:
+        raise CanNotWrite(f"{path} is a directory. Nothing was written. Name a file.")
+    with _temporary_directory(path, force) as directory:
         temporary = directory / "export"
         yield temporary
         with open(temporary, "rb+") as file:
@@ -33,44 +33,46 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(path: Path, ours: Collection[str], *, force: bool = False) -> Iterator[Path]:
-    """As `new_file`, a directory. `force` replaces one that holds nothing but files named so."""
+    """As `new_file`, for a directory. `force` replaces one that contains only files in `ours`."""
     if path.exists() and not path.is_dir():
-        raise CanNotWrite(f"{path} is a file: these tables need a directory. Nothing was written.")
+        raise CanNotWrite(f"{path} is a file. Nothing was written. Name a directory for the "
+                          "tables.")
     if path.is_dir():
         foreign = sorted({entry.name for entry in os.scandir(path)} - set(ours))
         if foreign:
             raise CanNotWrite(
-                f"{path} holds what no export wrote ({foreign[0]}): nothing was written and "
-                "nothing was deleted. Name another directory."
+                f"{path} contains a file that no export wrote ({foreign[0]}): nothing was written "
+                "and nothing was deleted. Name another directory."
             )
         if not any(path.iterdir()):
             force = True
-    with _beside(path, force) as directory:
-        made, before = directory / "export", directory / "before"
-        made.mkdir()
-        yield made
+    with _temporary_directory(path, force) as directory:
+        export, before = directory / "export", directory / "before"
+        export.mkdir()
+        yield export
         if path.exists():
             os.rename(path, before)
-        os.rename(made, path)
+        os.rename(export, path)
 
 
 @contextmanager
-def _beside(path: Path, force: bool) -> Iterator[Path]:
-    """A directory on the same disk, for the owner only, that is gone afterwards."""
+def _temporary_directory(path: Path, force: bool) -> Iterator[Path]:
+    """A private directory on the same disk, deleted afterwards."""
     if path.exists() and not force:
-        raise CanNotWrite(f"{path} is there already and was kept: --force replaces it.")
+        raise CanNotWrite(f"{path} already exists and was kept. Use --force to replace it.")
     try:
         directory = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     except OSError as error:
         raise CanNotWrite(
-            f"nothing can be written into {path.parent}: {error.strerror}. Nothing was changed; "
-            "name another place."
+            f"{path.parent} cannot be written to: {error.strerror}. Nothing was changed. Name "
+            "another place."
         ) from error
     try:
         yield directory
     except OSError as error:
         raise CanNotWrite(
-            f"{path} could not be written: {error.strerror or error}. What was there was kept."
+            f"{path} could not be written: {error.strerror or error}. An existing file was kept. "
+            "Free the disk or name another place, then try again."
         ) from error
     finally:
         shutil.rmtree(directory, ignore_errors=True)

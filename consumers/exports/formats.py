@@ -1,7 +1,6 @@
-"""The formats of `foldlog export`, as data, and how each is written.
+"""The formats of `foldlog export` as a table, and the function that writes each.
 
-Every format reads the log by itself, up to its end as of now, and nothing else. This file must not
-know how anything is said to the user.
+Every format reads the log up to its current end, and nothing else.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -25,7 +24,7 @@ from .tables import TABLES
 
 
 class Export(NamedTuple):
-    """What is to be exported: the sessions (none named: all), and where to."""
+    """A request for an export: the sessions (none named: all), and the target path."""
 
     log: Log
     sessions: tuple[str, ...]
@@ -37,7 +36,7 @@ class Export(NamedTuple):
 
     @property
     def wanted(self) -> Collection[str] | None:
-        """As `read_log` has it."""
+        """The sessions as `read_log` expects them."""
         return self.sessions or None
 
 
@@ -45,7 +44,7 @@ Counts = dict[str, int]
 
 
 class Format(NamedTuple):
-    """A format: whether it is of one session only, what it is, and how it is written."""
+    """A format: whether it exports exactly one session, its description, its writer."""
 
     name: str
     one: bool
@@ -53,57 +52,57 @@ class Format(NamedTuple):
     write: Callable[[Export], Counts]
 
 
-def _jsonl(asked: Export) -> Counts:
+def _jsonl(order: Export) -> Counts:
     names = [f"{table.name}.jsonl" for table in TABLES]
-    with new_directory(asked.path, names, force=asked.force) as directory:
+    with new_directory(order.path, names, force=order.force) as directory:
         _, counts = write_tables(
-            asked.log, asked.wanted, directory, asked.contents, asked.prices,
-            progress=asked.progress,
+            order.log, order.wanted, directory, order.contents, order.prices,
+            progress=order.progress,
         )
     return counts
 
 
-def _parquet(asked: Export) -> Counts:
+def _parquet(order: Export) -> Counts:
     names = [table.name for table in TABLES]
     files = [f"{name}.parquet" for name in names]
-    with new_directory(asked.path, files, force=asked.force) as directory:
+    with new_directory(order.path, files, force=order.force) as directory:
         lines = directory.with_name("lines")
         lines.mkdir()
         _, counts = write_tables(
-            asked.log, asked.wanted, lines, asked.contents, asked.prices, progress=asked.progress
+            order.log, order.wanted, lines, order.contents, order.prices, progress=order.progress
         )
         write_parquet(lines, directory, names)
     return counts
 
 
-def _rubyllm(asked: Export) -> Counts:
-    with new_file(asked.path, force=asked.force) as path:
+def _rubyllm(order: Export) -> Counts:
+    with new_file(order.path, force=order.force) as path:
         return write_sqlite(
-            path, asked.log, asked.wanted, asked.contents,
-            partial(rubyllm.fill, contents=asked.contents, prices=asked.prices), asked.progress,
+            path, order.log, order.wanted, order.contents,
+            partial(rubyllm.fill, contents=order.contents, prices=order.prices), order.progress,
         )
 
 
-def _vercel(asked: Export) -> Counts:
-    with new_file(asked.path, force=asked.force) as path:
+def _vercel(order: Export) -> Counts:
+    with new_file(order.path, force=order.force) as path:
         return write_sqlite(
-            path, asked.log, asked.wanted, asked.contents,
-            partial(vercel.fill, contents=asked.contents), asked.progress,
+            path, order.log, order.wanted, order.contents,
+            partial(vercel.fill, contents=order.contents), order.progress,
         )
 
 
-def _bundle(asked: Export) -> Counts:
-    with new_file(asked.path, force=asked.force) as path:
-        made = export_bundle(path, asked.log, asked.sessions[0], asked.contents, asked.progress)
-    held = sum(blob.held for blob in made.blobs)
-    return {"records": made.records, "blobs": held, "requests": len(made.requests)}
+def _bundle(order: Export) -> Counts:
+    with new_file(order.path, force=order.force) as path:
+        manifest = export_bundle(path, order.log, order.sessions[0], order.contents, order.progress)
+    blobs = sum(blob.held for blob in manifest.blobs)
+    return {"records": manifest.records, "blobs": blobs, "requests": len(manifest.requests)}
 
 
-def _audit(asked: Export) -> Counts:
-    with new_file(asked.path, force=asked.force) as path:
-        read = read_log(asked.log, asked.sessions, asked.contents, None, asked.progress)
-        facts = read.sessions[asked.sessions[0]]
-        page = audit_page(facts, asked.contents, asked.prices)
+def _audit(order: Export) -> Counts:
+    with new_file(order.path, force=order.force) as path:
+        read = read_log(order.log, order.sessions, order.contents, None, order.progress)
+        facts = read.sessions[order.sessions[0]]
+        page = audit_page(facts, order.contents, order.prices)
         path.write_bytes(page.encode("utf-8", "replace"))
     return {"events": sum(facts.rulings.values())}
 
@@ -121,13 +120,13 @@ FORMATS = {
 }
 
 
-def export(name: str, asked: Export) -> Counts:
-    """Write an export; how many rows or records it has. Raises CanNotWrite, UnknownSession."""
-    return FORMATS[name].write(asked)
+def export(name: str, order: Export) -> Counts:
+    """Write an export; its row or record counts. Raises CanNotWrite, UnknownSession."""
+    return FORMATS[name].write(order)
 
 
 def fits(name: str, sessions: Sequence[str]) -> bool:
-    """Whether a format can hold so many sessions."""
+    """Whether a format can export these sessions."""
     return not FORMATS[name].one or len(sessions) == 1
 
 

@@ -1,8 +1,8 @@
-"""The calls that a fork inherits, made from what it was shown: its parent's records are not here.
+"""The calls that a fork inherits, rebuilt from its context: the parent's records are not available.
 
 The views of a fork begin with its parent's conversation; the claims and approvals behind it are
-facts of the parent. So these calls have a name, arguments and what the model was told of them, and
-nothing else. This file must not know any format.
+facts of the parent. So inherited calls have a name, arguments and the result that the model got,
+and nothing else.
 """
 
 from hashlib import sha256
@@ -18,8 +18,8 @@ from .facts import CallFacts, SessionFacts
 
 
 def inherit(facts: SessionFacts, contents: Contents) -> None:
-    """Add the calls of answers that this session has and did not get itself."""
-    told: dict[str, Fragment] = {
+    """Add the calls in answers that this session inherited."""
+    fragments: dict[str, Fragment] = {
         call_key(f.turn, f.step, f.index): f
         for f in facts.views.context.fragments if f.kind == "result"
     }
@@ -29,17 +29,17 @@ def inherit(facts: SessionFacts, contents: Contents) -> None:
         if line.kind != "answer" or line.name != "tool_use" or step in facts.answers:
             continue
         uses = [b for b in blocks(contents.whole(line.body) or b"") if b.kind == "tool_use"]
-        made = Entry(facts.session_id, facts.partition, line.offset, line.at, "models", None)
+        entry = Entry(facts.session_id, facts.partition, line.offset, line.at, "models", None)
         for index, use in enumerate(uses):
             key = call_key(*step, index)
             args = bytes(use.json("input") or b"{}")
-            fragment = told.get(key)
+            fragment = fragments.get(key)
             call = Call(
                 *step, index, use.text("id") or "", use.text("name") or "",
                 Body(inline=args), sha256(args).hexdigest(), None, line.at,
                 status=CallStatus.DONE,
                 outcome="error" if fragment is None or fragment.error else "ok",
             )
-            found[key] = CallFacts(call, made, told=fragment)
+            found[key] = CallFacts(call, entry, fragment=fragment)
             facts.proposed.setdefault(step, []).append(found[key])
     facts.calls = {**found, **facts.calls}

@@ -1,4 +1,4 @@
-"""What proves that a person asked for an event: the origin that its record names."""
+"""The proof that a person requested an event: the origin that its record names."""
 
 from typing import NamedTuple
 
@@ -7,14 +7,16 @@ from ...schemas.origin import Proof, origin_of
 
 
 class Proven(NamedTuple):
-    """Whether somebody vouches for the user that the event names, and in words."""
+    """Whether the user that the event names is proven, and a description."""
 
     holds: bool
     text: str
 
 
 def proof_of(entry: Entry) -> Proven:
-    """What is known of who asked. The header is not signed: ACLs on the topic are its worth."""
+    """The proof of who requested an event. The header is not signed: it is as good as the topic's
+    ACLs.
+    """
     event = entry.event
     claimed = getattr(event, "by_user", "") or getattr(event, "user_id", "")
     origin = origin_of(entry.by)
@@ -28,4 +30,4 @@ def proof_of(entry: Entry) -> Proven:
         case Proof.OS_USER:
             return Proven(True, f"recorded by a {origin.recorder} of OS user {origin.subject}")
         case _:
-            return Proven(False, f"unproven: the {origin.recorder} asked nobody who they are")
+            return Proven(False, f"unproven: the {origin.recorder} did not authenticate users")

@@ -1,7 +1,6 @@
 """Facts of a session as rows of the tables: pure, one function per table.
 
-Where a blob is missing a row has its reference, and `Contents` knows of it. This file must not know
-where rows go.
+If a blob is missing, the row has its reference, and `Contents` records it.
 """
 
 from collections.abc import Callable, Iterator
@@ -70,7 +69,7 @@ _CHUNK = field_names(ev.GenChunk)
 
 
 def said_lines(views: SessionViews) -> Iterator[tuple[int, Line]]:
-    """(seq, line) of what people and models said."""
+    """(seq, line) of the messages of people and models."""
     lines = (line for line in views.transcript.lines if line.kind in ROLES)
     return enumerate(lines)
 
@@ -112,7 +111,7 @@ def message_rows(facts: SessionFacts, contents: Contents) -> Iterator[tuple[Row,
     """Each message with its parts."""
     views = facts.views
     for seq, line in said_lines(views):
-        said = facts.said.get(line.name) if line.kind == "message" else None
+        entry = facts.messages.get(line.name) if line.kind == "message" else None
         answer = facts.answers.get((line.turn, line.step))
         received = views.messages.received.last(line.name) if line.kind == "message" else None
         progress = views.messages.progress.last(line.name) if line.kind == "message" else None
@@ -122,7 +121,7 @@ def message_rows(facts: SessionFacts, contents: Contents) -> Iterator[tuple[Row,
             "session_id": facts.session_id,
             "seq": seq,
             "message_id": line.name if line.kind == "message" else f"{line.turn}.{line.step}",
-            "role": (said.event.role if said else "") or ROLES[line.kind],
+            "role": (entry.event.role if entry else "") or ROLES[line.kind],
             "status": "partial" if line.kind == "partial" else "complete",
             "turn": progress.turn if progress is not None else line.turn,
             "step": line.step if line.kind != "message" else None,
@@ -130,8 +129,8 @@ def message_rows(facts: SessionFacts, contents: Contents) -> Iterator[tuple[Row,
             "logged_at": time(line.at),
             "text": None if content is None else text_of(content),
             "by_user": received.by_user if received is not None else None,
-            "channel": said.event.channel if said else None,
-            "when_busy": said.event.when_busy if said else None,
+            "channel": entry.event.channel if entry else None,
+            "when_busy": entry.event.when_busy if entry else None,
             "model": _model(facts, line, answer),
             "stop_reason": line.name if line.kind != "message" else None,
             "became": progress.reason or None if progress is not None else None,
@@ -142,19 +141,19 @@ def message_rows(facts: SessionFacts, contents: Contents) -> Iterator[tuple[Row,
 def _model(facts: SessionFacts, line: Line, answer: Entry | None) -> str | None:
     if line.kind == "message":
         return None
-    named = getattr(answer.event, "model", "") if answer is not None else ""
-    return named or facts.models.get((line.turn, line.step)) or None
+    model = getattr(answer.event, "model", "") if answer is not None else ""
+    return model or facts.models.get((line.turn, line.step)) or None
 
 
 def part_rows(session_id: str, seq: int, line: Line, content: bytes | None) -> Iterator[Row]:
-    """The content blocks of a message; where its blob is missing, one part that says so."""
+    """The content blocks of a message; if its blob is missing, one part that reports it."""
     none = dict.fromkeys(
         "text signature call name input media_type sha256 bytes raw".split()
     )
     head = {"session_id": session_id, "seq": seq}
     if content is None:
         ref = line.body.ref if line.body is not None else None
-        assert ref is not None, "only what is in a blob can be missing"
+        assert ref is not None, "only content in a blob can be missing"
         at = {"media_type": ref.media_type, "sha256": ref.sha256, "bytes": ref.bytes}
         yield {**head, "part": 0, "type": "missing", **none, **at}
         return
@@ -188,7 +187,7 @@ def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:
     body = result.content if result else (decided.content if decided is not None else None)
     ref = body.ref if body is not None else None
     person = known.resolved[-1] if known.resolved else None
-    told = known.told.text if known.told is not None else ""
+    notice = known.fragment.text if known.fragment is not None else ""
     return {
         "session_id": session_id,
         "call": call.key,
@@ -216,7 +215,7 @@ def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:
         "result": text_of_bytes(contents.whole(body)) if body is not None else None,
         "result_sha256": ref.sha256 if ref is not None else None,
         "result_bytes": result.bytes if result else None,
-        "told": told or None,
+        "told": notice or None,
         "doubt": known.doubts[-1].event.reason if known.doubts else None,
         "resolution": person.event.outcome if person is not None else None,
         "resolved_by": person.event.by_user if person is not None else None,
@@ -225,10 +224,10 @@ def tool_call_row(session_id: str, known: CallFacts, contents: Contents) -> Row:
 
 
 def usage_rows(facts: SessionFacts, prices: PriceTable) -> Iterator[Row]:
-    """Every request to a model, and what the ledger says of it."""
+    """Every request to a model, with its row in the ledger."""
     for attempt, number, spent in facts.tries():
         if attempt is None:
-            assert spent is not None, "nothing else tells of it"
+            assert spent is not None, "a row without an attempt comes from the ledger"
             yield _unclaimed_row(facts, spent, prices)
         else:
             yield _usage_row(facts, attempt, number, spent, prices)
@@ -238,15 +237,15 @@ _TOKENS = tuple("input cache_read cache_write_5m cache_write_1h output".split())
 
 
 def _unclaimed_row(facts: SessionFacts, spent: Spent, prices: PriceTable) -> Row:
-    beside, cost = spent.kind == BACKGROUND, prices.cost(spent)
+    is_background, cost = spent.kind == BACKGROUND, prices.cost(spent)
     return {
         **dict.fromkeys(USAGE.names),
         "session_id": facts.session_id,
         "kind": spent.kind,
         "work": spent.work or None,
-        "upto": spent.upto if beside else None,
-        "turn": None if beside else spent.turn,
-        "step": None if beside else spent.step,
+        "upto": spent.upto if is_background else None,
+        "turn": None if is_background else spent.turn,
+        "step": None if is_background else spent.step,
         "attempt": spent.attempt,
         "request": spent.request,
         "outcome": spent.outcome,
@@ -262,18 +261,18 @@ def _unclaimed_row(facts: SessionFacts, spent: Spent, prices: PriceTable) -> Row
 def _usage_row(
     facts: SessionFacts, attempt: Attempt, number: int, spent: Spent | None, prices: PriceTable
 ) -> Row:
-    beside, claim = attempt.kind == BACKGROUND, attempt.claim.event
-    last = number == attempt.requests  # those before it failed, and nothing more is known of them
+    is_background, claim = attempt.kind == BACKGROUND, attempt.claim.event
+    last = number == attempt.requests  # earlier ones failed; nothing more is known
     end = attempt.end.event if attempt.end is not None and last else None
     outcome = attempt.outcome or ("running" if _runs(facts, attempt) else "lost")
     cost = prices.cost(spent) if spent is not None else None
     return {
         "session_id": facts.session_id,
         "kind": attempt.kind,
-        "work": claim.kind if beside else None,
-        "upto": claim.upto if beside else None,
-        "turn": None if beside else claim.turn,
-        "step": None if beside else claim.step,
+        "work": claim.kind if is_background else None,
+        "upto": claim.upto if is_background else None,
+        "turn": None if is_background else claim.turn,
+        "step": None if is_background else claim.step,
         "attempt": claim.attempt,
         "request": number,
         "strategy": getattr(claim, "strategy", None) or "start",
@@ -298,7 +297,7 @@ def _usage_row(
 
 
 def _runs(facts: SessionFacts, attempt: Attempt) -> bool:
-    """Whether an attempt without an outcome may still report: it is the newest of its work."""
+    """Whether an attempt without an outcome may still report: it is the latest for its work."""
     turn = facts.views.turn
     if attempt.kind == BACKGROUND:
         work, upto, number = attempt.key
@@ -308,11 +307,11 @@ def _runs(facts: SessionFacts, attempt: Attempt) -> bool:
 
 
 def approval_rows(facts: SessionFacts) -> Iterator[Row]:
-    """Who allowed what."""
+    """Every approval request and decision."""
     for approval in facts.approvals:
         decided, ruling = approval.decided, approval.ruling
         event = decided.event if decided is not None else None
-        asked = approval.asked.event if approval.asked is not None else None
+        request = approval.asked.event if approval.asked is not None else None
         yield {
             "session_id": facts.session_id,
             "call": approval.call,
@@ -320,7 +319,7 @@ def approval_rows(facts: SessionFacts) -> Iterator[Row]:
             "args_sha256": approval.args_sha256,
             "asked_at": _at(approval.asked),
             "asked_offset": _offset(approval.asked),
-            "expires_at": time(asked.expires_at) if asked is not None else None,
+            "expires_at": time(request.expires_at) if request is not None else None,
             "decision": approval.decision or None,
             "remember": getattr(event, "remember", None),
             "by_user": getattr(event, "by_user", None),
@@ -334,7 +333,7 @@ def approval_rows(facts: SessionFacts) -> Iterator[Row]:
 def session_rows(
     facts: SessionFacts, contents: Contents, prices: PriceTable, put: Callable[[str, Row], None]
 ) -> None:
-    """Every row of a session but its events, each handed to `put` with the name of its table."""
+    """Pass every row of a session except its events to `put`, with the name of its table."""
     put("sessions", session_row(facts, prices))
     for message, parts in message_rows(facts, contents):
         put("messages", message)

@@ -1,9 +1,8 @@
 """RubyLLM's `acts_as_chat` rows (mission row S4.2): chats, messages, tool_calls, models.
 
-The order is the model's: a message stands where it was first said to the model, so that a chat that
-is loaded is a legal request (each call is followed by its result). Tokens, thinking and signatures
-are in RubyLLM's columns; what these can not hold is in columns named foldlog_, verbatim. This file
-must not know how a file is written.
+The order is that of the model's context: a message is where it was first sent to the model, so a
+loaded chat is a valid request (each call is followed by its result). Tokens, thinking and
+signatures are in RubyLLM's columns; everything else is in columns named foldlog_, verbatim.
 """
 
 import re
@@ -24,24 +23,24 @@ from .rows import said_lines
 from .sqlite_file import Tables, json_text, schema
 
 PROVIDER = "anthropic"
-UNSAID = 1 << 62  # a message that waits, or that no request ever said, comes last
+NOT_SENT = 1 << 62  # a queued message, or one that no request had, comes last
 _ANSWERS = ("assistant", "partial")
-_NO_LABEL = re.compile(r"[^A-Za-z0-9_-]")
+_NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def fill(read: Read, tables: Tables, execute: Callable[[str], Any], contents: Contents,
          prices: PriceTable) -> None:
-    """Make and fill the tables."""
+    """Create and fill the tables."""
     for statement in schema("rubyllm").split(";\n"):
         if statement.strip():
             execute(statement)
-    made = _Made(tables, contents, prices)
+    writer = _Writer(tables, contents, prices)
     for facts in read.sessions.values():
-        made.chat(facts)
+        writer.chat(facts)
 
 
-class _Made:
-    """What was written so far: models by name, labels of calls that are taken."""
+class _Writer:
+    """Writes chats; remembers the models written, and the labels of calls already used."""
 
     def __init__(self, tables: Tables, contents: Contents, prices: PriceTable) -> None:
         self._tables, self._contents, self._prices = tables, contents, prices
@@ -49,7 +48,7 @@ class _Made:
         self._labels: set[str] = set()
 
     def chat(self, facts: SessionFacts) -> None:
-        """A session and everything in it."""
+        """Write a session and everything in it."""
         tables, created = self._tables, _stamp(_begun(facts))
         chat = tables.add("chats", {
             "model_id": None,
@@ -65,7 +64,7 @@ class _Made:
             if isinstance(item, Fragment):
                 self._result(facts, chat, item, calls)
                 continue
-            model, answer = self._said(facts, chat, item[1], item[2])
+            model, answer = self._line(facts, chat, item[1], item[2])
             last_model = model or last_model
             line = item[1]
             calls_of = facts.proposed.get((line.turn, line.step), ())
@@ -75,7 +74,7 @@ class _Made:
             tables.change("UPDATE chats SET model_id = ? WHERE id = ?", (last_model, chat))
 
     def _system(self, facts: SessionFacts, chat: int, created: str) -> None:
-        """The prompt in force, as RubyLLM keeps instructions: one message, the first."""
+        """Write the current prompt as RubyLLM stores instructions: as the first message."""
         prefixes = facts.views.context.prefixes
         if not len(prefixes):
             return
@@ -88,34 +87,36 @@ class _Made:
             "foldlog_blocks": decoded(content),
         })
 
-    def _said(
-        self, facts: SessionFacts, chat: int, line: Line, spoken: bool
+    def _line(
+        self, facts: SessionFacts, chat: int, line: Line, was_sent: bool
     ) -> tuple[int | None, int]:
-        """A message or an answer: (its model, its row)."""
+        """Write a message or an answer: (its model, its row)."""
         content = self._contents.whole(line.body)
-        user = line.kind == "message"
+        is_user = line.kind == "message"
         known = facts.answers.get((line.turn, line.step)) if line.kind != "message" else None
         attempt = known.event.attempt if known is not None else 0
-        model = None if user else self._model(facts, line, known)
+        model = None if is_user else self._model(facts, line, known)
         spent = facts.views.ledger.spent.last((line.turn, line.step, attempt))
         thoughts = [b for b in blocks(content or b"") if b.kind == "thinking"]
         signatures = [b.text("signature") for b in thoughts if b.text("signature")]
         status = "partial" if line.kind == "partial" else "complete"
-        if user and not spoken:
+        if is_user and not was_sent:
             status = "not_said"
-        said = facts.said.get(line.name) if user else None
-        role = (said.event.role if said is not None else "user") if user else "assistant"
+        entry = facts.messages.get(line.name) if is_user else None
+        role = "assistant"
+        if is_user:
+            role = entry.event.role if entry is not None else "user"
         row = self._tables.add("messages", {
             **_message(chat, role, _stamp(time(line.at))),
             "content": None if content is None else text_of(content),
             "thinking_text": "".join(b.text("thinking") or "" for b in thoughts) or None,
             "thinking_signature": signatures[-1] if signatures else None,
-            "input_tokens": spent.input_tokens if spent and not user else None,
-            "output_tokens": spent.output_tokens if spent and not user else None,
-            "cached_tokens": spent.cache_read_tokens if spent and not user else None,
-            "cache_creation_tokens": spent.cache_write_tokens if spent and not user else None,
+            "input_tokens": spent.input_tokens if spent and not is_user else None,
+            "output_tokens": spent.output_tokens if spent and not is_user else None,
+            "cached_tokens": spent.cache_read_tokens if spent and not is_user else None,
+            "cache_creation_tokens": spent.cache_write_tokens if spent and not is_user else None,
             "model_id": model,
-            "foldlog_message_id": line.name if user else f"{line.turn}.{line.step}",
+            "foldlog_message_id": line.name if is_user else f"{line.turn}.{line.step}",
             "foldlog_offset": line.offset,
             "foldlog_status": "missing" if content is None else status,
             "foldlog_blocks": decoded(content) if content is not None else _reference(line),
@@ -159,12 +160,12 @@ class _Made:
         })
 
     def _label(self, session_id: str, known: CallFacts) -> str:
-        """The provider's id, which RubyLLM wants unique; made unique where providers repeat it."""
+        """The provider's id, made unique: RubyLLM requires that, and providers repeat ids."""
         call = known.call
-        wanted = _NO_LABEL.sub("_", call.call_id) or "call"
+        wanted = _NOT_IN_LABELS.sub("_", call.call_id) or "call"
         if wanted in self._labels:
             place = f"{session_id}_{call.turn}_{call.step}_{call.index}"
-            wanted = _NO_LABEL.sub("_", f"{wanted}_{place}")
+            wanted = _NOT_IN_LABELS.sub("_", f"{wanted}_{place}")
         label, more = wanted, 1
         while label in self._labels:
             label, more = f"{wanted}_{more}", more + 1
@@ -172,29 +173,30 @@ class _Made:
         return label
 
     def _result(
-        self, facts: SessionFacts, chat: int, told: Fragment, calls: dict[str, int]
+        self, facts: SessionFacts, chat: int, fragment: Fragment, calls: dict[str, int]
     ) -> None:
-        """What the model was told of a call: a row of the role `tool`, linked to the call."""
-        key = call_key(told.turn, told.step, told.index)
+        """Write the result that the model got: a row of the role `tool`, linked to the call."""
+        key = call_key(fragment.turn, fragment.step, fragment.index)
         if key not in calls:
             return
-        content = self._contents.told(told.body)
+        body = fragment.body
+        content = self._contents.preview(body)
         known = facts.calls[key]
         at = known.ended.at if known.ended is not None else known.proposed.at
         self._tables.add("messages", {
             **_message(chat, "tool", _stamp(time(at))),
-            "content": None if content is None else (decoded(content) or "") + told.text,
+            "content": None if content is None else (decoded(content) or "") + fragment.text,
             "tool_call_id": calls[key],
-            "foldlog_offset": told.offset,
+            "foldlog_offset": fragment.offset,
             "foldlog_status": "missing" if content is None else "complete",
-            "foldlog_blocks": json_text(plain(told.body)) if told.body is not None else None,
+            "foldlog_blocks": json_text(plain(body)) if body is not None else None,
         })
 
 
 def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment]:
-    """(seq, line, said to the model) of messages and answers, and results, as in the context.
+    """Messages and answers as (seq, line, whether the model got it), and results, in context order.
 
-    By place, not by offset: what a fork inherits has the offsets of another partition.
+    By place, not by offset: inherited lines of a fork have offsets of another partition.
     """
     fragments = list(facts.views.context.fragments)
     steps = {(f.turn, f.step): n for n, f in enumerate(fragments) if f.kind in _ANSWERS}
@@ -212,11 +214,11 @@ def _in_order(facts: SessionFacts) -> Iterator[tuple[int, Line, bool] | Fragment
         if line.kind == "message":
             found = users.get(line.body)
             place = found.pop(0) if found else None
-            key = (UNSAID if place is None else place, 1, seq)
+            key = (NOT_SENT if place is None else place, 1, seq)
         else:
             step = (line.turn, line.step)
             place = steps.get(step)
-            # What the model refused to say is in no context: it stands after what it was asked.
+            # A refused answer is in no context: place it after its question.
             last = place if place is not None else max(last, facts.covered.get(step, 0) - 1)
             key = (last, 2, seq)
         keyed.append((key, (seq, line, place is not None)))
@@ -237,7 +239,7 @@ def _begun(facts: SessionFacts) -> str | None:
 
 
 def _stamp(iso: str | None) -> str:
-    """As Rails writes a time into SQLite: UTC, no zone."""
+    """A time as Rails writes it into SQLite: UTC, without a zone."""
     return (iso or "1970-01-01T00:00:00.000Z").replace("T", " ").replace("Z", "000")
 
 

@@ -1,7 +1,7 @@
-"""SQLite files of sessions in a framework's tables, and beside them every record of the log.
+"""SQLite files of sessions in a framework's tables, plus a table of every record of the log.
 
-So nothing is lost, whatever a framework's tables have no place for. This file owns the writing; it
-must not know any framework's schema.
+So nothing is lost, even if the framework's tables have no place for it. The framework's schema is
+the caller's; this file writes it.
 """
 
 import sqlite3
@@ -28,7 +28,7 @@ EVENT_COLUMNS = tuple(
 
 
 def schema(name: str) -> str:
-    """A file of CREATE statements beside this one."""
+    """The CREATE statements in NAME.sql of this package."""
     return resources.files(__package__).joinpath(f"{name}.sql").read_text("utf-8")
 
 
@@ -41,28 +41,28 @@ def json_text(value: Any) -> str:
 
 
 class Tables:
-    """An open file that takes rows."""
+    """An open SQLite file to add rows to."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self.counts: dict[str, int] = {}
 
     def add(self, table: str, row: Mapping[str, Any]) -> int:
-        """A row; its rowid."""
+        """Add a row; its rowid."""
         values = tuple(row.values())
         try:
-            done = self._connection.execute(_insert(table, tuple(row)), values)
+            cursor = self._connection.execute(_insert(table, tuple(row)), values)
         except UnicodeEncodeError:
-            done = self._connection.execute(_insert(table, tuple(row)), clean(values))
+            cursor = self._connection.execute(_insert(table, tuple(row)), clean(values))
         self.counts[table] = self.counts.get(table, 0) + 1
-        return done.lastrowid or 0
+        return cursor.lastrowid or 0
 
     def change(self, sql: str, values: tuple[Any, ...]) -> None:
-        """A change to what was added."""
+        """Change rows that were added."""
         self._connection.execute(sql, values)
 
     def event(self, entry: Entry, ruling: Ruling) -> None:
-        """A record of the log."""
+        """Add a record of the log."""
         row = event_row(entry, ruling.verdict, ruling.code)
         row["fields"] = json_text(row["fields"])
         self.add("foldlog_events", {name: row[name] for name in EVENT_COLUMNS})
@@ -82,9 +82,10 @@ def write_sqlite(
     fill: Callable[[Read, Tables, Callable[[str], None]], None],
     progress: Progress,
 ) -> dict[str, int]:
-    """Write the file: `fill(read, tables, execute)` makes a framework's tables and fills them.
+    """Write the file: `fill(read, tables, execute)` creates a framework's tables and fills them.
 
-    How many rows each table has. Constraints are enforced while rows come and checked once more.
+    Returns the row count of each table. Constraints are enforced as rows are added, and checked
+    again at the end.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
@@ -96,5 +97,5 @@ def write_sqlite(
         fill(read, tables, connection.execute)  # type: ignore[arg-type]
         connection.execute("COMMIT")
         broken = connection.execute("PRAGMA foreign_key_check").fetchall()
-        assert not broken, f"rows refer to nothing: {broken[:3]}"
+        assert not broken, f"rows with broken references: {broken[:3]}"
         return tables.counts

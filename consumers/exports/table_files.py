@@ -1,7 +1,8 @@
-"""The tables as files of JSON lines, one row a line: an export, and what SQL and Parquet load.
+"""The tables as files of JSON lines, one row per line: an export, and the source of SQL and
+Parquet.
 
-The bytes depend on the log alone: events in the order of partition and offset, then the sessions by
-their ids, each row with its columns in order. This file must not know DuckDB.
+The bytes depend on the log alone: events in order of partition and offset, then sessions in order
+of their ids, each row with its columns in order.
 """
 
 from collections.abc import Collection
@@ -31,7 +32,7 @@ def write_tables(
     tables: Collection[str] = tuple(BY_NAME),
     progress: Progress = lambda _read, _there: None,
 ) -> tuple[Read, dict[str, int]]:
-    """NAME.jsonl of each of these tables; what was read, and how many rows each has."""
+    """Write NAME.jsonl for each of these tables; the sessions read, and the row counts."""
     files = _Files(directory, tables)
     try:
         wants_events = EVENTS.name in tables
@@ -46,7 +47,7 @@ def write_tables(
 
 
 class _Files:
-    """Open files, one per table, and of events one per partition, which are joined at the end."""
+    """Open files, one per table; for events one per partition, joined at the end."""
 
     def __init__(self, directory: Path, tables: Collection[str]) -> None:
         self._directory, self._counts = directory, dict.fromkeys(tables, 0)
@@ -57,14 +58,14 @@ class _Files:
         return open(self._directory / f"{name}.jsonl", "wb", buffering=1 << 20)
 
     def put(self, table: str, row: Row) -> None:
-        """A row of a table; of one that is not wanted, nothing."""
+        """Write a row; a row of a table that was not requested is ignored."""
         if table in self._open:
             self._counts[table] += 1
             self._open[table].write(_line(row))
 
     def event(self, entry: Entry, ruling: Ruling) -> None:
-        """A row of `events`."""
-        assert type(entry.event) is not ChunkSeen, "events are read whole"
+        """Write a row of `events`."""
+        assert type(entry.event) is not ChunkSeen, "chunks must be decoded"
         file = self._events.get(entry.partition)
         if file is None:
             file = self._events[entry.partition] = self._file(f"events.{entry.partition}")
@@ -72,12 +73,12 @@ class _Files:
         file.write(_line(event_row(entry, ruling.verdict, ruling.code)))
 
     def close(self) -> dict[str, int]:
-        """Join the events, close all; how many rows each table has."""
+        """Join the events and close all files; the row count of each table."""
         for _, part in sorted(self._events.items()):
             part.close()
             path = Path(part.name)
-            with open(path, "rb") as held:
-                while piece := held.read(1 << 20):
+            with open(path, "rb") as source:
+                while piece := source.read(1 << 20):
                     self._open[EVENTS.name].write(piece)
             path.unlink()
         self._events.clear()

@@ -1,7 +1,7 @@
-"""The tables of an export as data: names, columns, SQL types, and what each column says.
+"""The tables of an export as data: names, columns, SQL types and descriptions.
 
-JSON lines, Parquet and `foldlog sql` have these and no others. Rows are made in rows.py. A column
-is not called `at` or `offset` as in `--json`, for SQL keeps both words for itself.
+JSON lines, Parquet and `foldlog sql` have these tables and no others. rows.py makes the rows. No
+column is named `at` or `offset` as in `--json`, because both are reserved words in SQL.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ TIME, MONEY = "TIMESTAMP", "DECIMAL(38, 12)"
 
 
 class Column(NamedTuple):
-    """A column: its name, its SQL type, and what it says."""
+    """A column: its name, its SQL type, its description."""
 
     name: str
     type: str
@@ -32,7 +32,7 @@ class Table(NamedTuple):
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    """Columns of lines `name TYPE: what it says`."""
+    """Columns from lines `name TYPE: description`."""
     types = {"text": TEXT, "int": INT, "big": BIG, "bool": BOOL, "json": JSON, "time": TIME}
     types["money"] = MONEY
     found = [Column("session_id", TEXT, "the session")]
@@ -43,14 +43,14 @@ def _columns(text: str) -> tuple[Column, ...]:
     return tuple(found)
 
 
-EVENTS = Table("events", "a record of the log, also one that the fold refused", _columns("""
+EVENTS = Table("events", "a record of the log, also if the fold refused it", _columns("""
     partition int: of the log
-    at_offset big: its offset; within a partition the order of everything
-    logged_at time: the broker's clock, UTC; shown, never an order
+    at_offset big: its offset, which gives the order within a partition
+    logged_at time: the broker's clock, UTC; for display, not for ordering
     type text: as in the log, GEN_COMPLETE and so on
     writer text: the role that wrote it
-    verdict text: the fold's word on it: accepted, ignored, refused
-    code text: why it does not count
+    verdict text: the fold's verdict: accepted, ignored, refused
+    code text: why it was ignored or refused
     turn int: the turn it names
     step int: the step it names
     attempt int: the attempt it names
@@ -58,57 +58,57 @@ EVENTS = Table("events", "a record of the log, also one that the fold refused", 
     fields json: all its fields, as `foldlog tail --json` prints them
 """))
 SESSIONS = Table("sessions", "a session", _columns("""
-    user_id text: whose it is
-    agent text: which agent serves it
+    user_id text: its user
+    agent text: the agent that serves it
     project_id text: the project it is locked to
     phase text: chatting, building, verifying, done
     status text: idle, busy, unserved, asks, doubt, frozen, terminated
     turns int: turns so far
     opened_at time: when it was opened
-    updated_at time: when its last event came
-    parent_session text: what it was forked from
+    updated_at time: time of its last event
+    parent_session text: the session it was forked from
     parent_offset big: where it was forked
-    partition int: where it lies
+    partition int: its partition
     first_offset big: of its first event
     last_offset big: of its last event
-    accepted_events big: how many events count
-    ignored_events big: how many were late, stale, repeated
-    refused_events big: how many were refused
+    accepted_events big: number of accepted events
+    ignored_events big: number of late, stale or repeated events
+    refused_events big: number of refused events
     messages int: rows in messages
     tool_calls int: rows in tool_calls
     attempts int: rows in usage
     input_tokens big: not cached
     cache_read_tokens big: read from the cache
     cache_write_tokens big: written to the cache
-    output_tokens big: said by models
-    cost_usd money: what is known of its cost
+    output_tokens big: written by models
+    cost_usd money: the known part of its cost
     unpriced_attempts int: attempts whose model has no price
 """))
-MESSAGES = Table("messages", "what a person or a model said, in order of `seq`", _columns("""
+MESSAGES = Table("messages", "a message of a person or a model, in order of `seq`", _columns("""
     seq int: place in the session, from 0
-    message_id text: the sender's; of an answer TURN.STEP
+    message_id text: the sender's id; for an answer TURN.STEP
     role text: user or assistant
-    status text: complete; or partial, of an answer that was stopped
-    turn int: the turn it was said in
+    status text: complete; or partial, for a stopped answer
+    turn int: its turn
     step int: the step of an answer
     at_offset big: of its event
     logged_at time: of its event
     text text: its text; an attachment is named in brackets
-    by_user text: who said it
-    channel text: through what it came
+    by_user text: its author
+    channel text: the channel it came through
     when_busy text: queue, interrupt, steer
-    model text: who answered
+    model text: the model that answered
     stop_reason text: why the model or the attempt stopped
     became text: how the turn of a message ended
-    parts int: how many rows in parts
+    parts int: number of rows in parts
 """))
 PARTS = Table("parts", "a content block of a message, in order of `part`", _columns("""
     seq int: of the message
     part int: place in the message, from 0
-    type text: text, thinking, tool_use, image, document...; missing: its blob is not there
-    text text: what it says or thinks
+    type text: text, thinking, tool_use, image, document...; missing: its blob is unavailable
+    text text: its text or thinking
     signature text: of thinking, byte for byte
-    call text: of a tool_use: the call it made, if it was whole
+    call text: of a tool_use: its call, if it was complete
     name text: of a tool_use: the tool; of a document: its title
     input json: of a tool_use: the arguments
     media_type text: of an attachment or a missing blob
@@ -116,15 +116,15 @@ PARTS = Table("parts", "a content block of a message, in order of `part`", _colu
     bytes big: its size
     raw text: the block, byte for byte
 """))
-TOOL_CALLS = Table("tool_calls", "a tool call that a model asked for", _columns("""
+TOOL_CALLS = Table("tool_calls", "a tool call requested by a model", _columns("""
     call text: TURN.STEP.INDEX, its identity
     turn int: the turn
-    step int: the step whose answer asked for it
+    step int: the step whose answer requested it
     index int: which tool_use of that answer, from 0
     call_id text: the provider's label; providers repeat them
     name text: the tool
     args json: its arguments
-    args_raw text: the arguments where they are no JSON
+    args_raw text: the arguments if they are not JSON
     args_sha256 text: of the arguments
     args_error text: what is wrong with them
     effect text: pure, idempotent, once
@@ -133,25 +133,25 @@ TOOL_CALLS = Table("tool_calls", "a tool call that a model asked for", _columns(
     outcome text: ok, error, not_run, cancelled
     attempts int: claims of workers
     owner text: of the last claim
-    proposed_at time: the model asked for it
-    proposed_offset big: the offset of that
+    proposed_at time: when the model requested it
+    proposed_offset big: the offset of that request
     started_at time: the last claim
-    ended_at time: it was over
-    ended_offset big: the offset of that
+    ended_at time: when it ended
+    ended_offset big: the offset of that end
     via text: tool or reconciler
-    result text: what came of it, whole
+    result text: the full result
     result_sha256 text: of a result in the blob store
-    result_bytes big: how long it was
-    told text: what the model was told instead of a result
+    result_bytes big: its size
+    told text: the notice that the model got instead of a result
     doubt text: why it was in doubt
-    resolution text: what a person said of it: happened, did_not_happen
+    resolution text: a person's report: happened, did_not_happen
     resolved_by text: that person
     resolved_at time: when
 """))
-USAGE = Table("usage", "a request to a model, lost ones and background work too", _columns("""
+USAGE = Table("usage", "a request to a model, including lost ones and background work", _columns("""
     kind text: answer or background
     work text: of background: compaction, memory...
-    upto big: of background: up to where
+    upto big: of background: the last offset it covers
     turn int: the turn of an answer
     step int: the step
     attempt int: which attempt, from 1
@@ -159,14 +159,14 @@ USAGE = Table("usage", "a request to a model, lost ones and background work too"
     strategy text: start; or replace, resume: how it took over
     owner text: the worker
     outcome text: complete, failed, stopped, lost (never reported), running
-    counts bool: whether its words or work stand
-    model text: who was asked
-    input_tokens big: not cached; null where the provider never said
+    counts bool: whether its result was used
+    model text: the model called
+    input_tokens big: not cached; null if the provider never reported it
     cache_read_tokens big: read from the cache
     cache_write_5m_tokens big: written to the short cache
     cache_write_1h_tokens big: written to the long cache
-    output_tokens big: said
-    cost_usd money: by the table of prices; null where it has none
+    output_tokens big: written
+    cost_usd money: by the table of prices; null without a price
     stop_reason text: of an answer; why, of one that was stopped
     response_id text: the provider's
     error text: of a failure
@@ -179,20 +179,21 @@ USAGE = Table("usage", "a request to a model, lost ones and background work too"
     request_sha256 text: of the request that was sent
     builder text: which version built it
 """))
-APPROVALS = Table("approvals", "a call that asked, a grant used, a decision refused", _columns("""
+APPROVALS = Table("approvals", "an approval request, a used grant, or a refused "
+                  "decision", _columns("""
     call text: TURN.STEP.INDEX
     name text: the tool
-    args_sha256 text: of exactly what was allowed
-    asked_at time: when
-    asked_offset big: where
-    expires_at time: when nobody may decide any more
-    decision text: allow, deny, expired; grant: allowed by an earlier decision; null: it waits
-    remember bool: whether it allows later calls of the tool
+    args_sha256 text: of the exact arguments
+    asked_at time: when it was requested
+    asked_offset big: the offset of the request
+    expires_at time: when the request expires
+    decision text: allow, deny, expired; grant: allowed by an earlier decision; null: pending
+    remember bool: whether it also allows later calls of the tool
     by_user text: who decided
-    decided_at time: when
-    decided_offset big: where; of a grant, the decision that gave it
-    verdict text: refused or ignored, of a decision that did not count
-    code text: why
+    decided_at time: when it was decided
+    decided_offset big: the offset of the decision; for a grant, of the one that gave it
+    verdict text: refused or ignored, if the decision was not accepted
+    code text: why it was not accepted
 """))
 TABLES = (EVENTS, SESSIONS, MESSAGES, PARTS, TOOL_CALLS, USAGE, APPROVALS)
 BY_NAME = {table.name: table for table in TABLES}

@@ -1,8 +1,8 @@
-"""The timeline picture of a session: people, model attempts, tools and background work over time.
+"""Draws the timeline of a session: people, model attempts, tools and background work over time.
 
-Inline SVG without script; colours are the page's. Long silences are folded to a gap that says how
-long they were, or an afternoon's session would be a line of dots. Time is the broker's clock, for
-the eye; the order of the report is the log's. This file must not know the page around it.
+Inline SVG without script; the page defines the colours. Long pauses are replaced by a labelled gap,
+so that an afternoon's session is not a line of dots. Time is the broker's clock, for display only;
+the report follows the order of the log.
 """
 
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from .facts import BACKGROUND, SessionFacts
 
 WIDTH, LEFT, RIGHT = 1080, 96, 16
-GAP_MS = 30_000  # silence that is longer is folded
+GAP_MS = 30_000  # longer pauses become gaps
 GAP_PX = 34
 LANE_PX, ROW_PX, TOP_PX = 46, 22, 34
-ROWS_MAX = 5  # of a lane, for what runs at once; more lie over one another
-MARKS_MAX = 4_000  # of a lane: a picture of more shows no more, and weighs megabytes
+ROWS_MAX = 5  # of a lane, for marks at the same time; more overlap
+MARKS_MAX = 4_000  # of a lane; more would not be visible, and weigh megabytes
 LANES = ("people", "model", "tools", "background")
 _COLOURS = {
     "complete": "var(--model)", "ok": "var(--tool)", "failed": "var(--bad)", "lost": "var(--bad)",
@@ -26,7 +26,7 @@ _COLOURS = {
 
 
 class Mark(NamedTuple):
-    """Something in a lane, from a time to a time (Unix ms); a point where both are the same."""
+    """A mark in a lane, with begin and end (Unix ms); a point if both are the same."""
 
     lane: str
     begin: int
@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 
 
 def marks_of(facts: SessionFacts) -> list[Mark]:
-    """Everything that the picture shows, by lane."""
+    """Every mark in the drawing."""
     last = facts.last_at
     found = []
     for entry, ruling in facts.people:
@@ -44,15 +44,15 @@ def marks_of(facts: SessionFacts) -> list[Mark]:
         name = type(event).__name__
         who = getattr(event, "by_user", "") or getattr(event, "user_id", "")
         kind = "person" if ruling.verdict != "refused" else "refused"
-        told = "" if ruling.accepted else f", {ruling.verdict}: {ruling.code}"
-        found.append(Mark("people", entry.at, entry.at, kind, f"{who}: {name}{told}"))
+        verdict = "" if ruling.accepted else f", {ruling.verdict}: {ruling.code}"
+        found.append(Mark("people", entry.at, entry.at, kind, f"{who}: {name}{verdict}"))
     for attempt in facts.attempts.values():
-        beside = attempt.kind == BACKGROUND
+        is_background = attempt.kind == BACKGROUND
         end = attempt.end.at if attempt.end is not None else last
         outcome = attempt.outcome or "lost"
-        kind = BACKGROUND if beside and outcome == "complete" else outcome
+        kind = BACKGROUND if is_background and outcome == "complete" else outcome
         place = ".".join(str(part) for part in attempt.key)
-        lane = "background" if beside else "model"
+        lane = "background" if is_background else "model"
         found.append(Mark(lane, attempt.claim.at, end, kind, f"{place} {outcome}"))
     for key, known in facts.calls.items():
         call = known.call
@@ -67,7 +67,7 @@ def marks_of(facts: SessionFacts) -> list[Mark]:
 
 
 class Axis:
-    """Time to x, long silences folded. `gaps`: (x, ms) of each."""
+    """Maps times to x, with long pauses as gaps. `gaps`: (x, ms) of each."""
 
     def __init__(self, marks: Iterable[Mark]) -> None:
         moments = sorted({m.begin for m in marks} | {m.end for m in marks}) or [0]
@@ -95,7 +95,7 @@ class Axis:
                 x += gap
 
     def x(self, at: int) -> float:
-        """The place of a time."""
+        """The x of a time."""
         for begin, end, left, right in self.pieces:
             if at <= end:
                 part = (max(at, begin) - begin) / max(end - begin, 1)
@@ -113,7 +113,7 @@ def lasting(ms: int) -> str:
 
 
 def svg(facts: SessionFacts) -> str:
-    """The picture."""
+    """The drawing as SVG."""
     marks = marks_of(facts)
     axis = Axis(marks)
     lanes = [(lane, _rows([m for m in marks if m.lane == lane], axis)) for lane in LANES]
@@ -134,7 +134,7 @@ def svg(facts: SessionFacts) -> str:
             f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{middle:.0f}" y2="{middle:.0f}" '
             'stroke="var(--line)"/>'
         )
-        out += [_drawn(mark, axis, middle + ROW_PX * row) for row, mark in rows[:MARKS_MAX]]
+        out += [_draw(mark, axis, middle + ROW_PX * row) for row, mark in rows[:MARKS_MAX]]
         top += high
     for x, ms in axis.gaps:
         text = escape(lasting(ms))
@@ -148,7 +148,7 @@ def svg(facts: SessionFacts) -> str:
 
 
 def _rows(marks: list[Mark], axis: Axis) -> list[tuple[int, Mark]]:
-    """Marks of a lane with their row: what runs at the same time lies one below the other."""
+    """The marks of a lane with their rows: marks at the same time are in different rows."""
     free: list[float] = []
     found = []
     for mark in sorted(marks, key=lambda mark: (mark.begin, mark.end)):
@@ -161,7 +161,7 @@ def _rows(marks: list[Mark], axis: Axis) -> list[tuple[int, Mark]]:
 
 
 def _bands(facts: SessionFacts, axis: Axis, height: int) -> list[str]:
-    """A band per turn, from its first claim or message to its end."""
+    """A band for each turn, from its first claim or message to its end."""
     spans: dict[int, tuple[int, int]] = {}
     for line in facts.views.transcript.lines.since(facts.inherited):
         if line.turn:
@@ -187,7 +187,7 @@ def _bands(facts: SessionFacts, axis: Axis, height: int) -> list[str]:
     return out
 
 
-def _drawn(mark: Mark, axis: Axis, middle: float) -> str:
+def _draw(mark: Mark, axis: Axis, middle: float) -> str:
     colour = _COLOURS.get(mark.kind, "var(--back)")
     title = f"<title>{escape(mark.title)}</title>"
     left = axis.x(mark.begin)

@@ -1,9 +1,9 @@
 """The Vercel AI SDK's chats, messages and parts (mission row S4.3), in typed columns with checks.
 
-The order is the person's: what was said stands where it was said. An assistant message is what one
-turn said between two messages of people; its parts are steps, reasoning, texts and tools in their
-states. What else a person was told (a lost attempt, a doubt, why a turn ended) is a part of the
-type `data-foldlog`. This file must not know how a file is written.
+The order is the one a person saw: messages are where they were sent. An assistant message is a
+turn's output between two messages of people; its parts are steps, reasoning, texts and tools in
+their states. Everything else shown to a person (a lost attempt, a doubt, why a turn ended) is a
+part of the type `data-foldlog`.
 """
 
 import re
@@ -22,17 +22,17 @@ from .rows import ROLES
 from .sqlite_file import Tables, json_text, schema
 
 TOOLS_MAX = 400
-"""Tools with columns of their own: SQLite takes 2,000 columns. Further ones are `dynamic-tool`."""
+"""Tools with columns of their own: SQLite allows 2,000 columns. The others are `dynamic-tool`."""
 TYPES = tuple(
     "text reasoning file source_url source_document step-start dynamic-tool data-foldlog".split()
 )
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CALLS = frozenset({"call", "asks", "result"})
-"""Kinds of lines that are told by the state of a tool's part."""
+"""Kinds of lines expressed by the state of a tool's part."""
 
 
 def fill(read: Read, tables: Tables, execute: Callable[[str], Any], contents: Contents) -> None:
-    """Make and fill the tables."""
+    """Create and fill the tables."""
     names = (call.call.name for facts in read.sessions.values() for call in facts.calls.values())
     columns = tool_columns(names)
     for statement in tables_sql(columns).split(";\n"):
@@ -43,12 +43,12 @@ def fill(read: Read, tables: Tables, execute: Callable[[str], Any], contents: Co
 
 
 def tool_columns(names: Iterable[str]) -> dict[str, str]:
-    """Tool -> the beginning of its columns; tools whose names SQL would take for one share them."""
+    """Tool -> the prefix of its columns; tools whose names differ only in case share columns."""
     found: dict[str, str] = {}
-    spelled: dict[str, str] = {}
+    by_lower: dict[str, str] = {}
     for name in sorted(set(names)):
-        if _NAME.fullmatch(name) and (name.lower() in spelled or len(spelled) < TOOLS_MAX):
-            found[name] = spelled.setdefault(name.lower(), f"tool_{name}")
+        if _NAME.fullmatch(name) and (name.lower() in by_lower or len(by_lower) < TOOLS_MAX):
+            found[name] = by_lower.setdefault(name.lower(), f"tool_{name}")
     return found
 
 
@@ -73,7 +73,7 @@ def tables_sql(columns: dict[str, str]) -> str:
 
 
 class _Chat:
-    """One session as a chat: the message that is being written, and the order of what comes."""
+    """Writes one session as a chat: tracks the current message, and the order of its parts."""
 
     def __init__(
         self, facts: SessionFacts, tables: Tables, contents: Contents, columns: dict[str, str]
@@ -84,13 +84,13 @@ class _Chat:
         self._message: str | None = None
         self._turn: int | None = None
         self._order = 0
-        self._made = dict[int, int]()
+        self._messages_of_turn = dict[int, int]()
         self._spent: dict[tuple[int, int], list[Spent]] = {}
         for row in facts.views.ledger.spent:
             self._spent.setdefault((row.turn, row.step), []).append(row)
 
     def write(self) -> None:
-        """The whole chat."""
+        """Write the whole chat."""
         self._tables.add("chats", {"id": self._id})
         for line in self._facts.views.transcript.lines:
             match ROLES.get(line.kind):
@@ -99,7 +99,7 @@ class _Chat:
                 case "assistant":
                     self._answer(line)
                 case None if line.kind not in _CALLS:
-                    self._told(line)
+                    self._other_line(line)
 
     def _begin(self, id: str, role: str, line: Line, metadata: dict[str, Any]) -> None:
         self._message, self._order = id, 0
@@ -126,9 +126,9 @@ class _Chat:
         self._order += 1
 
     def _user(self, line: Line) -> None:
-        said, received = self._facts.said.get(line.name), self._facts.views.messages.received
-        row = received.last(line.name)
-        event = said.event if said is not None else None
+        entry = self._facts.messages.get(line.name)
+        row = self._facts.views.messages.received.last(line.name)
+        event = entry.event if entry is not None else None
         role = event.role if event is not None else "user"
         self._turn = None
         self._begin(f"{self._id}/{line.name}", role if role == "system" else "user", line, {
@@ -141,11 +141,11 @@ class _Chat:
         self._content(line)
 
     def _of_turn(self, line: Line) -> None:
-        """Go on with the turn's message, or begin one: again after a person said something."""
+        """Continue the turn's message, or begin one; a user's message in between begins another."""
         if self._turn == line.turn:
             return
-        number = self._made.get(line.turn, 0)
-        self._made[line.turn] = number + 1
+        number = self._messages_of_turn.get(line.turn, 0)
+        self._messages_of_turn[line.turn] = number + 1
         self._turn = line.turn
         name = f"{self._id}/turn/{line.turn}" + (f"/{number}" if number else "")
         self._begin(name, "assistant", line, {"turn": line.turn, "offset": line.offset})
@@ -163,10 +163,10 @@ class _Chat:
             "spent": [plain(row) for row in self._spent.get(key, ())],
         })
 
-    def _told(self, line: Line) -> None:
-        """A line about something else, beside what was said last."""
+    def _other_line(self, line: Line) -> None:
+        """Add any other line to the current message."""
         if self._message is None:
-            return  # before anything was said; foldlog_events has it
+            return  # before the first message; foldlog_events has it
         body = self._contents.whole(line.body)
         names = ("turn", "step", "name", "call", "text")
         fields = {name: getattr(line, name) for name in names}
@@ -220,13 +220,13 @@ class _Chat:
     def _tool(self, line: Line, block: Block, index: int) -> None:
         known = self._facts.calls.get(call_key(line.turn, line.step, index))
         if known is None or line.name != "tool_use":
-            self._note(line, "block", {"raw": block.raw})  # cut before it was a call
+            self._note(line, "block", {"raw": block.raw})  # cut off before it became a call
             return
         call, column = known.call, self._columns.get(known.call.name)
         state, output, error = self._state(known)
         args = self._contents.whole(call.args)
-        held = strict_json(args or b"")
-        given = bytes(held).decode() if held is not None else json_text(decoded(args))
+        parsed = strict_json(args or b"")
+        given = bytes(parsed).decode() if parsed is not None else json_text(decoded(args))
         fields = {f"{column or 'dynamic_tool'}_input": given}
         if output is not None:
             fields[f"{column or 'dynamic_tool'}_output"] = output
@@ -245,12 +245,12 @@ class _Chat:
         )
 
     def _state(self, known: CallFacts) -> tuple[str, str | None, str | None]:
-        """(state, output as JSON, error) of a call, as a UI of the SDK shows it."""
+        """(state, output as JSON, error) of a call, as the SDK's UI shows it."""
         call, result = known.call, known.results[-1].event if known.results else None
         invoked = known.invoked.event if known.invoked is not None else None
         body = result.content if result is not None else getattr(invoked, "content", None)
         text = decoded(self._contents.whole(body)) if body is not None else ""
-        told = (known.told.text if known.told is not None else "").strip()
+        notice = (known.fragment.text if known.fragment is not None else "").strip()
         output = strict_json((text or "").encode("utf-8", "replace"))
         shown = bytes(output).decode() if output is not None else json_text(text)
         match call.status:
@@ -260,19 +260,19 @@ class _Chat:
             case "asks":
                 return "approval-requested", None, None
             case "doubt" | "contradicted":
-                why = known.doubts[-1].event.reason if known.doubts else told
+                why = known.doubts[-1].event.reason if known.doubts else notice
                 return "output-error", None, f"Outcome unknown: {why}"
         if call.outcome == "ok":
-            return "output-available", shown if body is not None else json_text(told), None
+            return "output-available", shown if body is not None else json_text(notice), None
         if call.decision in ("deny", "expired"):
-            return "output-denied", None, told or None
+            return "output-denied", None, notice or None
         missing = "" if text is not None else "[content is missing]"
         return "output-error", None, clean("\n".join(
-            part for part in (text or missing, told) if part) or call.outcome)
+            part for part in (text or missing, notice) if part) or call.outcome)
 
 
 def _cited(block: Block) -> dict[str, Any]:
-    """Whatever a text block has beside its text, so that it is kept."""
-    more = {name: held for name, held in block.said.items() if name not in ("type", "text")}
+    """The other fields of a text block, such as citations, so that they are kept."""
+    more = {name: value for name, value in block.fields.items() if name not in ("type", "text")}
     return {"providerMetadata": json_text({"anthropic": more})} if more else {}
 

@@ -39,6 +39,7 @@ def summary(entry: Entry) -> str:
             unlabelled.append(text)
         elif text:
             labelled.append(f"{name} {text}")
+    return brief(" ".join(part for part in (*unlabelled, *labelled) if part))
 
 
 def brief(text: str, chars: int = SUMMARY_CHARS) -> str:

@@ -102,7 +102,7 @@ def test_a_missing_blob_is_named_and_the_rest_still_replays(tmp_path):
 
 def test_a_bundle_can_not_be_written_to(tmp_path):
     log = BundleLog(exported(golden_log("conversation"), tmp_path / "x"))
-    with pytest.raises(ReadOnly, match="only be read"):
+    with pytest.raises(ReadOnly, match="read-only"):
         log.producer()
     assert log.end_offsets(SESSION_EVENTS) == {0: log.partitions(SESSION_EVENTS) and log._ends[0]}
     assert log.offsets_at(SESSION_EVENTS, 1 << 50) == log.end_offsets(SESSION_EVENTS)
@@ -148,28 +148,28 @@ def _foreign(members):
 
 @pytest.mark.parametrize("change, why", [
     (_flip, "records are not those"),
-    (_blob, "holds other bytes"),
-    (_foreign, "has no place in it"),
+    (_blob, "the bytes of blob"),
+    (_foreign, "does not belong in it"),
     (_manifest(format="foldlog-bundle/9"), "format"),
     (_manifest(session_id="another"), None),
-    (_manifest(partition=7), "does not lie where it says"),
-    (_manifest(partitions=10**12), "does not lie|records|place"),
-    (_manifest(end=3), "has no place in it"),
-    (_manifest(more=1), "manifest can not be read"),
+    (_manifest(partition=7), "does not belong to its partition"),
+    (_manifest(partitions=10**12), "does not belong|records"),
+    (_manifest(end=3), "does not belong in it"),
+    (_manifest(more=1), "manifest cannot be read"),
     (lambda members: members.pop("manifest.json") and None, "it has no manifest.json"),
     (lambda members: members.pop("records.jsonl") and None, "lacks records.jsonl"),
     (lambda members: members.update({"../../evil": b"x"}), "evil"),
     (lambda members: members.update({"blobs/" + "a" * 64: b"x"}), "does not name"),
     (lambda members: members.update({"manifest.json": b"[" * 9000}), "manifest"),
     (lambda members: members.update({"manifest.json": b"[]"}), "manifest"),
-    (lambda members: members.update({"records.jsonl": b"junk\n"}), "record 0 can not be read"),
+    (lambda members: members.update({"records.jsonl": b"junk\n"}), "record 0 cannot be read"),
 ])
 def test_a_changed_bundle_is_refused_with_what_is_wrong(tmp_path, change, why):
     exported(golden_log("conversation"), tmp_path / "x")
     repacked(tmp_path / "x", change)
     with pytest.raises(BadBundle, match=why) as found:
         read_bundle(tmp_path / "x")
-    assert "nothing of it was used" in str(found.value)
+    assert "nothing in it was used" in str(found.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x"]
 
 

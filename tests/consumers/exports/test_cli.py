@@ -94,7 +94,7 @@ def test_bad_input_is_said_and_leaves_nothing(shell, tmp_path, name):
     unknown = shell(f"export nobody --format {name} -o", str(tmp_path / "x"))
     assert unknown.code == 1 and "nobody" in unknown.err
     nowhere = shell(f"export s1 --format {name} -o", str(tmp_path / "no" / "such" / "x"))
-    assert nowhere.code == 1 and "nothing can be written" in nowhere.err
+    assert nowhere.code == 1 and "cannot be written to" in nowhere.err
     (tmp_path / "file").write_text("mine")
     (tmp_path / "dir").mkdir()
     (tmp_path / "dir" / "mine").write_text("mine")
@@ -190,8 +190,8 @@ def test_a_bundle_that_is_none_is_a_clear_error(shell, tmp_path):
     (tmp_path / "x").write_text("hello")
     for command in ("replay --bundle", "show s1 --bundle", "tail s1 --bundle"):
         done = shell(command, str(tmp_path / "x"))
-        assert done.code == 1 and "no bundle" in done.err
-    assert "can not be read" in shell("replay --bundle", str(tmp_path / "gone")).err
+        assert done.code == 1 and "not a bundle" in done.err
+    assert "cannot be read" in shell("replay --bundle", str(tmp_path / "gone")).err
     assert shell("replay --session s1 --bundle", str(tmp_path / "x")).code == 2
 
 

@@ -61,9 +61,9 @@ def test_S4_2_S4_3_S4_4_constraints_hold_and_every_word_and_record_is_there(whic
             'SELECT at_offset FROM foldlog_events ORDER BY "partition", at_offset')]
         assert offsets == [record.offset for record in source.records]
         said = [(line, held) for line, held in spoken(source) if held]
-        texts = [b.said[b.kind] for _, held in said for b in held if b.kind in ("text", "thinking")]
-        signatures = {b.said["signature"] for _, held in said for b in held
-                      if b.said.get("signature")}
+        texts = [b.fields[b.kind] for _, held in said for b in held if b.kind in ("text", "thinking")]
+        signatures = {b.fields["signature"] for _, held in said for b in held
+                      if b.fields.get("signature")}
         if which == "rubyllm":
             kept = [row[0] for row in made.execute(
                 "SELECT foldlog_blocks FROM messages WHERE role IN ('user', 'assistant')")]
@@ -71,7 +71,7 @@ def test_S4_2_S4_3_S4_4_constraints_hold_and_every_word_and_record_is_there(whic
             assert sorted(b.raw for text in kept for b in blocks(text.encode())) == raws
             columns = " ".join(row[0] for row in made.execute(
                 "SELECT coalesce(thinking_signature, '') FROM messages"))
-            last = [[b.said["signature"] for b in held if b.said.get("signature")][-1:]
+            last = [[b.fields["signature"] for b in held if b.fields.get("signature")][-1:]
                     for _, held in said]
             assert all(one[0] in columns for one in last if one)
         else:

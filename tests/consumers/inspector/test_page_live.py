@@ -131,7 +131,7 @@ def test_saying_something_and_stopping_what_runs(place, url, page_at):
 def test_an_approval_is_answered_with_the_arguments_that_were_shown(place, url, page_at):
     played = asking(place, "asks")
     page = page_at(f"{url}/#/s/asks")
-    ask = page.get_by_role("article", name="charge asks for approval")
+    ask = page.get_by_role("article", name="charge waits for approval")
     ask.get_by_text("900").wait_for()
     page.get_by_role("button", name="Allow").click()
     played.wait(lambda views: views.turn.calls[0].status == "allowed")
@@ -157,7 +157,7 @@ def test_an_approval_that_came_too_late_is_refused_in_words(place, url, page_at)
     with page.expect_response("**/decide") as answer:
         page.get_by_role("button", name="Allow").click()
     assert answer.value.status == 409
-    refused = page.get_by_label("charge asks for approval").get_by_role("alert")
+    refused = page.get_by_label("charge waits for approval").get_by_role("alert")
     refused.wait_for()
     assert refused.inner_text()
     page.unroute("**/inspector/api/**")
@@ -222,7 +222,7 @@ def test_where_a_token_is_needed_it_is_asked_for_and_kept_in_the_tab(place, page
         page = page_at(f"{running.url}/#/s/mine", viewport=PHONE, touch=True)
         page.get_by_label("Token").fill(token_for("ana", SECRET))
         page.complaints.clear()  # the 401 that the browser logs
-        page.get_by_role("button", name="Look").click()
+        page.get_by_role("button", name="Sign in").click()
         conversation(page).get_by_text("turn 1 ended").wait_for()
         assert page.evaluate("localStorage.length") == 0
         assert "token" not in page.url

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from foldlog.consumers.protocols.durable import reading as durable
 from foldlog.consumers.protocols.durable.session import SessionStream
-from foldlog.consumers.protocols.durable.writing import Written, held
+from foldlog.consumers.protocols.durable.writing import Written, encoded
 from foldlog.tests.consumers.protocols.shown_histories import golden_session
 from foldlog.tests.golden import golden
 
@@ -59,7 +59,7 @@ def create(**more):
 
 
 def append(text, **more):
-    return {"op": "append", "type": "text/plain", **held("text/plain", [text]), **more}
+    return {"op": "append", "type": "text/plain", **encoded("text/plain", [text]), **more}
 
 
 def test_the_fold_judges_in_the_order_of_the_log_and_a_refusal_changes_nothing():
@@ -98,7 +98,7 @@ def test_the_fold_judges_in_the_order_of_the_log_and_a_refusal_changes_nothing()
 @given(st.binary(), st.sampled_from(["text/plain", "image/png", "application/json"]))
 def test_an_item_holds_the_bytes_that_came(data, kind):
     messages = [b'{"a": 1}'] if kind == "application/json" else [data]
-    op = json.loads(json.dumps({"op": "append", "type": kind, **held(kind, messages)}))
+    op = json.loads(json.dumps({"op": "append", "type": kind, **encoded(kind, messages)}))
     stream = Written()
     stream.take(create(type=kind), 0, 0)
     stream.take(op, 1, 0)
