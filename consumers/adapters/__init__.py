@@ -1,1 +1,1 @@
-"""Sessions of other frameworks, kept in the log: one file per framework, each an extra."""
+"""Stores sessions of other frameworks in the log: one file per framework, each an extra."""

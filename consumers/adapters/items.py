@@ -1,8 +1,8 @@
-"""The history of another framework on the log: a list per session that grows and is cut at its end.
+"""Another framework's history in the log: a list per session; items are added and removed at its
+end.
 
-Blocking, and safe for many threads and processes at once: what was asked for is in the fold when a
-method returns, so whoever reads next sees it. What all adapters for conversation stores share; this
-file must not know any of their frameworks.
+Blocking, and safe for many threads and processes at once: when a method returns, the fold has its
+effect, so the next reader sees it. Shared by all adapters for conversation stores.
 """
 
 import json
@@ -24,7 +24,7 @@ from ..outcomes import Decision, demand
 from .in_use import InUse
 
 TRIES = 3
-"""How often an event is produced that no broker acknowledges; it counts once all the same."""
+"""How often an unacknowledged event is produced; the fold accepts it once."""
 
 
 class OtherAgent(Refused):
@@ -34,9 +34,9 @@ class OtherAgent(Refused):
 class ItemLog:
     """The items of every session of one installation. One per process; close it, or use `with`.
 
-    `agent` is the name that sessions are opened under. It must be no agent of a worker: nobody is
-    to answer what is said there. Raises CommandRefused when the fold refuses, OtherAgent, Invalid,
-    BlobError, Unacknowledged, LogUnreachable.
+    `agent` is the name that sessions are opened under. No worker may serve that agent, so that
+    nothing answers these sessions. Raises CommandRefused when the fold refuses, OtherAgent,
+    Invalid, BlobError, Unacknowledged, LogUnreachable.
     """
 
     def __init__(self, settings: Settings, log: Log | None = None, *, agent: str) -> None:
@@ -56,14 +56,14 @@ class ItemLog:
         return self._read(wanted, wanted.live if limit is None else min(limit, wanted.live))
 
     def add(self, session_id: str, items: list[Any], user: str | None = None) -> None:
-        """Add items behind the others: all of them, or none."""
+        """Append items: all of them, or none."""
         if not items:
             return
-        if not self._checked(self._in_use.seen(session_id)).turn.known:
+        if not self._demand_own(self._in_use.seen(session_id)).turn.known:
             self._sessions.open(session_id, agent=self._agent, user=user)
         item_id = uuid4().hex
         demand(
-            self._settled(
+            self._produce(
                 session_id,
                 item_id,
                 lambda: self._items.add(session_id, items, item_id=item_id, user=user),
@@ -71,23 +71,23 @@ class ItemLog:
         )
 
     def pop(self, session_id: str, user: str | None = None) -> Any:
-        """Take the last item back and return it; None when there is none."""
-        while True:  # each round that is lost is somebody else's that was won
+        """Remove and return the last item; None if there is none."""
+        while True:  # a lost round means that another caller made progress
             views = self._fresh(session_id)
             if not views.items.live:
                 return None
-            decision = self._take_back(session_id, views.items, user)
+            decision = self._retract_last(session_id, views.items, user)
             if decision.code != "stale":
                 demand(decision)
                 return self._read(views.items, 1)[0]
 
     def clear(self, session_id: str, user: str | None = None) -> None:
-        """Take every item back. They stay in the log."""
+        """Remove every item. They stay in the log."""
         if not self._fresh(session_id).items.live:
             return
         command = uuid4().hex
         demand(
-            self._settled(
+            self._produce(
                 session_id,
                 command,
                 lambda: self._items.clear(session_id, command_id=command, user=user),
@@ -95,7 +95,7 @@ class ItemLog:
         )
 
     def close(self) -> None:
-        """End following and producing, and close the log if this opened it."""
+        """Stop following and producing, and close the log if this object opened it."""
         self._in_use.close()
         self._sessions.close()
         if self._owns_log:
@@ -108,20 +108,20 @@ class ItemLog:
         self.close()
 
     def _fresh(self, session_id: str) -> SessionViews:
-        return self._checked(self._in_use.fresh(session_id))
+        return self._demand_own(self._in_use.fresh(session_id))
 
-    def _checked(self, views: SessionViews) -> SessionViews:
+    def _demand_own(self, views: SessionViews) -> SessionViews:
         if views.turn.known and views.turn.agent != self._agent:
             raise OtherAgent(
-                f"session {views.session_id} is one of agent {views.turn.agent}: its history is "
-                "made by foldlog's own workers. Nothing was changed. Take another session id."
+                f"session {views.session_id} belongs to agent {views.turn.agent}, whose history is "
+                "written by foldlog's own workers. Nothing was changed. Use another session id."
             )
         return views
 
-    def _take_back(self, session_id: str, view: ItemsView, user: str | None) -> Decision:
+    def _retract_last(self, session_id: str, view: ItemsView, user: str | None) -> Decision:
         last, command = last_item(view), uuid4().hex
         assert last is not None
-        return self._settled(
+        return self._produce(
             session_id,
             command,
             lambda: self._items.retract(
@@ -129,8 +129,8 @@ class ItemLog:
             ),
         )
 
-    def _settled(self, session_id: str, name: str, produce: Callable[[], Receipt]) -> Decision:
-        """Produce an event, and wait for the fold's word on it."""
+    def _produce(self, session_id: str, name: str, produce: Callable[[], Receipt]) -> Decision:
+        """Produce an event, and wait for the fold's decision."""
         self._in_use.expect(session_id, name)
         try:
             for left in reversed(range(TRIES)):
@@ -147,14 +147,14 @@ class ItemLog:
             self._in_use.forget(session_id, name)
 
     def _read(self, view: ItemsView, count: int) -> list[Any]:
-        """The last `count` items that hold, made anew for whoever asks."""
+        """The last `count` live items, as new objects."""
         runs: list[list[Any]] = []
         for batch, holding in newest_first(view):
             if count <= 0:
                 break
-            held = json.loads(self._blobs.resolve(batch.content))[:holding]
-            runs.append(held[-count:])
-            count -= len(held)
+            live = json.loads(self._blobs.resolve(batch.content))[:holding]
+            runs.append(live[-count:])
+            count -= len(live)
         return [item for run in reversed(runs) for item in run]
 
 

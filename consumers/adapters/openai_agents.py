@@ -1,8 +1,8 @@
 """The `Session` of the OpenAI Agents SDK on the log: `Runner.run(agent, "hi", session=session)`.
 
 The SDK is not imported: its Session is a protocol of four methods. They may be called from any
-thread and any event loop, and a method that changes something has settled before a cancellation of
-its caller goes on. This file must not know how items are kept.
+thread and any event loop. If the caller of a changing method is cancelled, the change completes
+before the cancellation continues.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AGENT = "openai-agents"
-"""What these sessions are opened under. No worker may have an agent of this name."""
+"""The agent of these sessions. No worker may serve an agent of this name."""
 
 THREADS_MAX = 32
 """Calls that wait for the log at the same time; one takes a few milliseconds."""
@@ -30,7 +30,8 @@ THREADS_MAX = 32
 class FoldlogSessions:
     """Makes sessions for the SDK's runner. One per process, made after a fork; close it at the end.
 
-    `log`: one at hand, which stays open. Raises SettingsError, LogUnreachable, TopicMissing.
+    `log`: an open log to use, which is not closed here. Raises SettingsError, LogUnreachable,
+    TopicMissing.
     """
 
     def __init__(self, settings: Settings, log: Log | None = None, *, agent: str = AGENT) -> None:
@@ -44,14 +45,15 @@ class FoldlogSessions:
         user: str | None = None,
         session_settings: "SessionSettings | None" = None,
     ) -> "FoldlogSession":
-        """The session of that id, which is opened by its first items. Costs nothing to make.
+        """The session with that id, which is opened when its first items are added. Cheap to
+        create.
 
         `user` owns it and acts in it, by default the settings' user.
         """
         return FoldlogSession(self, session_id, user=user, session_settings=session_settings)
 
     def close(self) -> None:
-        """End the threads, and what was opened here."""
+        """End the threads, and close what this object opened."""
         self.threads.shutdown()
         self.items.close()
 
@@ -63,7 +65,7 @@ class FoldlogSessions:
 
 
 class FoldlogSession:
-    """See `agents.memory.Session`. Every event of it stays in the log, also what was taken back."""
+    """See `agents.memory.Session`. All its events stay in the log, also removed items."""
 
     def __init__(
         self,
@@ -80,9 +82,10 @@ class FoldlogSession:
         self._sessions, self._user = sessions, user
 
     async def get_items(self, limit: int | None = None) -> "list[TResponseInputItem]":
-        """The latest `limit` items, else those of the session's settings, else all; oldest first.
+        """The latest items, oldest first: `limit`, else the limit in the session's settings, else
+        all.
 
-        A limit of 0 or less gives none.
+        A limit of 0 or less returns none.
         """
         if limit is None:
             limit = getattr(self.session_settings, "limit", None)
@@ -91,32 +94,34 @@ class FoldlogSession:
         return await asyncio.wrap_future(self._begin(items.items, wanted))
 
     async def add_items(self, items: "list[TResponseInputItem]") -> None:
-        """Add items in their order, all or none."""
-        kept = self._sessions.items
-        await _settled(self._begin(kept.add, list(items), self._user))
+        """Append items in their order, all or none."""
+        store = self._sessions.items
+        await _uncancelled(self._begin(store.add, list(items), self._user))
 
     async def pop_item(self) -> "TResponseInputItem | None":
-        """Take the last item back and return it; None when there is none."""
-        return await _settled(self._begin(self._sessions.items.pop, self._user))
+        """Remove and return the last item; None if there is none."""
+        return await _uncancelled(self._begin(self._sessions.items.pop, self._user))
 
     async def clear_session(self) -> None:
-        """Take every item back."""
-        await _settled(self._begin(self._sessions.items.clear, self._user))
+        """Remove every item."""
+        await _uncancelled(self._begin(self._sessions.items.clear, self._user))
 
-    def _begin(self, method: Callable[..., T], *given: Any) -> "Future[T]":
-        return self._sessions.threads.submit(method, self._kept_as, *given)
+    def _begin(self, method: Callable[..., T], *args: Any) -> "Future[T]":
+        return self._sessions.threads.submit(method, self._kept_as, *args)
 
 
-async def _settled(running: "Future[T]") -> T:
-    """What came of a change, however often its caller is cancelled; then the cancellation."""
+async def _uncancelled(running: "Future[T]") -> T:
+    """Await a change to its end, however often the caller is cancelled; then raise the
+    cancellation.
+    """
     task = asyncio.wrap_future(running)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait({task})
-        except asyncio.CancelledError as asked:
-            cancelled = cancelled or asked
+        except asyncio.CancelledError as error:
+                    cancelled = cancelled or error
     if cancelled is not None:
-        task.exception()  # the caller is gone: nobody else asks for it
+        task.exception()  # marks it as retrieved: the caller no longer does
         raise cancelled
     return task.result()

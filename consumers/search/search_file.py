@@ -1,9 +1,9 @@
-"""The file of the transcript index: one SQLite database below the home directory, a cache.
+"""The file of the transcript index: one SQLite database in the home directory, a cache.
 
-Holds one document per thing said, the words of each, and the views of every session at the cursor,
-so that the next run folds only what is new. All of it changes in one transaction. It belongs to one
-topic of one cluster and to one version of the folds; where it does not, or is damaged, it is made
-anew, and that is said. This file must not know what becomes a document.
+It has one document per message or result, its words, and the views of every session at the cursor,
+so the next run folds only what is new. All of it changes in one transaction. The file belongs to
+one topic of one cluster and one version of the folds; if it does not match or is damaged, it is
+rebuilt and the rebuild is reported.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from ...log.errors import FoldlogError
 from ...processors.search.full_text import FullText
 from ...processors.store.store import Store
 
-BUSY_S = 30.0  # another process writes a batch in well under a second
+BUSY_S = 30.0  # another process needs far less than a second to write a batch
 SUFFIXES = ("", "-wal", "-shm")
 
 _TABLES = (
@@ -34,11 +34,11 @@ _TABLES = (
 
 
 class IndexUnusable(FoldlogError):
-    """The file can not be used. It is a cache: delete it, and the next search makes it anew."""
+    """The file cannot be used. It is a cache: delete it, and the next search rebuilds it."""
 
 
 class Document(NamedTuple):
-    """One thing said. `at`: Unix ms; `who`: user id, agent or tool name."""
+    """One message, answer or result. `at`: Unix ms; `who`: user id, agent or tool name."""
 
     session_id: str
     user_id: str
@@ -53,7 +53,7 @@ class Document(NamedTuple):
 
 
 class SqliteBackend:
-    """What a Store of one partition keeps, in the table `views`, in the caller's transaction."""
+    """The backend of one partition's Store: the table `views`, in the caller's transaction."""
 
     def __init__(self, connection: sqlite3.Connection, partition: int) -> None:
         self._connection, self._partition = connection, partition
@@ -84,20 +84,20 @@ class SqliteBackend:
         )
 
     def close(self) -> None:
-        """Nothing: the file is closed by who opened it."""
+        """Does nothing: the caller closes the file."""
 
 
 class IndexFile:
-    """The open file. `belongs`: what it must be made from; another file is made anew.
+    """The open file. `belongs`: the log and version it must be built from; otherwise it is rebuilt.
 
-    `say` is told why. Raises IndexUnusable where the directory or the file can not be written.
+    `say` prints the reason. Raises IndexUnusable if the directory or the file cannot be written.
     """
 
     def __init__(self, path: Path, belongs: dict[str, str], say: Callable[[str], None]) -> None:
         self.path, self._belongs, self._say = path, belongs, say
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds what people said
-            with self.alone():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it contains messages
+            with self.locked():
                 self._open()
         except (OSError, sqlite3.OperationalError) as error:
             raise self._unusable(error) from error
@@ -106,23 +106,23 @@ class IndexFile:
         try:
             self._connect()
         except sqlite3.OperationalError:
-            raise  # locked, full, not writable: deleting it would help nothing
+            raise  # locked, full or not writable: deleting it would not help
         except sqlite3.DatabaseError as error:
             self._say(f"search: {self.path} is damaged ({error})")
-            self.make_anew()
-        held = dict(self.connection.execute("SELECT what, value FROM belongs"))
-        differs = [what for what in self._belongs if held.get(what) != self._belongs[what]]
-        if held and differs:
-            self._say(f"search: the index is not of this log or version ({', '.join(differs)})")
-            self.make_anew()
+            self.rebuild()
+        stored = dict(self.connection.execute("SELECT what, value FROM belongs"))
+        differs = [what for what in self._belongs if stored.get(what) != self._belongs[what]]
+        if stored and differs:
+            self._say(f"search: the index is of another log or version ({', '.join(differs)})")
+            self.rebuild()
 
     def _connect(self) -> None:
         self.path.touch()
-        self.path.chmod(0o600)  # before SQLite makes files beside it, with the same rights
+        self.path.chmod(0o600)  # before SQLite creates more files with the same permissions
         self.connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
         try:
-            # Readers and a writer do not wait for one another; losing the last batch of a cache
-            # in a power loss is harmless, a damaged file is not.
+            # Readers and a writer do not block each other. A power loss may lose the last batch,
+            # which is harmless for a cache, but must not damage the file.
             self.connection.execute("PRAGMA journal_mode = WAL")
             self.connection.execute("PRAGMA synchronous = NORMAL")
             with self.transaction():
@@ -133,26 +133,26 @@ class IndexFile:
             self.connection.close()
             raise
 
-    def make_anew(self) -> None:
-        """Throw everything away and begin with an empty file."""
-        self._say("search: it is made anew from the log")
+    def rebuild(self) -> None:
+        """Delete everything and start with an empty file."""
+        self._say("search: rebuilding the index from the log")
         self.connection.close()
         for suffix in SUFFIXES:
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
         self._connect()
 
     def claim(self) -> None:
-        """Note what the file is made from, with its first batch."""
+        """Record which log and version the file is built from, with its first batch."""
         self.connection.executemany(
             "INSERT OR REPLACE INTO belongs VALUES (?, ?)", self._belongs.items()
         )
 
     def store(self, partition: int) -> Store:
-        """The views of the sessions of a partition, and its cursor."""
+        """The views of a partition's sessions, and its cursor."""
         return Store(SqliteBackend(self.connection, partition))
 
     def add(self, documents: list[Document]) -> None:
-        """Put documents into the index."""
+        """Add documents to the index."""
         marks = ",".join("?" * len(Document._fields))
         for document in documents:
             rowid = self.connection.execute(
@@ -163,7 +163,7 @@ class IndexFile:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it or nothing, whatever ends it."""
+        """Commit the block's changes, or roll all of them back on any exception."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -173,19 +173,19 @@ class IndexFile:
         self.connection.execute("COMMIT")
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Only one process brings the index up to date; a second one waits, and says so."""
+    def locked(self) -> Iterator[None]:
+        """Lock the index: one process updates it at a time; a second one reports that it waits."""
         with open(f"{self.path}.lock", "ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._say("search: another search brings the index up to date, waiting for it")
+                self._say("search: waiting for another search, which is updating the index")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """What SQLite or the disk says becomes an IndexUnusable."""
+    def errors_as_unusable(self) -> Iterator[None]:
+        """Raise IndexUnusable for errors of SQLite or the disk."""
         try:
             yield
         except sqlite3.Error as error:
@@ -193,9 +193,9 @@ class IndexFile:
 
     def _unusable(self, error: Exception) -> IndexUnusable:
         return IndexUnusable(
-            f"the search index {self.path} can not be used: {error}. The log is not touched, and "
-            "what was indexed before stays. Free space or rights; if that is not it, delete the "
-            "file: the next search makes it anew."
+            f"the search index {self.path} cannot be used: {error}. The log was not touched, and "
+            "the index is as before. Free disk space or correct the permissions; if that does not "
+            "help, delete the file: the next search rebuilds it."
         )
 
     def close(self) -> None:

@@ -89,7 +89,7 @@ class TranscriptIndex:
 
         `progress` is called after each batch, when it is safe on disk.
         """
-        with self._file.told(), self._file.alone():
+        with self._file.errors_as_unusable(), self._file.locked():
             stores = self._stores()
             start = {partition: store.cursor.offset for partition, store in stores.items()}
             catching = _CatchUp(stores, self._read)
@@ -123,7 +123,7 @@ class TranscriptIndex:
                     f"search: the index has come to offset {at} of partition {partition}, the log "
                     f"holds {first[partition]} to {end[partition]}"
                 )
-                self._file.make_anew()
+                self._file.rebuild()
                 return self._stores()
             if is_new:
                 store.cursor = Cursor(first[partition])
@@ -144,7 +144,7 @@ class TranscriptIndex:
         """
         assert 1 <= limit <= BEST_MAX
         query = query_of(words)
-        with self._file.told():
+        with self._file.errors_as_unusable():
             ranks = self._file.words.ranks(query, self._within(user, session))
             best = sorted(ranks, key=lambda rowid: (-ranks[rowid], -rowid))[:limit]
             found = [(rowid, self._document(rowid)) for rowid in best]

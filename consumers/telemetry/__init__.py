@@ -1,1 +1,1 @@
-"""What operators watch: metrics and traces, of what happened and never of what was said."""
+"""Metrics and traces for operators: what happened, never the content."""

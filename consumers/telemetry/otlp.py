@@ -1,7 +1,6 @@
-"""Spans as OTLP: JSON for people and files, sent as protobuf where that is installed, else as JSON.
+"""Spans as OTLP: JSON for people and files; sent as protobuf if that is installed, else as JSON.
 
-Plain OTLP over HTTP, which collectors, Langfuse and Phoenix take alike. This file must not know
-what a span is about.
+Plain OTLP over HTTP, which collectors, Langfuse and Phoenix accept.
 """
 
 import base64
@@ -17,25 +16,25 @@ from ...log.errors import Retry
 from .spans import Span
 
 BATCH = 500
-"""Spans in one request: half a megabyte at most."""
+"""Spans in one request, which has half a megabyte at most."""
 
 SEND_S = 30.0
 PATH = "/v1/traces"
 
 
 class NotSent(Retry):
-    """The receiver did not take the spans. Sending all of them again is harmless."""
+    """The receiver did not accept the spans. Sending all of them again is harmless."""
 
 
 def request_json(spans: Iterable[Span]) -> dict[str, Any]:
-    """An export request, as OTLP writes it in JSON."""
-    made = {"name": "foldlog", "version": version("foldlog")}
-    resource = {"service.name": "foldlog", "service.version": made["version"]}
+    """An export request in OTLP's JSON encoding."""
+    scope = {"name": "foldlog", "version": version("foldlog")}
+    resource = {"service.name": "foldlog", "service.version": scope["version"]}
     return {
         "resourceSpans": [
             {
                 "resource": {"attributes": _attributes(resource)},
-                "scopeSpans": [{"scope": made, "spans": [_span(span) for span in spans]}],
+                "scopeSpans": [{"scope": scope, "spans": [_span(span) for span in spans]}],
             }
         ]
     }
@@ -56,8 +55,8 @@ def _span(span: Span) -> dict[str, Any]:
     }
 
 
-def _attributes(held: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _value(value)} for key, value in held.items()]
+def _attributes(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in attributes.items()]
 
 
 def _value(value: Any) -> dict[str, Any]:
@@ -74,32 +73,32 @@ def _value(value: Any) -> dict[str, Any]:
 
 
 def send(spans: Iterable[Span], url: str, headers: Mapping[str, str] | None = None) -> int:
-    """Send spans to a receiver, `URL/v1/traces`; how many. Raises NotSent."""
-    whole, sent = iter(spans), 0
+    """Send spans to a receiver, `URL/v1/traces`; the number sent. Raises NotSent."""
+    remaining, sent = iter(spans), 0
     place = url if url.endswith(PATH) else url.rstrip("/") + PATH
-    while batch := list(islice(whole, BATCH)):
+    while batch := list(islice(remaining, BATCH)):
         body, kind = encoded(request_json(batch))
-        asked = urllib.request.Request(place, body, {"content-type": kind, **(headers or {})})
+        request = urllib.request.Request(place, body, {"content-type": kind, **(headers or {})})
         try:
-            with urllib.request.urlopen(asked, timeout=SEND_S) as answer:
-                answer.read()
-        except urllib.error.HTTPError as refused:
+            with urllib.request.urlopen(request, timeout=SEND_S) as response:
+                    response.read()
+        except urllib.error.HTTPError as error:
             raise NotSent(
-                f"{place} answered {refused.code} {refused.reason} after {sent} spans. Look at the "
-                "address and its credentials (--header), then send again: ids stay the same."
+                f"{place} answered {error.code} {error.reason} after {sent} spans. Check the "
+                "address and the credentials (--header), then send again: ids stay the same."
             ) from None
         except (OSError, ValueError) as error:
             why = getattr(error, "reason", error)
             raise NotSent(
-                f"{place} can't be reached ({why}); {sent} spans were sent before. Start the "
-                "receiver or name another, then send again: ids stay the same."
+                f"{place} cannot be reached ({why}); {sent} spans were sent before that. Start the "
+                "receiver or name another one, then send again: ids stay the same."
             ) from None
         sent += len(batch)
     return sent
 
 
 def encoded(request: dict[str, Any]) -> tuple[bytes, str]:
-    """A request as bytes, and their content type. Protobuf needs the extra `otel`."""
+    """A request as bytes, and the content type. Protobuf needs the extra `otel`."""
     try:
         from google.protobuf.json_format import ParseDict
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
@@ -109,15 +108,15 @@ def encoded(request: dict[str, Any]) -> tuple[bytes, str]:
     return message.SerializeToString(), "application/x-protobuf"
 
 
-def _ids(held: Any) -> Any:
-    """OTLP writes ids in hex; protobuf's own JSON would have them in base64."""
-    if isinstance(held, list):
-        return [_ids(one) for one in held]
-    if not isinstance(held, dict):
-        return held
+def _ids(value: Any) -> Any:
+    """Convert ids from hex, as in OTLP's JSON, to base64, as in protobuf's own JSON."""
+    if isinstance(value, list):
+        return [_ids(one) for one in value]
+    if not isinstance(value, dict):
+        return value
     return {
-        name: base64.b64encode(bytes.fromhex(value)).decode()
+        name: base64.b64encode(bytes.fromhex(field)).decode()
         if name in ("traceId", "spanId", "parentSpanId")
-        else _ids(value)
-        for name, value in held.items()
+        else _ids(field)
+        for name, field in value.items()
     }

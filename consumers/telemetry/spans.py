@@ -1,8 +1,8 @@
-"""Spans of a session, made from its events: the same log gives the same spans, for ever.
+"""Spans of a session, made from its events: the same log always gives the same spans.
 
-Ids are hashes of where the claim lies in the log, times are the broker's, so an export may be
-repeated, at any time and from any machine. Names are OpenTelemetry's for generative AI. Only what
-has ended is a span, and no content is in one. This file must not know how spans are sent.
+Ids are hashes of the claim's place in the log and times are the broker's, so an export can be
+repeated at any time, from any machine. Names follow OpenTelemetry's conventions for generative AI.
+Only finished work is a span, and spans contain no content.
 """
 
 import json
@@ -18,23 +18,23 @@ from ...schemas.codec import ChunkSeen
 from ...schemas.topics import SESSION_EVENTS
 
 INTERNAL, CLIENT, PRODUCER = 1, 3, 4
-"""Kinds of spans, as OTLP numbers them."""
+"""Kinds of spans, by OTLP's numbers."""
 
 FAILED = ("failed", "max_steps", "max_tokens", "budget_exceeded", "refusal")
-"""Reasons of a turn's end that are errors to an operator."""
+"""End reasons of turns that are errors for an operator."""
 
 PROVIDER = "anthropic"
 
 
 class Link(NamedTuple):
-    """Another span that this one comes from; across the log there are links, and no parents."""
+    """The span that caused this one; across the log, spans are linked, not nested."""
 
     trace_id: str
     span_id: str
 
 
 class Span(NamedTuple):
-    """One span. Ids are hex, times Unix ms; `error` is '' where all went well."""
+    """One span. Ids are hex, times Unix ms; `error` is '' without an error."""
 
     trace_id: str
     span_id: str
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """A span that has begun. `first_ms`: when its first chunk came."""
+    """A span that has begun. `first_ms`: the time of its first chunk."""
 
     offset: int
     start_ms: int
@@ -64,8 +64,8 @@ def spans_of(
 ) -> Iterator[Span]:
     """The spans that ended in a session's events, each as it ends.
 
-    origin: names the log, so that no two logs share an id. comes_from: what the producer of the
-    event at an offset was traced as.
+    origin: identifies the log, so that ids of different logs differ. comes_from: the span of the
+    producer of the event at an offset.
     """
     maker = _Maker(origin, comes_from or {})
     for one in seen:
@@ -78,7 +78,7 @@ class _Maker:
         self._origin, self._comes_from = origin, comes_from
         self._turns: dict[int, _Open] = {}
         self._open: dict[tuple, _Open] = {}
-        self._chats: dict[tuple[int, int], int] = {}  # the newest attempt's claim, of each step
+        self._chats: dict[tuple[int, int], int] = {}  # offset of each step's latest claim
         self._called: ev.LlmCalled | None = None
         self._partition = 0
         self._last_turn: Link | None = None
@@ -106,29 +106,30 @@ class _Maker:
         if type(event) is ChunkSeen or type(event) is ev.GenChunk:
             self._chunk(event, entry.at)
             return
-        ended = list(self._ended(seen))
+        ended = list(self._end_work(seen))
         if seen.views.turn.number > seen.before.turn.number and not seen.before.turn.open:
             self._begin_turn(seen)
         match event:
             case ev.LlmCalled():
                 self._called = event
             case ev.GenStart() | ev.GenResumed():
-                yield from self._claimed(seen, ("chat", event.turn, event.step), self._chat(event))
+                key = ("chat", event.turn, event.step)
+                yield from self._begin_attempt(seen, key, self._chat(event))
                 self._chats[event.turn, event.step] = entry.offset
             case ev.ToolStarted():
                 key = ("tool", event.turn, event.step, event.index)
-                yield from self._claimed(seen, key, self._tool(seen))
+                yield from self._begin_attempt(seen, key, self._tool(seen))
             case ev.BackgroundStarted():
                 more: dict[str, Any] = {
                     "foldlog.background.kind": event.kind, "foldlog.attempt": event.attempt,
                 }
-                begun = self._begun("chat", {"gen_ai.operation.name": "chat", **more})
-                yield from self._claimed(seen, ("background", event.kind, event.upto), begun)
+                span = self._new_span("chat", {"gen_ai.operation.name": "chat", **more})
+                yield from self._begin_attempt(seen, ("background", event.kind, event.upto), span)
             case ev.DeliveryStarted():
                 more = {"foldlog.channel": event.channel, "foldlog.attempt": event.attempt}
-                begun = self._begun(f"deliver {event.channel}", more)
-                yield from self._claimed(
-                    seen, ("delivery", event.turn, event.step, event.channel), begun
+                span = self._new_span(f"deliver {event.channel}", more)
+                yield from self._begin_attempt(
+                    seen, ("delivery", event.turn, event.step, event.channel), span
                 )
         yield from ended
         if isinstance(event, ev.TurnEnded):
@@ -136,28 +137,28 @@ class _Maker:
 
     def _chunk(self, event: ChunkSeen | ev.GenChunk, at: int) -> None:
         key = ("chat", event.turn, event.step)
-        begun = self._open.get(key)
-        if begun is not None and begun.first_ms is None:
-            self._open[key] = begun._replace(first_ms=at)
+        span = self._open.get(key)
+        if span is not None and span.first_ms is None:
+            self._open[key] = span._replace(first_ms=at)
 
-    def _claimed(self, seen: FoldedEvent, key: tuple, begun: _Open) -> Iterator[Span]:
-        """Begin an attempt; the one before it, which nobody reported, ends here."""
+    def _begin_attempt(self, seen: FoldedEvent, key: tuple, span: _Open) -> Iterator[Span]:
+        """Begin an attempt; an earlier one without an outcome ends here."""
         before = self._open.pop(key, None)
-        links = begun.links
+        links = span.links
         if before is not None:
             yield self._close(seen, key, before, "superseded", {})
             links = (*links, Link(self._trace_of(key), self._span(before.offset)))
         entry = seen.entry
-        self._open[key] = begun._replace(offset=entry.offset, start_ms=entry.at, links=links)
+        self._open[key] = span._replace(offset=entry.offset, start_ms=entry.at, links=links)
 
-    def _begun(self, name: str, attributes: dict[str, Any], links: tuple = ()) -> _Open:
+    def _new_span(self, name: str, attributes: dict[str, Any], links: tuple = ()) -> _Open:
         return _Open(0, 0, name, attributes, links)
 
     def _chat(self, event: ev.GenStart | ev.GenResumed) -> _Open:
         called = self._called
         model = called.model if called is not None else ""
         params = json.loads(called.params or b"{}") if called is not None else {}
-        return self._begun(f"chat {model}".strip(), {
+        return self._new_span(f"chat {model}".strip(), {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": PROVIDER,
             "gen_ai.request.model": model,
@@ -176,7 +177,7 @@ class _Maker:
         links: tuple[Link, ...] = ()
         if proposed is not None and event.turn in self._turns:
             links = (Link(self._trace(event.turn), self._span(proposed)),)
-        return self._begun(f"execute_tool {name}", {
+        return self._new_span(f"execute_tool {name}", {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.type": "function",
@@ -185,17 +186,19 @@ class _Maker:
             "foldlog.attempt": event.attempt,
         }, links)
 
-    def _ended(self, seen: FoldedEvent) -> Iterator[Span]:
+    def _end_work(self, seen: FoldedEvent) -> Iterator[Span]:
         event = seen.entry.event
         key, error, more = _end_of(event)
-        if key and (begun := self._open.pop(key, None)) is not None:
+        if key and (span := self._open.pop(key, None)) is not None:
             rows = seen.views.ledger.spent.since(len(seen.before.ledger.spent))
-            yield self._close(seen, key, begun, error, {**more, **_usage(rows)})
+            yield self._close(seen, key, span, error, {**more, **_usage(rows)})
 
     def _close(
-        self, seen: FoldedEvent, key: tuple, begun: _Open, error: str, more: Mapping[str, Any]
+        self, seen: FoldedEvent, key: tuple, span: _Open, error: str, more: Mapping[str, Any]
     ) -> Span:
-        waited = None if begun.first_ms is None else (begun.first_ms - begun.start_ms) / 1000
+        first_chunk_s = None
+        if span.first_ms is not None:
+            first_chunk_s = (span.first_ms - span.start_ms) / 1000
         trace, parent, kind = self._trace_of(key), "", INTERNAL
         if key[0] in ("chat", "tool", "delivery") and key[1] in self._turns:
             parent = self._root(key[1])
@@ -204,23 +207,23 @@ class _Maker:
         elif key[0] == "delivery":
             kind = PRODUCER
         attributes = {
-            **begun.attributes,
+            **span.attributes,
             **more,
-            "gen_ai.response.time_to_first_chunk": waited,
-            **self._common(seen, begun.offset),
+            "gen_ai.response.time_to_first_chunk": first_chunk_s,
+            **self._common(seen, span.offset),
         }
-        name, end = begun.name, max(begun.start_ms, seen.entry.at)
+        name, end = span.name, max(span.start_ms, seen.entry.at)
         if key[0] == "background" and more.get("gen_ai.response.model"):
             name = f"chat {more['gen_ai.response.model']}"
         if error:
             attributes["error.type"] = error
-        return Span(trace, self._span(begun.offset), parent, name, kind, begun.start_ms, end,
-                    _given(attributes), error, begun.links)
+        return Span(trace, self._span(span.offset), parent, name, kind, span.start_ms, end,
+                    _without_none(attributes), error, span.links)
 
     def _trace_of(self, key: tuple) -> str:
         if key[0] != "background" and key[1] in self._turns:
             return self._trace(key[1])
-        return self._id("beside " + "/".join(map(str, key)), 0, 32)  # beside the turns
+        return self._id("beside " + "/".join(map(str, key)), 0, 32)  # a trace of its own
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -232,11 +235,11 @@ class _Maker:
         )
 
     def _end_turn(self, seen: FoldedEvent, event: ev.TurnEnded) -> Iterator[Span]:
-        begun = self._turns.get(event.turn)
-        if begun is None:
-            return  # a fork's: its parent has it
-        mine = (("chat", event.turn), ("tool", event.turn))
-        for key in [key for key in self._open if key[:2] in mine]:
+        span = self._turns.get(event.turn)
+        if span is None:
+            return  # a fork's inherited turn: the parent exports it
+        of_turn = (("chat", event.turn), ("tool", event.turn))
+        for key in [key for key in self._open if key[:2] in of_turn]:
             yield self._close(seen, key, self._open.pop(key), "abandoned", {})
         agent = seen.views.turn.agent
         error = event.reason if event.reason in FAILED else ""
@@ -250,11 +253,11 @@ class _Maker:
             "foldlog.end_reason": event.reason,
             "error.type": error or None,
             **_sums(spent),
-            **self._common(seen, begun.offset),
+            **self._common(seen, span.offset),
         }
         yield Span(self._trace(event.turn), self._root(event.turn), "", f"invoke_agent {agent}",
-                   INTERNAL, begun.start_ms, max(begun.start_ms, seen.entry.at),
-                   _given(attributes), error, begun.links)
+                   INTERNAL, span.start_ms, max(span.start_ms, seen.entry.at),
+                   _without_none(attributes), error, span.links)
         self._last_turn = Link(self._trace(event.turn), self._root(event.turn))
         if seen.views.turn.open:
             self._begin_turn(seen)
@@ -273,7 +276,7 @@ class _Maker:
 
 
 def _end_of(event: object) -> tuple[tuple, str, dict[str, Any]]:
-    """(what ended, its error or '', what it adds) of an event that reports."""
+    """(key of the work that an event ends, its error or '', more attributes)."""
     match event:
         case ev.GenComplete():
             return ("chat", event.turn, event.step), "", {
@@ -308,7 +311,7 @@ def _usage(rows: list[Spent]) -> dict[str, Any]:
 
 
 def _sums(rows: Iterable[Spent]) -> dict[str, Any]:
-    """Tokens, by the names of the conventions; input counts cached input too."""
+    """Token counts by the names of the conventions; input includes cached input."""
     rows = list(rows)
     written = sum(row.cache_write_tokens for row in rows)
     return {
@@ -320,5 +323,5 @@ def _sums(rows: Iterable[Spent]) -> dict[str, Any]:
     }
 
 
-def _given(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}

@@ -1,7 +1,7 @@
-"""The traces of a session, read from its log: at any time, as often as one likes.
+"""The traces of a session, read from its log: at any time, any number of times.
 
-What the writers of its events were traced as is in header `traceparent`, if they had one; such a
-span is linked to the turn that its event began. This file must not know where traces go.
+The header `traceparent` has the trace of an event's writer, if there was one; that span is linked
+to the turn that the event began.
 """
 
 import re
@@ -17,19 +17,19 @@ _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{
 
 
 def traces(client: Client, session_id: str) -> Iterator[Span]:
-    """Every span of the session that has ended. Raises UnknownSession, LogUnreachable."""
+    """Every finished span of the session. Raises UnknownSession, LogUnreachable."""
     log = client.log
     origin = f"{log.identity()}/{log.topic_id(SESSION_EVENTS)}"
     with client.fold(session_id) as folded:
         end = folded.end()
-        comes_from = linked(client, session_id, folded.partition, end)
+        comes_from = producer_links(client, session_id, folded.partition, end)
         yield from spans_of(folded.upto(end), origin, comes_from)
         if not folded.views.turn.known:
             raise UnknownSession(f"there is no session {session_id}: see `foldlog sessions`")
 
 
-def linked(client: Client, session_id: str, partition: int, end: int) -> dict[int, Link]:
-    """Offset -> what the writer of that event was traced as."""
+def producer_links(client: Client, session_id: str, partition: int, end: int) -> dict[int, Link]:
+    """Offset -> the span of that event's writer."""
     first = client.log.first_offsets(SESSION_EVENTS)[partition]
     reader = client.log.reader(SESSION_EVENTS, {partition: first})
     found, key = {}, session_id.encode()
@@ -37,11 +37,11 @@ def linked(client: Client, session_id: str, partition: int, end: int) -> dict[in
         while reader.positions()[partition] < end:
             before = reader.positions()
             for record in reader.poll(POLL_S):
-                held = _TRACEPARENT.fullmatch(record.header("traceparent") or b"")
-                if record.key == key and held is not None:
-                    found[record.offset] = Link(held[1].decode(), held[2].decode())
+                match = _TRACEPARENT.fullmatch(record.header("traceparent") or b"")
+                if record.key == key and match is not None:
+                    found[record.offset] = Link(match[1].decode(), match[2].decode())
             if reader.positions() == before:
-                break  # links are a nicety: who reads the events says it when the log is away
+                break  # links are optional; reading the events reports an unreachable log
     finally:
         reader.close()
     return found

@@ -98,7 +98,7 @@ def test_an_index_that_can_not_be_written_is_refused_in_words(shell, talk):
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     path.parent.write_text("a file in the place of the directory")
     ran = shell("search walrus")
-    assert ran.code == 1 and "can not be used" in ran.err and "The log is not touched" in ran.err
+    assert ran.code == 1 and "cannot be used" in ran.err and "The log was not touched" in ran.err
 
 
 def test_help_has_an_example(shell):

@@ -41,7 +41,7 @@ def test_ctrl_c_is_clean_and_a_second_search_waits(machine):
     with open(f"{index}.lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = machine.start("search", "walrus")
-        assert "waiting for it" in waiting.stderr.readline()
+        assert "waiting for another search" in waiting.stderr.readline()
         waiting.send_signal(2)
         out, err = waiting.communicate(timeout=WAIT_S)
     assert (waiting.returncode, out, err.strip()) == (130, "", "")

@@ -60,19 +60,20 @@ def test_S4_2_S4_3_S4_4_constraints_hold_and_every_word_and_record_is_there(whic
         offsets = [row[0] for row in made.execute(
             'SELECT at_offset FROM foldlog_events ORDER BY "partition", at_offset')]
         assert offsets == [record.offset for record in source.records]
-        said = [(line, held) for line, held in spoken(source) if held]
-        texts = [b.fields[b.kind] for _, held in said for b in held if b.kind in ("text", "thinking")]
-        signatures = {b.fields["signature"] for _, held in said for b in held
+        answers = [(line, found) for line, found in spoken(source) if found]
+        texts = [b.fields[b.kind] for _, found in answers for b in found
+                 if b.kind in ("text", "thinking")]
+        signatures = {b.fields["signature"] for _, found in answers for b in found
                       if b.fields.get("signature")}
         if which == "rubyllm":
             kept = [row[0] for row in made.execute(
                 "SELECT foldlog_blocks FROM messages WHERE role IN ('user', 'assistant')")]
-            raws = sorted(block.raw for _, held in said for block in held)
+            raws = sorted(block.raw for _, found in answers for block in found)
             assert sorted(b.raw for text in kept for b in blocks(text.encode())) == raws
             columns = " ".join(row[0] for row in made.execute(
                 "SELECT coalesce(thinking_signature, '') FROM messages"))
-            last = [[b.fields["signature"] for b in held if b.fields.get("signature")][-1:]
-                    for _, held in said]
+            last = [[b.fields["signature"] for b in found if b.fields.get("signature")][-1:]
+                    for _, found in answers]
             assert all(one[0] in columns for one in last if one)
         else:
             rows = made.execute("SELECT coalesce(text_text, reasoning_text) FROM parts "

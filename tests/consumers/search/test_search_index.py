@@ -236,8 +236,8 @@ def test_an_index_of_another_log_is_made_anew_and_that_is_said(library, talk, tm
     sessions, _ = opened(library.log, settings_in(tmp_path))
     sessions.say("s1", "a penguin", message_id="m1", user="ana")
     assert library.find("walrus penguin") == [("s1", "a penguin")]
-    assert "not of this log or version (topic)" in library.said[0]
-    assert "made anew" in library.said[1]
+    assert "of another log or version (topic)" in library.said[0]
+    assert "rebuilding the index" in library.said[1]
 
 
 def test_an_index_of_another_version_is_made_anew(library, talk, monkeypatch):
@@ -268,7 +268,7 @@ def test_a_damaged_file_is_made_anew_and_that_is_said(damage, library, talk):
 def test_a_file_that_can_not_be_opened_says_what_to_do(library, talk):
     library.path.parent.mkdir()
     library.path.mkdir()
-    with pytest.raises(IndexUnusable, match="The log is not touched"):
+    with pytest.raises(IndexUnusable, match="The log was not touched"):
         library.caught_up()
 
 
@@ -295,13 +295,13 @@ def test_a_text_without_end_is_bounded(library, talk):
 
 
 def test_of_two_searches_at_once_one_waits_and_says_so(library, talk):
-    with library.open() as index, index._file.alone():
+    with library.open() as index, index._file.locked():
         second = threading.Thread(target=library.caught_up)
         second.start()
         while not library.said:
             second.join(0.01)
         second.join(0.3)  # long enough to index this log ten times
-        assert library.documents() == [] and "waiting for it" in library.said[0]
+        assert library.documents() == [] and "waiting for another search" in library.said[0]
     second.join(30)
     assert library.documents() == library.transcripts() != []
 

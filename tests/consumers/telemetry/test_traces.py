@@ -172,7 +172,7 @@ def test_bad_input_a_receiver_that_refuses_one_that_is_not_there_and_no_session(
         ran = shell(f"traces golden --otlp {url}")
     assert ran.code == 1 and "answered 401" in ran.err and "again" in ran.err
     ran = shell("traces golden --otlp http://127.0.0.1:1")
-    assert ran.code == 1 and "can't be reached" in ran.err and "urlopen" not in ran.err
+    assert ran.code == 1 and "cannot be reached" in ran.err and "urlopen" not in ran.err
     for wrong in ("bla", "", "ftp://a.example", "http://", "http://a.example:x"):
         ran = shell("traces golden --otlp", wrong)
         assert ran.code == 2 and "say http(s)://HOST" in ran.err, wrong
