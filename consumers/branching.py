@@ -1,8 +1,8 @@
-"""Branching: a new session that begins as another was at an offset; an answer asked for anew.
+"""Branching: forks a session at an offset, and regenerates an answer in a fork.
 
-A fork never touches its parent: nothing is run or delivered again, and both go on. Regenerating is
-a fork right before the message, and the same message said to the fork. Joins the two sides over one
-log, as client.py does; this file must not know how anything is shown.
+A fork never changes its parent: nothing is run or delivered again, and both sessions continue.
+Regenerating forks right before a message and sends the same message to the fork. Joins the write
+side and the read side over one log, as client.py does.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ AGAIN = ".again"
 
 
 class CanNotFork(Refused):
-    """There is no fork of that; nothing was written. `code` is for machines."""
+    """The session cannot be forked there; nothing was written. `code` is for machines."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -45,7 +45,7 @@ class CanNotFork(Refused):
 
 
 class Forked(NamedTuple):
-    """A fork that is open. `message_id`: of the message that was said again, or ''."""
+    """An opened fork. `message_id`: of the message that was sent again, or ''."""
 
     decision: Decision
     session_id: str
@@ -55,8 +55,9 @@ class Forked(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A session that continues without a record. `uncounted`: offsets of what was written to it in
-    the moment between reading and writing, which does not count."""
+    """A session that continues without a record. `uncounted`: offsets of records written to it
+    between this command's read and write; they have no effect.
+    """
 
     decision: Decision
     session_id: str
@@ -65,7 +66,7 @@ class Skipped(NamedTuple):
 
 
 class _Past(NamedTuple):
-    """A session as it was: its views, its records, and the event that opened it."""
+    """A session at an offset: its views, its records, and the event that opened it."""
 
     views: SessionViews
     records: list[Record]
@@ -85,24 +86,24 @@ class Branching:
         self._read, self._user = read, user
 
     def fork(self, session_id: str, at: int | None = None, name: str | None = None) -> Forked:
-        """Open a session that begins as this one was right after the offset `at`, or is now.
+        """Open a session that begins as this one was right after the offset `at`, or as it is now.
 
-        The same again is harmless. name: of the new session; without one it is made here.
+        Repeating the call is harmless. name: of the new session; by default one is generated.
         """
         past, offset = self._past(session_id, at)
         origin, seed = past.views.origin, past.opened.seed_ref
         if origin is not None and seed is not None and offset == origin.opened:
-            # Where a fork begins it is as its parent was: the same seed, no further generation.
+            # At its beginning a fork equals its parent: use the same seed, without another level.
             return self._open(name, origin.session_id, origin.offset, seed, past.views)
         records = without_skipped(past.records, past.views.skipped)
         records = without_chunks(records, streaming_attempts(past.views))
-        made = store_seed(self._blobs, session_id, records, seed)
-        return self._open(name, session_id, offset, made, past.views)
+        new_seed = store_seed(self._blobs, session_id, records, seed)
+        return self._open(name, session_id, offset, new_seed, past.views)
 
     def regenerate(
         self, session_id: str, turn: int | None = None, name: str | None = None
     ) -> Forked:
-        """Fork before what was said in a turn, by default the last, and say it again there."""
+        """Fork before the messages of a turn, by default the last, and send them again there."""
         past, _ = self._past(session_id, None)
         origin = past.views.origin
         number = past.views.turn.number if turn is None else turn
@@ -111,8 +112,8 @@ class Branching:
             last = past.views.turn.number
             raise CanNotFork(
                 "unknown_turn",
-                f"session {session_id} has no turn {number} with a message in it: its turns are "
-                f"{f'1 to {last}' if last else 'none yet'}. Nothing was written.",
+                f"session {session_id} has no turn {number} with a message. Nothing was written. "
+                f"Its turns are {f'1 to {last}' if last else 'none yet'}.",
             )
         if origin is not None and messages[0].offset <= origin.opened:
             return self.regenerate(origin.session_id, number, name)
@@ -124,7 +125,7 @@ class Branching:
                 repeat(
                     self._sessions,
                     forked.session_id,
-                    # What waited for the turn was received before it, and its id is taken.
+                    # A message queued before the turn is in the fork already: its id is taken.
                     message.message_id + AGAIN * (message.offset < begin),
                     message.content,
                     message.tokens,
@@ -136,17 +137,17 @@ class Branching:
         return forked._replace(decision=decisions[-1], message_id=receipts[-1].id)
 
     def skip(self, session_id: str, offset: int | None = None, reason: str = "") -> Skipped:
-        """Have a frozen session continue without the record that froze it.
+        """Let a frozen session continue without the record that froze it.
 
-        `offset`: of that record, if it is known; another one is refused. What was written to the
-        session since counts then.
+        `offset`: of that record, if known; another one is refused. Records written to the session
+        since then take effect.
         """
         ends = self._log.end_offsets(SESSION_EVENTS)
         partition = partition_for(session_id, len(ends))
         records = read_records(self._log, session_id, partition, ends[partition])
-        views, opened = self._folded(session_id, records)
+        views, opened = self._fold_records(session_id, records)
         if opened is None:
-            raise _nothing_there(session_id, ends[partition], records, views)
+            raise _no_session(session_id, ends[partition], records, views)
         _demand_own(views, self._user)
         if views.frozen is None:
             raise CanNotFork(
@@ -156,13 +157,13 @@ class Branching:
             raise CanNotFork(
                 "other_record",
                 f"session {session_id} is frozen at offset {views.frozen.offset}, not at {offset} "
-                f"({views.frozen.why}). Nothing was written.",
+                f"({views.frozen.why}). Nothing was written. Skip that offset.",
             )
         skipped = (*views.skipped, views.frozen.offset)
-        kept = without_skipped(records, skipped)
-        again, _ = self._folded(session_id, kept)
-        held = without_chunks(kept, streaming_attempts(again))
-        seed = store_seed(self._blobs, session_id, held, opened.seed_ref)
+        remaining = without_skipped(records, skipped)
+        thawed, _ = self._fold_records(session_id, remaining)
+        remaining = without_chunks(remaining, streaming_attempts(thawed))
+        seed = store_seed(self._blobs, session_id, remaining, opened.seed_ref)
         with SessionFold(self._log, session_id, read=self._read) as folded:
             folded.to_end()
             receipt = skip_record(
@@ -198,22 +199,22 @@ class Branching:
         if at is not None and at >= end:
             raise CanNotFork(
                 "beyond_the_end",
-                f"offset {at} lies beyond the end of the log: the newest of partition {partition}, "
-                f"where session {session_id} lies, is {end - 1}. Nothing was written.",
+                f"offset {at} is beyond the end of the log. Nothing was written. The newest offset "
+                f"of partition {partition}, which has session {session_id}, is {end - 1}.",
             )
         records = read_records(self._log, session_id, partition, end)
         upto = [record for record in records if at is None or record.offset <= at]
-        views, opened = self._folded(session_id, upto)
+        views, opened = self._fold_records(session_id, upto)
         if opened is None:
-            raise _nothing_there(session_id, at, records, views)
+            raise _no_session(session_id, at, records, views)
         _demand(views, self._user)
         return _Past(views, upto, opened), upto[-1].offset if at is None else at
 
 
-    def _folded(
+    def _fold_records(
         self, session_id: str, records: list[Record]
     ) -> tuple[SessionViews, SessionOpened | None]:
-        """What the records fold to, and the event among them that opened the session."""
+        """The views after these records, and the event among them that opened the session."""
         views, opened = initial(session_id), None
         for record in records:
             entry = foldable_entry(record, self._read)
@@ -224,7 +225,7 @@ class Branching:
 
 
 def streaming_attempts(views: SessionViews) -> list[str]:
-    """TURN.STEP.ATTEMPT of the open attempt and those it continues: their chunks are needed."""
+    """TURN.STEP.ATTEMPT of the open attempt and of those it continues; their chunks are needed."""
     turn = views.turn
     if not turn.open or turn.generation is None or turn.generation.status != "running":
         return []
@@ -233,31 +234,31 @@ def streaming_attempts(views: SessionViews) -> list[str]:
 
 
 def turn_begins(views: SessionViews, turn: int) -> int:
-    """The offset of the event that opened a turn with a message in it."""
+    """The offset of the event that opened a turn with a message."""
     return min(row.offset for row in views.messages.progress if row.turn == turn)
 
 
 def messages_of(views: SessionViews, turn: int) -> list[Received]:
-    """What was said in a turn and not waiting behind it, in order."""
-    turns = {row.message_id: row.turn for row in views.messages.progress}  # the last row counts
+    """The messages of a turn, in order; not those queued for a later one."""
+    turns = {row.message_id: row.turn for row in views.messages.progress}  # the last row wins
     return [row for row in views.messages.received if turns.get(row.message_id) == turn]
 
 
-def _nothing_there(
+def _no_session(
     session_id: str, at: int | None, records: list[Record], views: SessionViews
 ) -> CanNotFork:
     if views.frozen is not None:
         return _frozen(views)
-    known = [r.offset for r in records if r.header("t") == b"SESSION_OPENED"]
-    if not known:
+    openings = [r.offset for r in records if r.header("t") == b"SESSION_OPENED"]
+    if not openings:
         return CanNotFork(
             "unknown_session",
-            f"there is no session {session_id}: see `foldlog sessions`. Nothing was written.",
+            f"there is no session {session_id}. Nothing was written. See `foldlog sessions`.",
         )
     return CanNotFork(
         "before_the_beginning",
-        f"session {session_id} begins at offset {known[0]}, so it was nothing yet at {at}; what a "
-        "fork began with is its parent's (`foldlog show`). Nothing was written.",
+        f"session {session_id} begins at offset {openings[0]}, after offset {at}. Nothing was "
+        "written. To fork from before a fork's beginning, fork its parent (`foldlog show`).",
     )
 
 
@@ -280,7 +281,7 @@ def _frozen(views: SessionViews) -> CanNotFork:
     assert frozen is not None
     return CanNotFork(
         "frozen",
-        f"session {views.session_id} is frozen at offset {frozen.offset} ({frozen.why}): fork it "
-        "before that, pass over the record with `foldlog skip`, or use a version that understands "
-        "it. Nothing was written.",
+        f"session {views.session_id} is frozen at offset {frozen.offset} ({frozen.why}). Nothing "
+        "was written. Fork it before that offset, skip the record with `foldlog skip`, or use a "
+        "version that understands it.",
     )

@@ -1,6 +1,6 @@
-"""Which call somebody means: TURN.STEP.INDEX, or the provider's call_id where it is unique.
+"""Finds the call that a user names: by TURN.STEP.INDEX, or by the provider's call_id if unique.
 
-Providers repeat their ids, so a call_id is only a label. This file must not know what is decided.
+Providers repeat their ids, so a call_id is only a label.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from ..schemas.ids import call_key, parse_call_key
 from .contents import whole
 
 _SETTLES = ("approval", "resolved", "result")
-"""Lines of the transcript that say what became of a call."""
+"""Kinds of transcript lines that settle a call."""
 
 
 _WORDS: dict[str, str] = {
@@ -24,19 +24,19 @@ _WORDS: dict[str, str] = {
     Resolution.DID_NOT_HAPPEN: "it did not happen",
 }
 _REPORT_CHARS_MAX = 200
-"""Of what a person reported, in an error."""
+"""Length limit of a person's report in an error."""
 
 
 class UnknownCall(Refused):
-    """No call, or more than one, is meant by this name."""
+    """No call, or more than one, has this name."""
 
 
 class AlreadyResolved(Refused):
-    """A person has said before what happened to the call, and said something else."""
+    """A person has already reported a different outcome of the call."""
 
 
 def call_named(views: SessionViews, name: str) -> Call:
-    """The call that waits for a person under that name. Raises UnknownCall."""
+    """The call with that name that waits for a person. Raises UnknownCall."""
     waiting = (*views.turn.calls, *views.turn.doubts)
     key = key_of(views, name)
     for call in waiting:
@@ -46,62 +46,66 @@ def call_named(views: SessionViews, name: str) -> Call:
         raise UnknownCall(f"there is no session {views.session_id}: see `foldlog sessions`")
     past = [row for row in views.transcript.lines if row.call == key and row.kind in _SETTLES]
     if past:
-        became = ", ".join(f"{row.kind} {row.text}".strip() for row in past)
-        raise UnknownCall(f"call {name} waits for nobody any more: {became}. Nothing was changed.")
-    still = (call for call in waiting if call.status != "done")
-    there = ", ".join(f"{call.key} ({call.name}, {call.status})" for call in still) or "none"
+        outcomes = ", ".join(f"{row.kind} {row.text}".strip() for row in past)
+        raise UnknownCall(f"call {name} no longer waits for a person: {outcomes}. Nothing was "
+                          f"changed.")
+    pending = (call for call in waiting if call.status != "done")
+    names = ", ".join(f"{call.key} ({call.name}, {call.status})" for call in pending) or "none"
     raise UnknownCall(
-        f"no call {name} is open in session {views.session_id}; open or in doubt are: {there}"
+        f"no call {name} is open in session {views.session_id}. Nothing was changed. Calls that "
+        f"are open or in doubt: {names}"
     )
 
 
 def demand_unresolved(
     views: SessionViews, name: str, outcome: str, report: str, read: ReadBlob
 ) -> None:
-    """A doubt is resolved once; the same again, or its outcome alone, is harmless.
+    """Demand that a doubt is not resolved yet, or resolved with the same outcome.
 
-    Raises AlreadyResolved, which says how it was.
+    Raises AlreadyResolved, which has the earlier report.
     """
     key = key_of(views, name)
     lines = [row for row in views.transcript.lines if row.call == key and row.kind == "resolved"]
     calls = [call for call in (*views.turn.calls, *views.turn.doubts) if call.key == key]
     if not lines or any(call.status in ("doubt", "contradicted") for call in calls):
         return
-    said = whole(lines[-1].body, read).decode("utf-8", "replace")
-    if calls and lines[-1].text == outcome and report in ("", said):
+    earlier = whole(lines[-1].body, read).decode("utf-8", "replace")
+    if calls and lines[-1].text == outcome and report in ("", earlier):
         return
-    what = said if len(said) <= _REPORT_CHARS_MAX else said[:_REPORT_CHARS_MAX] + "..."
-    how = _WORDS.get(lines[-1].text, lines[-1].text) + (f" ({what})" if what else "")
+    if len(earlier) > _REPORT_CHARS_MAX:
+        earlier = earlier[:_REPORT_CHARS_MAX] + "..."
+    outcome_text = _WORDS.get(lines[-1].text, lines[-1].text)
+    outcome_text += f" ({earlier})" if earlier else ""
     raise AlreadyResolved(
-        f"call {key} was already resolved, at offset {lines[-1].offset}: {how}. Nothing was "
-        "changed. To tell the model something else, send a message to the session."
+        f"call {key} was already resolved, at offset {lines[-1].offset}: {outcome_text}. Nothing "
+        "was changed. To tell the model something else, send a message to the session."
     )
 
 
 def demand_match(call: Call, like: Mapping[str, str], read: ReadBlob) -> None:
-    """A pattern that does not match the call it was chosen for is a slip. Raises Refused."""
+    """Demand that a pattern matches the call it was chosen for. Raises Refused."""
     if granting([f"{call.name} {pattern_text(like)}"], call.name, "", whole(call.args, read)):
         return
     raise Refused(
-        f"the pattern does not match this call of {call.name} itself. Nothing was written: name "
-        f"each of its arguments, and no other; * matches none of {SHELL_SPECIAL} and no line "
-        "break, nor `..` in a path."
+        f"the pattern does not match this call of {call.name} itself. Nothing was written. Name "
+        f"each of its arguments, and no others; * does not match {SHELL_SPECIAL}, line breaks, "
+        "or `..` in a path."
     )
 
 
 def key_of(views: SessionViews, name: str) -> str:
-    """TURN.STEP.INDEX of a call named either way. Raises UnknownCall when it is ambiguous."""
+    """TURN.STEP.INDEX of a call named either way. Raises UnknownCall if the name is ambiguous."""
     if parse_call_key(name) is not None:
         return name
-    meant = {call.key for call in (*views.turn.calls, *views.turn.doubts) if call.call_id == name}
-    meant |= {
+    keys = {call.key for call in (*views.turn.calls, *views.turn.doubts) if call.call_id == name}
+    keys |= {
         call_key(fragment.turn, fragment.step, fragment.index)
         for fragment in views.context.fragments
         if fragment.kind == "result" and fragment.call_id == name
     }
-    if len(meant) > 1:
+    if len(keys) > 1:
         raise UnknownCall(
-            f"the call_id {name} names {len(meant)} calls of this session "
-            f"({', '.join(sorted(meant))}): name it as TURN.STEP.INDEX"
+            f"the call_id {name} names {len(keys)} calls of this session "
+            f"({', '.join(sorted(keys))}). Nothing was changed. Name the call as TURN.STEP.INDEX"
         )
-    return meant.pop() if meant else name
+    return keys.pop() if keys else name

@@ -1,8 +1,8 @@
-"""The front door for Python users: say something, wait for the decision or the answer, look.
+"""The API for Python users: send a message, wait for the decision or the answer, read sessions.
 
 Joins the write side and the read side over one log: each command waits until the fold has decided
-and returns the decision, or raises CommandRefused with the reason. It holds no state of a session
-between calls. It must not know how anything is shown.
+and returns the decision, or raises CommandRefused with the reason. It keeps no state of a session
+between calls.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from .transcript_stream import INITIAL, Shown, see, snapshot
 from .unanswered import demand_agent
 
 DEFAULT_AGENT = "default"
-"""Serves a session that is opened by its first message and names no agent."""
+"""The agent of a session that is opened by its first message without naming an agent."""
 
 
 class Client:
@@ -58,11 +58,11 @@ class Client:
         self._blobs: BlobStore | None = None
         self.sessions = Sessions(self.log, settings, brief=brief, origin=origin)
 
-    # -- commands: each returns the decision, accepted or done before ------------------------------
+    # -- commands: each returns the decision, which says accepted or done before -------------------
 
     def open(self, session_id: str, *, agent: str = DEFAULT_AGENT) -> Decision:
-        """Open a session; again with the same agent is harmless."""
-        return self._decided(
+        """Open a session; repeating it with the same agent is harmless."""
+        return self._command(
             session_id, lambda _v: self.sessions.open(session_id, agent=agent, user=self.user)
         )
 
@@ -75,7 +75,7 @@ class Client:
         when_busy: str = WhenBusy.QUEUE,
         agent: str | None = None,
     ) -> tuple[Decision, str]:
-        """Say something; the decision, and the message_id. Opens a session that is not known."""
+        """Send a message; the decision, and the message_id. Opens the session if it is new."""
         with self.fold(session_id) as folded:
             receipt = self.say_on(
                 folded,
@@ -96,15 +96,15 @@ class Client:
         agent: str | None = None,
         attach: Sequence[Path | str] = (),
     ) -> Receipt:
-        """As `say`, on a fold at hand and without waiting: its receipt.
+        """As `say`, on an existing fold and without waiting: the receipt.
 
-        Two who open the same session at once with the same agent are both served: the second
-        SESSION_OPENED is a repetition. A message that is wrong opens nothing.
+        Two clients may open the same session at once with the same agent: the second
+        SESSION_OPENED is a repetition. An invalid message opens nothing.
         """
         session_id, agent = folded.session_id, agent or DEFAULT_AGENT
         demand_agent(folded.to_end(), agent)
 
-        def opened() -> None:
+        def open_if_new() -> None:
             if not folded.views.turn.known:
                 receipt = self.sessions.open(session_id, agent=agent, user=self.user)
                 demand(decision_on(folded, receipt))
@@ -117,7 +117,7 @@ class Client:
             channel=self.channel,
             user=self.user,
             attach=attach,
-            before=opened,
+            before=open_if_new,
         )
 
     def ask(
@@ -132,9 +132,9 @@ class Client:
         say: Callable[[str], None] = lambda _line: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Answer:
-        """Say something and wait until its turn has ended. Raises NoAnswerYet as well.
+        """Send a message and wait until its turn has ended. Also raises NoAnswerYet.
 
-        The same message_id again gets the same answer, and no second turn.
+        Repeating a message_id returns the same answer, without a second turn.
         """
         with self.fold(session_id) as folded:
             receipt = self.say_on(
@@ -150,27 +150,28 @@ class Client:
             )
 
     def fork(self, session_id: str, at: int | None = None, *, name: str | None = None) -> Forked:
-        """A new session that begins as this one was right after an offset, or is now."""
+        """A new session that begins as this one was right after an offset, or as it is now."""
         return self.branching().fork(session_id, at, name)
 
     def regenerate(
         self, session_id: str, turn: int | None = None, *, name: str | None = None
     ) -> Forked:
-        """A fork before a turn, by default the last, to which the same is said again."""
+        """A fork before a turn, by default the last, with the same messages sent again."""
         return self.branching().regenerate(session_id, turn, name)
 
     def skip(self, session_id: str, offset: int | None = None, *, reason: str = "") -> Skipped:
-        """Have a frozen session continue without the record that froze it."""
+        """Let a frozen session continue without the record that froze it."""
         return self.branching().skip(session_id, offset, reason)
 
     def branching(self, user: str | None = None) -> Branching:
-        """Forks, for a user."""
-        who = user or self.user
-        return Branching(self.log, self.sessions, self._blob_store(), self.read_blob, who)
+        """The Branching object for a user."""
+        return Branching(
+            self.log, self.sessions, self._blob_store(), self.read_blob, user or self.user
+        )
 
     def trigger(self, session_id: str, trigger: str, *, command_id: str | None = None) -> Decision:
-        """Ask for a phase transition."""
-        return self._decided(
+        """Request a phase transition."""
+        return self._command(
             session_id,
             lambda _v: self.sessions.trigger(
                 session_id, trigger, command_id=command_id, user=self.user
@@ -178,8 +179,8 @@ class Client:
         )
 
     def lock(self, session_id: str, project_id: str, *, command_id: str | None = None) -> Decision:
-        """Lock the session to a project, once in its life."""
-        return self._decided(
+        """Lock the session to a project, which can be done once."""
+        return self._command(
             session_id,
             lambda _v: self.sessions.lock(
                 session_id, project_id, command_id=command_id, user=self.user
@@ -196,7 +197,8 @@ class Client:
         turn: int | None = None,
         seen_phase: str | None = None,
     ) -> Decision:
-        """Stop what runs: binds to the turn and the phase that were seen, by default as of now."""
+        """Stop the running turn, if turn and phase are still those given; by default those of now.
+        """
 
         def produce(views: SessionViews) -> Receipt:
             open_turn = views.turn.number if views.turn.open else None
@@ -210,7 +212,7 @@ class Client:
                 user=self.user,
             )
 
-        return self._decided(session_id, produce)
+        return self._command(session_id, produce)
 
     def decide(
         self,
@@ -222,31 +224,32 @@ class Client:
         remember: bool = False,
         like: Mapping[str, str] | None = None,
     ) -> Decision:
-        """Allow or deny a call, bound to its arguments as of now, or to those of `args_sha256`.
+        """Allow or deny a call, bound to its present arguments, or to those of `args_sha256`.
 
-        remember: later calls with the same arguments run without asking, or those `like` allows.
+        remember: later calls with the same arguments, or those that match `like`, run without
+        approval.
         """
 
         def produce(views: SessionViews) -> Receipt:
-            asks = call_named(views, call)
+            pending = call_named(views, call)
             return self.sessions.decide(
                 session_id,
-                asks.key,
+                pending.key,
                 decision,
-                args_sha256=args_sha256 or asks.args_sha256,
+                args_sha256=args_sha256 or pending.args_sha256,
                 remember=remember,
                 like=like,
                 user=self.user,
             )
 
-        return self._decided(session_id, produce)
+        return self._command(session_id, produce)
 
     def resolve(
         self, session_id: str, call: str, outcome: Resolution | str, *, report: str = ""
     ) -> Decision:
-        """Say what happened to a call in doubt; it is never run again by this.
+        """Report what happened to a call in doubt; this never runs the call again.
 
-        Raises AlreadyResolved where a person has said something else of it before.
+        Raises AlreadyResolved if a person has already reported something else.
         """
 
         def produce(views: SessionViews) -> Receipt:
@@ -254,26 +257,26 @@ class Client:
             key = call_named(views, call).key
             return self.sessions.resolve(session_id, key, outcome, report=report, user=self.user)
 
-        decision = self._decided(session_id, produce)
+        decision = self._command(session_id, produce)
         if decision.verdict == "duplicate":  # the fold compares outcomes, not reports
             demand_unresolved(decision.views, call, outcome, report, self.read_blob)
         return decision
 
     def terminate(self, session_id: str, *, reason: str = "") -> Decision:
-        """End the session for good."""
-        return self._decided(
+        """End the session permanently."""
+        return self._command(
             session_id,
             lambda _v: self.sessions.terminate(session_id, reason=reason, user=self.user),
         )
 
-    def _decided(self, session_id: str, produce: Callable[[SessionViews], Receipt]) -> Decision:
+    def _command(self, session_id: str, produce: Callable[[SessionViews], Receipt]) -> Decision:
         with self.fold(session_id) as folded:
             return demand(decision_on(folded, produce(folded.to_end())))
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def fold(self, session_id: str, *, chunks: bool = False) -> SessionFold:
-        """The session's fold, at its first offset."""
+        """A fold of the session, positioned at its first offset."""
         return SessionFold(self.log, session_id, chunks=chunks, read=self.read_blob)
 
     def views(self, session_id: str, at: int | None = None) -> SessionViews:
@@ -286,7 +289,7 @@ class Client:
         return fold_everything(self.log, self.read_blob)
 
     def follow(self, session_id: str | None = None, cursor: dict[int, int] | None = None) -> Follow:
-        """Entries of one session or of all, from a cursor or from the first offset on."""
+        """Entries of one session or of all, from a cursor or from the first offset."""
         wanted = None if session_id is None else (session_id,)
         return Follow(self.log, wanted, cursor, read=self.read_blob)
 
@@ -296,11 +299,12 @@ class Client:
         cursor: int | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[int | None, Shown | None]]:
-        """What a viewer sees, as it comes. Without a cursor: what the open attempt has said first.
+        """The session live, as a viewer sees it. Without a cursor, begins with the open attempt's
+        output so far.
 
-        (cursor, shown) each; the cursor comes with the last thing of an event, else it is None:
-        keep the newest, give it back, and nothing is missed or repeated. (cursor, None) comes when
-        a look found nothing new, so that the caller may do something else in between.
+        Yields (cursor, shown). Only the last thing of an event has a cursor, the others have None:
+        keep the newest one and pass it in again, and nothing is missed or repeated. (cursor, None)
+        comes when a poll found nothing new, so that the caller can do something else in between.
         """
         viewer = INITIAL
         with self.fold(session_id, chunks=True) as folded:
@@ -310,12 +314,12 @@ class Client:
             if cursor is None:
                 yield from _with_cursor(snapshot(viewer), start)
             while not stop():
-                quiet = True
+                is_idle = True
                 for seen in folded.poll():
                     viewer, shown = see(viewer, seen, self.read_blob)
-                    quiet = quiet and not shown
+                    is_idle = is_idle and not shown
                     yield from _with_cursor(shown, seen.entry.offset + 1)
-                if quiet:
+                if is_idle:
                     yield folded.cursor, None
 
     def read_blob(self, ref: BlobRef) -> bytes:
@@ -327,10 +331,10 @@ class Client:
             self._blobs = BlobStore(self.settings.blobs_dir)
         return self._blobs
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- closing -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the producer, and the log if the client opened it."""
+        """Close the producer, and the log if the client opened it."""
         self.sessions.close()
         if self._owns_log:
             self.log.close()
@@ -344,6 +348,6 @@ class Client:
 
 
 def _with_cursor(shown: list[Shown], cursor: int) -> Iterator[tuple[int | None, Shown]]:
-    """Things of one event: only the last tells where to go on."""
+    """The things of one event: only the last has the cursor to resume from."""
     last = len(shown) - 1
     return ((cursor if place == last else None, thing) for place, thing in enumerate(shown))

@@ -1,7 +1,7 @@
-"""Content as people read it: bodies resolved, the text of content blocks, JSON of any value.
+"""Content in readable form: resolved bodies, the text of content blocks, JSON of any value.
 
-This file owns how bytes of the log become something to print. It must not print, nor know who
-asks. What is in the blob store is fetched only when `read` is given.
+Turns bytes of the log into printable values. Content in the blob store is fetched only if `read` is
+given.
 """
 
 import base64
@@ -19,14 +19,14 @@ from ..schemas.value import field_names
 """The bytes of a reference; raises BlobMissing or BlobCorrupt."""
 
 DIGESTS = frozenset({"called", "views_sha", "basis_sha"})
-"""Fields of raw bytes that are no text."""
+"""Fields with raw bytes that are not text."""
 
 PLACE = ("partition", "offset", "at", "type", "writer", "session_id")
-"""What is said of every event before its own fields."""
+"""Fields of every event before its own ones."""
 
 
 def whole(body: Body | None, read: ReadBlob | None) -> bytes:
-    """The whole content, or its inline part where it is in a blob and nobody may read that."""
+    """The full content, or its inline part if the content is in a blob and `read` is None."""
     if body is None:
         return b""
     if body.ref is not None and read is not None:
@@ -35,12 +35,12 @@ def whole(body: Body | None, read: ReadBlob | None) -> bytes:
 
 
 def encodable(value: Any) -> Any:
-    """The value of a JSON text without halves of surrogate pairs, which UTF-8 cannot carry."""
+    """The value of a JSON text without lone surrogates, which UTF-8 cannot encode."""
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def blocks_of(content: bytes) -> list[dict[str, Any]]:
-    """The content blocks of a JSON array; [] for anything else, as a preview that was cut."""
+    """The content blocks of a JSON array; [] for anything else, such as a truncated preview."""
     try:
         found = json.loads(content)
         found = encodable(found) if b"\\u" in content else found
@@ -50,7 +50,7 @@ def blocks_of(content: bytes) -> list[dict[str, Any]]:
 
 
 def text_of(content: bytes) -> str:
-    """The text of the text blocks, as a person reads it; an attachment is named in brackets."""
+    """The text of the text blocks; an attachment is named in brackets."""
     texts = (
         block.get("text") if block.get("type") == "text" else f"{label(block)} ".lstrip()
         for block in blocks_of(content)
@@ -64,7 +64,7 @@ def text_of_body(body: Body | None, read: ReadBlob | None) -> str:
 
 
 def shown(data: bytes) -> Any:
-    """Bytes for JSON: their text, or {"base64": ...} where they are none."""
+    """Bytes for JSON: their text, or {"base64": ...} if they are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -72,10 +72,10 @@ def shown(data: bytes) -> Any:
 
 
 def plain(value: Any, read: ReadBlob | None = None) -> Any:
-    """Any value of the views or the events as what JSON has: dicts, lists, texts, numbers.
+    """Any value of the views or the events as JSON values: dicts, lists, strings, numbers.
 
     A Body becomes {"inline": text or null, "ref": reference or null}; with `read` its inline part
-    is the whole content.
+    is the full content.
     """
     match value:
         case Body():
@@ -99,15 +99,15 @@ def plain(value: Any, read: ReadBlob | None = None) -> Any:
 
 def _members(value: Any, names: Iterable[str], read: ReadBlob | None) -> Iterator[tuple[str, Any]]:
     for name in names:
-        held = getattr(value, name)
-        if name in DIGESTS and isinstance(held, bytes):
-            yield name, held.hex()
+        field = getattr(value, name)
+        if name in DIGESTS and isinstance(field, bytes):
+            yield name, field.hex()
         else:
-            yield name, plain(held, read)
+            yield name, plain(field, read)
 
 
 def type_of(entry: Entry) -> str:
-    """The type of an event, as in the log; of what can not be read, what its header says."""
+    """The type of an event, as in the log; for an unreadable event the type in its header."""
     match entry.event:
         case ChunkSeen():
             return "GEN_CHUNK"
@@ -119,7 +119,7 @@ def type_of(entry: Entry) -> str:
 def event_json(entry: Entry, read: ReadBlob | None = None) -> dict[str, Any]:
     """An event for `--json`: its place and type, then its fields.
 
-    A field with a name of the place is spelled with its type before it: `refused_offset`.
+    A field whose name is in PLACE gets the type as a prefix: `refused_offset`.
     """
     kind = type_of(entry)
     place = (entry.partition, entry.offset, entry.at, kind, entry.writer, entry.session_id)

@@ -1,6 +1,6 @@
-"""What a model would be shown at a place in the log, and what a compaction left out and why.
+"""The request that a model would get at an offset, and what compaction left out and why.
 
-Folds the log itself, as `show` does. This file must not know how anything is printed.
+Folds the log itself, as `show` does.
 """
 
 import json
@@ -21,13 +21,13 @@ from ..schemas.ids import call_key
 from ..schemas.tokens import estimate
 from .session_fold import SessionFold
 
-WORDS_CHARS = 100  # of each thing that was left out: a line
+SUMMARY_CHARS = 100  # of each part that was left out: one line
 
 
 def context_json(views: SessionViews, strategy: str | None, read: ReadBlob) -> dict[str, Any]:
-    """What the next request would say, under a strategy or the session's own.
+    """The next request under a strategy, by default the session's own.
 
-    Raises ValueError for an unknown strategy. `tokens` are estimates, a message's and the sum.
+    Raises ValueError for an unknown strategy. `tokens` are estimates: of each message, and the sum.
     """
     last = views.context.request
     strategy = strategy or (last.strategy if last is not None else "compacted")
@@ -55,9 +55,9 @@ def context_json(views: SessionViews, strategy: str | None, read: ReadBlob) -> d
 
 
 def short_forms(views: SessionViews) -> tuple[int, int]:
-    """(large results of the window, how many of them are shown in their short form).
+    """(large results in the window, how many of them are sent in short form).
 
-    Large is what has a short form, shown or not; of others the agent's own limit is not known here.
+    A result is large if it has a short form, sent or not; the agent's own limit is unknown here.
     """
     request = views.context.request
     if request is None:
@@ -77,7 +77,7 @@ def short_forms(views: SessionViews) -> tuple[int, int]:
 
 
 class LeftOut(NamedTuple):
-    """One piece that the model was no longer shown. what: message, answer, result, reminder."""
+    """One part that requests no longer contain. what: message, answer, result, reminder."""
 
     what: str
     name: str
@@ -87,11 +87,11 @@ class LeftOut(NamedTuple):
 
 
 class Change(NamedTuple):
-    """An LLM_CALLED that left something out, or the end of a turn that did.
+    """An LLM_CALLED or a turn's end that left something out.
 
-    kind: summary, short forms, window, or message (its step was never asked). before, after:
-    estimated tokens of the request. instead: the summary, or ''. left_out: what the requests no
-    longer say as it was, or never did.
+    kind: summary, short forms, window, or message (which no step was called for). before, after:
+    estimated tokens of the request. instead: the summary, or ''. left_out: the parts that requests
+    no longer contain in full, or never did.
     """
 
     offset: int
@@ -111,16 +111,16 @@ def changes(folded: SessionFold, upto: int, read: ReadBlob) -> Iterator[Change]:
         if not seen.ruling.accepted:
             continue
         if isinstance(event, ev.LlmCalled):
-            yield from _said_short(seen.before, seen.views, event, seen.entry.offset, read)
+            yield from _shortened_early(seen.before, seen.views, event, seen.entry.offset, read)
             yield from _changes(seen.before, seen.views, event, seen.entry.offset, read)
         elif isinstance(event, ev.TurnEnded) and event.reason == "budget_exceeded":
-            yield from _said_never(seen.before, seen.views, event, seen.entry.offset, read)
+            yield from _never_sent(seen.before, seen.views, event, seen.entry.offset, read)
 
 
-def _said_short(
+def _shortened_early(
     before: SessionViews, after: SessionViews, event: ev.LlmCalled, offset: int, read: ReadBlob
 ) -> Iterator[Change]:
-    """The results that no request ever said whole: their short forms came first."""
+    """The results that no request ever had in full: their short forms were ready first."""
     last, now, pieces, saved = before.context.request, after.context.request, [], 0
     assert now is not None, "an LLM_CALLED makes a request"
     for place in range(max(last.fragments if last else 0, now.start), now.fragments):
@@ -130,24 +130,25 @@ def _said_short(
             pieces.append(_piece(after, place, read))
             saved += short.saved
     if pieces:
-        why = "they were ready before the whole was said"
-        whole = event.prompt_tokens  # a result is weighed whole until the answer is counted
+        why = "they were ready before the full results were sent"
+        whole = event.prompt_tokens  # a result counts in full until the answer is counted
         step = f"{event.turn}.{event.step}"
         yield Change(offset, step, "short forms", why, whole, whole - saved, "", tuple(pieces))
 
 
-def _said_never(
+def _never_sent(
     before: SessionViews, after: SessionViews, event: ev.TurnEnded, offset: int, read: ReadBlob
 ) -> Iterator[Change]:
     """The messages that no request has room for: the turn that they began ended without them."""
-    turn, counts, kept, pieces = before.turn, before.context.counts, after.context.fragments, []
-    if len(kept) and kept[-1].kind == "user" and kept[-1].offset == offset:
-        return  # the next request says them
+    turn, counts, pieces = before.turn, before.context.counts, []
+    fragments = after.context.fragments
+    if len(fragments) and fragments[-1].kind == "user" and fragments[-1].offset == offset:
+        return  # the next request contains them
     for message_id in turn.owned:
         row = before.messages.received.last(message_id)
         assert row is not None, message_id
-        said = Fragment("user", turn.number, turn.step, -1, row.offset, row.content)
-        words = _words(said, read)
+        message = Fragment("user", turn.number, turn.step, -1, row.offset, row.content)
+        words = _words(message, read)
         pieces.append(LeftOut("message", message_id, row.tokens_for(counts), row.offset, words))
     if pieces:
         rest = estimated_tokens(after.context)
@@ -187,14 +188,14 @@ def _changes(
 
 def _why(before: SessionViews, event: ev.LlmCalled) -> str:
     if too_long(before.turn):
-        return "the model had found the request too long"
+        return "the model had refused the request as too long"
     if thinking_refused(before.turn):
-        return "the provider no longer took what was thought"
+        return "the provider no longer accepted the thinking blocks"
     if estimated_tokens(before.context) > event.budget.soft_tokens:
         return f"over the soft budget of {event.budget.soft_tokens} tokens"
     if is_cold(before):
-        return "the provider's cache had forgotten the prefix, so that moving it cost nothing"
-    return "the request would have passed a budget"
+        return "the provider's cache had expired, so changing the prefix cost nothing"
+    return "the request would have exceeded a budget"
 
 
 def _summary(body: ev.Body, read: ReadBlob) -> str:
@@ -225,4 +226,4 @@ def _words(fragment: Fragment, read: ReadBlob) -> str:
         texts = (b.get("text") or b.get("name") or b.get("type", "") for b in json.loads(data))
         text = " ".join(map(str, texts))
     words = " ".join(text.split())
-    return words if len(words) <= WORDS_CHARS else f"{words[:WORDS_CHARS]}..."
+    return words if len(words) <= SUMMARY_CHARS else f"{words[:SUMMARY_CHARS]}..."

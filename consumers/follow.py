@@ -1,7 +1,7 @@
-"""Following the log: entries of some sessions, or of all, from a cursor on, and on as they come.
+"""Follows the log: entries of some sessions, or of all, from a cursor on, including new ones.
 
-This file owns reading outside of any group: where a session lies, where reading begins, how far it
-has come. It must not know what an entry means; `session_fold.py` folds what comes from here.
+Reads outside of any consumer group: finds the partition of a session, where to begin, and tracks
+the cursor. `session_fold.py` folds these entries.
 """
 
 import time
@@ -20,21 +20,20 @@ from ..schemas.record import Record
 from ..schemas.topics import SESSION_EVENTS
 
 STALL_S = 10.0
-"""How long reading towards a known end may stand still: a local broker is back in 2 s."""
+"""Longest pause while reading to a known end; a local broker is back in 2 s."""
 
 POLL_S = 0.2
-"""How long one look waits for records; short enough that Ctrl-C is felt at once."""
+"""How long one poll waits for records; short enough that Ctrl-C works at once."""
 
 
 class Follow:
-    """Entries in log order. `sessions`: those wanted, None for every record of every partition.
+    """Entries in log order. `sessions`: the sessions to read; None for every record.
 
-    `start`: next offset by partition (a cursor); a partition that it does not name is read from
-    its first offset. `chunks`: decode GEN_CHUNK, as a viewer needs and a fold does not. `holders`:
-    also what says who holds the partitions that are read. `folded`: only what a worker folds, no
-    record whose key can not name a session (its worker keeps that as a dead letter). `read`: where
-    the seeds of forks are; without it a fork is frozen where it begins. `partitions`: of all
-    sessions, those of these only.
+    `start`: next offset by partition (a cursor); a partition not in it is read from its first
+    offset. `chunks`: decode GEN_CHUNK, which a viewer needs and a fold does not. `holders`: also
+    records about the holders of the partitions. `folded`: only records that a worker folds, not
+    those whose key cannot name a session (dead letters). `read`: reads the seeds of forks; without
+    it a fork is frozen at its beginning. `partitions`: with all sessions, only these partitions.
     Raises LogUnreachable, TopicMissing; polling may raise OffsetGone.
     """
 
@@ -53,10 +52,10 @@ class Follow:
         self._log, self._chunks, self._folded, self._read = log, chunks, folded, read
         first = log.first_offsets(SESSION_EVENTS)
         self._keys: frozenset[bytes] | None = None
-        made = partitions_of(log)
-        wanted = set(range(made) if partitions is None else partitions)
+        count = partitions_of(log)
+        wanted = set(range(count) if partitions is None else partitions)
         if sessions is not None:
-            wanted = {partition_for(session_id, made) for session_id in sessions}
+            wanted = {partition_for(session_id, count) for session_id in sessions}
             more = (PARTITION_KEY,) if holders else ()
             self._keys = frozenset(key.encode() for key in (*sessions, *more))
         given = start or {}
@@ -65,11 +64,11 @@ class Follow:
 
     @property
     def cursor(self) -> Offsets:
-        """The next offset by partition, as handed out."""
+        """The next offset by partition, after the entries returned so far."""
         return self._reader.positions()
 
     def poll(self, timeout_s: float = POLL_S) -> list[Entry]:
-        """What has come; empty after `timeout_s` seconds. A broker that is away is silence."""
+        """New entries; empty after `timeout_s` seconds, and while the broker is down."""
         keys = self._keys
         return [
             foldable_entry(record, self._read, chunks=self._chunks)
@@ -79,31 +78,31 @@ class Follow:
         ]
 
     def ends(self) -> Offsets:
-        """The present end of each partition that is read. Raises LogUnreachable."""
+        """The present end of each partition being read. Raises LogUnreachable."""
         ends = self._log.end_offsets(SESSION_EVENTS)
         return {p: ends[p] for p in self.cursor}
 
     def to(self, ends: Mapping[int, int]) -> Iterator[list[Entry]]:
-        """Entries up to these offsets, in batches as they come. Raises LogUnreachable on a stall.
+        """Entries up to these offsets, in batches. Raises LogUnreachable on a stall.
 
-        A batch may hold more than was asked for: what was read is handed out.
+        A batch may go beyond the end: everything that was read is returned.
         """
-        moved = time.monotonic()
+        progressed = time.monotonic()
         while any(self.cursor[p] < end for p, end in ends.items()):
             before = self.cursor
             batch = self.poll()
             if self.cursor != before:
-                moved = time.monotonic()
-            elif time.monotonic() - moved > STALL_S:
+                progressed = time.monotonic()
+            elif time.monotonic() - progressed > STALL_S:
                 behind = {p: f"{before[p]} of {end}" for p, end in ends.items()}
                 raise LogUnreachable(
-                    f"the log stopped answering while it was read (offsets {behind}). Nothing was "
-                    "changed. Look at the broker (`foldlog status`), then try again."
+                    f"the log stopped responding while it was read (offsets {behind}). Nothing was "
+                    "changed. Check the broker (`foldlog status`), then try again."
                 )
             yield batch
 
     def close(self) -> None:
-        """End reading."""
+        """Close the reader."""
         self._reader.close()
 
     def __enter__(self) -> "Follow":
@@ -116,16 +115,16 @@ class Follow:
 def read_before(log: Log, topic: str, partition: int, end: int) -> Iterator[Record]:
     """Every record of a partition before an offset. Raises LogUnreachable on a stall."""
     first = log.first_offsets(topic)[partition]
-    reader, moved = log.reader(topic, {partition: first}), time.monotonic()
+    reader, progressed = log.reader(topic, {partition: first}), time.monotonic()
     try:
         while reader.positions().get(partition, first) < end:
             records = reader.poll(POLL_S)
             if records:
-                moved = time.monotonic()
-            elif time.monotonic() - moved > STALL_S:
+                progressed = time.monotonic()
+            elif time.monotonic() - progressed > STALL_S:
                 raise LogUnreachable(
-                    f"the log stopped answering while {topic} was read. What was done before is "
-                    "kept. Look at the broker (`foldlog status`), then run the command again."
+                    f"the log stopped responding while {topic} was read. Work done before is "
+                    "kept. Check the broker (`foldlog status`), then run the command again."
                 )
             yield from (record for record in records if record.offset < end)
     finally:

@@ -1,7 +1,7 @@
-"""The memory of a scope, folded from the log by whoever asks, as a worker folds it.
+"""The memory of a scope, folded from the log as a worker folds it.
 
-For commands and files, which need no worker and no store: a scope is one key of one partition of
-memory-events. This file must not know what anybody wants of the view.
+For commands and files, which need no worker and no store: a scope is one key in one partition of
+memory-events.
 """
 
 import time
@@ -19,7 +19,7 @@ from .follow import POLL_S, STALL_S
 
 
 class MemoryAt(NamedTuple):
-    """The view of a scope now, and as it was after the events at the offsets that were asked."""
+    """The view of a scope now, and after the events at the requested offsets."""
 
     now: MemoryView
     then: dict[int, MemoryView]
@@ -30,32 +30,32 @@ def read_memory(
 ) -> MemoryAt:
     """Fold a scope up to the log's present end, or up to and with offset `upto`.
 
-    `at`: offsets at which the view is kept as well; one beyond the end is left out.
-    Raises LogUnreachable, TopicMissing, OffsetGone.
+    `at`: offsets at which to return the view as well; one beyond the end is left out. Raises
+    LogUnreachable, TopicMissing, OffsetGone.
     """
     partition = partition_for(scope, partitions_of(log))
     end = log.end_offsets(MEMORY_EVENTS)[partition] if upto is None else upto + 1
     view, then = initial(scope), dict.fromkeys((n for n in at if n == -1), initial(scope))
-    waiting = sorted(n for n in at if 0 <= n < end)
+    pending = sorted(n for n in at if 0 <= n < end)
     first = log.first_offsets(MEMORY_EVENTS)[partition]
     reader = log.reader(MEMORY_EVENTS, {partition: first})
-    moved = time.monotonic()
+    progressed = time.monotonic()
     try:
         while reader.positions()[partition] < end:
             records = reader.poll(POLL_S)
             if records:
-                moved = time.monotonic()
-            elif time.monotonic() - moved > STALL_S:
+                progressed = time.monotonic()
+            elif time.monotonic() - progressed > STALL_S:
                 raise LogUnreachable(
-                    f"the log stopped answering while the memory of {scope} was read. Nothing was "
-                    "changed. Look at the broker (`foldlog status`), then try again."
+                    f"the log stopped responding while the memory of {scope} was read. Nothing was "
+                    "changed. Check the broker (`foldlog status`), then try again."
                 )
             for record in records:
-                while waiting and waiting[0] < record.offset:
-                    then[waiting.pop(0)] = view
+                while pending and pending[0] < record.offset:
+                    then[pending.pop(0)] = view
                 if record.offset < end and record.key == scope.encode():
                     view = apply(view, entry_of(record))
     finally:
         reader.close()
-    then.update((n, view) for n in waiting)
+    then.update((n, view) for n in pending)
     return MemoryAt(view, then)

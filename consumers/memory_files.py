@@ -1,15 +1,15 @@
-"""A directory of memory files, brought in line with the log, and the log with it.
+"""Synchronizes a directory of memory files with the log, in both directions.
 
-    1 read what was last written here (a small state file: per file a hash and an offset)
-    2 fold the scope, now and as it was at those offsets
-    3 read the files that were edited, and make events of the edits
-    4 produce them, fold them
+    1 read the state file: what was last written here (a hash and an offset for each file)
+    2 fold the scope, now and at those offsets
+    3 read the edited files, and make events of the edits
+    4 produce the events, fold them
     5 write the files that differ from the view
-    6 note what was written
+    6 record what was written
 
-A crash at any point is made good by doing it again: edits have ids that follow from what they say.
-Paths stay inside the directory, links are not followed, and a file that can not be memory is left
-as it is and said. This file must not know who asked, nor how it is shown.
+After a crash at any point, run it again: the ids of edits follow from their content. Paths stay
+inside the directory, links are not followed, and a file that cannot be memory is left unchanged and
+reported.
 """
 
 import json
@@ -37,19 +37,19 @@ from .memory import read_memory
 
 STATE = ".foldlog-memory.json"
 STATE_BYTES_MAX = 8 * 1024 * 1024  # 20,000 files at 300 bytes
-NAMES_MAX = 20_000  # in the directory, all below it counted
-DEPTH_MAX = 5  # archive/ and four names below it
+NAMES_MAX = 20_000  # files in the directory and its subdirectories
+DEPTH_MAX = 5  # archive/ and four levels below it
 
 
 class WrittenFile(NamedTuple):
-    """How a file was left here: the hash of its bytes, and of which offset they are."""
+    """A file as last written here: the hash of its bytes, and the offset they are from."""
 
     sha256: str
     offset: int
 
 
 class State(msgspec.Struct, frozen=True):
-    """What is noted in the state file."""
+    """The content of the state file."""
 
     scope: str
     log: str
@@ -58,9 +58,9 @@ class State(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Report:
-    """What was done, by path; `took`: how many events. In words: `conflicts` (both are kept),
-    `refused` (left as it is, do something), `ignored` (files that are no memory) and `left_out`
-    (what enters no prompt, '' where all of it does).
+    """The result, by path; `took`: the number of events from a file. Messages: `conflicts` (both
+    versions are kept), `refused` (left unchanged, needs action), `ignored` (not memory files) and
+    `left_out` (what is left out of prompts, '' for nothing).
     """
 
     scope: str
@@ -75,7 +75,7 @@ class Report:
 
 
 class MemoryFiles:
-    """One directory, of one scope. Raises Refused for a directory that is another scope's."""
+    """One directory, for one scope. Raises Refused for a directory of another scope."""
 
     def __init__(self, log: Log, scope: str, directory: Path, user: str) -> None:
         self._log, self._scope, self._user = log, scope, user
@@ -85,39 +85,43 @@ class MemoryFiles:
         self._state = self._read_state()
 
     def bring_in_line(self, writer: MemoryWriter | None) -> Report:
-        """Take edits in and write the files. Without a writer edited files are left as they are."""
+        """Write edits to the log and write the files. Without a writer edited files stay unchanged.
+        """
         report = Report(self._scope, str(self._root))
-        noted = self._state.files
-        held = dict(self._read_files(report))
-        skipped = {path for path, data in held.items() if data is None}
-        offsets = {each.offset for each in noted.values()}
+        last_written = self._state.files
+        on_disk = dict(self._read_files(report))
+        skipped = {path for path, data in on_disk.items() if data is None}
+        offsets = {each.offset for each in last_written.values()}
         memory = read_memory(self._log, self._scope, at=offsets)
-        edited = self._edited(held, memory.now, report)
+        edited = self._edited(on_disk, memory.now, report)
         now = memory.now
         if writer is None:
             for path in edited:
-                report.refused.append(f"{path} was edited; `--sync` brings that into the log")
+                report.refused.append(f"{path} was edited and left as it is; `--sync` writes the "
+                                      f"edit to the log")
             skipped |= set(edited)
         else:
             for path in edited:
-                base = memory.then.get(noted[path].offset) if path in noted else None
-                if base is not None and _sha(text_of(base, path)) != noted[path].sha256:
-                    base = None  # it was written from another log
-                if not self._take(path, held.get(path), base, memory.now, writer, report):
+                before = last_written.get(path)
+                base = None if before is None else memory.then.get(before.offset)
+                if before is not None and base is not None:
+                    is_of_this_log = _sha(text_of(base, path)) == before.sha256
+                    base = base if is_of_this_log else None
+                if not self._take(path, on_disk.get(path), base, memory.now, writer, report):
                     skipped.add(path)
             last = max((w.offset for w in self._written), default=None)
             if last is not None:
                 now = read_memory(self._log, self._scope, upto=last).now
             if now.refused > memory.now.refused:
                 report.refused.append(
-                    f"not everything was taken: {now.why}; the edited files are left as they are"
+                    f"not every edit was accepted: {now.why}; the edited files are left unchanged"
                 )
                 skipped |= set(report.took)
-        self._write_files(now, held, skipped, report)
+        self._write_files(now, on_disk, skipped, report)
         report.left_out = core_left_out(now)
         return report
 
-    # -- 1, 3: what is there -----------------------------------------------------------------------
+    # -- 1, 3: reading the directory ---------------------------------------------------------------
 
     def _read_state(self) -> State:
         self._written: list = []
@@ -130,19 +134,19 @@ class MemoryFiles:
             state = msgspec.json.decode(data, type=State)
         except msgspec.MsgspecError as error:
             raise Refused(
-                f"{self._root / STATE} can not be read ({error}). Nothing was changed. Delete it: "
-                "then nothing in the files is taken for deleted, and everything is kept."
+                f"{self._root / STATE} cannot be read ({error}). Nothing was changed. Delete it: "
+                "then missing files do not count as deleted, and everything is kept."
             ) from error
         if state.scope != self._scope:
             raise Refused(
-                f"{self._root} holds the memory of {state.scope}, not of {self._scope}. Nothing "
-                "was changed: name another directory with --dir."
+                f"{self._root} has the memory of {state.scope}, not of {self._scope}. Nothing "
+                "was changed. Name another directory with --dir."
             )
-        # Of another log the offsets mean nothing, and nobody knows what the files were.
+        # Offsets of another log mean nothing here, so the earlier files are unknown.
         return state if state.log == self._log_name else empty
 
     def _read_files(self, report: Report) -> Iterator[tuple[str, bytes | None]]:
-        """Every file below the directory that may be memory; None where it can not be read."""
+        """Every file in the directory that may be memory; None if it cannot be read."""
         for path in sorted(self._names(report)):
             if tier_of(path) is None:
                 report.ignored.append(path)
@@ -150,7 +154,7 @@ class MemoryFiles:
             try:
                 data = self._dir.read(path, FILE_BYTES_MAX)
             except ToolFailed as error:
-                report.refused.append(f"{error}; it is left alone")
+                report.refused.append(f"{error}; the file is left unchanged")
                 data = None
             yield path, data
 
@@ -158,14 +162,17 @@ class MemoryFiles:
         found: list[str] = []
         todo = [""]
         while todo:
-            inside = todo.pop()
-            with self._dir.directory(inside) as fd, os.scandir(fd) as entries:
+            folder = todo.pop()
+            with self._dir.directory(folder) as fd, os.scandir(fd) as entries:
                 for entry in entries:
-                    path = f"{inside}{entry.name}"
+                    path = f"{folder}{entry.name}"
                     if entry.name.startswith("."):
-                        continue  # our own state, and what editors and systems leave behind
+                        continue  # our state file, and files of editors and systems
                     if len(found) >= NAMES_MAX:
-                        raise Refused(f"{self._root} holds over {NAMES_MAX} files; none was read")
+                        raise Refused(
+                            f"{self._root} has more than {NAMES_MAX} files. Nothing was read or "
+                            "changed. Name another directory with --dir."
+                        )
                     if entry.is_dir(follow_symlinks=False) and path.count("/") < DEPTH_MAX:
                         todo.append(f"{path}/")
                     else:
@@ -173,27 +180,27 @@ class MemoryFiles:
         return found
 
     def _edited(
-        self, held: Mapping[str, bytes | None], now: MemoryView, report: Report
+        self, on_disk: Mapping[str, bytes | None], now: MemoryView, report: Report
     ) -> list[str]:
-        """The files that are not as they were last written; deleted ones too."""
-        noted = self._state.files
-        gone = [path for path in noted if path not in held and text_of(now, path)]
-        if gone and not any(path in held for path in noted):
+        """The files that differ from what was last written, including deleted ones."""
+        last_written = self._state.files
+        deleted = [path for path in last_written if path not in on_disk and text_of(now, path)]
+        if deleted and not any(path in on_disk for path in last_written):
             report.refused.append(
-                f"all {len(gone)} files are gone from {self._root}: nothing was taken for deleted, "
-                "they are written again; delete single files to retire what is in them"
+                f"all {len(deleted)} files are missing from {self._root}: no memory was deleted, "
+                "and the files are written again; to retire memory, delete single files"
             )
-            gone = []
+            deleted = []
         edited = [
             path
-            for path, data in held.items()
+            for path, data in on_disk.items()
             if data is not None
-            and (path not in noted or _sha(data) != noted[path].sha256)
+            and (path not in last_written or _sha(data) != last_written[path].sha256)
             and data != text_of(now, path).encode()
         ]
-        return sorted([*edited, *gone])
+        return sorted([*edited, *deleted])
 
-    # -- 4: into the log ---------------------------------------------------------------------------
+    # -- 4: writing to the log ---------------------------------------------------------------------
 
     def _take(
         self,
@@ -204,11 +211,12 @@ class MemoryFiles:
         writer: MemoryWriter,
         report: Report,
     ) -> bool:
-        """Make events of an edit and produce them; whether the file could be read as memory."""
+        """Make events of an edit and produce them; False if the file cannot be read as memory."""
         try:
             edits = edits_of(path, lines_in(path, data or b""), base, now, self._user)
         except FileRefused as why:
-            report.refused.append(f"{why}; the file is left as it is, nothing of it was taken")
+            report.refused.append(f"{why}; the file is left unchanged, and nothing in it was "
+                                  f"written to the log")
             return False
         report.conflicts += edits.conflicts
         if edits.events:
@@ -216,19 +224,19 @@ class MemoryFiles:
         self._written += [writer.write(self._scope, event) for event in edits.events]
         return True
 
-    # -- 5, 6: onto the disk -----------------------------------------------------------------------
+    # -- 5, 6: writing to the disk -----------------------------------------------------------------
 
     def _write_files(
         self,
         now: MemoryView,
-        held: Mapping[str, bytes | None],
+        on_disk: Mapping[str, bytes | None],
         skipped: set[str],
         report: Report,
     ) -> None:
         files = {path: old for path, old in self._state.files.items() if path in skipped}
-        for path in sorted({*paths_of(now), *held, *self._state.files} - skipped):
+        for path in sorted({*paths_of(now), *on_disk, *self._state.files} - skipped):
             data = text_of(now, path).encode()
-            before = held.get(path)
+            before = on_disk.get(path)
             try:
                 if data and data != before:
                     self._dir.replace(path, data, before)
@@ -237,21 +245,21 @@ class MemoryFiles:
                     self._remove(path, before)
                     report.removed.append(path)
             except ToolFailed as error:
-                report.refused.append(f"{error}; sync again")
+                report.refused.append(f"{error}; the file is left unchanged, run sync again")
                 if path in self._state.files:
                     files[path] = self._state.files[path]
                 continue
             if data:
                 files[path] = WrittenFile(_sha(data), now.offset)
         state = State(self._scope, self._log_name, files)
-        noted = msgspec.json.format(msgspec.json.encode(state), indent=1)
+        content = msgspec.json.format(msgspec.json.encode(state), indent=1)
         with _refusing(self._root / STATE):
-            self._dir.replace(STATE, noted, self._dir.read(STATE, STATE_BYTES_MAX))
+            self._dir.replace(STATE, content, self._dir.read(STATE, STATE_BYTES_MAX))
 
     def _remove(self, path: str, expected: bytes) -> None:
-        """Delete a file whose entries are all gone, if it is still as it was read."""
+        """Delete a file whose entries were all removed, if it has not changed since it was read."""
         if self._dir.read(path, FILE_BYTES_MAX) != expected:
-            raise ToolFailed(f"{path} was changed by somebody else, nothing was removed")
+            raise ToolFailed(f"{path} was changed meanwhile, so it was not removed")
         parent, _, name = path.rpartition("/")
         with self._dir.directory(parent) as fd, suppress(FileNotFoundError):
             os.unlink(name, dir_fd=fd)
@@ -259,11 +267,12 @@ class MemoryFiles:
 
 @contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Say what Workdir refuses in the words of a command."""
+    """Raise what Workdir refuses as the error of a command."""
     try:
         yield
     except ToolFailed as error:
-        raise Refused(f"{path}: {error}. Nothing was noted.") from error
+        raise Refused(f"{path}: {error}. The state file was not changed. Correct this and run the "
+                      f"command again.") from error
 
 
 def _sha(data: str | bytes) -> str:

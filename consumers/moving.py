@@ -1,10 +1,10 @@
 """Moves every session of a log to a new log, such as one with more partitions.
 
-Offsets are part of what events mean, so records are not copied: a session begins in the new log
-with its records of the old one as its seed, as a fork does, under its own name, user and agent.
-Transcript, context, phase, project and messages come along. What a fork leaves with its parent
-stays in the old log: open turns (they are closed in the new one), doubts, the money spent; and
-terminated sessions. Memory is copied. The old log is marked at the end and can still be read.
+Events refer to offsets, so records are not copied: like a fork, a session begins in the new log
+with its old records as its seed, and keeps its name, user and agent. Transcript, context, phase,
+project and messages move. What a fork leaves with its parent stays in the old log: open turns
+(closed in the new one), doubts, costs; and so do terminated sessions. Memory is copied. At the end
+the old log is marked as moved; it can still be read.
 """
 
 from collections.abc import Callable
@@ -35,11 +35,11 @@ SHOWN_MAX = 5
 
 
 class CanNotMove(Refused):
-    """The sessions were not moved, or not marked as moved."""
+    """The sessions were not moved, or the old log was not marked as moved."""
 
 
 class Moved(NamedTuple):
-    """What was moved. left: sessions that stay in the old log, and why."""
+    """The result of a move. left: the sessions that stay in the old log, and why."""
 
     sessions: int
     memory: int
@@ -55,44 +55,44 @@ def move(
     close_turns: bool = False,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Moved:
-    """Move all sessions; the same again goes on where an earlier one was interrupted.
+    """Move all sessions; run it again to continue an interrupted move.
 
-    settings: of the new log; both have the same blobs. close_turns: also sessions with an open turn
-    or a doubt. Raises CanNotMove, LogMoved, TopicMismatch, LogUnreachable.
+    settings: of the new log; both logs share the blobs. close_turns: also move sessions with an
+    open turn or a doubt. Raises CanNotMove, LogMoved, TopicMismatch, LogUnreachable.
     """
     moved_to = facts_of(old).moved_to
     if moved_to not in (None, settings.topic_prefix):
         raise LogMoved(moved_to)
-    _demand_nobody(old)
+    _demand_no_workers(old)
     before = _ends(old)
     everything = fold_everything(old, read)
-    wanted, left, busy = _sorted(everything)
+    wanted, left, busy = _classify(everything)
     if moved_to is not None:
-        say("this log was moved there before: only what is there is checked")
+        say("this log was already moved there: only checking the new log")
     elif busy and not close_turns:
         raise CanNotMove(
             f"{len(busy)} sessions have an open turn or a call in doubt: {_named(busy)}. Nothing "
-            "was written. Let them end, cancel or resolve them where a worker can still run; or "
-            "move them with --close-turns: the turn ends as `forked`, its message must be sent "
-            "again, and a call in doubt stays in the old log."
+            "was written. Let them end, cancel or resolve them while a worker can still run; or "
+            "move them with --close-turns: then the turn ends as `forked`, its message must be "
+            "sent again, and a call in doubt stays in the old log."
         )
     apply_topics(new, settings.partitions).demand()
-    say("the topics of the new log are there")
+    say("the topics of the new log exist")
     memory = _copy_memory(old, new)
     say(f"{memory} records of memory copied")
     sessions = Sessions(new, settings)
     try:
         for number in range(partitions_of(old)):
             for session_id, records in _by_session(old, number, wanted).items():
-                _begin(sessions, everything.sessions[session_id], records, settings, read)
+                _open_session(sessions, everything.sessions[session_id], records, settings, read)
             say(f"partition {number} of {partitions_of(old)} moved")
     finally:
         sessions.close()
     _verify(new, wanted, read)
     if _ends(old) != before:
         raise CanNotMove(
-            "somebody wrote to the old log meanwhile, so it is not marked as moved. End gateways "
-            "and whatever else writes, delete the topics of the new log, and move again."
+            "the old log was written to during the move, so it was not marked as moved. Stop the "
+            "gateways and every other writer, delete the topics of the new log, and move again."
         )
     old.apply_topics([spec for spec in topics(1) if spec.name == LOG_FACTS])
     if moved_to is None:
@@ -100,7 +100,7 @@ def move(
     return Moved(len(wanted), memory, tuple(left))
 
 
-def _demand_nobody(old: Log) -> None:
+def _demand_no_workers(old: Log) -> None:
     workers = [
         member.instance_id
         for member in old.members("foldlog-")
@@ -108,8 +108,8 @@ def _demand_nobody(old: Log) -> None:
     ]
     if workers:
         raise CanNotMove(
-            f"workers run on the old log: {_named(workers)}. Nothing was written. End them, and "
-            "the gateways; one that has ended counts for 6 s."
+            f"workers run on the old log: {_named(workers)}. Nothing was written. Stop them and "
+            "the gateways, then try again; a stopped worker is listed for 6 s more."
         )
 
 
@@ -117,8 +117,8 @@ def _ends(log: Log) -> tuple[Offsets, Offsets]:
     return log.end_offsets(SESSION_EVENTS), log.end_offsets(MEMORY_EVENTS)
 
 
-def _sorted(everything: Everything) -> tuple[set[str], list[tuple[str, str]], list[str]]:
-    """The sessions to move, those left behind and why, and those of the first that are busy."""
+def _classify(everything: Everything) -> tuple[set[str], list[tuple[str, str]], list[str]]:
+    """The sessions to move, those that stay and why, and the sessions to move that are busy."""
     wanted, left, busy = set[str](), list[tuple[str, str]](), list[str]()
     for name, views in sorted(everything.sessions.items()):
         if why := _why_left(views):
@@ -137,11 +137,11 @@ def _why_left(views: SessionViews) -> str:
         return "unknown"
     if views.turn.terminated:
         return "terminated"
-    return "a durable stream, whose readers hold offsets" if views.turn.agent == STREAM else ""
+    return "a durable stream, whose readers keep offsets" if views.turn.agent == STREAM else ""
 
 
 def _copy_memory(old: Log, new: Log) -> int:
-    """Copy memory-events in their order; writing one twice is harmless."""
+    """Copy memory-events in order; writing an event twice is harmless."""
     producer, failed, count = new.producer(), list[object](), 0
     try:
         for partition, end in old.end_offsets(MEMORY_EVENTS).items():
@@ -153,14 +153,15 @@ def _copy_memory(old: Log, new: Log) -> int:
                 if count % 1000 == 0:
                     producer.flush(FLUSH_S)
         if producer.flush(FLUSH_S) or failed:
-            raise LogUnreachable("the new log did not take all records of memory: move again")
+            raise LogUnreachable("the new log did not accept every memory record. The old "
+                                            "log was not changed. Move again")
     finally:
         producer.close()
     return count
 
 
 def _by_session(old: Log, number: int, wanted: set[str]) -> dict[str, list[Record]]:
-    """The records of the sessions of one partition, held in memory."""
+    """The records of one partition's sessions, in memory."""
     found: dict[str, list[Record]] = {}
     for record in read_before(old, SESSION_EVENTS, number, old.end_offsets(SESSION_EVENTS)[number]):
         name = (record.key or b"").decode("utf-8", "replace")
@@ -169,17 +170,18 @@ def _by_session(old: Log, number: int, wanted: set[str]) -> dict[str, list[Recor
     return found
 
 
-def _begin(
+def _open_session(
     sessions: Sessions,
     views: SessionViews,
     records: list[Record],
     settings: Settings,
     read: ReadBlob,
 ) -> None:
-    """Open a session in the new log with its records of the old one."""
-    held = without_skipped(records, views.skipped)
-    held = without_chunks(held, streaming_attempts(views))
-    seed = store_seed(BlobStore(settings.blobs_dir), views.session_id, held, _seed(views, records))
+    """Open a session in the new log, with its old records as its seed."""
+    seed_records = without_skipped(records, views.skipped)
+    seed_records = without_chunks(seed_records, streaming_attempts(views))
+    blobs, first_seed = BlobStore(settings.blobs_dir), _seed(views, records)
+    seed = store_seed(blobs, views.session_id, seed_records, first_seed)
     open_fork(
         sessions,
         views.session_id,
@@ -192,7 +194,7 @@ def _begin(
 
 
 def _seed(views: SessionViews, records: list[Record]) -> BlobRef | None:
-    """What the session began with itself, if it was forked or moved before."""
+    """The seed of the session itself, if it was forked or moved before."""
     if views.origin is None:
         return None
     for record in records:
@@ -203,16 +205,16 @@ def _seed(views: SessionViews, records: list[Record]) -> BlobRef | None:
 
 
 def _verify(new: Log, wanted: set[str], read: ReadBlob) -> None:
-    there = fold_everything(new, read).sessions
+    sessions = fold_everything(new, read).sessions
     wrong = [
         name
         for name in sorted(wanted)
-        if name not in there or not there[name].turn.known or there[name].frozen
+        if name not in sessions or not sessions[name].turn.known or sessions[name].frozen
     ]
     if wrong:
         raise CanNotMove(
-            f"{len(wrong)} sessions did not begin in the new log: {_named(wrong)}. The old log is "
-            "whole and not marked as moved. See `foldlog doctor` on the new one."
+            f"{len(wrong)} sessions are missing or frozen in the new log: {_named(wrong)}. The old "
+            "log is intact and was not marked as moved. Run `foldlog doctor` on the new one."
         )
 
 

@@ -48,8 +48,7 @@ BY_ITSELF = (
 )
 NO_ROOM = (
     "see what fills the window with foldlog context show {}; shorten the prompt, the tools and "
-    "their "
-    "results, or raise hard_tokens; the next message tries again"
+    "their results, or raise hard_tokens; the next message tries again"
 )
 LETTERS_MAX = 5
 """Dead letters shown; the rest are only counted."""
@@ -190,10 +189,10 @@ def frozen_sessions(everything: Everything) -> Iterator[Finding]:
                 "problem",
                 "frozen",
                 f"session {name} is frozen at offset {views.frozen.offset}: {views.frozen.why}",
-                f"foldlog skip {name} --offset {views.frozen.offset} continues without that record;"
-                " or upgrade to a version that understands it (for a fork without its seed: "
-                "restore "
-                "the blobs and delete its partition's store), then restart the worker",
+                f"foldlog skip {name} --offset {views.frozen.offset} continues without that "
+                "record; or upgrade to a version that understands it (for a fork without its "
+                "seed: restore the blobs and delete its partition's store), then restart the "
+                "worker",
             )
 
 

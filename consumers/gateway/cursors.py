@@ -10,7 +10,7 @@ import binascii
 from zlib import crc32
 
 from ...log.errors import Refused
-from ..history import KINDS, Place, Said
+from ..history import KINDS, Place, ShownText
 from ..transcript_stream import Attempt
 
 VERSION = "1"
@@ -56,7 +56,7 @@ def place_of(session_id: str, cursor: str) -> Place:
         return Place(counts[0])
     if len(counts) != 4 + 2 * len(KINDS):
         raise BadCursor("cannot be read")
-    shown = tuple(map(Said, counts[4::2], counts[5::2]))
+    shown = tuple(map(ShownText, counts[4::2], counts[5::2]))
     return Place(counts[0], Attempt(*counts[1:4]), shown)
 
 

@@ -47,7 +47,7 @@ def test_S3_2_files_are_written_edited_and_taken_in(shell, writer, tmp_path):
     assert "wrote core.md" in shell(f"memory --dir {place}").out
     (place / "core.md").write_text("likes coffee\n")
     ran = shell(f"memory --dir {place}")
-    assert ran.code == 1 and "core.md was edited; `--sync` brings that" in ran.err
+    assert ran.code == 1 and "core.md was edited and left as it is; `--sync` writes" in ran.err
     ran = shell(f"memory --dir {place} --sync")
     assert ran.code == 0 and "took edits from core.md: 2 events" in ran.out
     assert "likes coffee" in shell("memory").out
@@ -115,7 +115,7 @@ def test_bad_input_of_the_command(shell, command, code, why):
 def test_a_directory_of_somebody_else_is_refused(shell, writer, tmp_path):
     shell(f"memory --dir {tmp_path / 'n'}")
     ran = shell(f"memory --dir {tmp_path / 'n'} --user bo")
-    assert ran.code == 1 and "holds the memory of user:ana" in ran.err
+    assert ran.code == 1 and "has the memory of user:ana" in ran.err
 
 
 def test_doctor_says_what_of_the_core_enters_no_prompt(shell, writer):

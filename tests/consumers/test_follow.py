@@ -76,7 +76,7 @@ def test_a_log_that_stops_answering_ends_the_reading(log, answered, monkeypatch)
     follow = Follow(log, ["s1"])
     partition = partition_for("s1", PARTITIONS)
     beyond = {partition: log.end_offsets(SESSION_EVENTS)[partition] + 1}
-    with pytest.raises(LogUnreachable, match="stopped answering"):
+    with pytest.raises(LogUnreachable, match="stopped responding"):
         list(follow.to(beyond))
 
 

@@ -184,7 +184,7 @@ def test_S1_E_a_short_form_that_came_in_time_is_told_as_left_out(drive):
     assert json.dumps(request(session)).count(PAGE * 60) == 1
     (change,) = diff(session)
     assert (change.kind, change.step) == ("short forms", "1.2")
-    assert change.why == "they were ready before the whole was said"
+    assert change.why == "they were ready before the full results were sent"
     assert change.before == called.prompt_tokens == change.after + short.saved
     (piece,) = change.left_out
     assert piece.name == short.call and piece.tokens > 500 and piece.words.startswith(PAGE)

@@ -227,7 +227,7 @@ def test_what_was_said_after_the_lost_answer_was_read_is_taken_back(driven):
     for at in chunks[:3]:
         screen, things = seen_by_who_left_at(session, at)
         dropped = [thing.why for thing in things if isinstance(thing, Dropped)]
-        assert dropped == ["its last words were lost"] * (at == chunks[2])
+        assert dropped == ["the end of its output was lost"] * (at == chunks[2])
         assert [words[0] for _, words in screen.done if isinstance(words, tuple)] == [text]
 
 

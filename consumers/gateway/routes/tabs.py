@@ -93,8 +93,7 @@ def _previous(gateway: Gateway, request: Request, cookie: str) -> str | None:
 def _ready(gateway: Gateway) -> Tabs:
     if not gateway.tabs.caught_up.is_set() or gateway.tabs.failed is not None:
         raise NotReady("this gateway has not read the list of tabs yet: nothing was done. Try "
-                       "again "
-        "in a moment")
+                       "again in a moment")
     return gateway.tabs
 
 

@@ -108,8 +108,7 @@ def _block(part: Mapping[str, Any], attach: Attach) -> dict[str, Any]:
     if part.get("type") != "file":
         kind = str(part.get("type"))[:40]
         raise Invalid("invalid_content", f"a part of type {kind!r} cannot be sent: nothing was "
-                      "sent. Use "
-        "text or file")
+                      "sent. Use text or file")
     head, _, data = str(part.get("url")).partition(",")
     if not head.startswith("data:") or not head.endswith(";base64"):
         raise Invalid("not_attachable", "a file must be a base64 data URL; other URLs are not "

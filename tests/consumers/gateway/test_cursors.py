@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.consumers.gateway.cursors import NUMBER_MAX, BadCursor, cursor_of, place_of
-from foldlog.consumers.history import KINDS, Place, Said
+from foldlog.consumers.history import KINDS, Place, ShownText
 from foldlog.consumers.transcript_stream import Attempt
 
 numbers = st.integers(0, NUMBER_MAX)
@@ -14,7 +14,7 @@ places = numbers.map(Place) | st.builds(
     Place,
     numbers,
     st.builds(Attempt, numbers, numbers, numbers),
-    st.tuples(*[st.builds(Said, numbers, numbers) for _ in KINDS]),
+    st.tuples(*[st.builds(ShownText, numbers, numbers) for _ in KINDS]),
 )
 
 

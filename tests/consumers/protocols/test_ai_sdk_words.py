@@ -86,7 +86,7 @@ def turns(draw):
         said = said[: draw(st.integers(0, len(said)))]  # what came behind was lost
         final = [Token(of, *piece) for piece in spoken(content)]
         if draw(st.integers(0, 9)) == 0 and said:
-            shown += [*said, Dropped(of, "its chunks are not its words"), *final]
+            shown += [*said, Dropped(of, "its chunks differ from its answer"), *final]
         else:
             counts = {k: sum(len(t.text) for t in said if t.kind == k) for k in KINDS}
             shown += [*said, *rest(final, counts)]
