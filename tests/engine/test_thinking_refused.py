@@ -139,4 +139,5 @@ def test_with_a_fixed_budget_a_summary_stands_for_a_call_and_its_thinking(start)
     with SessionFold(driven.log, SESSION) as folded:
         end = driven.log.end_offsets(SESSION_EVENTS)[0]
         (change,) = changes(folded, end, lambda ref: driven.blobs.get(ref.sha256))
-    assert (change.kind, change.why) == ("summary", "the provider no longer accepted the thinking blocks")
+    assert change.kind == "summary"
+    assert change.why == "the provider no longer accepted the thinking blocks"

@@ -120,7 +120,7 @@ def test_who_allowed_what_and_what_was_refused_is_said(tmp_path):
     assert "grant" in text and "How to check this report" in text
     assert "and later calls" not in text and "every later call of charge" in text, "an old grant"
     assert 'tag warn">unproven<' in text, "nobody vouches for what was written then"
-    assert re.search(r"<b>[1-9]\d*</b><span>words of people without proof", text)
+    assert re.search(r"<b>[1-9]\d*</b><span>actions of people without proof", text)
     doubt = page_of(golden_log("doubt_resolved"))
     assert "in doubt" in doubt and "says" in doubt
 

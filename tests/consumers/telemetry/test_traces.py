@@ -175,7 +175,7 @@ def test_bad_input_a_receiver_that_refuses_one_that_is_not_there_and_no_session(
     assert ran.code == 1 and "cannot be reached" in ran.err and "urlopen" not in ran.err
     for wrong in ("bla", "", "ftp://a.example", "http://", "http://a.example:x"):
         ran = shell("traces golden --otlp", wrong)
-        assert ran.code == 2 and "say http(s)://HOST" in ran.err, wrong
+        assert ran.code == 2 and "give http(s)://HOST" in ran.err, wrong
     assert shell("traces nobody").code == 1
     assert shell(f"traces golden --otlp {url} --header secret").code == 2
 
