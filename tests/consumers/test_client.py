@@ -131,7 +131,7 @@ def test_a_call_is_named_by_its_place_or_by_the_providers_id(client, log):
     played = asks(client, log, ("charge", {}), ("refund", {}))
     assert client.decide("s1", "toolu_110", "deny").verdict == "accepted"
     assert played.views.turn.calls[0].decision == "deny"
-    with pytest.raises(UnknownCall, match=r"are: 1\.1\.1 \(refund, asks\)$"):  # no done one
+    with pytest.raises(UnknownCall, match=r"in doubt: 1\.1\.1 \(refund, asks\)$"):  # no done one
         client.decide("s1", "1.9.9", "allow")
     with pytest.raises(UnknownCall, match="no call nothing is open"):
         client.decide("s1", "nothing", "allow")

@@ -261,7 +261,7 @@ def test_an_editor_that_saves_during_the_sync_wins_over_the_rewrite(desk, monkey
 
     monkeypatch.setattr(MemoryFiles, "_take", saved_meanwhile)
     report = desk.sync()
-    assert "was changed meanwhile" in report.refused[0] and desk.text() == "likes cocoa\n"
+    assert "changed by somebody else" in report.refused[0] and desk.text() == "likes cocoa\n"
     monkeypatch.undo()
     desk.sync()
     assert "likes cocoa" in desk.text() and "lives in Oslo" in desk.text()
