@@ -24,7 +24,8 @@ from ..log import Settings, environment
 from ..processors.effects.models.client import host_of
 from ..processors.fold.projections.turn_view import find_call
 from ..processors.fold.sessions import FoldedEvent
-from ..processors.wake.facts import Rules, wake
+from ..processors.wake.budget import Rules
+from ..processors.wake.facts import wake
 from ..processors.wake.table import BY_ID
 from ..schemas import events as ev
 from ..schemas.topics import topics

@@ -34,8 +34,8 @@ from ..consumers.spending import (
 from ..consumers.waiting import asking, doubtful, what_it_waits_for
 from ..log.blobs import BlobError
 from ..log.partition import partition_for
+from ..processors.wake.budget import Rules
 from ..processors.wake.decide import rules_of
-from ..processors.wake.facts import Rules
 from ..schemas.codec import ChunkSeen, Entry
 from ..schemas.events import GenChunk
 from ..schemas.topics import SESSION_EVENTS

@@ -17,7 +17,8 @@ from ..processors.fold.sessions import FoldedSession, FoldedSessions
 from ..processors.fold.views import SessionViews
 from ..processors.request.build import BUILDER, request_bytes, request_sha256
 from ..processors.request.continuation import resumed_request
-from ..processors.wake.facts import Obligation, Rules, wake
+from ..processors.wake.budget import Rules
+from ..processors.wake.facts import Obligation, wake
 from ..processors.wake.table import BY_ID
 from ..schemas import events as ev
 from ..schemas.enums import Recovery

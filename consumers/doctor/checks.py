@@ -18,8 +18,9 @@ from ...processors.fold.projections.transcript import Line
 from ...processors.fold.views import SessionViews
 from ...processors.outside.connection import ENDED
 from ...processors.store.store import Belongs, fold_version, open_readonly
+from ...processors.wake.budget import Rules
 from ...processors.wake.decide import TOO_LITTLE
-from ...processors.wake.facts import Rules, wake
+from ...processors.wake.facts import wake
 from ...schemas.enums import EndReason
 from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS, UNCLEAN, topics
 from ..follow import read_before

@@ -13,7 +13,8 @@ from foldlog.consumers.replay import Replay
 from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.views import initial
 from foldlog.processors.request.build import context_of, request_bytes
-from foldlog.processors.wake.facts import Rules, wake
+from foldlog.processors.wake.budget import Rules
+from foldlog.processors.wake.facts import wake
 from foldlog.producers.fork import open_fork
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, entry_of, headers_for

@@ -19,7 +19,7 @@ from foldlog.consumers.show import known, now_ms, owed_json, request_of
 from foldlog.consumers.transcript_stream import INITIAL, Token, see
 from foldlog.processors.advice.prices import list_prices
 from foldlog.processors.store.views_codec import view_hashes
-from foldlog.processors.wake.facts import Rules
+from foldlog.processors.wake.budget import Rules
 from foldlog.producers import BlobMissing, Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.events.parts import BlobRef, Body
