@@ -109,6 +109,7 @@ class _Maker:
         ended = list(self._end_work(seen))
         if seen.views.turn.number > seen.before.turn.number and not seen.before.turn.open:
             self._begin_turn(seen)
+        key: tuple
         match event:
             case ev.LlmCalled():
                 self._called = event
