@@ -1,8 +1,9 @@
 """A real single-node Kafka 4.2 (KRaft) on loopback: no Docker, no installed Java, no root.
 
-Read in this order: `broker` (up, down, status), `node` (what the JVM is told), `jars` and `java`
-(what it is made of), `process`, `probe` and `ports` (is it alive, does it answer, who holds the
-port), `last_words` and `errors`, `temporary` (for tests), `prepare` (makes starts faster).
+Read in this order: `broker` (up, down, status), `node` (the properties and the command line),
+`jars` and `java` (the files it runs from), `process`, `probe` and `ports` (is it alive, does it
+respond, what has the port), `crash_report` and `errors`, `temporary` (for tests), `prepare` (makes
+starts faster).
 """
 
 from .broker import Broker, BrokerState, BrokerStatus, Condition

@@ -1,12 +1,12 @@
-"""Brings the local Kafka up and down, and says how it is.
+"""Starts and stops the local Kafka, and reports its status.
 
-It owns the directory: data, properties, log, and the state file in which other commands find the
-bootstrap address. It knows no topic. A broker started here outlives the command that started it;
-`up` finds a running one and uses it, whoever started it.
+Its directory has the data, the properties, the log, and the state file from which other commands
+read the bootstrap address. A broker started here outlives the command that started it; `up` reuses
+a running one, no matter which command started it.
 
-Order of `up`, under the directory's lock: look for a running broker; Java; room on the disk; jars;
-format (once, into another name, then renamed); ports; properties; start; wait until a metadata
-answer carries our cluster id and port; write the state file.
+Order of `up`, under the directory's lock: look for a running broker; find Java; check the free
+disk space; fetch the jars; format (once, under another name, then renamed); choose ports; write the
+properties; start; wait until a metadata response has our cluster id and port; write the state file.
 """
 
 import base64
@@ -24,24 +24,24 @@ from enum import StrEnum
 from pathlib import Path
 
 from . import node, process
+from .crash_report import explain
 from .errors import BrokerError, BrokerFailed, DiskFull, PortTaken
 from .jars import LOCK, Progress, ensure_jars, only_one
 from .java import find_java
-from .last_words import explain
 from .ports import DEFAULT_PORT, free_pair, holder_of
 from .probe import ask
 
 _PORT_TRIES = 5
-_READY_S = 60.0  # 1 to 2.5 s on an idle machine; one that is busy with other work takes its time
+_READY_S = 60.0  # 1 to 2.5 s on an idle machine, much longer on a busy one
 _READY_POLL_S = 0.02
 _DOWN_S = 30.0  # 0.3 s on an idle broker; SIGKILL after that loses nothing (it replays its log)
-_DIR_MODE, _FILE_MODE = 0o700, 0o600  # what was said in sessions is their owner's alone
-_FREE_BYTES_MIN = 100 << 20  # 38 MB of jars, and some room to write in
+_DIR_MODE, _FILE_MODE = 0o700, 0o600  # only the owner may read the content of sessions
+_FREE_BYTES_MIN = 100 << 20  # 38 MB of jars, and room for some writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerState:
-    """A broker that was ready. `start_time` is Unix seconds."""
+    """A broker that has become ready. `start_time` is Unix seconds."""
 
     pid: int
     start_time: float
@@ -55,14 +55,14 @@ class BrokerState:
 
 class Condition(StrEnum):
     RUNNING = "running"
-    SILENT = "silent"  # the process is there and does not answer (starting, stopped, swamped)
-    GONE = "gone"  # it was up and ended by itself or was killed; `up` brings it back
+    SILENT = "silent"  # the process exists but does not respond (starting, paused, overloaded)
+    GONE = "gone"  # it was up, and exited or was killed; `up` starts it again
     STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStatus:
-    """How the broker is now; `state` as of its last start, None if it is stopped."""
+    """The broker's current status; `state` is as of its last start, None if it is stopped."""
 
     condition: Condition
     state: BrokerState | None
@@ -77,12 +77,12 @@ class BrokerStatus:
 class Broker:
     """The local Kafka of one directory.
 
-    `dir` holds its data between runs, `cache_dir` the jars (shared by all). `port` forces a port
-    (and the next one, for the controller); without it the last used or `preferred_port` is taken,
-    or a free pair if that is held by something else. `properties` are added to the node's,
-    `java_options` to the JVM's. `tied`: the broker ends with this process (Linux). `mirror` is the
-    address of a Maven repository to use instead of the public one. `env`: the environment of the
-    broker (default: that of this process).
+    `dir` has its data between runs, `cache_dir` the jars (shared by all brokers). `port` forces a
+    port (and the next one, for the controller); without it the broker uses its last port or
+    `preferred_port`, or a free pair if another program has that one. `properties` are added to the
+    node's, `java_options` to the JVM's. `tied`: the broker ends with this process (Linux). `mirror`
+    is the address of a Maven repository to use instead of the public one. `env`: the environment of
+    the broker (default: that of this process).
     """
 
     dir: Path
@@ -98,9 +98,9 @@ class Broker:
     free_bytes_min: int = _FREE_BYTES_MIN
 
     def up(self, progress: Progress = lambda _line: None) -> BrokerState:
-        """Returns when the broker answers; starts it if it does not run. Raises BrokerError.
+        """Return once the broker responds; start it if it does not run. Raises BrokerError.
 
-        Interrupted (Ctrl-C) or failed, it leaves no process that it started.
+        If it fails or is interrupted (Ctrl-C), it leaves no process that it started.
         """
         try:
             self.dir.mkdir(mode=_DIR_MODE, parents=True, exist_ok=True)
@@ -113,8 +113,11 @@ class Broker:
             raise _unusable(self.dir, error) from error
 
     def down(self) -> bool:
-        """Stops the broker and keeps its data; False if none ran. The next `up` takes its port
-        again if it can: workers and gateways that went on look for it there."""
+        """Stop the broker and keep its data; False if none ran.
+
+        The next `up` reuses the port if it can, because running workers and gateways expect the
+        broker there.
+        """
         if not self.dir.exists():
             return False
         with self._only_one(lambda _line: None):
@@ -127,12 +130,12 @@ class Broker:
             return found is not None
 
     def kill(self) -> None:
-        """SIGKILL, for tests and the demo: what a crash looks like. Does nothing if none runs."""
+        """SIGKILL, to simulate a crash in tests and the demo. Does nothing if none runs."""
         if found := process.find(self._marker):
             process.kill(found[0])
 
     def status(self) -> BrokerStatus:
-        """Looks without a lock and changes nothing."""
+        """The current status, read without a lock and without changing anything."""
         state = self.state()
         found = process.find(self._marker)
         if not found:
@@ -155,7 +158,7 @@ class Broker:
         """Where clients connect. Raises BrokerFailed if `up` was never called."""
         state = self.state()
         if state is None:
-            raise BrokerFailed(f"no broker was started in {self.dir}: run `foldlog up`")
+            raise BrokerFailed(f"no broker has been started in {self.dir}: run `foldlog up`")
         return state.bootstrap_servers
 
     @property
@@ -180,7 +183,7 @@ class Broker:
             port = self._choose_port(progress)
             try:
                 return self._start_on(port, jvm)
-            except PortTaken:  # somebody took it between our look and Kafka's bind
+            except PortTaken:  # taken between our check and Kafka's bind
                 if self.port is not None or attempt == _PORT_TRIES - 1:
                     raise
         raise AssertionError("unreachable")
@@ -200,15 +203,15 @@ class Broker:
         return state
 
     def _join(self, pid: int, arguments: list[str], progress: Progress) -> BrokerState | None:
-        """Waits for a broker that runs already; None if it ends meanwhile."""
+        """Wait until a broker that runs already is ready; None if it exits first."""
         port = _port_in(arguments)
         if self.port is not None and port != self.port:
             raise PortTaken(
-                f"the broker of {self.dir} already runs on port {port}, not on {self.port}. It was"
-                " left running. Run `foldlog down` first, or use the port it has."
+                f"the broker of {self.dir} already runs on port {port}, not on {self.port}. It"
+                " keeps running. Run `foldlog down` first, or use its port."
             )
         if not self._is_ready(port, self._cluster_id()):
-            progress(f"waiting for the broker that is starting (process {pid})")
+            progress(f"waiting for the broker to start (process {pid})")
         try:
             self._await_ready(pid, port)
         except BrokerFailed:
@@ -224,19 +227,22 @@ class Broker:
         return state
 
     def _format(self, jvm: list[str]) -> None:
-        shutil.rmtree(self.dir / node.NEW_DATA, ignore_errors=True)  # of an interrupted format
+        shutil.rmtree(self.dir / node.NEW_DATA, ignore_errors=True)  # from an interrupted format
         text = node.properties_text(DEFAULT_PORT, self.properties, data=node.NEW_DATA)
         (self.dir / node.FORMAT_PROPERTIES).write_text(text)
         with self._child([*jvm, *node.format_arguments(_new_cluster_id())], tied=True) as pid:
             if not process.wait_gone(pid, _READY_S):
-                raise BrokerFailed(f"formatting took over {_READY_S:.0f} s; see {self.log_file}")
+                raise BrokerFailed(
+                    f"formatting took over {_READY_S:.0f} s. Nothing was started. See"
+                    f" {self.log_file}; then run `foldlog up` again."
+                )
         if process.exit_code(pid) != 0:
             raise explain(self.log_file, self.dir)
         os.rename(self.dir / node.NEW_DATA, self.dir / node.DATA)
 
     @contextmanager
     def _child(self, command: list[str], *, tied: bool) -> Iterator[int]:
-        self.log_file.write_bytes(b"")  # what we may have to explain is this process alone
+        self.log_file.write_bytes(b"")  # a crash report covers only this process
         with open(self.log_file, "ab") as log:
             with process.spawned(command, cwd=self.dir, log=log, tied=tied, env=self.env) as pid:
                 yield pid
@@ -268,8 +274,8 @@ class Broker:
                     " program, or choose another port."
                 )
             return self.port
-        last = self.state()  # clients still look for the port it had, after a crash or a `down`
-        wanted = last.port if last else self._port_before() or self.preferred_port
+        last = self.state()  # after a crash or a `down`, clients still expect its last port
+        wanted = last.port if last else self._last_port() or self.preferred_port
         if wanted is not None:
             holder = holder_of(wanted)
             if holder is None:
@@ -277,8 +283,8 @@ class Broker:
             progress(f"port {holder}; choosing another one")
         return free_pair()
 
-    def _port_before(self) -> int | None:
-        """The port it had when it was last stopped; None if that is not known."""
+    def _last_port(self) -> int | None:
+        """The port it had when it was last stopped; None if unknown."""
         try:
             return int(self._port_file.read_text())
         except (OSError, ValueError):
@@ -288,7 +294,7 @@ class Broker:
 
     @property
     def _marker(self) -> str:
-        # a hash: paths with blanks or odd letters do not survive every system's process table
+        # a hash: some systems' process tables garble paths with spaces or unusual characters
         path = os.fsencode(self.dir.resolve())
         return f"-Dfoldlog.broker={hashlib.sha256(path).hexdigest()[:16]}"
 
@@ -312,28 +318,28 @@ class Broker:
                 if line.startswith("cluster.id="):
                     return line.partition("=")[2]
         raise BrokerFailed(
-            f"{meta} is missing or damaged, so Kafka can not use the data beside it. The data is"
-            f" untouched. Restore the file, or move {self.dir} away to start empty."
+            f"{meta} is missing or damaged, so Kafka cannot use the data in this directory. The"
+            f" data is untouched. Restore the file, or move {self.dir} away to start empty."
         )
 
     def _check_room(self) -> None:
         free = shutil.disk_usage(self.dir).free
         if free < self.free_bytes_min:
             raise DiskFull(
-                f"{free >> 20} MB free at {self.dir}, Kafka needs at least"
-                f" {self.free_bytes_min >> 20}. Nothing was started, the data is kept. Free some"
+                f"only {free >> 20} MB are free at {self.dir}; Kafka needs at least"
+                f" {self.free_bytes_min >> 20} MB. Nothing was started, the data is kept. Free some"
                 " space and run `foldlog up` again."
             )
 
     def _only_one(self, progress: Progress) -> AbstractContextManager[None]:
         return only_one(
             self.dir / "up.lock",
-            lambda: progress("another `foldlog up` or `down` is at work here, waiting for it"),
+            lambda: progress("waiting for another `foldlog up` or `down` in this directory"),
         )
 
 
 def _make_private(directory: Path) -> None:
-    """Close to others what we or an older release wrote; Java's umask does it for the rest."""
+    """Make files of ours or of older releases private; Java's umask covers the rest."""
     os.chmod(directory, _DIR_MODE)
     for at, directories, files in os.walk(directory):
         for names, mode in ((directories, _DIR_MODE), (files, _FILE_MODE)):
@@ -356,7 +362,7 @@ def _unusable(directory: Path, error: OSError) -> BrokerError:
             " `foldlog up` again."
         )
     return BrokerFailed(
-        f"{directory} can not be used: {error}. Nothing was changed. Make it writable, or choose"
+        f"{directory} cannot be used: {error}. Nothing was changed. Make it writable, or choose"
         " another directory."
     )
 
@@ -365,5 +371,5 @@ def _new_cluster_id() -> str:
     """A Kafka uuid: 16 random bytes, url-safe base64 without padding."""
     while True:
         cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-        if not cluster_id.startswith("-"):  # the format tool would take it for an option
+        if not cluster_id.startswith("-"):  # the format tool would read it as an option
             return cluster_id

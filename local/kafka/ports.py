@@ -1,7 +1,4 @@
-"""The pair of ports of a node (clients, then the controller): free, or held by whom.
-
-It knows the loopback interface and nothing of directories or processes.
-"""
+"""The pair of ports of a node (clients, then the controller): free, or taken by what."""
 
 import random
 import socket
@@ -9,9 +6,9 @@ import socket
 from .errors import PortTaken
 from .probe import ask
 
-DEFAULT_PORT = 19092  # 9092 is what every other Kafka takes
-# Free pairs are drawn below the range that systems give to outgoing connections: up there a client
-# that tries to reach a dead broker for long enough connects to itself and holds the port.
+DEFAULT_PORT = 19092  # 9092 is every other Kafka's default
+# Free pairs are drawn below the range of ephemeral ports: in that range a client that retries a
+# dead broker for long enough connects to itself and occupies the port.
 _FREE_PORTS = range(20_000, 32_000, 2)
 _FREE_TRIES = 100
 
@@ -22,13 +19,13 @@ def free_pair() -> int:
         if not (is_taken(port) or is_taken(port + 1)):
             return port
     raise PortTaken(
-        f"no free pair of ports between {_FREE_PORTS[0]} and {_FREE_PORTS[-1]}. Nothing was"
+        f"found no free pair of ports between {_FREE_PORTS[0]} and {_FREE_PORTS[-1]}. Nothing was"
         " started. Choose a port yourself."
     )
 
 
 def holder_of(port: int) -> str | None:
-    """Says what holds the pair that begins with `port`; None if it is free."""
+    """What has taken the pair that starts with `port`, as text; None if it is free."""
     for taken in (port, port + 1):
         if is_taken(taken):
             answer = ask(taken)
@@ -38,14 +35,14 @@ def holder_of(port: int) -> str | None:
 
 
 def is_taken(port: int) -> bool:
-    """True if something listens on the port, or it can not be bound on loopback."""
+    """True if something listens on the port, or it cannot be bound on loopback."""
     with socket.socket() as listener:
-        # As the JVM does: a port in TIME_WAIT is free. A listener still makes this fail.
+        # Like the JVM: a port in TIME_WAIT counts as free. A listener still makes this fail.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))
         except OSError:
             return True
-    with socket.socket() as client:  # some systems let us bind beside a wildcard listener
+    with socket.socket() as client:  # some systems allow a bind next to a wildcard listener
         client.settimeout(1.0)
         return client.connect_ex(("127.0.0.1", port)) == 0

@@ -1,9 +1,9 @@
-"""Downloads what the broker needs and makes Java's start-up cache, once, so that `up` is quick.
+"""Downloads the broker's jars and builds Java's startup cache, once, so that `up` is fast.
 
 Everything works without it, only slower. With the cache (an ahead-of-time class cache of 64 MB) a
-start takes 0.8 s instead of 1.7, and the return from kill -9 takes 1.7 s instead of 2.7.
-It is made by a scratch broker that is started and stopped with recording on; at its end a second
-JVM writes the file for about 5 s. That is why `up` does not do it.
+start takes 0.8 s instead of 1.7, and recovery from kill -9 takes 1.7 s instead of 2.7. To build it,
+a temporary broker runs with recording on; when it ends, a second JVM writes the file for about 5 s.
+That is why `up` does not do it.
 """
 
 import os
@@ -16,7 +16,7 @@ from .temporary import temporary_broker
 
 
 def prepare(cache_dir: Path, progress: Progress, *, mirror: str | None = None) -> None:
-    """Fills `cache_dir`: jars, and the start-up cache where this Java has one. Idempotent.
+    """Fill `cache_dir`: jars, and the startup cache if this Java supports one. Idempotent.
 
     Takes about 10 s the first time. Raises BrokerError as `Broker.up` does.
     """
@@ -28,14 +28,14 @@ def prepare(cache_dir: Path, progress: Progress, *, mirror: str | None = None) -
         return
     start_caches.mkdir(parents=True, exist_ok=True)
     with only_one(start_caches / ".lock"):
-        if cache.exists():  # another process made it while we waited
+        if cache.exists():  # another process built it while we waited
             return
         progress("preparing a fast start of Kafka (once, about 8 s)")
-        for leftover in start_caches.glob("kafka-*"):  # of other versions, or interrupted
+        for leftover in start_caches.glob("kafka-*"):  # of other versions or interrupted runs
             leftover.unlink()
         scratch = cache.with_suffix(".new")
         option = f"-XX:AOTCacheOutput={scratch}"
         with temporary_broker(cache_dir, java_options=(option,), mirror=mirror) as broker:
             broker.down()
-        if scratch.exists():  # else this Java could not: starts stay as they are
+        if scratch.exists():  # otherwise this Java cannot write one
             os.replace(scratch, cache)

@@ -1,7 +1,7 @@
-"""Asks a port "are you Kafka, and which cluster?" with one raw Metadata request.
+"""Probes a port with one raw Metadata request: is it Kafka, and which cluster?
 
-A TCP connect proves nothing: any program may hold the port. This file knows one request of the
-Kafka protocol and nothing of processes. Only room `log` uses a Kafka client, hence the bytes.
+A TCP connect proves nothing, since any program may have the port. The request is encoded by hand,
+because only `log/` may use a Kafka client.
 """
 
 import socket
@@ -10,21 +10,21 @@ from typing import NamedTuple
 
 _METADATA = 3  # api key
 # Version 4 is the newest with the old fixed-width encoding (from 9 on it is compact); Kafka 4
-# serves 0 to 13. It names the cluster (since 2) and can ask for no topic (since 1).
+# serves 0 to 13. It returns the cluster id (since 2) and can request no topics (since 1).
 _VERSION = 4
 _CORRELATION_ID = 1
-_ANSWER_BYTES_MAX = 1 << 20  # a node's answer without topics is under 100 bytes
+_ANSWER_BYTES_MAX = 1 << 20  # a node's response without topics is under 100 bytes
 
 
 class KafkaAnswer(NamedTuple):
-    """What a Kafka said: its cluster and the ports its live brokers advertise."""
+    """A Kafka's response: its cluster id and the ports that its live brokers advertise."""
 
     cluster_id: str | None
     ports: tuple[int, ...]
 
 
 def ask(port: int, timeout_s: float = 1.0) -> KafkaAnswer | None:
-    """The answer of the Kafka on 127.0.0.1:`port`; None if there is none, or it is no Kafka."""
+    """The response of the Kafka on 127.0.0.1:`port`; None if nothing or something else is there."""
     # request header v1 (api key, version, correlation, client id), no topics, no auto-creation
     body = struct.pack(">hhih", _METADATA, _VERSION, _CORRELATION_ID, 7) + b"foldlog"
     body += struct.pack(">i?", 0, False)
@@ -37,7 +37,7 @@ def ask(port: int, timeout_s: float = 1.0) -> KafkaAnswer | None:
                     return None
                 return _decode(stream.read(size))
     except (OSError, struct.error, UnicodeDecodeError):
-        return None  # nobody there, or somebody who does not speak Kafka
+        return None  # nothing listens there, or it does not speak the Kafka protocol
 
 
 def _decode(answer: bytes) -> KafkaAnswer | None:

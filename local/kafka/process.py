@@ -1,8 +1,8 @@
-"""Processes of the broker: start, find, wait, end. It knows nothing of Kafka.
+"""Starts, finds, awaits and ends the broker's process.
 
-A broker outlives the command that started it, so the truth about "is it running" is the table of
-processes: each broker carries a marker argument with its directory. A pid in a file alone may by
-now belong to somebody else.
+A broker outlives the command that started it, so the process table decides whether it runs: each
+broker has a marker argument derived from its directory. A pid from a file may have been reused by
+another process.
 """
 
 import os
@@ -20,13 +20,13 @@ from queue import SimpleQueue
 from typing import IO
 
 _POLL_S = 0.02  # only where the system has no pidfd
-_UMASK = 0o077  # what it writes is its owner's alone
-_KILL_S = 10.0  # a killed process is gone at once, unless its disk hangs
+_UMASK = 0o077  # only the owner may read its files
+_KILL_S = 10.0  # a killed process ends at once, unless its disk hangs
 
-_children: dict[int, subprocess.Popen[bytes]] = {}  # ours, to be reaped when they end
+_children: dict[int, subprocess.Popen[bytes]] = {}  # children of this process, to be reaped
 
-# Asks Linux to end us with our parent, then becomes the program. The second line covers a parent
-# that died before the first.
+# Asks Linux to end this process with its parent, then executes the program. The getppid line covers
+# a parent that died before the prctl.
 _TIED = """\
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 15)  # PR_SET_PDEATHSIG, SIGTERM
@@ -44,10 +44,11 @@ def spawned(
     tied: bool,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[int]:
-    """Starts `command` and gives its pid; if the block fails or is interrupted, it is killed.
+    """Start `command` and yield its pid; if the block fails or is interrupted, kill it.
 
-    It gets a session of its own, so Ctrl-C in a terminal does not reach it. If the block ends well
-    it goes on. `tied`: on Linux it gets SIGTERM when this process ends, however it ends.
+    It runs in a session of its own, so Ctrl-C in a terminal does not reach it. If the block
+    succeeds, the process keeps running. `tied`: on Linux it gets SIGTERM when this process ends,
+    for whatever reason.
     """
     if tied and sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *command]
@@ -66,8 +67,8 @@ def spawned(
         _children[child.pid] = child
         return child.pid
 
-    # Another thread forks, because Ctrl-C strikes the main one anywhere, inside Popen too, and the
-    # child would be forgotten. Here it is either not started yet, or known in a moment.
+    # Another thread forks: Ctrl-C can interrupt the main thread anywhere, even inside Popen, and
+    # the child would then be lost. This way it is either not started yet or its pid is known soon.
     pid: Future[int] = Future()
     try:
         _ask_starter(start, pid)
@@ -78,8 +79,8 @@ def spawned(
         raise
 
 
-# One thread that lasts as long as the process starts all children: the kernel ends a tied child
-# when the *thread* that forked it ends, and a test may start a broker from any thread.
+# One thread starts all children and lives as long as the process: the kernel ends a tied child when
+# the *thread* that forked it ends, and a test may start a broker from any thread.
 _starts: SimpleQueue[tuple[Callable[[], int], Future[int]]] = SimpleQueue()
 _starter: threading.Thread | None = None
 _starter_guard = threading.Lock()
@@ -88,7 +89,7 @@ _starter_guard = threading.Lock()
 def _ask_starter(start: Callable[[], int], pid: Future[int]) -> None:
     global _starter
     with _starter_guard:
-        if _starter is None or not _starter.is_alive():  # a fork of ours has no threads
+        if _starter is None or not _starter.is_alive():  # a forked process has no threads
             _starter = threading.Thread(target=_run_starts, daemon=True, name="starter")
             _starter.start()
     _starts.put((start, pid))
@@ -124,21 +125,21 @@ def _table() -> list[tuple[int, list[str]]]:
                 raw = Path("/proc", name, "cmdline").read_bytes()
             except OSError:
                 continue  # it ended between the two calls
-            # a zombie has no arguments, so it is found by nobody
+            # a zombie has no arguments, so it never matches
             table.append((int(name), raw.decode(errors="surrogateescape").split("\0")))
     return table
 
 
 def wait_gone(pid: int, timeout_s: float) -> bool:
-    """Waits until the process has ended; False if it has not in `timeout_s`."""
-    gone = _wait_pidfd(pid, timeout_s) if hasattr(os, "pidfd_open") else _poll(pid, timeout_s)
-    if gone and (child := _children.get(pid)):
+    """Wait until the process has ended; False if it is still running after `timeout_s`."""
+    ended = _wait_pidfd(pid, timeout_s) if hasattr(os, "pidfd_open") else _poll(pid, timeout_s)
+    if ended and (child := _children.get(pid)):
         child.wait()
-    return gone
+    return ended
 
 
 def exit_code(pid: int) -> int | None:
-    """Of a process that `spawned` started and `wait_gone` saw end; None for any other."""
+    """The exit code of a process that `spawned` started and that has ended; otherwise None."""
     child = _children.get(pid)
     return child.returncode if child else None
 
@@ -160,7 +161,7 @@ def _poll(pid: int, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     while True:
         if child := _children.get(pid):
-            child.poll()  # reaps it, so that the next line sees it gone
+            child.poll()  # reaps it, so that the next line fails
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -179,9 +180,9 @@ def end(pid: int, *, patience_s: float) -> None:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL to the process and what it started; returns when it has ended."""
+    """SIGKILL to the process and its children; returns when it has ended."""
     with suppress(ProcessLookupError):
-        group = os.getpgid(pid)  # `spawned` made it a session, hence a group, of its own
+        group = os.getpgid(pid)  # `spawned` gave it a session, and so a process group, of its own
         if group == os.getpgid(0):
             os.kill(pid, signal.SIGKILL)
         else:

@@ -1,4 +1,4 @@
-"""Brokers that live as long as a block of code, for tests and for the training of a fast start."""
+"""Brokers that live as long as a `with` block, for tests and for building the startup cache."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 from . import process
 from .broker import Broker
 
-TEMPORARY = "foldlog-kafka-"  # then the pid of the owner, so that a later run can sweep
+TEMPORARY = "foldlog-kafka-"  # followed by the owner's pid, so that a later run can clean up
 
 
 @contextmanager
@@ -21,7 +21,10 @@ def temporary_broker(
     java_options: tuple[str, ...] = (),
     mirror: str | None = None,
 ) -> Iterator[Broker]:
-    """A broker for a test: free ports, a directory of its own, gone with the block or with us."""
+    """A broker for a test, on free ports in a temporary directory.
+
+    It ends with the block, or with this process.
+    """
     _sweep()
     directory = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))
     broker = Broker(
@@ -42,7 +45,7 @@ def temporary_broker(
 
 
 def _sweep() -> None:
-    """Removes the directories of temporary brokers whose process was killed."""
+    """Remove the directories of temporary brokers whose process has ended."""
     for directory in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*-*"):
         pid = directory.name.removeprefix(TEMPORARY).partition("-")[0]
         if pid.isdigit() and process.wait_gone(int(pid), 0):

@@ -1,11 +1,11 @@
 """A scripted Messages API server: real HTTP and SSE on loopback, strict where the real API is.
 
-It stands in when there is no API key, and it is what tests talk to, through the real client.
-It knows nothing of sessions, folds or workers; it sees requests, as the real one does.
+It replaces the API when there is no API key, and tests use it through the real client. Like the
+real API, it sees only requests; it is independent of sessions, folds and workers.
 
-Reading order: script (what can be said), faults (what can go wrong), request, shape, conversation,
-binding and cache (what is checked), answer, distort and delivery (how it is said), server,
-hosting, process (where it runs), journal (the witness); builtin, obedient, demo (named scripts).
+Reading order: script (the replies), faults (what can go wrong), request, shape, conversation,
+binding and cache (what is checked), answer, distort and delivery (how a reply is sent), server,
+hosting, process (where it runs), journal (the record); builtin, obedient, demo (named scripts).
 """
 
 from .faults import FAULTS, Fault, Stage, fault

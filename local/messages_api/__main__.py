@@ -1,7 +1,7 @@
-"""`python -m foldlog.local.messages_api`: the server in the foreground, until its parent ends.
+"""`python -m foldlog.local.messages_api`: the server in the foreground, until its parent exits.
 
-Prints one JSON line {"base_url", "pid", "script"} when it listens. Exit code 0 after a signal or
-the parent's end, 2 for wrong arguments, 3 if the port is taken.
+Prints one JSON line {"base_url", "pid", "script"} once it listens. Exit code 0 after a signal or
+the exit of the parent, 2 for wrong arguments, 3 if the port is taken.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from .hosting import HOST, listen
 from .journal import Journal
 from .server import ServerState
 
-# Fast enough to read along, slow enough to see a stream.
+# Fast enough to read along, slow enough to see that it streams.
 PACE_S = 0.02
 _PR_SET_PDEATHSIG = 1
-_PARENT_LOOK_S = 1.0
+_PARENT_POLL_S = 1.0
 
 
 def main() -> int:
     arguments = _parser().parse_args()
     if arguments.list_faults:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without an error
         for name, mode in FAULTS.items():
             params = " ".join(f"{key}={value}" for key, value in mode.defaults.items())
             print(f"{name:26} {mode.stage.value:7} {mode.meaning}  {params}".rstrip())
         return 0
     try:
         script = load_script(arguments.script)
-    except (ValueError, OSError, KeyError, TypeError) as wrong:
-        print(f"--script {arguments.script}: {wrong}", file=sys.stderr)
+    except (ValueError, OSError, KeyError, TypeError) as error:
+        print(f"--script {arguments.script}: {error}", file=sys.stderr)
         return 2
     state = ServerState(
         script=script,
@@ -49,15 +49,21 @@ def main() -> int:
     )
     try:
         return asyncio.run(_serve(state, arguments.port, arguments.outlive_parent))
-    except OSError as taken:
-        print(f"can't listen on {HOST}:{arguments.port}: {taken}", file=sys.stderr)
+    except OSError as error:
+        print(
+            f"cannot listen on {HOST}:{arguments.port}: {error}. Nothing was started: choose "
+            "another port with --port.",
+            file=sys.stderr,
+        )
         return 3
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="foldlog.local.messages_api", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="loopback port, 0 for a free one")
-    parser.add_argument("--journal", help="file for the request journal; continued if it exists")
+    parser.add_argument("--port", type=int, default=0, help="the loopback port; 0 picks a free one")
+    parser.add_argument(
+        "--journal", help="the file of the request journal; an existing one is continued"
+    )
     parser.add_argument(
         "--script", default="echo", help=f"{', '.join(SPEAKERS)}, or a .json or .py file"
     )
@@ -68,9 +74,9 @@ def _parser() -> argparse.ArgumentParser:
         help="pause after each delta of a stream (default %(default)s)",
     )
     parser.add_argument(
-        "--outlive-parent", action="store_true", help="go on when the parent process ends"
+        "--outlive-parent", action="store_true", help="keep running when the parent process exits"
     )
-    parser.add_argument("--list-faults", action="store_true", help="print the fault modes and end")
+    parser.add_argument("--list-faults", action="store_true", help="print the fault modes and exit")
     return parser
 
 
@@ -93,19 +99,19 @@ async def _serve(state: ServerState, port: int, outlive_parent: bool) -> int:
 
 
 async def _watch_parent(stopping: asyncio.Event) -> None:
-    """Stop with the parent: when the pipe on stdin closes, else when the kernel says so."""
+    """Stop with the parent: when the pipe on stdin closes, otherwise by the kernel's signal."""
     loop = asyncio.get_running_loop()
     if stat.S_ISFIFO(os.fstat(0).st_mode):
-        # A pipe follows the parent process; PDEATHSIG follows the thread that started us, which
-        # may end long before it.
+        # A pipe closes with the parent process; PDEATHSIG is sent when the thread that started this
+        # process ends, which may be much earlier.
         loop.add_reader(0, lambda: None if os.read(0, 4096) else stopping.set())
         return
     parent = os.getppid()
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    # The parent may have ended before prctl, and not every system has it.
+    # The parent may have exited before prctl, which some systems also lack.
     while os.getppid() == parent:
-        await asyncio.sleep(_PARENT_LOOK_S)
+        await asyncio.sleep(_PARENT_POLL_S)
     stopping.set()
 
 

@@ -1,7 +1,6 @@
-"""A Reply made into a message and its SSE events.
+"""Turns a Reply into a message and its SSE events: ids, signatures, usage, deltas.
 
-Owns ids, signatures, usage, deltas and where a delta is cut. It must not know sockets or faults
-that break a connection; `distort.py` changes what is made here.
+`distort.py` changes the result for a fault; `delivery.py` sends it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Event = dict[str, Any]
 
 @dataclass(slots=True)
 class Answer:
-    """A reply ready to be sent. `events` may be rewritten before it is delivered."""
+    """A reply that is ready to send. `events` may be rewritten before delivery."""
 
     message_id: str
     model: str
@@ -42,7 +41,7 @@ class Answer:
     events: list[Event] = field(default_factory=list)
 
     def message(self) -> dict[str, Any]:
-        """The whole message, as a response that is not streamed holds it."""
+        """The whole message, as in a response that is not streamed."""
         content = [dict(block) for block in self.blocks]
         for block in content:
             raw = block.pop("raw_input", None)
@@ -62,7 +61,7 @@ class Answer:
         return {"id": self.message_id, "type": "message", "role": "assistant", "model": self.model}
 
     def opening(self) -> Event:
-        """`message_start`: input is counted, one token of output is begun."""
+        """`message_start`: the usage has the input tokens, and one output token."""
         usage = {**self.usage, "output_tokens": 1}
         usage.pop("output_tokens_details", None)
         message = {
@@ -96,8 +95,8 @@ class Answer:
 
 
 def _parsed(raw: str) -> Any:
-    # What a response holds when the model wrote no JSON is not documented; {} is what the client
-    # package makes of such a stream.
+    # The API does not document the input of a call whose JSON is invalid; the client package
+    # returns {} for such a stream.
     try:
         value = json.loads(raw)
     except ValueError:
@@ -133,13 +132,13 @@ def _stop_reason(blocks: list[Block]) -> str:
 
 
 def _finished_blocks(request: Request, reply: Reply) -> list[Block]:
-    wanted = list(reply.blocks)
+    scripted = list(reply.blocks)
     if request.body.get("compaction"):
-        wanted = [b for b in wanted if b["type"] == "compaction"] or [_own_summary(request)]
+        scripted = [b for b in scripted if b["type"] == "compaction"] or [_default_summary(request)]
     prefix = last_prefix(request.body)
     blocks: list[Block] = []
-    for index, given in enumerate(wanted):
-        block = _finished(request, index, given)
+    for index, raw_block in enumerate(scripted):
+        block = _finished(request, index, raw_block)
         if block is None:
             continue
         if block["type"] in THINKING:
@@ -158,13 +157,13 @@ def _as_sent_back(block: Block) -> Block:
     return sent
 
 
-def _own_summary(request: Request) -> Block:
+def _default_summary(request: Request) -> Block:
     count = len(request.messages)
     return {"type": "compaction", "content": f"Summary of {count} messages."}
 
 
 def _finished(request: Request, index: int, block: Block) -> Block | None:
-    """The block with its id; None for thinking that the request switched off."""
+    """The block with its id; None for thinking if the request disabled it."""
     kind = block["type"]
     if kind in THINKING:
         config = request.body.get("thinking")
@@ -185,21 +184,21 @@ def _shows(config: Mapping[str, Any], model: str) -> bool:
 
 def _usage(request: Request, blocks: list[Block], use: CacheUse, reply: Reply) -> dict[str, Any]:
     chars_per_token = facts_of(request.model).chars_per_token
-    # Thinking is billed in full even where it is not shown.
-    billed = sum(
+    # Thinking is billed in full even if it is not shown.
+    thinking_tokens = sum(
         estimate(b.get("thinking") or b.get("data", ""), chars_per_token)
         for b in reply.blocks
         if b["type"] in THINKING
     )
-    said = sum(
+    text_tokens = sum(
         estimate(b.get("text") or b.get("raw_input") or b.get("content") or "", chars_per_token)
         for b in blocks
         if b["type"] not in THINKING
     )
     return {
         **use.usage(),
-        "output_tokens": billed + said + 1,
-        "output_tokens_details": {"thinking_tokens": billed},
+        "output_tokens": thinking_tokens + text_tokens + 1,
+        "output_tokens_details": {"thinking_tokens": thinking_tokens},
         "service_tier": "standard",
         **reply.usage,
     }
@@ -208,7 +207,7 @@ def _usage(request: Request, blocks: list[Block], use: CacheUse, reply: Reply) -
 def block_events(
     index: int, block: Block, chunk: int | str | None, cuts: random.Random
 ) -> Iterator[Event]:
-    """The events of one block. A block of a kind without deltas is whole in its start."""
+    """The events of one block. A block of a type without deltas is complete in its start event."""
     kind = block["type"]
     deltas: list[dict[str, Any]] = []
     start = dict(block)
@@ -223,7 +222,7 @@ def block_events(
     elif kind in ("tool_use", "server_tool_use"):
         raw = start.pop("raw_input")
         start["input"] = {}
-        # The API's first piece is empty.
+        # The first delta of the API is empty.
         parts = ["", *pieces(raw, chunk, cuts)]
         deltas = [{"type": "input_json_delta", "partial_json": p} for p in parts]
     elif kind == "compaction":
@@ -235,23 +234,23 @@ def block_events(
     yield {"type": "content_block_stop", "index": index}
 
 
-def pieces(said: str, chunk: int | str | None, cuts: random.Random) -> list[str]:
-    """A text in the pieces of its deltas; joined they are the text."""
-    if not said:
+def pieces(content: str, chunk: int | str | None, cuts: random.Random) -> list[str]:
+    """Split a text into the pieces of its deltas."""
+    if not content:
         return []
     if chunk == "whole":
-        return [said]
+        return [content]
     if chunk == "word":
-        return re.findall(r"\s*\S+\s*$|\s*\S+|\s+", said)
+        return re.findall(r"\s*\S+\s*$|\s*\S+|\s+", content)
     parts, at = [], 0
-    while at < len(said):
+    while at < len(content):
         size = chunk if isinstance(chunk, int) else cuts.randint(1, DELTA_CHARS_MAX)
-        parts.append(said[at : at + size])
+        parts.append(content[at : at + size])
         at += size
     return parts
 
 
 def wire(event: Event) -> bytes:
-    """One event as SSE bytes: UTF-8 as it is, so that a write may end inside a character."""
+    """One event as SSE bytes: plain UTF-8, so that a write may end inside a character."""
     data = event.get("_raw") or compact(event)
     return f"event: {event['type']}\ndata: {data}\n\n".encode()

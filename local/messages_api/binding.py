@@ -1,12 +1,12 @@
 """Preserved thinking and compaction: seals that bind a block to the conversation before it.
 
-Owns what a prefix is (system, tools, every earlier block by value, but for cache marks) and the
-check of sealed blocks that come back. It must not know how requests are rendered or streamed.
+Defines what a prefix is (system, tools, every earlier block by value, except cache marks) and
+checks sealed blocks that a request sends back.
 
 A thinking block is bound to the hash chain of all earlier blocks that are not thinking, and to
 the thinking block before it. So thinking may be removed from the front, but not from the middle,
-and nothing else may change. A compaction block carries the chain of what it covers, so that turns
-kept after it still match.
+and nothing else may change. A compaction block contains the chain of what it covers, so that later
+turns still match.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .shape import BINDING_BETA
 
 THINKING = ("thinking", "redacted_thinking")
 COMPACTION_BETA = "compact-2026-09-04"
-# Stands where a chain can't be continued; equals no digest.
+# The value of a chain that cannot be continued; it equals no digest.
 _BROKEN = "broken"
 
 
@@ -39,10 +39,10 @@ class Prefix:
     compacted: bool = False
 
     def after(self, role: str, block: Mapping[str, Any]) -> Prefix:
-        """The prefix of the place behind this block."""
+        """The prefix of the place after this block."""
         if block.get("type") == "compaction":
             return self._after_compaction(block)
-        # What follows a compaction must be said by another role than what it covered last.
+        # The block after a compaction must have another role than the last block it covers.
         chain = _BROKEN if self.compacted and role in (self.role, "system") else self.chain
         if block.get("type") in THINKING:
             mark = _mark(block)
@@ -70,13 +70,13 @@ def places(body: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]
 
 
 def first_prefix(body: Mapping[str, Any]) -> Prefix:
-    """The prefix of the first message: system and tools, deferred tools left out."""
+    """The prefix of the first message: system and tools, without deferred tools."""
     tools = [tool for tool in body.get("tools") or () if not tool.get("defer_loading")]
     return Prefix(digest(canonical(blocks_of(body.get("system")))), digest(canonical(tools)))
 
 
 def last_prefix(body: Mapping[str, Any]) -> Prefix:
-    """The prefix of what the model says next."""
+    """The prefix of the model's next block."""
     prefix = first_prefix(body)
     for _, role, block in places(body):
         prefix = prefix.after(role, block)
@@ -84,7 +84,7 @@ def last_prefix(body: Mapping[str, Any]) -> Prefix:
 
 
 def sign_thinking(block: Mapping[str, Any], prefix: Prefix, model: str) -> dict[str, Any]:
-    """The block with its seal: `signature`, or `data` where the thinking is redacted."""
+    """The block with its seal: `signature`, or `data` if the thinking is redacted."""
     shown = block.get("thinking", "")
     sealed = seal(
         {
@@ -102,7 +102,7 @@ def sign_thinking(block: Mapping[str, Any], prefix: Prefix, model: str) -> dict[
 
 
 def sign_compaction(block: Mapping[str, Any], prefix: Prefix) -> dict[str, Any]:
-    """The block with its signature; a failed one (content null) gets none."""
+    """The block with its signature; a failed compaction (content null) gets none."""
     if block.get("content") is None:
         return {**block, "content": None}
     payload = {
@@ -117,7 +117,7 @@ def sign_compaction(block: Mapping[str, Any], prefix: Prefix) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Checked:
-    """What the check found: paths of blocks that were dropped, for `input_transformations`."""
+    """The result of the check: paths of dropped blocks, for `input_transformations`."""
 
     transformations: list[dict[str, str]] = field(default_factory=list)
 
@@ -137,7 +137,7 @@ def check_binding(body: Mapping[str, Any], betas: frozenset[str]) -> Checked:
         if block.get("type") in THINKING:
             message = path.rpartition(".content.")[0]
             why = _why_unbound(block, prefix, body["model"], path)
-            # The rest of that message's thinking goes with a block that failed.
+            # A mismatch also drops the rest of that message's thinking.
             if dropped_in == message and why is None:
                 why = "", "prefix_binding_mismatch"
             if why is not None:
@@ -176,7 +176,7 @@ def _why_unbound(
         return "The `tools` differ from those this block was created with.", reason
     if sealed["chain"] != prefix.chain:
         return "The messages before this block differ from those it was created with.", reason
-    # No earlier thinking at all: it was removed from the front, which is allowed.
+    # No earlier thinking is left: it was removed from the front, which is allowed.
     if prefix.thinking and sealed["thinking"] != prefix.thinking:
         sentence = (
             "The `thinking` block that preceded this one when it was created is missing from "

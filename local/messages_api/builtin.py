@@ -1,8 +1,4 @@
-"""The scripts that have names, and scripts read from files.
-
-Owns the names `echo`, `obedient` and `demo` and the forms a file may have. It must not know how
-a script is served.
-"""
+"""The named scripts `echo`, `obedient` and `demo`, and scripts read from files."""
 
 from __future__ import annotations
 
@@ -17,9 +13,8 @@ from .script import Reply, Script, Speaker, rule_from_json, text
 
 
 def echo(request: Request) -> Reply:
-    """Answers with what was said, word by word."""
-    said = request.last_user_text
-    return Reply([text(f"You said: {said}")], chunk="word")
+    """Repeats the user's text, word by word."""
+    return Reply([text(f"You said: {request.last_user_text}")], chunk="word")
 
 
 SPEAKERS: dict[str, Speaker] = {"echo": echo, "obedient": obedient, "demo": demo}
@@ -29,7 +24,7 @@ def load_script(name_or_file: str | Path) -> Script:
     """A script by name, or from a file: `.json` (a list of rules, or {"rules": [...]}), or `.py`
     with a global `script` (a Script or a list of rules).
 
-    Raises ValueError for an unknown name, FileNotFoundError for a file that is not there.
+    Raises ValueError for an unknown name, FileNotFoundError for a missing file.
     """
     name = str(name_or_file)
     if name in SPEAKERS:

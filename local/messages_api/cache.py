@@ -1,9 +1,8 @@
 """The prompt cache, simulated: which tokens of a request are read, written or neither.
 
-Owns the token estimate, the entries and the look-back. It must not know replies. Numbers are
-believable and repeatable, not exact: a token is so many characters of compact JSON.
-Entries never expire by time (no script may depend on a clock); the oldest go when there are too
-many.
+Numbers are plausible and repeatable, not exact: a token is a fixed number of characters of compact
+JSON. Entries never expire by time (no script may depend on a clock); the oldest are evicted when
+there are too many.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from .models import facts_of
 from .request import blocks_of
 from .seal import canonical
 
-# How many positions before a breakpoint are searched for an entry [documented].
+# How many positions before a breakpoint are searched for an entry, as documented.
 LOOK_BACK = 20
-# Bounds of this process's memory: an entry is about 100 bytes, a remembered request as many for
-# each of its blocks.
+# Bounds on this process's memory: an entry takes about 100 bytes, a remembered request that much
+# for each of its blocks.
 ENTRIES_MAX = 20_000
 REMEMBERED_MAX = 200
-# Frame of a message or block beside its own text.
+# The overhead of a message or block besides its text.
 _FRAME_TOKENS = 4
 
 
 def estimate(value: Any, chars_per_token: float) -> int:
-    """Estimated tokens of a block, a tool or a text."""
-    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return math.ceil(len(said) / chars_per_token) if said else 0
+    """The estimated tokens of a block, a tool or a text."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return math.ceil(len(text) / chars_per_token) if text else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """The end of one tool, system block or message block in prompt order.
 
-    key: hash of everything up to here; tokens: estimate of everything up to here; ttl: "5m" or
-    "1h" where a breakpoint stands; part: tools, system or messages.
+    key: hash of everything up to here; tokens: estimate for everything up to here; ttl: "5m" or
+    "1h" if there is a breakpoint; part: tools, system or messages.
     """
 
     part: str
@@ -99,14 +98,14 @@ def positions_of(body: Mapping[str, Any]) -> list[Position]:
 
 
 class PromptCache:
-    """Entries by prefix, and what the last requests looked like (for `diagnostics`)."""
+    """Entries by prefix, and the positions of the last requests (for `diagnostics`)."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[bytes, None] = OrderedDict()
         self._remembered: OrderedDict[str, tuple[str, list[Position]]] = OrderedDict()
 
     def use(self, body: Mapping[str, Any]) -> CacheUse:
-        """How this request uses the cache now. Nothing is stored: see `store`."""
+        """How this request would use the cache now. Stores nothing: see `store`."""
         positions = positions_of(body)
         total = positions[-1].tokens if positions else 0
         least = facts_of(body["model"]).cache_tokens_min
@@ -128,7 +127,7 @@ class PromptCache:
         return 0
 
     def store(self, use: CacheUse) -> None:
-        """The answer has begun: the prefixes of this request can be read from now on."""
+        """Store the request's prefixes, once its answer has started."""
         for key in use.keys:
             self._entries[key] = None
             self._entries.move_to_end(key)
@@ -136,9 +135,9 @@ class PromptCache:
             self._entries.popitem(last=False)
 
     def remember(self, message_id: str, body: Mapping[str, Any]) -> None:
-        """Keep what a response answered, so that `diagnose` can compare the next request.
+        """Remember the request of a response, so that `diagnose` can compare the next request.
 
-        Only for requests that opted in with a `diagnostics` field.
+        Only for requests with a `diagnostics` field.
         """
         if "diagnostics" not in body:
             return
@@ -148,8 +147,8 @@ class PromptCache:
 
     def diagnose(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
         """The `diagnostics` of a response: why the prefix of the named response can't be reused."""
-        asked = body.get("diagnostics")
-        previous = asked.get("previous_message_id") if isinstance(asked, dict) else None
+        options = body.get("diagnostics")
+        previous = options.get("previous_message_id") if isinstance(options, dict) else None
         if previous is None:
             return None
         if previous not in self._remembered:
@@ -161,8 +160,8 @@ class PromptCache:
         for i, position in enumerate(before):
             if i >= len(now) or now[i].key != position.key:
                 part = position.part if i >= len(now) else _first_part(position, now[i])
-                kept = before[i - 1].tokens if i else 0
-                return _miss(f"{part}_changed", before[-1].tokens - kept)
+                shared = before[i - 1].tokens if i else 0
+                return _miss(f"{part}_changed", before[-1].tokens - shared)
         return None
 
 

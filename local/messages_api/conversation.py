@@ -1,7 +1,7 @@
-"""What messages must be to each other: roles, pairing of calls and results, ids, the last word.
+"""The rules between messages: roles, pairing of calls and results, ids, the last message.
 
-Owns the rules of a conversation, worded as the API words them. It must not check field types
-(`shape.py`) nor signatures (`binding.py`). Every check raises ApiError (400) or returns None.
+Errors are worded as the API words them. `shape.py` checks field types, `binding.py` signatures.
+Every check raises ApiError (400) or returns None.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFILL_TEXT = (
 
 @dataclass
 class Turn:
-    """Consecutive messages of one role, which the API reads as one.
+    """Consecutive messages of one role, which the API treats as one.
 
     blocks: (message index, block index, block).
     """
@@ -36,7 +36,7 @@ class Turn:
 
 
 def turns_of(messages: list[dict[str, Any]]) -> list[Turn]:
-    """The messages with consecutive ones of a role merged."""
+    """The messages, with consecutive messages of one role merged."""
     turns: list[Turn] = []
     for i, message in enumerate(messages):
         if not turns or turns[-1].role != message["role"]:
@@ -46,7 +46,7 @@ def turns_of(messages: list[dict[str, Any]]) -> list[Turn]:
 
 
 def check_conversation(body: Mapping[str, Any]) -> None:
-    """All rules, in the order in which the API was seen to report them."""
+    """All rules, in the order in which the API was observed to report them."""
     messages = body["messages"]
     _check_content(messages)
     _check_first(messages)
@@ -91,12 +91,12 @@ def _check_first(messages: list[dict[str, Any]]) -> None:
 
 
 def _check_ids(turns: list[Turn]) -> None:
-    seen: set[str] = set()
+    ids: set[str] = set()
     for turn in turns:
         for i, j, block in turn.of_type("tool_use"):
-            if block["id"] in seen:
+            if block["id"] in ids:
                 raise invalid(f"messages.{i}.content.{j}: `tool_use` ids must be unique")
-            seen.add(block["id"])
+            ids.add(block["id"])
 
 
 def _check_compactable(turns: list[Turn]) -> None:
@@ -106,8 +106,8 @@ def _check_compactable(turns: list[Turn]) -> None:
             "compaction: the conversation ends inside a turn that awaits tool results",
             "compaction_incomplete_turn",
         )
-    said = [block for turn in turns for _, _, block in turn.blocks]
-    if len(said) < 2:
+    blocks = [block for turn in turns for _, _, block in turn.blocks]
+    if len(blocks) < 2:
         raise invalid(
             "compaction: there is nothing to summarize", "compaction_nothing_to_summarize"
         )
@@ -127,22 +127,22 @@ def _check_pairing(turns: list[Turn]) -> None:
 
 
 def _check_results(turn: Turn, calls: list[tuple[int, int, dict[str, Any]]]) -> None:
-    wanted = {block["id"] for _, _, block in calls}
-    answered: set[str] = set()
+    call_ids = {block["id"] for _, _, block in calls}
+    result_ids: set[str] = set()
     for i, j, block in turn.of_type("tool_result"):
         id = block["tool_use_id"]
-        if id not in wanted:
+        if id not in call_ids:
             raise invalid(
                 f"messages.{i}.content.{j}: unexpected `tool_use_id` found in `tool_result` "
                 f"blocks: {id}. Each `tool_result` block must have a corresponding `tool_use` "
                 "block in the previous message."
             )
-        if id in answered:
+        if id in result_ids:
             raise invalid(
                 f"messages.{i}.content.{j}: each tool_use must have a single result. "
                 f"Found multiple `tool_result` blocks with id: {id}"
             )
-        answered.add(id)
+        result_ids.add(id)
     first = set(_leading_results(turn))
     _raise_unanswered([place for place in calls if place[2]["id"] not in first])
 
@@ -167,12 +167,12 @@ def _raise_unanswered(calls: list[tuple[int, int, dict[str, Any]]]) -> None:
 
 def _check_server_results(turns: list[Turn]) -> None:
     for turn in turns:
-        begun: set[str] = set()
+        call_ids: set[str] = set()
         for i, j, block in turn.blocks:
             kind = block.get("type", "")
             if kind == "server_tool_use":
-                begun.add(block["id"])
-            elif kind.endswith("_tool_result") and block.get("tool_use_id") not in begun:
+                call_ids.add(block["id"])
+            elif kind.endswith("_tool_result") and block.get("tool_use_id") not in call_ids:
                 raise invalid(
                     f"messages.{i}.content.{j}: unexpected `tool_use_id` found in `{kind}` blocks: "
                     f"{block.get('tool_use_id')}. Each `{kind}` block must have a corresponding "
@@ -185,7 +185,7 @@ def _check_tools_declared(body: Mapping[str, Any], turns: list[Turn]) -> None:
     declared |= {_added_name(block) for turn in turns for _, _, block in turn.blocks}
     for turn in turns:
         for i, j, block in turn.of_type("tool_use"):
-            # A call that this server made up itself stays legal when its tool is unknown or gone.
+            # A call that this server generated stays legal even if its tool is not declared.
             if block["name"] not in declared and not is_ours(block["id"]):
                 raise invalid(
                     f"messages.{i}.content.{j}: Tool '{block['name']}' not found in provided tools"
@@ -205,7 +205,7 @@ def _check_last(body: Mapping[str, Any]) -> None:
     if last["role"] != "assistant":
         return
     blocks = blocks_of(last["content"])
-    # A paused turn goes back as it is: it ends in the server's own tool loop.
+    # A paused turn is sent back unchanged: it ends inside the server's own tool loop.
     if any(block.get("type") == "server_tool_use" for block in blocks):
         return
     thinks = (body.get("thinking") or {}).get("type") == "enabled"
@@ -220,10 +220,10 @@ def _check_open_turn(body: Mapping[str, Any], turns: list[Turn]) -> None:
     """With a fixed thinking budget, the assistant's part of an open turn starts with thinking."""
     if (body.get("thinking") or {}).get("type") != "enabled" or len(turns) < 2:
         return
-    said, answer = turns[-2], turns[-1]
-    if answer.role != "user" or not answer.of_type("tool_result") or said.role != "assistant":
+    calls, results = turns[-2], turns[-1]
+    if results.role != "user" or not results.of_type("tool_result") or calls.role != "assistant":
         return
-    i, j, block = said.blocks[0]
+    i, j, block = calls.blocks[0]
     if block.get("type") not in ("thinking", "redacted_thinking"):
         raise invalid(
             f"messages.{i}.content.{j}.type: Expected `thinking` or `redacted_thinking`, but found "

@@ -1,8 +1,7 @@
-"""One answer on one connection: the stream, its pace and gates, and the ways it can break.
+"""Sends one answer on one connection: the stream, its pace and gates, and the ways it can break.
 
-Owns bytes and sockets of one response. It must not know how the answer was chosen or checked.
-What happened is journalled by the caller from the `Outcome` that `deliver` returns, or from the
-exception: `ClientGone` when the other side left first.
+The caller journals what happened, from the `Outcome` that `deliver` returns or from the exception:
+`ClientGone` if the client disconnected first.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from .errors import ApiError
 from .faults import Fault, Stage
 from .script import Reply
 
-# Announced length of the HTTP chunk that a `cut` or `reset` leaves unfinished.
+# The announced length of the HTTP chunk that a `cut` or `reset` leaves unfinished.
 _TORN_CHUNK_BYTES = 4096
-# How long a reader may leave its buffer full before a reset cuts it off all the same.
-_ARRIVE_S = 2.0
-_LOOK_S = 0.001
+# How long a reset waits for a client to empty its buffer.
+_FLUSH_S = 2.0
+_POLL_S = 0.001
 _STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 
 class ClientGone(Exception):
-    """The client closed the connection before the answer's end."""
+    """The client closed the connection before the end of the answer."""
 
 
 class Gates:
-    """Named gates an answer can wait at. An open gate stays open. One event loop only."""
+    """Named gates at which an answer can wait. An open gate stays open. One event loop only."""
 
     def __init__(self) -> None:
         self._events: dict[str, asyncio.Event] = {}
@@ -60,7 +59,7 @@ class Gates:
 
 @dataclass(slots=True)
 class Outcome:
-    """How an answer ended. kind: answered or faulted; facts: for the journal."""
+    """How an answer ended. kind: answered or faulted; facts: the fields of its journal entry."""
 
     kind: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -70,8 +69,8 @@ class Outcome:
 class Delivery:
     """One answer to one HTTP request.
 
-    waiting: called with a gate's name before the answer waits there. split: whether a write may
-    end inside an event, a JSON escape or a character.
+    waiting: called before the answer waits at a gate, with the gate's name and the number of events
+    sent. split: whether a write may end inside an event, a JSON escape or a character.
     """
 
     http: web.Request
@@ -89,9 +88,9 @@ class Delivery:
         return self.reply.fault if isinstance(self.reply.fault, Fault) else None
 
     async def deliver(self, stream: bool) -> tuple[web.StreamResponse, Outcome]:
-        """Send the answer. Raises ClientGone, or ConnectionResetError after breaking off.
+        """Send the answer, whole or broken off by its fault.
 
-        The response is whole, or was broken off as the fault says.
+        Raises ClientGone, or ConnectionResetError after breaking off.
         """
         if self.reply.think_s:
             await asyncio.sleep(self.reply.think_s)
@@ -134,7 +133,7 @@ class Delivery:
         return error_response(error, self.request_id), Outcome("faulted", facts)
 
     def _drop(self, *, rst: bool) -> web.StreamResponse:
-        """Close the connection now. The response is a husk for the server's loop to discard."""
+        """Close the connection now. aiohttp discards the response that this returns."""
         transport = self.http.transport
         if transport is not None:
             if rst:
@@ -146,23 +145,23 @@ class Delivery:
                 transport.close()
         return web.Response(status=204)
 
-    async def _arrived(self) -> None:
-        """Wait until the other side's kernel has all that was written.
+    async def _flushed(self) -> None:
+        """Wait until the client's kernel has received all that was written.
 
-        A reset throws away what is still queued here; the client would see fewer than k events.
+        A reset discards what is still queued here, and the client would see fewer than k events.
         """
         transport = self.http.transport
-        tries = int(_ARRIVE_S / _LOOK_S)
-        while transport is not None and not transport.is_closing() and tries:
+        polls_left = int(_FLUSH_S / _POLL_S)
+        while transport is not None and not transport.is_closing() and polls_left:
             sock = transport.get_extra_info("socket")
             unsent = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, struct.pack("i", 0))
             if not struct.unpack("i", unsent)[0]:
                 return
-            tries -= 1
-            await asyncio.sleep(_LOOK_S)
+            polls_left -= 1
+            await asyncio.sleep(_POLL_S)
 
     async def _silence(self, seconds: float | None) -> None:
-        """Say nothing for so long, or until the client leaves (the handler is cancelled)."""
+        """Send nothing for `seconds`, or until the client leaves, which cancels the handler."""
         if seconds is not None:
             await asyncio.sleep(seconds)
         else:
@@ -207,9 +206,9 @@ class Delivery:
         fault = self.fault if self.fault and self.fault.stage is Stage.BREAK else None
         end = self._breaking_point(fault) if fault else len(self.answer.events)
         for event in self.answer.events[:end]:
-            await self._gate_on_the_way(end)
+            await self._gate_in_stream(end)
             await self._send(response, event)
-        await self._gate_on_the_way(end)
+        await self._gate_in_stream(end)
         if fault:
             how = fault.params.get("how", fault.name)
             await self._break(response, fault, how)
@@ -239,12 +238,12 @@ class Delivery:
             ]
             if not inside:
                 raise ValueError("fault 'cut_in_tool_input' needs a tool_use with input")
-            # The last piece is missing, and the block is not stopped.
+            # Breaks off before the block's last delta, so the block is not stopped either.
             first = events[inside[0]]["index"]
             return [i for i in inside if events[i]["index"] == first][-1]
         return middle(events, fault["k"])
 
-    async def _gate_on_the_way(self, end: int) -> None:
+    async def _gate_in_stream(self, end: int) -> None:
         name, after = self.reply.gate, self.reply.gate_after
         if name is not None and after > 0 and self.sent == min(after, end):
             await self._at_gate(name)
@@ -259,13 +258,13 @@ class Delivery:
         try:
             for piece in self._writes(data):
                 await response.write(piece)
-        except ConnectionError as gone:
-            raise ClientGone from gone
+        except ConnectionError as error:
+            raise ClientGone from error
 
     def _writes(self, data: bytes) -> list[bytes]:
         if not self.split:
             return [data]
-        # Seeded by place, so that a run can be repeated; most events are cut once.
+        # Seeded by position and length, so that a run is repeatable; an event is cut once.
         cut = random.Random(self.sent * 1_000_003 + len(data)).randrange(1, len(data))
         inside = next((i for i in range(cut, len(data)) if data[i] & 0xC0 == 0x80), cut)
         return [data[:inside], data[inside:]]
@@ -278,7 +277,7 @@ class Delivery:
         elif how in ("cut", "reset"):
             torn = wire(self.answer.events[self.sent])
             self._write_raw(b"%x\r\n" % _TORN_CHUNK_BYTES + torn[: len(torn) // 2])
-            await self._arrived()
+            await self._flushed()
             self._drop(rst=how == "reset")
             return
         elif how == "half_open":
@@ -293,20 +292,20 @@ class Delivery:
         await response.write_eof()
 
     async def _pings(self, response: web.StreamResponse, fault: Fault) -> None:
-        spent = 0.0
-        while fault["s"] is None or spent < fault["s"]:
+        elapsed_s = 0.0
+        while fault["s"] is None or elapsed_s < fault["s"]:
             await self._write(response, wire({"type": "ping"}))
             await asyncio.sleep(fault["every_s"])
-            spent += fault["every_s"]
+            elapsed_s += fault["every_s"]
 
 
 def _retry_headers(fault: Fault) -> dict[str, str]:
-    wanted = {
+    headers = {
         "retry-after": fault["retry_after"],
         "retry-after-ms": fault["retry_after_ms"],
         "x-should-retry": fault["should_retry"],
     }
-    return {name: str(value) for name, value in wanted.items() if value is not None}
+    return {name: str(value) for name, value in headers.items() if value is not None}
 
 
 def _error_of(fault: Fault) -> ApiError:

@@ -1,11 +1,11 @@
 """The script `demo`: an agent that works on a real directory with whatever tools it is given.
 
-Owns what the agent decides. It reads tool results as a model would, so it must not know the
-directory or the exact form of a tool's input and output: inputs are fitted to the declared
-schemas, results are quoted (`demo_reading.py` finds what is worth quoting).
+It reads tool results as a model would and assumes nothing about the directory or the exact form of
+a tool's input and output: inputs are fitted to the declared schemas, results are quoted
+(`demo_reading.py` selects the quotes).
 
-It keeps no state: what has been called in this turn tells what comes next, so a request that is
-sent again gets the same reply.
+It keeps no state: the calls already made in this turn determine the next step, so a repeated
+request gets the same reply.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 from .demo_reading import (
     about,
     count_of,
+    failure_of,
     folders_in,
     lines_of,
     listed,
     main_file,
     names_in,
     quoted,
-    standing,
 )
 from .request import Request, text_of
 from .script import Block, Reply, text, thinking, tool_use
@@ -36,7 +36,7 @@ LIST, READ, SEARCH, EDIT, RUN = (
     "edit_file",
     "run_command",
 )
-# What a tool may call the thing we mean; the first name that its schema has is used.
+# The names that a tool's schema may use for each meaning; the first one that it has is used.
 _ALIASES = {
     "path": ("path", "file_path", "file", "filename", "directory", "dir", "root"),
     "query": ("query", "pattern", "text", "regex", "needle", "words"),
@@ -64,76 +64,76 @@ _QUOTE_LINES = 6
 
 
 WHO = "I am a scripted stand-in for a model, as no API key is set; my tools are real."
-"""What the first reply of a conversation begins with: nobody shall take a script for a model."""
+"""The start of a conversation's first reply, so that nobody mistakes the script for a model."""
 
 
 def demo(request: Request) -> Reply:
-    """The next thing the agent says: calls of tools until it has what it wants, then an answer."""
+    """The agent's next reply: tool calls until it has what it needs, then an answer."""
     reply = _reply(request)
     if any(message["role"] == "assistant" for message in request.messages):
         return reply
-    said = next((block for block in reply.blocks if block.get("type") == "text"), None)
-    if said is None or "stand-in" in said["text"]:
+    first = next((block for block in reply.blocks if block.get("type") == "text"), None)
+    if first is None or "stand-in" in first["text"]:
         return reply
-    blocks = [text(f"{WHO} {b['text']}") if b is said else b for b in reply.blocks]
+    blocks = [text(f"{WHO} {b['text']}") if b is first else b for b in reply.blocks]
     return replace(reply, blocks=blocks)
 
 
 def _reply(request: Request) -> Reply:
-    asked = text_of(request.messages[request.turn_start]["content"])
+    prompt = text_of(request.messages[request.turn_start]["content"])
     called = {call["name"] for call in request.turn_calls}
-    if _is_tour(request, asked):
-        return _tour(request, asked, called)
-    for wanted, step in ((_EDIT, _edit), (_SEARCH, _search), (_READ, _read)):
-        match = wanted.search(asked)
+    if _is_tour(request, prompt):
+        return _tour(request, prompt, called)
+    for pattern, step in ((_EDIT, _edit), (_SEARCH, _search), (_READ, _read)):
+        match = pattern.search(prompt)
         if match:
             return step(request, match, called)
-    command = _command_in(asked)
+    command = _command_in(prompt)
     if command is not None and RUN in request.tool_names:
         return _run(request, command, called)
-    return _named_tool(request, asked, called) or _talk(request, asked)
+    return _named_tool(request, prompt, called) or _talk(request, prompt)
 
 
-def _is_tour(request: Request, asked: str) -> bool:
+def _is_tour(request: Request, prompt: str) -> bool:
     if not {LIST, READ, SEARCH, RUN} & set(request.tool_names):
         return False
-    first = request.turn_start == 0 and not (_EDIT.search(asked) or _BARE_COMMAND.search(asked))
-    return first or bool(_TOUR.search(asked))
+    first = request.turn_start == 0 and not (_EDIT.search(prompt) or _BARE_COMMAND.search(prompt))
+    return first or bool(_TOUR.search(prompt))
 
 
-def _command_in(asked: str) -> str | None:
-    match = _COMMAND.search(asked) or _BARE_COMMAND.search(asked)
+def _command_in(prompt: str) -> str | None:
+    match = _COMMAND.search(prompt) or _BARE_COMMAND.search(prompt)
     return match[1].strip() if match else None
 
 
-def call(request: Request, name: str, **meant: str) -> list[Block]:
-    """A call of a declared tool, its input fitted to the schema; nothing if it is not declared."""
+def call(request: Request, name: str, **arguments: str) -> list[Block]:
+    """A call of a tool, its input fitted to the schema; no block if the tool is not declared."""
     tools = request.body.get("tools") or ()
     tool: Mapping[str, Any] | None = next((t for t in tools if t.get("name") == name), None)
     if tool is None:
         return []
     properties = (tool.get("input_schema") or {}).get("properties") or {}
     fitted = {}
-    for meaning, value in meant.items():
+    for meaning, value in arguments.items():
         names = [alias for alias in _ALIASES[meaning] if alias in properties]
         fitted[names[0] if names else _ALIASES[meaning][0]] = value
     return [tool_use(name, fitted)]
 
 
-def _say(*blocks: Block) -> Reply:
+def _reply_of(*blocks: Block) -> Reply:
     return Reply(list(blocks), chunk="word")
 
 
 # a tour of the directory -------------------------------------------------------------------------
 
 
-def _tour(request: Request, asked: str, called: set[str]) -> Reply:
+def _tour(request: Request, prompt: str, called: set[str]) -> Reply:
     if LIST in request.tool_names and LIST not in called:
         plan = (
             "I know nothing about this directory yet. The listing comes first; then whatever "
             "describes it, a look for loose ends, and one command to see it alive."
         )
-        return _say(
+        return _reply_of(
             thinking(plan),
             text("I'll start by looking at what is here."),
             *call(request, LIST, path="."),
@@ -146,17 +146,18 @@ def _tour(request: Request, asked: str, called: set[str]) -> Reply:
         calls += call(request, SEARCH, query="TODO", path=".")
         if calls:
             why = f"`{file}` should say what this is. " if file and calls else ""
-            return _say(text(f"{why}I'll read it and look for open ends at the same time."), *calls)
-    command = _command_in(asked) or _default_command(names, file)
+            plan = f"{why}I'll read it and look for open ends at the same time."
+            return _reply_of(text(plan), *calls)
+    command = _command_in(prompt) or _default_command(names, file)
     if RUN not in called:
         calls = call(request, RUN, command=command)
         if calls:
-            return _say(
+            return _reply_of(
                 thinking("The files say what it should be; a command shows what it is now."),
                 text(f"Now one command, to see it from the outside: `{command}`."),
                 *calls,
             )
-    return _say(text(_tour_answer(request, names, file)))
+    return _reply_of(text(_tour_answer(request, names, file)))
 
 
 def _default_command(names: list[str], file: str | None) -> str:
@@ -168,17 +169,17 @@ def _default_command(names: list[str], file: str | None) -> str:
 def _tour_answer(request: Request, names: list[str], file: str | None) -> str:
     parts = [
         "Here is what I found, in the order in which I looked.",
-        _what_is_here(request, names),
-        _what_it_says(request, file),
-        _loose_ends(request),
-        _what_the_command_said(request),
-        _added(request),
+        _listing_section(request, names),
+        _file_section(request, file),
+        _todo_section(request),
+        _command_section(request),
+        _added_message(request),
         _advice(names, file),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _what_is_here(request: Request, names: list[str]) -> str:
+def _listing_section(request: Request, names: list[str]) -> str:
     listing = request.result_of(LIST)
     if listing is None:
         return ""
@@ -190,20 +191,20 @@ def _what_is_here(request: Request, names: list[str]) -> str:
     if folders:
         sentences.append(f"The folders are {listed(folders, 8)}.")
     if files:
-        sentences.append(f"Beside them lie the files {listed(files, 8)}.")
+        sentences.append(f"The files are {listed(files, 8)}.")
     if any(name.startswith("test") for name in names):
-        sentences.append("There are tests, so somebody means this to keep working.")
+        sentences.append("There are tests, so this is meant to keep working.")
     return " ".join(sentences)
 
 
-def _what_it_says(request: Request, file: str | None) -> str:
-    said = request.result_of(READ)
-    if said is None or file is None:
+def _file_section(request: Request, file: str | None) -> str:
+    content = request.result_of(READ)
+    if content is None or file is None:
         return ""
     if _failed(request, READ):
-        return f"**What it says about itself.** `{file}` could not be read: {quoted(said, 200)}"
-    title, paragraph = about(said)
-    size = count_of(len(lines_of(said)), "line", "lines")
+        return f"**What it says about itself.** `{file}` could not be read: {quoted(content, 200)}"
+    title, paragraph = about(content)
+    size = count_of(len(lines_of(content)), "line", "lines")
     opening = f"**What it says about itself.** I read {size} of `{file}`."
     if title:
         opening += f' It is headed "{title}".'
@@ -212,38 +213,38 @@ def _what_it_says(request: Request, file: str | None) -> str:
     return opening
 
 
-def _loose_ends(request: Request) -> str:
-    said = request.result_of(SEARCH)
-    if said is None:
+def _todo_section(request: Request) -> str:
+    result = request.result_of(SEARCH)
+    if result is None:
         return ""
     if _failed(request, SEARCH):
-        return f"**Loose ends.** The search did not work: {quoted(said, 200)}"
-    hits = [line for line in lines_of(said) if "TODO" in line]
+        return f"**Loose ends.** The search did not work: {quoted(result, 200)}"
+    hits = [line for line in lines_of(result) if "TODO" in line]
     if not hits:
         return "**Loose ends.** I searched for `TODO` and found none, which is rare."
     shown = "\n".join(f"- `{quoted(hit, 100)}`" for hit in hits[:3])
     return f"**Loose ends.** {count_of(len(hits), 'line', 'lines')} with `TODO`:\n\n{shown}"
 
 
-def _what_the_command_said(request: Request) -> str:
+def _command_section(request: Request) -> str:
     runs = [call for call in request.turn_calls if call["name"] == RUN]
-    said = request.result_of(RUN)
-    if not runs or said is None:
+    output = request.result_of(RUN)
+    if not runs or output is None:
         return ""
     command = next((v for v in runs[-1]["input"].values() if isinstance(v, str)), "the command")
-    state = standing(said, _failed(request, RUN))
-    if state is not None:
-        return f"**The command.** `{quoted(command, 120)}` {state}"
-    lines = [line for line in lines_of(said) if line.strip()]
+    failure = failure_of(output, _failed(request, RUN))
+    if failure is not None:
+        return f"**The command.** `{quoted(command, 120)}` {failure}"
+    lines = [line for line in lines_of(output) if line.strip()]
     if not lines:
         return f"**The command.** `{quoted(command, 120)}` ran and printed nothing."
     shown = "\n".join(quoted(line, 100) for line in lines[:_QUOTE_LINES])
     more = len(lines) - _QUOTE_LINES
     rest = f"\n\n... and {count_of(more, 'line', 'lines')} more." if more > 0 else ""
-    return f"**The command.** `{quoted(command, 120)}` said:\n\n```\n{shown}\n```{rest}"
+    return f"**The command.** `{quoted(command, 120)}` printed:\n\n```\n{shown}\n```{rest}"
 
 
-def _added(request: Request) -> str:
+def _added_message(request: Request) -> str:
     late = request.last_user_text
     opened = text_of(request.messages[request.turn_start]["content"])
     if late == opened:
@@ -258,75 +259,75 @@ def _advice(names: list[str], file: str | None) -> str:
         "**Where to go from here.** Nothing above is from memory: every sentence rests on a tool "
         f"result that is now in the log. If you want to go deeper, {offer}to search for a word in "
         "quotes, or to run a command in backquotes. I ask before I change anything, and if I am "
-        "interrupted, the next worker goes on from what the log says was done."
+        "interrupted, the next worker resumes from what the log says was done."
     )
 
 
-# single wishes -----------------------------------------------------------------------------------
+# single requests ---------------------------------------------------------------------------------
 
 
 def _read(request: Request, match: re.Match[str], called: set[str]) -> Reply:
     file = match[1]
     if READ in request.tool_names and READ not in called:
-        return _say(text(f"I'll read `{file}`."), *call(request, READ, path=file))
-    return _say(text(_what_it_says(request, file) or f"I have no tool to read `{file}`."))
+        return _reply_of(text(f"I'll read `{file}`."), *call(request, READ, path=file))
+    return _reply_of(text(_file_section(request, file) or f"I have no tool to read `{file}`."))
 
 
 def _search(request: Request, match: re.Match[str], called: set[str]) -> Reply:
     word = match[1]
     if SEARCH in request.tool_names and SEARCH not in called:
         calls = call(request, SEARCH, query=word, path=".")
-        return _say(text(f"I'll search for `{word}`."), *calls)
-    said = request.result_of(SEARCH)
-    if said is None:
-        return _say(text("I have no tool to search with."))
-    lines = [line for line in lines_of(said) if line.strip()]
+        return _reply_of(text(f"I'll search for `{word}`."), *calls)
+    result = request.result_of(SEARCH)
+    if result is None:
+        return _reply_of(text("I have no tool to search with."))
+    lines = [line for line in lines_of(result) if line.strip()]
     shown = "\n".join(f"- `{quoted(line, 120)}`" for line in lines[:_QUOTE_LINES])
     found = count_of(len(lines), "line", "lines")
-    return _say(text(f"The search for `{word}` gave {found}:\n\n{shown}"))
+    return _reply_of(text(f"The search for `{word}` gave {found}:\n\n{shown}"))
 
 
 def _edit(request: Request, match: re.Match[str], called: set[str]) -> Reply:
     old, new, file = match.groups()
     if READ in request.tool_names and READ not in called:
         opening = f"I'll read `{file}` first, to see what I am changing."
-        return _say(text(opening), *call(request, READ, path=file))
+        return _reply_of(text(opening), *call(request, READ, path=file))
     if EDIT in request.tool_names and EDIT not in called:
         calls = call(request, EDIT, path=file, old=old, new=new)
-        return _say(text(f"Now I'll replace `{old}` with `{new}` in `{file}`."), *calls)
-    said = request.result_of(EDIT)
-    if said is None:
-        return _say(text("I have no tool to edit files with."))
-    state = standing(said, _failed(request, EDIT))
-    if state is not None:
-        return _say(text(f"The edit of `{file}` {state}"))
-    return _say(text(f"Done: `{file}` is edited. The tool reports: {quoted(said, 200)}"))
+        return _reply_of(text(f"Now I'll replace `{old}` with `{new}` in `{file}`."), *calls)
+    result = request.result_of(EDIT)
+    if result is None:
+        return _reply_of(text("I have no tool to edit files with."))
+    failure = failure_of(result, _failed(request, EDIT))
+    if failure is not None:
+        return _reply_of(text(f"The edit of `{file}` {failure}"))
+    return _reply_of(text(f"Done: `{file}` is edited. The tool reports: {quoted(result, 200)}"))
 
 
 def _run(request: Request, command: str, called: set[str]) -> Reply:
     if RUN not in called:
-        return _say(text(f"I'll run `{command}`."), *call(request, RUN, command=command))
-    return _say(text(_what_the_command_said(request)))
+        return _reply_of(text(f"I'll run `{command}`."), *call(request, RUN, command=command))
+    return _reply_of(text(_command_section(request)))
 
 
-def _named_tool(request: Request, asked: str, called: set[str]) -> Reply | None:
+def _named_tool(request: Request, prompt: str, called: set[str]) -> Reply | None:
     """Call the tool that the message names: "charge 1900" calls `charge` with 1900."""
     for tool in request.body.get("tools") or ():
         name = str(tool.get("name"))
-        arguments = _arguments(tool["input_schema"], asked) if "input_schema" in tool else None
-        if arguments is None or not re.search(rf"\b{re.escape(name)}\b", asked, re.IGNORECASE):
+        arguments = _arguments(tool["input_schema"], prompt) if "input_schema" in tool else None
+        if arguments is None or not re.search(rf"\b{re.escape(name)}\b", prompt, re.IGNORECASE):
             continue
         if name not in called:
-            return _say(text(f"I'll call `{name}`."), tool_use(name, arguments))
-        said = request.result_of(name) or ""
-        state = standing(said, _failed(request, name))
-        return _say(text(f"`{name}` {state or f'returned: {quoted(said, 200)}'}"))
+            return _reply_of(text(f"I'll call `{name}`."), tool_use(name, arguments))
+        result = request.result_of(name) or ""
+        outcome = failure_of(result, _failed(request, name)) or f"returned: {quoted(result, 200)}"
+        return _reply_of(text(f"`{name}` {outcome}"))
     return None
 
 
-def _arguments(schema: Mapping[str, Any], asked: str) -> dict[str, Any] | None:
+def _arguments(schema: Mapping[str, Any], prompt: str) -> dict[str, Any] | None:
     """The required arguments from a message: its numbers and its texts in quotes, in order."""
-    numbers, texts = iter(_NUMBER.findall(asked)), iter(_IN_QUOTES.findall(asked))
+    numbers, texts = iter(_NUMBER.findall(prompt)), iter(_IN_QUOTES.findall(prompt))
     found: dict[str, Any] = {}
     for name in schema.get("required") or ():
         kind = (schema.get("properties") or {}).get(name, {}).get("type")
@@ -337,7 +338,7 @@ def _arguments(schema: Mapping[str, Any], asked: str) -> dict[str, Any] | None:
     return found
 
 
-def _talk(request: Request, asked: str) -> Reply:
+def _talk(request: Request, prompt: str) -> Reply:
     tools = listed(request.tool_names, 8) if request.tool_names else "no tools"
     earlier = sorted(
         {
@@ -355,9 +356,9 @@ def _talk(request: Request, asked: str) -> Reply:
         if {LIST, READ, SEARCH, RUN} & set(request.tool_names)
         else "Name a tool, with its numbers and its texts in quotes, and I call it."
     )
-    return _say(
+    return _reply_of(
         text(
-            f'You said: "{quoted(asked.strip(), 200)}". I am a scripted stand-in for a model, so '
+            f'You said: "{quoted(prompt.strip(), 200)}". I am a scripted stand-in for a model, so '
             f"small talk is not my strength, but my tools are real: {tools}.{so_far} {hint}"
         )
     )

@@ -1,7 +1,7 @@
 """How the demo's agent reads tool results: names in a listing, a title, a first paragraph.
 
-Owns guesses about text that nobody specified, so every function takes any text and gives
-something printable. It must not know the conversation.
+The format of tool results is unspecified, so every function accepts any text and returns something
+printable.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _NUMBERED = re.compile(r"^\s*\d+\s*[\t|:→]\s?")
 _KINDS = {"dir", "directory", "file", "d", "f", "-", "link", "folder"}
 _MANIFESTS = ("pyproject.toml", "package.json", "Cargo.toml", "go.mod", "Makefile", "setup.py")
 _TEXT_ENDS = (".md", ".rst", ".txt", ".toml", ".py", ".js", ".ts", ".go", ".rs", ".c", ".sh")
-# Phrases that tell how a call ended, when it did not simply succeed.
+# Phrases that state how a call ended, unless it simply succeeded.
 _UNKNOWN = re.compile(r"\W*(?:the )?outcome (?:is )?(?:unknown|uncertain)", re.IGNORECASE)
 _MAYBE = re.compile(r"may have run|may or may not|is not known", re.IGNORECASE)
 _DENIED = re.compile(r"\b(denied|not allowed|refused by|rejected)\b", re.I)
 _NOT_RUN = re.compile(r"\b(not run|cancelled|canceled|expired)\b", re.I)
 
 
-def lines_of(said: str) -> list[str]:
-    """The lines of a result, without line numbers if nearly all are numbered (a notice is not)."""
-    lines = said.splitlines()
+def lines_of(result: str) -> list[str]:
+    """The lines of a result, without line numbers if all lines, or all but a notice, have one."""
+    lines = result.splitlines()
     filled = [line for line in lines if line.strip()]
     numbered = sum(1 for line in filled if _NUMBERED.match(line))
     if numbered and numbered >= len(filled) - 1:
@@ -66,19 +66,19 @@ def _name_in_line(line: str) -> str | None:
     if len(words) > 1 and words[0].lower().strip("[]:") in _KINDS:
         words = words[1:]
     name = words[0].strip("`'\",:")
-    # A heading or a count is no name; a name has a letter and no sentence around it.
+    # A heading or a count is not a name: a name has a letter and is not part of a sentence.
     if not re.search(r"[A-Za-z]", name) or len(words) > 6:
         return None
     return name.rstrip("/") + "/" if folder or name.endswith("/") else name
 
 
 def folders_in(names: list[str]) -> list[str]:
-    """The names that are surely folders."""
+    """The names that are certainly folders."""
     return [name for name in names if name.endswith("/")]
 
 
 def main_file(names: list[str]) -> str | None:
-    """The file that most likely says what a directory is."""
+    """The file that most likely describes the directory."""
     files = [name for name in names if not name.endswith("/")]
     for name in files:
         if re.match(r"readme(\.|$)", name.rpartition("/")[2], re.IGNORECASE):
@@ -89,11 +89,11 @@ def main_file(names: list[str]) -> str | None:
     return next((name for name in files if name.endswith(_TEXT_ENDS)), None)
 
 
-def about(said: str) -> tuple[str, str]:
+def about(content: str) -> tuple[str, str]:
     """(title, first paragraph) of a text file; either may be empty."""
     title, fenced = "", False
     paragraph: list[str] = []
-    for line in map(str.strip, lines_of(said)):
+    for line in map(str.strip, lines_of(content)):
         fenced ^= line.startswith("```")
         if line.startswith("#") and not title and not paragraph:
             title = line.lstrip("#! ").strip()
@@ -107,33 +107,33 @@ def about(said: str) -> tuple[str, str]:
     return quoted(title, 120), " ".join(paragraph)
 
 
-def standing(said: str, failed: bool) -> str | None:
-    """How a call stands that did not simply succeed, as the end of a sentence; None if it did."""
-    # Only at its very start does a successful result say so; a command may print such words.
-    if _UNKNOWN.match(said) or (failed and _MAYBE.search(said[:400])):
+def failure_of(result: str, failed: bool) -> str | None:
+    """How a call failed, as the end of a sentence; None if it succeeded."""
+    # Unless the result is an error, these words count only at its start: a command may print them.
+    if _UNKNOWN.match(result) or (failed and _MAYBE.search(result[:400])):
         return (
             "may or may not have run: its outcome is unknown. I did not run it again, because "
-            f"twice could be worse than never. What I was told: {quoted(said, 200)}"
+            f"twice could be worse than never. The tool's result: {quoted(result, 200)}"
         )
     if not failed:
         return None
-    if _DENIED.search(said[:400]):
+    if _DENIED.search(result[:400]):
         return "was not allowed, so I left it alone."
-    if _NOT_RUN.search(said[:400]):
-        return f"was not run: {quoted(said, 200)}"
-    return f"did not succeed: {quoted(said, 200)}"
+    if _NOT_RUN.search(result[:400]):
+        return f"was not run: {quoted(result, 200)}"
+    return f"did not succeed: {quoted(result, 200)}"
 
 
-def quoted(said: str, chars_max: int) -> str:
-    """A text on one line, cut at a word."""
-    flat = " ".join(said.split())
+def quoted(value: str, chars_max: int) -> str:
+    """A text on one line, cut at a word boundary."""
+    flat = " ".join(value.split())
     if len(flat) <= chars_max:
         return flat
     return flat[:chars_max].rpartition(" ")[0] + " ..."
 
 
 def listed(names: list[str], count_max: int) -> str:
-    """`a`, `b` and `c`, with a count of what is left out."""
+    """`a`, `b` and `c`, with a count of the rest."""
     shown = [f"`{name}`" for name in names[:count_max]]
     left = len(names) - len(shown)
     if left > 0:

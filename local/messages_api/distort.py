@@ -1,7 +1,6 @@
-"""Faults that change what is said: the shape of a reply, and noise in its events.
+"""Faults that change the content: the shape of a reply, and noise in its events.
 
-Owns the rewriting only. It must not touch connections; `delivery.py` does that. Each function
-takes what it changes and returns the changed thing; inputs stay as they are.
+Faults of the connection are in `delivery.py`. Each function returns a changed copy of its input.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .seal import make_id, seal
 
 
 def shaped(reply: Reply, request: Request) -> Reply:
-    """The reply as a fault of stage SHAPE wants it; any other reply unchanged."""
+    """The reply, changed by its fault of stage SHAPE if it has one."""
     fault = reply.fault
     if not isinstance(fault, Fault) or fault.stage is not Stage.SHAPE:
         return reply
@@ -39,7 +38,7 @@ def _invalid_tool_json(reply: Reply, fault: Fault, request: Request) -> Reply:
 
 def _repeated_tool_ids(reply: Reply, fault: Fault, request: Request) -> Reply:
     first = _need_call(reply, fault)
-    # The same body gives the same id again: a provider that repeats ids does so across responses.
+    # The id depends only on the session: a provider that repeats ids does so across responses.
     id = first["id"] or make_id("toolu", request.canary, "repeated")
     blocks = [{**b, "id": id} if b["type"] == "tool_use" else b for b in reply.blocks]
     return replace(reply, blocks=blocks)
@@ -48,17 +47,17 @@ def _repeated_tool_ids(reply: Reply, fault: Fault, request: Request) -> Reply:
 def _max_tokens_in_tool_use(reply: Reply, fault: Fault, request: Request) -> Reply:
     call = _calls(reply)[-1] if _calls(reply) else _need_call(reply, fault)
     raw = call["raw_input"]
-    kept = reply.blocks[: reply.blocks.index(call)]
+    before = reply.blocks[: reply.blocks.index(call)]
     cut = {**call, "raw_input": raw[: max(1, len(raw) // 2)]}
-    return replace(reply, blocks=(*kept, cut), stop_reason="max_tokens")
+    return replace(reply, blocks=(*before, cut), stop_reason="max_tokens")
 
 
 def _max_tokens(reply: Reply, fault: Fault, request: Request) -> Reply:
     texts = [block for block in reply.blocks if block["type"] == "text"]
     if not texts:
         raise ValueError("fault 'max_tokens' needs a text block to cut")
-    said = texts[-1]["text"]
-    cut = text_block(said[: max(1, len(said) // 2)])
+    content = texts[-1]["text"]
+    cut = text_block(content[: max(1, len(content) // 2)])
     return replace(reply, blocks=_swapped(reply, texts[-1], cut), stop_reason="max_tokens")
 
 
@@ -85,8 +84,8 @@ def _empty_content(reply: Reply, fault: Fault, request: Request) -> Reply:
 
 
 def _thinking_only(reply: Reply, fault: Fault, request: Request) -> Reply:
-    kept = [b for b in reply.blocks if b["type"] in ("thinking", "redacted_thinking")]
-    return replace(reply, blocks=kept, stop_reason="end_turn")
+    thoughts = [b for b in reply.blocks if b["type"] in ("thinking", "redacted_thinking")]
+    return replace(reply, blocks=thoughts, stop_reason="end_turn")
 
 
 def _compaction_null(reply: Reply, fault: Fault, request: Request) -> Reply:
@@ -124,13 +123,13 @@ _SHAPES = {
 
 
 def noisy(answer: Answer, fault: Fault | None) -> None:
-    """Rewrite the answer's events as a fault of stage NOISE wants them."""
+    """Rewrite the answer's events for a fault of stage NOISE."""
     if fault is not None and fault.stage is Stage.NOISE:
         answer.events = _NOISES[fault.name](answer, fault)
 
 
 def middle(events: list[Event], k: int | None) -> int:
-    """Index of the event before which a fault strikes; see `faults.py` on k."""
+    """The index of the event before which a fault occurs; `faults.py` explains k."""
     end = next(i for i, event in enumerate(events) if event["type"] == "message_delta")
     if k is not None:
         return min(k, end)
@@ -201,7 +200,7 @@ def _bad_event_json(answer: Answer, fault: Fault) -> list[Event]:
 
 
 def _many_pings(answer: Answer, fault: Fault) -> list[Event]:
-    return [event for said in answer.events for event in (said, {"type": "ping"})]
+    return [each for event in answer.events for each in (event, {"type": "ping"})]
 
 
 _NOISES = {

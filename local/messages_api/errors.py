@@ -1,7 +1,4 @@
-"""API errors as the API words them: a status, a type, a message, a code.
-
-Owns the table from HTTP status to error type. It must not know what is being validated.
-"""
+"""Errors as the API words them: a status, a type, a message, a code."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ _MESSAGE_OF_TYPE = {
 
 
 class ApiError(Exception):
-    """A request is refused. `str()` is the API's message.
+    """The API refuses a request. `str()` is its message.
 
     status: HTTP status; type: error type; code: `error.details.error_code` or None;
     headers: extra response headers.
@@ -73,5 +70,5 @@ class ApiError(Exception):
 
 
 def invalid(message: str, code: str | None = None) -> ApiError:
-    """The 400 of a request that breaks a rule."""
+    """The 400 for a request that breaks a rule."""
     return ApiError(400, message, code=code)

@@ -1,11 +1,11 @@
 """The fault modes as one table: what can go wrong with a reply, where, and with which parameters.
 
-A fault belongs to a `Reply`; this file owns the names, the parameters and their defaults. It must
-not know how a fault is carried out: `distort.py` rewrites events, `delivery.py` breaks connections.
+A fault belongs to a `Reply`. `distort.py` rewrites the events for it, `delivery.py` breaks the
+connection.
 
-Counting: `k` is a number of SSE events that are sent whole before the fault, `message_start` and
-`ping` included. `k=None` means the middle of the deltas. A `k` past the end is pulled back to just
-before `message_delta`, so that a fault that was asked for always happens.
+`k` is the number of SSE events that are sent completely before the fault, including
+`message_start` and `ping`. `k=None` means the middle of the deltas. A `k` past the end is reduced
+to just before `message_delta`, so that a scripted fault always happens.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 
 
 class Stage(StrEnum):
-    """Where a fault strikes."""
+    """Where a fault occurs."""
 
     BEFORE = "before"  # instead of a stream: a status, or nothing at all
-    BREAK = "break"  # the stream ends, hangs or errs after k events
-    NOISE = "noise"  # the stream is whole but says odd things
-    SHAPE = "shape"  # the reply itself is one a client must be ready for
+    BREAK = "break"  # the stream ends, hangs or fails after k events
+    NOISE = "noise"  # the stream is complete but has unusual events
+    SHAPE = "shape"  # the reply itself is unusual but legal
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class FaultMode:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault mode with its parameters, complete. Made by `fault()`."""
+    """A fault mode with all its parameters, as returned by `fault()`."""
 
     name: str
     params: Mapping[str, Any]
@@ -50,7 +50,7 @@ class Fault:
 
 
 _STATUS = {
-    "type": None,  # None: the type that belongs to the status
+    "type": None,  # None: the type of the status
     "message": None,
     "error_code": None,
     "retry_after": None,  # seconds or an HTTP date, sent as given
@@ -65,10 +65,10 @@ def _status(status: int, meaning: str, **changed: Any) -> FaultMode:
 
 FAULTS: dict[str, FaultMode] = {
     # before the stream ------------------------------------------------------------------------
-    "status": _status(500, "any status; `status` and the other parameters say which"),
+    "status": _status(500, "any status, given by `status` and the other parameters"),
     "rate_limit": _status(429, "429 with retry-after in seconds", retry_after=1),
     "rate_limit_ms": _status(429, "429 with retry-after-ms", retry_after_ms=20),
-    "rate_limit_bare": _status(429, "429 without retry-after: a spend cap, waiting is no use"),
+    "rate_limit_bare": _status(429, "429 without retry-after: a spend cap, waiting does not help"),
     "rate_limit_huge": _status(429, "429 that asks to wait for eleven days", retry_after=1_000_000),
     "enforced_spend_limit": _status(
         429, "429 with a spend-limit code", error_code="enforced_spend_limit_reached"
@@ -96,17 +96,17 @@ FAULTS: dict[str, FaultMode] = {
     "html_error": FaultMode(Stage.BEFORE, "a proxy's HTML page with `status`", {"status": 502}),
     "accepted_then_lost": FaultMode(
         Stage.BEFORE,
-        "read whole and journalled, then dropped before any byte: billed but unknown",
+        "read and journalled, then dropped before the first byte: billed, outcome unknown",
         {"how": "fin"},  # fin | rst
     ),
-    "no_answer": FaultMode(Stage.BEFORE, "read whole, then silence until the client leaves"),
+    "no_answer": FaultMode(Stage.BEFORE, "read completely, then silence until the client leaves"),
     # the stream breaks ------------------------------------------------------------------------
     "eof": FaultMode(Stage.BREAK, "a clean end of the body after k events", {"k": None}),
     "eof_before_message_delta": FaultMode(
-        Stage.BREAK, "a clean end with every block said but no stop_reason"
+        Stage.BREAK, "a clean end after every block, without a stop_reason"
     ),
     "eof_before_message_stop": FaultMode(
-        Stage.BREAK, "a clean end after message_delta: the stop_reason was said"
+        Stage.BREAK, "a clean end after message_delta, which has the stop_reason"
     ),
     "error_event": FaultMode(
         Stage.BREAK,
@@ -117,7 +117,7 @@ FAULTS: dict[str, FaultMode] = {
     "cut": FaultMode(Stage.BREAK, "FIN inside an HTTP chunk after k events", {"k": None}),
     "half_open": FaultMode(
         Stage.BREAK,
-        "after k events the peer is gone without FIN: it sends nothing and hears nothing",
+        "after k events the peer vanishes without FIN: it sends nothing and reads nothing",
         {"k": None},
     ),
     "stall": FaultMode(
@@ -127,7 +127,7 @@ FAULTS: dict[str, FaultMode] = {
     ),
     "stall_with_pings": FaultMode(
         Stage.BREAK,
-        "as stall, with a ping every `every_s`: bytes flow, the answer does not",
+        "like stall, with a ping every `every_s`: bytes arrive, the answer does not",
         {"k": None, "s": None, "every_s": 0.5},
     ),
     "cut_in_tool_input": FaultMode(
@@ -139,13 +139,13 @@ FAULTS: dict[str, FaultMode] = {
     "duplicate_message_stop": FaultMode(Stage.NOISE, "message_stop twice"),
     "duplicate_message_delta": FaultMode(Stage.NOISE, "message_delta twice, same totals"),
     "events_after_message_stop": FaultMode(Stage.NOISE, "a ping and a delta after message_stop"),
-    "unknown_event": FaultMode(Stage.NOISE, "an event type nobody knows, in the middle"),
-    "unknown_delta": FaultMode(Stage.NOISE, "a delta type nobody knows, in the first block"),
+    "unknown_event": FaultMode(Stage.NOISE, "an unknown event type, in the middle"),
+    "unknown_delta": FaultMode(Stage.NOISE, "an unknown delta type, in the first block"),
     "unknown_block": FaultMode(
-        Stage.NOISE, "a sealed block of an unknown type: must come back value for value"
+        Stage.NOISE, "a sealed block of an unknown type: must be sent back with the same values"
     ),
     "unknown_fields": FaultMode(Stage.NOISE, "unknown fields in every event and block"),
-    "bad_event_json": FaultMode(Stage.NOISE, "data that is no JSON, after k events", {"k": None}),
+    "bad_event_json": FaultMode(Stage.NOISE, "data that is not JSON, after k events", {"k": None}),
     "many_pings": FaultMode(Stage.NOISE, "a ping between any two events"),
     # shape ------------------------------------------------------------------------------------
     "invalid_tool_json": FaultMode(
@@ -162,22 +162,22 @@ FAULTS: dict[str, FaultMode] = {
         {"category": "cyber", "explanation": "This request was declined by a safety classifier."},
     ),
     "pause_turn": FaultMode(
-        Stage.SHAPE, "a server_tool_use is added and the turn paused: send it back as it is"
+        Stage.SHAPE, "a server_tool_use is added and the turn paused: send it back unchanged"
     ),
     "context_window_exceeded": FaultMode(Stage.SHAPE, "stop_reason model_context_window_exceeded"),
     "empty_content": FaultMode(Stage.SHAPE, "no block at all, stop_reason end_turn"),
     "thinking_only": FaultMode(Stage.SHAPE, "only the thinking blocks, stop_reason end_turn"),
     "compaction_null": FaultMode(Stage.SHAPE, "a compaction block whose content is null"),
     "parallel_tool_calls": FaultMode(
-        Stage.SHAPE, "the first tool_use is repeated `count` times with own ids", {"count": 10}
+        Stage.SHAPE, "the first tool_use repeated `count` times with different ids", {"count": 10}
     ),
 }
 
 
 def fault(name: str, **params: Any) -> Fault:
-    """A complete fault.
+    """A fault with all its parameters.
 
-    Raises ValueError for an unknown name or parameter, naming the known ones.
+    Raises ValueError for an unknown name or parameter; the message lists the known ones.
     """
     mode = FAULTS.get(name)
     if mode is None:
@@ -190,7 +190,7 @@ def fault(name: str, **params: Any) -> Fault:
 
 
 def as_fault(value: Fault | str | Mapping[str, Any] | None) -> Fault | None:
-    """A fault from its name, or from {"name": ..., parameter: value}, or from itself."""
+    """A fault from its name, or from {"name": ..., parameter: value}; a Fault is returned as is."""
     if value is None or isinstance(value, Fault):
         return value
     if isinstance(value, str):

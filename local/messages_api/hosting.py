@@ -1,7 +1,6 @@
-"""Where the server runs: in a thread of this process, or in the foreground of its own.
+"""Runs the server in a thread of this process; `listen` is shared with the server's own process.
 
-Owns sockets that listen, threads and starting and stopping. It must not know requests. Loopback
-only: there is no parameter for another address.
+Loopback only: there is no parameter for another address.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .script import Reply, Rule, Script, Speaker
 from .server import BODY_BYTES_MAX, ServerState, make_app
 
 HOST = "127.0.0.1"
-# Running answers are cut off at once when a server stops; aiohttp waits twice this long.
+# Running answers are cut off when a server stops; aiohttp waits twice this long.
 SHUTDOWN_S = 0.05
 _START_S = 20.0
 
@@ -30,7 +29,7 @@ Scriptable = Script | Reply | Rule | Speaker | str | Path | Iterable["Rule | Rep
 
 
 def as_script(value: Scriptable) -> Script:
-    """A script from its name, a file, rules in order, one reply, or a callable."""
+    """A script from its name, a file, a list of rules, one reply, or a callable."""
     if isinstance(value, Script):
         return value
     if isinstance(value, str | Path):
@@ -41,7 +40,7 @@ def as_script(value: Scriptable) -> Script:
 
 
 async def listen(state: ServerState, port: int) -> tuple[web.AppRunner, int]:
-    """Serve on a loopback port (0: any free one). Gives the runner, to clean up, and the port."""
+    """Serve on a loopback port (0: any free one). Returns the runner, for cleanup, and the port."""
     runner = web.AppRunner(
         make_app(state),
         handler_cancellation=True,
@@ -62,7 +61,7 @@ class ScriptedServer:
 
     script: a name, a file, rules, replies, one Reply or a callable. journal: a path, continued if
     it exists; without one the facts stay in memory. pace_s: pause after each delta for replies
-    that set none. split: writes end anywhere. api_keys: the keys that are believed, None for any.
+    that set none. split: writes end anywhere. api_keys: the accepted keys, None for any.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class ScriptedServer:
 
     @property
     def base_url(self) -> str:
-        """What an `anthropic` client takes as `base_url`."""
+        """The `base_url` for an `anthropic` client."""
         return f"http://{HOST}:{self.port}"
 
     def start(self) -> ScriptedServer:
@@ -113,8 +112,8 @@ class ScriptedServer:
     async def _serve(self, ready: concurrent.futures.Future[int]) -> None:
         try:
             runner, port = await listen(self._state, self.port)
-        except BaseException as wrong:
-            ready.set_exception(wrong)
+        except BaseException as error:
+            ready.set_exception(error)
             return
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
@@ -143,15 +142,15 @@ class ScriptedServer:
     ) -> None:
         self.stop()
 
-    # what a test does with it -------------------------------------------------------------------
+    # for tests ----------------------------------------------------------------------------------
 
     def open(self, gate: str) -> None:
-        """Open a gate for good; answers that wait there or come there go on."""
+        """Open a gate permanently; answers that wait or will wait at it continue."""
         assert self._loop is not None, "the server is not running"
         self._loop.call_soon_threadsafe(self._state.gates.open, gate)
 
     def add(self, *rules: Rule | Reply | Speaker) -> None:
-        """Put rules before all others."""
+        """Insert rules before all others."""
         self.script.add(*rules)
 
     def wait_for(self, found: Callable[[Journal], Found], timeout_s: float = WAIT_S) -> Found:
@@ -159,7 +158,7 @@ class ScriptedServer:
         return self.journal.wait_for(found, timeout_s)
 
     def wait_count(self, kind: str, count: int = 1, **equal: Any) -> list[dict[str, Any]]:
-        """Wait for so many facts of a kind whose fields have these values; gives them."""
+        """Wait for `count` facts of a kind whose fields have these values, and return them."""
 
         def enough(journal: Journal) -> list[dict[str, Any]] | None:
             entries = journal.entries(kind, **equal)
@@ -168,9 +167,9 @@ class ScriptedServer:
         return self.journal.wait_for(enough) or []
 
     def body(self, n: int) -> bytes:
-        """The body of request n as it came; KeyError if it is unknown or too long ago."""
+        """The body of request n as received; KeyError if it is unknown or no longer in memory."""
         return self._state.bodies[n]
 
     def calls(self, **equal: Any) -> int:
-        """How many model calls were accepted: what a provider would have billed."""
+        """The number of accepted model calls, which a provider would have billed."""
         return self.journal.count("accepted", **equal)

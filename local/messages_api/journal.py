@@ -1,13 +1,12 @@
-"""The request journal: an append-only, fsynced witness of what reached the server.
+"""The request journal: an append-only, fsynced record of what reached the server.
 
-One JSON line per fact: {at_ms, n, kind, canary, attempt, sha256, ...}. It owns the file and the
-waiting for facts. It must not know what a request means. Tests count physical calls here and not
-in foldlog's own log, which is the point of it.
+One JSON line per fact: {at_ms, n, kind, canary, attempt, sha256, ...}. Its purpose: tests count
+physical calls here, independently of foldlog's own log.
 
-Kinds: started, accepted (valid, about to be worked on: billed), refused (an error of the request's
-own making), waiting (at a gate), answered (the reply was written whole), faulted (a fault was
-carried out), client_gone (the client left first), dropped (this server stopped first), counted
-(count_tokens), failed (a bug of the script or of this server).
+Kinds: started, accepted (valid, about to be answered: billed), refused (the request is wrong),
+waiting (at a gate), answered (the whole reply was written), faulted (a scripted fault happened),
+client_gone (the client left first), dropped (this server stopped first), counted (count_tokens),
+failed (a bug of the script or of this server).
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from typing import Any, TypeVar
 
 Entry = dict[str, Any]
 Found = TypeVar("Found")
-# An assertion's worth of patience on a busy machine; nothing waits this long when all is well.
+# How long an assertion waits on a busy machine; a passing test never waits this long.
 WAIT_S = 20.0
 
 
 def read_journal(path: str | Path) -> list[Entry]:
-    """Every complete line of a journal file; a line that is still being written is left out."""
+    """Every complete line of a journal file, without a line that is still being written."""
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
@@ -37,7 +36,7 @@ def read_journal(path: str | Path) -> list[Entry]:
 
 class Journal:
     """Facts in memory and, if a path is given, in a file: written and fsynced before `note`
-    returns. A file that exists is continued: numbers go on, so an `n` is never used twice.
+    returns. An existing file is continued, with its numbering, so an `n` is never used twice.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -50,20 +49,20 @@ class Journal:
             self._cut_torn_line(Path(path))
 
     def _cut_torn_line(self, path: Path) -> None:
-        # A kill inside a write leaves half a line; what follows it would be unreadable.
+        # A kill during a write leaves a partial line, which would make the next line unreadable.
         data = path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        if whole != len(data):
-            os.truncate(path, whole)
+        complete = data.rfind(b"\n") + 1
+        if complete != len(data):
+            os.truncate(path, complete)
 
     def next_n(self) -> int:
-        """The number of a request that has just arrived."""
+        """The number for a request that has just arrived."""
         with self._changed:
             self._last += 1
             return self._last
 
     def note(self, kind: str, n: int = 0, **facts: Any) -> Entry:
-        """Append a fact and wake who waits for it."""
+        """Append a fact and wake threads that wait for one."""
         entry = {"at_ms": int(time.time() * 1000), "n": n, "kind": kind, **facts}
         with self._changed:
             if self._file is not None:
@@ -85,7 +84,7 @@ class Journal:
         ]
 
     def count(self, kind: str | None = None, **equal: Any) -> int:
-        """How many facts `entries` would give."""
+        """The number of facts that `entries` would return."""
         return len(self.entries(kind, **equal))
 
     def wait_for(self, found: Callable[[Journal], Found], timeout_s: float = WAIT_S) -> Found:
@@ -94,19 +93,19 @@ class Journal:
         Raises TimeoutError with the journal's last facts in its message.
         """
         end = time.monotonic() + timeout_s
-        seen = -1
+        checked = -1
         while True:
             value = found(self)
             if value:
                 return value
             with self._changed:
-                # A fact noted between the look and the lock must not be slept over.
-                if seen == len(self._entries):
+                # Do not sleep if a fact was added between the check and the lock.
+                if checked == len(self._entries):
                     left = end - time.monotonic()
                     if left <= 0 or not self._changed.wait(left):
                         tail = "\n".join(map(json.dumps, self._entries[-12:]))
                         raise TimeoutError(f"not seen within {timeout_s} s; last facts:\n{tail}")
-                seen = len(self._entries)
+                checked = len(self._entries)
 
     def close(self) -> None:
         if self._file is not None:

@@ -1,7 +1,7 @@
-"""What the server must know about models: prefill, preserved thinking, cache minimum, token size.
+"""Facts about models: prefill, preserved thinking, cache minimum, characters per token.
 
-One table by name; a name nobody knows gets the strictest row, because a client that pleases it
-pleases every model.
+One table by name; an unknown name gets the strictest row, because a request that is valid for it is
+valid for every model.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _OLD_FAMILY_CHARS_PER_TOKEN = 3.4
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
     """prefill: the last message may be an assistant's. preserved: thinking is bound to its prefix.
-    cache_tokens_min: shorter prefixes are silently not cached. chars_per_token: for estimates.
-    omits_thinking: `display` defaults to omitted.
+    cache_tokens_min: shorter prefixes are not cached, without an error. chars_per_token: for
+    estimates. omits_thinking: `display` defaults to omitted.
     """
 
     prefill: bool = False
@@ -29,7 +29,7 @@ class ModelFacts:
 
 
 _OLD = ModelFacts(True, False, 1024, _OLD_FAMILY_CHARS_PER_TOKEN, False)
-# The first pattern that is found in the name wins; `(?!-?\d)` keeps opus-5 from matching opus-5-5.
+# The first pattern that matches wins; `(?!-?\d)` keeps opus-5 from matching opus-5-5.
 MODELS: tuple[tuple[str, ModelFacts], ...] = (
     (r"(fable|mythos)-5-[12]|(opus|sonnet|haiku)-5-5", ModelFacts()),
     (r"(opus|fable|mythos)-5(?!-?\d)", ModelFacts(preserved=False)),
@@ -45,7 +45,7 @@ MODELS: tuple[tuple[str, ModelFacts], ...] = (
 
 
 def facts_of(model: str) -> ModelFacts:
-    """The row of a model; an unknown name is taken for the newest kind."""
+    """The row of a model; an unknown name counts as the newest kind."""
     for pattern, facts in MODELS:
         if re.search(pattern, model):
             return facts

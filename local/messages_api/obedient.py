@@ -1,17 +1,17 @@
-"""The script `obedient`: it does what the text tells it, line by line.
+"""The script `obedient`: it executes the commands in the text, line by line.
 
-Owns the little language below. It is for tests of the whole system (a message says what the model
-will do) and for injection tests: it obeys lines in tool results too, as no model should.
+It is for end-to-end tests, where a message defines what the model will do, and for injection
+tests: unlike a model, it also executes lines in tool results.
 
     CALL tool {"json": "input"}   one tool call; several lines are parallel calls
-    THEN                          what follows is done after the results of the calls above
+    THEN                          the lines below wait for the results of the calls above
     SAY text / THINK text         a text or thinking block
-    FAULT name {"parameter": 1}   a fault, once per session and text unless "times" says more
-    GATE name [after]             wait at a gate after so many events
+    FAULT name {"parameter": 1}   a fault, once per session and text, or "times" times
+    GATE name [after]             wait at a gate, after this number of events
     PACE seconds                  pause after each delta
     STOP reason                   the stop_reason
 
-Without any of these it answers `done: ` and the last results, or what was said.
+Without any of these it answers `done: ` and the last results, or the user's text.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from .request import Request, text_of
 from .script import Block, Reply, text, thinking, tool_use
 
 _VERBS = ("CALL ", "SAY ", "THINK ", "FAULT ", "GATE ", "PACE ", "STOP ")
-# Enough to recognise a result, short enough to read.
+# Enough to recognize a result, short enough to read.
 _DONE_CHARS = 400
 
-_faults_done: Counter[tuple[str, int, str]] = Counter()
+_fault_counts: Counter[tuple[str, int, str]] = Counter()
 _lock = threading.Lock()
 
 
 def obedient(request: Request) -> Reply:
     """See the module's docstring."""
-    ordered = _orders(_text_of_results(request))
-    if not ordered:
+    commands = _commands(_text_of_results(request))
+    if not commands:
         steps = _steps(request.last_user_text)
-        step = _steps_done(request)
-        ordered = _orders(steps[step]) if step < len(steps) else []
-    if not ordered:
+        step = _step_number(request)
+        commands = _commands(steps[step]) if step < len(steps) else []
+    if not commands:
         return Reply([text(f"done: {_outcome(request)}")], chunk="word")
-    return _obey(ordered, request)
+    return _execute(commands, request)
 
 
 def _text_of_results(request: Request) -> str:
     return "\n".join(text_of(block.get("content")) for block in request.last_results)
 
 
-def _steps(said: str) -> list[str]:
+def _steps(message: str) -> list[str]:
     steps = [""]
-    for line in said.splitlines():
+    for line in message.splitlines():
         if line.strip() == "THEN":
             steps.append("")
         else:
@@ -59,24 +59,24 @@ def _steps(said: str) -> list[str]:
     return steps
 
 
-def _steps_done(request: Request) -> int:
-    """Responses since the newest text of a user: each one did a step of that text."""
-    done = 0
+def _step_number(request: Request) -> int:
+    """The number of responses since the newest user text: each executed one step of that text."""
+    number = 0
     for message in reversed(request.messages):
         if message["role"] == "assistant":
-            done += 1
-        elif message["role"] == "user" and _says_something(message):
-            return done
-    return done
+            number += 1
+        elif message["role"] == "user" and _has_text(message):
+            return number
+    return number
 
 
-def _says_something(message: dict[str, Any]) -> bool:
+def _has_text(message: dict[str, Any]) -> bool:
     content = message["content"]
     return isinstance(content, str) or any(block["type"] == "text" for block in content)
 
 
-def _orders(said: str) -> list[tuple[str, str]]:
-    lines = [line.strip() for line in said.splitlines()]
+def _commands(message: str) -> list[tuple[str, str]]:
+    lines = [line.strip() for line in message.splitlines()]
     return [
         (verb.strip(), line[len(verb) :].strip())
         for line in lines
@@ -86,14 +86,14 @@ def _orders(said: str) -> list[tuple[str, str]]:
 
 
 def _outcome(request: Request) -> str:
-    said = _text_of_results(request) or request.last_user_text
-    return said.strip()[:_DONE_CHARS]
+    content = _text_of_results(request) or request.last_user_text
+    return content.strip()[:_DONE_CHARS]
 
 
-def _obey(ordered: list[tuple[str, str]], request: Request) -> Reply:
+def _execute(commands: list[tuple[str, str]], request: Request) -> Reply:
     blocks: list[Block] = []
-    how: dict[str, Any] = {}
-    for verb, rest in ordered:
+    options: dict[str, Any] = {}
+    for verb, rest in commands:
         first, _, tail = rest.partition(" ")
         if verb == "CALL":
             blocks.append(tool_use(first, tail.strip() or "{}"))
@@ -102,24 +102,24 @@ def _obey(ordered: list[tuple[str, str]], request: Request) -> Reply:
         elif verb == "THINK":
             blocks.append(thinking(rest))
         elif verb == "FAULT":
-            how |= _fault_once(first, json.loads(tail or "{}"), request)
+            options |= _fault_once(first, json.loads(tail or "{}"), request)
         elif verb == "GATE":
-            how |= {"gate": first, "gate_after": int(tail or 0)}
+            options |= {"gate": first, "gate_after": int(tail or 0)}
         elif verb == "PACE":
-            how["pace_s"] = float(first)
+            options["pace_s"] = float(first)
         elif verb == "STOP":
-            how["stop_reason"] = first
+            options["stop_reason"] = first
     if not blocks:
         blocks = [text(f"done: {_outcome(request)}")]
-    return Reply(blocks, chunk="word", **how)
+    return Reply(blocks, chunk="word", **options)
 
 
 def _fault_once(name: str, params: dict[str, Any], request: Request) -> dict[str, Any]:
     times = params.pop("times", 1)
-    asked = fault(name, **params)
-    key = (request.canary, len(request.messages), f"{name} {sorted(asked.params.items())}")
+    wanted = fault(name, **params)
+    key = (request.canary, len(request.messages), f"{name} {sorted(wanted.params.items())}")
     with _lock:
-        if _faults_done[key] >= times:
+        if _fault_counts[key] >= times:
             return {}
-        _faults_done[key] += 1
-    return {"fault": asked}
+        _fault_counts[key] += 1
+    return {"fault": wanted}

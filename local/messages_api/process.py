@@ -1,7 +1,6 @@
-"""The server in a process of its own, and the parent's handle on it.
+"""Runs the server in a process of its own.
 
-Owns the command line's contract as seen from the parent: one JSON line when ready, an end when
-the parent's end of stdin closes. It must not know what is served.
+The process prints one JSON line when it is ready, and exits when the parent closes its stdin.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class ServerProcess:
     process: subprocess.Popen[str]
 
     def stop(self) -> None:
-        """End it and wait. Does nothing if it has ended."""
+        """Stop it and wait. Does nothing if it has exited."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
@@ -59,11 +58,11 @@ def spawn(
     pace_s: float | None = None,
     env: Mapping[str, str] | None = None,
 ) -> ServerProcess:
-    """Start a server process and wait until it listens. It dies with this process.
+    """Start a server process and wait until it listens. It ends with this process.
 
     env: its environment (default: that of this process).
 
-    Raises RuntimeError with what it said if it does not start.
+    Raises RuntimeError if it does not start; its error is on stderr.
     """
     command = [sys.executable, "-m", MODULE, "--script", str(script), "--port", str(port)]
     if journal is not None:
@@ -77,12 +76,12 @@ def spawn(
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        start_new_session=True,  # Ctrl-C is for us; it ends with our end of its stdin
+        start_new_session=True,  # Ctrl-C does not reach it; it exits when we close its stdin
     )
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
-    except BaseException:  # Ctrl-C: a server that is still starting would speak into nothing
+    except BaseException:  # Ctrl-C: do not leave a starting server behind
         with process:
             process.kill()
         raise
@@ -90,8 +89,8 @@ def spawn(
         with process:
             code = process.wait()
         raise RuntimeError(
-            f"the scripted Messages API server did not start (exit {code}); "
-            "what it said is on stderr"
+            f"the scripted Messages API server did not start (exit code {code}); its error is on "
+            "stderr"
         )
     ready: dict[str, Any] = json.loads(line)
     return ServerProcess(ready["base_url"], ready["pid"], process)

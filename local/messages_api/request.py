@@ -1,10 +1,9 @@
-"""One request as a script sees it: body, identity, and where in the conversation it stands.
+"""One request as a script sees it: body, identity, and position in the conversation.
 
-Owns how a request names its session. It must not know how requests arrive or are answered.
-
-A session is named by a canary `session:<id>` in the system prompt or in a user's text, else by
-`metadata.user_id`, else by the header `x-foldlog-attempt` (`<session> <turn>.<step>.<attempt>`).
-The content comes first on purpose: a witness that trusted the header could not see a leak.
+The session is identified by a canary `session:<id>` in the system prompt or in a user's text,
+otherwise by `metadata.user_id`, otherwise by the header `x-foldlog-attempt`
+(`<session> <turn>.<step>.<attempt>`). The content comes first on purpose: a journal that trusted
+the header could not detect a leak between sessions.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 ATTEMPT_HEADER = "x-foldlog-attempt"
-# Ends in a letter or digit, so that a sentence's full stop is no part of the id.
+# Ends in a letter or digit, so that a sentence's full stop is not part of the id.
 _CANARY = re.compile(r"session:([A-Za-z0-9](?:[A-Za-z0-9._:@-]{0,126}[A-Za-z0-9])?)")
 _ATTEMPT = re.compile(r"(?P<session>\S+) (?P<turn>\d+)\.(?P<step>\d+)\.(?P<attempt>\d+)")
 NOBODY = "-"
@@ -30,7 +29,7 @@ def blocks_of(content: Any) -> list[dict[str, Any]]:
 
 
 def text_of(content: Any) -> str:
-    """All text of a content, a tool_result's own content included, joined by newlines."""
+    """All text of a content, including that of tool results, joined by newlines."""
     parts = []
     for block in blocks_of(content):
         if block.get("type") == "text":
@@ -41,15 +40,15 @@ def text_of(content: Any) -> str:
 
 
 def canaries_of(body: Mapping[str, Any]) -> list[str]:
-    """Every session that the system prompt and the users' own texts name, in order."""
+    """Every session named in the system prompt and in the users' own texts, in order."""
     found: dict[str, None] = {}
-    for text in _spoken(body):
+    for text in _own_texts(body):
         found.update(dict.fromkeys(_CANARY.findall(text)))
     return list(found)
 
 
-def _spoken(body: Mapping[str, Any]) -> Iterator[str]:
-    # Tool results are left out: a file that mentions a session is no leak.
+def _own_texts(body: Mapping[str, Any]) -> Iterator[str]:
+    # Without tool results: a file that mentions a session is not a leak.
     for source in (body.get("system"), *_user_contents(body)):
         for block in blocks_of(source):
             if block.get("type") == "text" and isinstance(block.get("text"), str):
@@ -63,10 +62,10 @@ def _user_contents(body: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def canary_of(body: Mapping[str, Any], attempt_header: str | None) -> str:
-    """The session a request belongs to, `-` if it names none."""
-    named = canaries_of(body)
-    if named:
-        return named[0]
+    """The session of a request, `-` if it has none."""
+    canaries = canaries_of(body)
+    if canaries:
+        return canaries[0]
     metadata = body.get("metadata")
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
     if isinstance(user, str) and user:
@@ -80,8 +79,8 @@ class Request:
     """A valid request.
 
     n: number of the request on this server, from 1; ordinal: number within its session, from 1;
-    attempt_header: as sent, or None; betas: values of `anthropic-beta`; arrived_s: what
-    time.perf_counter() said when its head had come.
+    attempt_header: as sent, or None; betas: values of `anthropic-beta`; arrived_s: the value of
+    time.perf_counter() when its headers had arrived.
     """
 
     n: int
@@ -115,7 +114,7 @@ class Request:
 
     @cached_property
     def turn_start(self) -> int:
-        """Index of the last user message without a tool_result: where this turn began."""
+        """The index of the last user message without a tool_result, which started this turn."""
         for index in range(len(self.messages) - 1, -1, -1):
             message = self.messages[index]
             kinds = {block.get("type") for block in blocks_of(message["content"])}
@@ -125,12 +124,12 @@ class Request:
 
     @cached_property
     def last_user_text(self) -> str:
-        """The newest text a user wrote; a steer beside tool results counts, results do not."""
+        """The newest text of a user; a steer next to tool results counts, the results do not."""
         for message in reversed(self.messages):
             if message["role"] == "user":
-                said = [b["text"] for b in blocks_of(message["content"]) if b["type"] == "text"]
-                if said:
-                    return "\n".join(said)
+                texts = [b["text"] for b in blocks_of(message["content"]) if b["type"] == "text"]
+                if texts:
+                    return "\n".join(texts)
         return ""
 
     @cached_property
@@ -161,7 +160,7 @@ class Request:
 
     @cached_property
     def tool_names(self) -> list[str]:
-        """Names of the declared tools."""
+        """The names of the declared tools."""
         return [tool["name"] for tool in self.body.get("tools") or () if "name" in tool]
 
     def result_of(self, name: str) -> str | None:

@@ -1,7 +1,7 @@
-"""The vocabulary of scripts: blocks, Reply, Rule, Script. A reply is chosen as data.
+"""The vocabulary of scripts: blocks, Reply, Rule, Script.
 
-Owns what a script can say and how the rule for a request is found. It must not know HTTP, and no
-choice may depend on a clock or on chance: the same requests get the same replies.
+The rule for a request never depends on a clock or on chance: the same requests get the same
+replies.
 
     Script([
         Rule(Reply([text("hello")], fault="overloaded"), contains="hi", times=2),
@@ -31,23 +31,24 @@ def text(value: str) -> Block:
 
 
 def thinking(value: str = "") -> Block:
-    """A thinking block; the server signs it. Empty text is what `display: omitted` gives."""
+    """A thinking block; the server signs it. With `display: omitted` its text is empty."""
     return {"type": "thinking", "thinking": value}
 
 
 def redacted_thinking(data: str = "b3BhcXVl") -> Block:
-    """A redacted thinking block: opaque data that goes back unchanged."""
+    """A redacted thinking block: opaque data that the client sends back unchanged."""
     return {"type": "redacted_thinking", "data": data}
 
 
 def tool_use(name: str, input: Mapping[str, Any] | str | None = None, id: str = "") -> Block:
-    """A tool call. A string as input is streamed as it is, JSON or not; an id is made if empty."""
+    """A tool call. A string as input is streamed unchanged, JSON or not; an empty id is replaced
+    by a generated one."""
     raw = input if isinstance(input, str) else json.dumps(input or {}, ensure_ascii=False)
     return {"type": "tool_use", "id": id, "name": name, "raw_input": raw}
 
 
 def server_tool_use(name: str, input: Mapping[str, Any], id: str = "") -> Block:
-    """A call of a tool that the server runs itself."""
+    """A call of a server tool, which the server runs itself."""
     return tool_use(name, input, id) | {"type": "server_tool_use"}
 
 
@@ -57,7 +58,7 @@ def compaction(content: str | None) -> Block:
 
 
 def block(type: str, **fields: Any) -> Block:
-    """Any other block, sent whole in its content_block_start."""
+    """Any other block, sent complete in its content_block_start."""
     return {"type": type, **fields}
 
 
@@ -65,12 +66,12 @@ def block(type: str, **fields: Any) -> Block:
 class Reply:
     """One answer.
 
-    stop_reason: None means tool_use if a tool_use block is there, else end_turn.
+    stop_reason: None means tool_use if there is a tool_use block, otherwise end_turn.
     chunk: length of a delta in characters, "word", "whole", or None for cuts anywhere (seeded by
-    the request, so they repeat). pace_s: pause after each delta, None for the server's own.
-    think_s: pause before the first byte. gate: a name; the answer waits there after gate_after
-    events until the gate is opened (0: before the first byte). usage: fields that override the
-    simulated ones.
+    the request, so they are repeatable). pace_s: pause after each delta, None for the server's
+    default. think_s: pause before the first byte. gate: the name of a gate at which the answer
+    waits after gate_after events until it is opened (0: before the first byte). usage: fields that
+    override the simulated ones.
     """
 
     blocks: Sequence[Block] = ()
@@ -90,17 +91,19 @@ class Reply:
         object.__setattr__(self, "blocks", tuple(map(_as_block, blocks)))
         object.__setattr__(self, "fault", as_fault(self.fault))
         if isinstance(self.chunk, str) and self.chunk not in ("word", "whole"):
-            raise ValueError(f'chunk is a length, "word", "whole" or None, not {self.chunk!r}')
+            raise ValueError(
+                f'chunk must be a length, "word", "whole" or None, not {self.chunk!r}'
+            )
         if isinstance(self.chunk, int) and self.chunk < 1:
-            raise ValueError("chunk is at least 1 character")
+            raise ValueError("chunk must be at least 1 character")
 
 
-def _as_block(given: Block) -> Block:
-    """A tool_use written as plain data ({"input": ...}) in the form `tool_use()` gives."""
-    if given["type"] in ("tool_use", "server_tool_use") and "raw_input" not in given:
-        made = tool_use(given["name"], given.get("input"), given.get("id", ""))
-        return {**given, **made, "type": given["type"]}
-    return given
+def _as_block(data: Block) -> Block:
+    """Convert a tool_use written as plain data ({"input": ...}) to the form of `tool_use()`."""
+    if data["type"] in ("tool_use", "server_tool_use") and "raw_input" not in data:
+        block = tool_use(data["name"], data.get("input"), data.get("id", ""))
+        return {**data, **block, "type": data["type"]}
+    return data
 
 
 Speaker = Callable[[Request], Reply]
@@ -108,11 +111,13 @@ Speaker = Callable[[Request], Reply]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A reply and when it is given. Every condition that is set must hold; none: always.
+    """A reply with its conditions. All conditions that are set must hold; without any it always
+    matches.
 
-    contains: in the newest user text. session: the canary. ordinal: number of the request within
-    its session, from 1. generation: `turn.step`, and attempt: number, of the attempt header.
-    tool_results: how many this turn has so far. when: any predicate. times: at most so often.
+    contains: a part of the newest user text. session: the canary. ordinal: number of the request
+    within its session, from 1. generation: `turn.step` of the attempt header. attempt: attempt
+    number of that header. tool_results: the number of results in this turn so far. when: any
+    predicate. times: how often the rule may match at most.
     """
 
     reply: Reply | Speaker
@@ -126,7 +131,7 @@ class Rule:
     times: int | None = None
 
     def matches(self, request: Request) -> bool:
-        wanted = (
+        conditions = (
             (self.session, lambda: request.canary),
             (self.ordinal, lambda: request.ordinal),
             (self.generation, lambda: request.generation),
@@ -134,45 +139,45 @@ class Rule:
             (self.tool_results, lambda: len(request.turn_results)),
         )
         return (
-            all(want is None or want == found() for want, found in wanted)
+            all(want is None or want == actual() for want, actual in conditions)
             and (self.contains is None or self.contains in request.last_user_text)
             and (self.when is None or self.when(request))
         )
 
 
 class Script:
-    """Rules in order; the first that matches answers.
+    """Rules in order; the first rule that matches answers.
 
-    Counts how often each rule spoke (for `times`), so one Script serves one server. Rules may be
-    added while it runs: `add` puts them first. Safe to call from several threads.
+    It counts how often each rule answered (for `times`), so use one Script per server. Rules may be
+    added while it runs: `add` inserts them first. Thread-safe.
     """
 
     def __init__(self, rules: Sequence[Rule | Reply | Speaker], name: str = "script") -> None:
         self.name = name
         self._rules = [as_rule(rule) for rule in rules]
-        self._spoken: Counter[int] = Counter()
+        self._uses: Counter[int] = Counter()
         self._lock = threading.Lock()
 
     def add(self, *rules: Rule | Reply | Speaker) -> None:
-        """Put rules before all others, in the order given."""
+        """Insert rules before all others, in the given order."""
         with self._lock:
             self._rules[:0] = [as_rule(rule) for rule in rules]
 
     def reply(self, request: Request) -> Reply | None:
-        """The reply for a request, None if no rule matches. Counts the rule as spoken."""
+        """The reply for a request, None if no rule matches. Counts the use of the rule."""
         with self._lock:
-            rule = next((r for r in self._rules if self._free(r) and r.matches(request)), None)
+            rule = next((r for r in self._rules if self._is_usable(r) and r.matches(request)), None)
             if rule is None:
                 return None
-            self._spoken[id(rule)] += 1
+            self._uses[id(rule)] += 1
         return rule.reply if isinstance(rule.reply, Reply) else rule.reply(request)
 
-    def _free(self, rule: Rule) -> bool:
-        return rule.times is None or self._spoken[id(rule)] < rule.times
+    def _is_usable(self, rule: Rule) -> bool:
+        return rule.times is None or self._uses[id(rule)] < rule.times
 
 
 def as_rule(value: Rule | Reply | Speaker) -> Rule:
-    """A reply or a speaker alone is a rule without conditions."""
+    """Convert a reply or a speaker to a rule without conditions."""
     return value if isinstance(value, Rule) else Rule(reply=value)
 
 
@@ -185,14 +190,14 @@ def replies(*in_order: Reply, session: str | None = None) -> list[Rule]:
 
 
 def rule_from_json(data: Mapping[str, Any], speakers: Mapping[str, Speaker]) -> Rule:
-    """A rule written as JSON: the fields of Rule, `reply` as the fields of Reply or a name.
+    """A rule from JSON: the fields of Rule, with `reply` as the fields of Reply or a name.
 
-    speakers: the named speakers a rule may refer to. Raises ValueError or TypeError for anything
-    else; `when` can't be written as JSON.
+    speakers: the named speakers that a rule may use. Raises ValueError or TypeError for anything
+    else; `when` cannot be written as JSON.
     """
     fields = dict(data)
     if fields.get("when") is not None:
-        raise ValueError("a rule written as JSON can't have `when`; write the script in Python")
+        raise ValueError("a rule in JSON cannot have `when`; write the script in Python")
     reply = fields.pop("reply")
     if isinstance(reply, str):
         if reply not in speakers:

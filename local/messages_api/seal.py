@@ -1,8 +1,8 @@
-"""Seals: opaque strings that only this server can make and that carry what they bind.
+"""Seals: opaque strings that only this server can create and that contain their payload.
 
-Real signatures are self-contained too, so a server that was restarted still knows what it issued,
-and no memory is needed. Owns the format and the deterministic ids. It must not know what a seal
-is about. The key is a constant: this is a stand-in that detects mistakes, not an authority.
+Like real signatures they are self-contained, so a restarted server still recognizes what it
+issued, without any state. Also the deterministic ids. The key is a constant: this test server
+detects mistakes and does not provide security.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ...schemas.canonical import compact_ascii_sorted
 _KEY = b"foldlog scripted Messages API"
 _MAC_BYTES = 16
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-# The length of the random part of the API's own ids.
+# The length of the random part of the API's ids.
 _ID_CHARS = 24
 _CHECK_CHARS = 6
 
 
 def canonical(value: Any) -> bytes:
-    """JSON by value: key order and formatting do not matter, nulls and cache marks are left out."""
+    """Canonical JSON, independent of key order and format, without nulls and cache marks."""
     text = compact_ascii_sorted(value)
     if ":null" in text or '"cache_control":' in text:
         text = compact_ascii_sorted(_by_value(value))
@@ -57,7 +57,7 @@ def seal(payload: Mapping[str, Any]) -> str:
 
 
 def unseal(sealed: Any) -> dict[str, Any] | None:
-    """The payload, None if this is not one of ours or was changed."""
+    """The payload; None if this server did not issue the seal, or it was changed."""
     try:
         raw = base64.b64decode(sealed, validate=True)
     except (binascii.Error, ValueError, TypeError):
@@ -71,14 +71,14 @@ def _mac(data: bytes) -> bytes:
 
 
 def make_id(prefix: str, *parts: Any) -> str:
-    """An id as the API's look (`msg_01...`), made from the parts, recognised by `is_ours`."""
+    """An id in the API's format (`msg_01...`), derived from the parts; see `is_ours`."""
     seed = "\0".join(map(str, parts)).encode()
     head = "01" + _base62(hmac.digest(_KEY, seed, "sha256"), _ID_CHARS - 2 - _CHECK_CHARS)
     return f"{prefix}_{head}{_check(head)}"
 
 
 def is_ours(id: str) -> bool:
-    """Whether `make_id` made this id."""
+    """Whether `make_id` generated this id."""
     head, check = id.rpartition("_")[2][:-_CHECK_CHARS], id[-_CHECK_CHARS:]
     return check == _check(head)
 

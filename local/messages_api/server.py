@@ -1,8 +1,7 @@
-"""The HTTP side: routes, headers, body limits, validation, journal. One aiohttp application.
+"""The HTTP server: routes, headers, body limits, validation, journal, as one aiohttp application.
 
-Owns the order of things: read whole, journal, answer. It must not know threads or processes
-(`hosting.py`), nor what scripts say. A request is journalled as accepted and fsynced before any
-byte of its answer: a call that the journal lacks was never made.
+A request is read completely, then journalled as accepted and fsynced before the first byte of its
+answer is sent: a call that is missing in the journal was never made.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from .seal import make_id
 from .shape import check_shape
 
 API_VERSIONS = ("2023-06-01", "2026-10-21")
-# The documented limit of a request body; what is longer is read and thrown away, up to four times.
+# The documented limit of a request body; a longer one is read and discarded, up to four times it.
 BODY_BYTES_MAX = 32 * 1024 * 1024
 _OVERSIZE_FACTOR = 4
-# The newest bodies are kept in memory for tests that look at what was sent.
+# The newest bodies are kept in memory for tests that check what was sent.
 BODIES_BYTES_MAX = 64 * 1024 * 1024
 
 
 @dataclass
 class ServerState:
-    """All that a running server remembers."""
+    """The state of a running server."""
 
     script: Script
     journal: Journal
@@ -58,12 +57,12 @@ class ServerState:
     stopping: bool = False
 
     def __post_init__(self) -> None:
-        # A server that was restarted on its journal goes on counting each session's requests.
+        # A server restarted with its journal continues to count each session's requests.
         for entry in self.journal.entries("accepted"):
             self.ordinals[entry["canary"]] = entry["ordinal"]
 
     def keep(self, n: int, body: bytes) -> None:
-        """Keep a body, and forget the oldest ones when there is too much."""
+        """Keep a body, and drop the oldest ones above BODIES_BYTES_MAX."""
         self.bodies[n] = body
         self.bodies_bytes += len(body)
         while self.bodies_bytes > BODIES_BYTES_MAX and len(self.bodies) > 1:
@@ -74,7 +73,8 @@ STATE = web.AppKey("state", ServerState)
 
 
 def make_app(state: ServerState) -> web.Application:
-    """The application. Run it with `handler_cancellation=True`: a stall must notice a leaver."""
+    """The application. Run it with `handler_cancellation=True`, so that a stall ends when the
+    client disconnects."""
     app = web.Application()
     app[STATE] = state
     app.on_shutdown.append(_stopping)
@@ -95,18 +95,18 @@ async def _stopping(app: web.Application) -> None:
 
 
 async def open_gate(http: web.Request) -> web.Response:
-    """POST /_gate/NAME: open a gate for good."""
+    """POST /_gate/NAME: open a gate permanently."""
     http.app[STATE].gates.open(http.match_info["name"])
     return web.json_response({"open": http.match_info["name"]})
 
 
 async def add_rules(http: web.Request) -> web.Response:
-    """POST /_rules: a JSON list of rules that go before all others."""
+    """POST /_rules: a JSON list of rules to insert before all others."""
     state = http.app[STATE]
     try:
         rules = [rule_from_json(data, state.speakers) for data in await http.json()]
-    except (ValueError, TypeError, KeyError, AttributeError) as wrong:
-        return web.json_response({"error": f"not a rule: {wrong}"}, status=400)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return web.json_response({"error": f"not a rule: {error}"}, status=400)
     state.script.add(*rules)
     return web.json_response({"added": len(rules)})
 
@@ -128,7 +128,7 @@ async def not_found(http: web.Request) -> web.Response:
 
 @dataclass
 class Arrived:
-    """A request as it came, before anything is believed of it."""
+    """A request as received, before validation."""
 
     n: int
     raw: bytes
@@ -160,10 +160,10 @@ async def messages(http: web.Request) -> web.StreamResponse:
         return _refuse(state, arrived, error)
     request = _request(http, state, arrived)
     try:
-        said = state.script.reply(request)
+        reply = state.script.reply(request)
     except Exception as bug:
         return _fail(state, arrived, bug)
-    if said is None:
+    if reply is None:
         unmatched = invalid(f"scripted server: no rule of script {state.script.name!r} matches")
         return _refuse(state, arrived, unmatched)
     state.journal.note(
@@ -174,65 +174,66 @@ async def messages(http: web.Request) -> web.StreamResponse:
         ordinal=request.ordinal,
         messages=len(request.messages),
     )
-    return await _answer(http, state, request, said, arrived, checked)
+    return await _answer(http, state, request, reply, arrived, checked)
 
 
 async def _answer(
     http: web.Request,
     state: ServerState,
     request: Request,
-    said: Reply,
+    reply: Reply,
     arrived: Arrived,
     checked: Checked,
 ) -> web.StreamResponse:
     identity = {"canary": arrived.canary, "attempt": arrived.attempt_header}
     try:
-        delivery = _delivery(http, state, request, said, arrived, checked)
+        delivery = _delivery(http, state, request, reply, arrived, checked)
     except Exception as bug:
         return _fail(state, arrived, bug)
     try:
         response, outcome = await delivery.deliver(bool(request.body.get("stream")))
-    except (ClientGone, ConnectionError, asyncio.CancelledError) as gone:
+    except (ClientGone, ConnectionError, asyncio.CancelledError) as error:
         kind = "dropped" if state.stopping else "client_gone"
-        facts = {"events": delivery.sent, **_fault_name(said)}
+        facts = {"events": delivery.sent, **_fault_name(reply)}
         state.journal.note(kind, arrived.n, **identity, **facts)
-        if isinstance(gone, asyncio.CancelledError):
+        if isinstance(error, asyncio.CancelledError):
             raise
-        return web.Response(status=204)  # for the server's loop to discard: nobody reads it
+        return web.Response(status=204)  # aiohttp discards it, the client has disconnected
     state.journal.note(outcome.kind, arrived.n, **identity, **outcome.facts)
     return response
 
 
 def _fail(state: ServerState, arrived: Arrived, bug: Exception) -> web.Response:
-    """The script is wrong: say so to the client, who must not try again, and to the journal."""
+    """Report a bug of the script to the client, which must not retry, and to the journal."""
     state.journal.note("failed", arrived.n, **arrived.facts(), error=repr(bug))
     error = ApiError(500, f"scripted server: {bug!r}", headers={"x-should-retry": "false"})
     return error_response(error, arrived.request_id)
 
 
-def _fault_name(said: Reply) -> dict[str, str]:
-    return {"fault": said.fault.name} if said.fault is not None else {}  # type: ignore[union-attr]
+def _fault_name(reply: Reply) -> dict[str, str]:
+    fault = reply.fault
+    return {"fault": fault.name} if fault is not None else {}  # type: ignore[union-attr]
 
 
 def _delivery(
     http: web.Request,
     state: ServerState,
     request: Request,
-    said: Reply,
+    reply: Reply,
     arrived: Arrived,
     checked: Checked,
 ) -> Delivery:
     use = state.cache.use(request.body)
-    said = shaped(said, request)
-    answer = make_answer(request, said, use)
+    reply = shaped(reply, request)
+    answer = make_answer(request, reply, use)
     if checked.transformations:
         answer.extra["input_transformations"] = checked.transformations
     if "diagnostics" in request.body:
         answer.extra["diagnostics"] = state.cache.diagnose(request.body)
-    # Extras belong into message_start, which was made before they were known.
+    # message_start also contains the extras: build it again now that they are known.
     answer.events[0] = answer.opening()
-    noisy(answer, said.fault)  # type: ignore[arg-type]
-    if said.fault is None or said.fault.stage is not Stage.BEFORE:  # type: ignore[union-attr]
+    noisy(answer, reply.fault)  # type: ignore[arg-type]
+    if reply.fault is None or reply.fault.stage is not Stage.BEFORE:  # type: ignore[union-attr]
         state.cache.store(use)
         state.cache.remember(answer.message_id, request.body)
 
@@ -240,14 +241,14 @@ def _delivery(
         identity = {"canary": arrived.canary, "attempt": arrived.attempt_header}
         state.journal.note("waiting", arrived.n, **identity, gate=gate, events=events)
 
-    pace_s = state.pace_s if said.pace_s is None else said.pace_s
+    pace_s = state.pace_s if reply.pace_s is None else reply.pace_s
     return Delivery(
-        http, said, answer, arrived.request_id, pace_s, state.gates, waiting, state.split
+        http, reply, answer, arrived.request_id, pace_s, state.gates, waiting, state.split
     )
 
 
 async def count_tokens(http: web.Request) -> web.StreamResponse:
-    """POST /v1/messages/count_tokens: the same checks, and the cache simulation's total."""
+    """POST /v1/messages/count_tokens: the same checks, then the cache simulation's total."""
     state = http.app[STATE]
     arrived = await _arrive(http, state)
     try:
@@ -276,14 +277,14 @@ async def _arrive(http: web.Request, state: ServerState) -> Arrived:
 
 
 def _check(http: web.Request, state: ServerState, arrived: Arrived, *, counting: bool) -> Checked:
-    """All that the real API would refuse. Fills in the body and the canary."""
+    """Refuse what the real API would refuse. Sets the body and the canary of `arrived`."""
     if len(arrived.raw) > state.body_bytes_max:
         raise ApiError(413)
     try:
         arrived.body = json.loads(arrived.raw)
-    except ValueError as wrong:
+    except ValueError as error:
         arrived.body = None
-        problem: ApiError | None = invalid(f"The request body is not valid JSON: {wrong}")
+        problem: ApiError | None = invalid(f"The request body is not valid JSON: {error}")
     else:
         problem = None
         if isinstance(arrived.body, dict):

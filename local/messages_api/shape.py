@@ -1,7 +1,7 @@
-"""Field-level checks of a request body, worded as the API words them.
+"""Field-level checks of a request body: which fields exist, and their types.
 
-Owns which fields exist and what type they have. It must not look at how blocks relate to each
-other; `conversation.py` does that. Every function raises ApiError (400) or returns None.
+Errors are worded as the API words them. `conversation.py` checks how blocks relate to each other.
+Every function raises ApiError (400) or returns None.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CREATE_FIELDS = frozenset(
     "output_config service_tier speed stop_sequences stream system thinking tool_choice "
     "tools".split()
 )
-# Fields that exist only under a beta header, with the first words of the header's value.
+# Fields that exist only under a beta header, with the prefix of the header's value.
 BETA_FIELDS: Mapping[str, str | tuple[str, ...]] = {
     "compaction": "compact-2026-09-04",
     "context_management": ("context-management-2025-06-27", "compact-2026-01-12"),
@@ -65,7 +65,7 @@ _WORD_OF_TYPE = {str: "string", dict: "dictionary", list: "list", int: "integer"
 
 
 def check_shape(body: Any, betas: frozenset[str], *, counting: bool = False) -> None:
-    """The whole body. counting: the body of count_tokens, which has fewer fields."""
+    """Check the whole body. counting: it is the body of count_tokens, which has fewer fields."""
     if not isinstance(body, dict):
         raise invalid("The request body must be a JSON object.")
     _check_fields(body, betas, counting)
@@ -171,7 +171,7 @@ def _is_server_result(kind: str) -> bool:
 
 
 def is_issued_unknown(block: Mapping[str, Any]) -> bool:
-    """Whether this is a block of the fault `unknown_block`, and unchanged."""
+    """Whether this is an unchanged block of the fault `unknown_block`."""
     sealed = unseal(block.get("seal"))
     bare = {key: value for key, value in block.items() if key != "seal"}
     return sealed is not None and canonical(sealed) == canonical(bare)
@@ -242,7 +242,7 @@ def _check_tools(tools: Any, choice: Any) -> None:
 
 
 def _check_schema(schema: dict[str, Any], path: str) -> None:
-    """What the API refuses at the top of a schema, and so every request that holds it."""
+    """Refuse a top-level schema that the API refuses, and with it the whole request."""
     if any(word in schema for word in ("oneOf", "allOf", "anyOf")):
         raise invalid(
             f"{path}: input_schema does not support oneOf, allOf, or anyOf at the top level"
@@ -312,7 +312,7 @@ def _check_breakpoints(body: Mapping[str, Any]) -> None:
 
 
 def cache_marks(body: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Every cache mark with its path, in prompt order; the automatic one is last."""
+    """Every cache mark with its path, in prompt order; the automatic one comes last."""
     places: list[tuple[str, Any]] = [
         (f"tools.{i}", tool) for i, tool in enumerate(body.get("tools") or ())
     ]

@@ -186,5 +186,5 @@ def test_no_network_with_a_cold_cache_says_what_to_do_and_shows_no_address(tmp_p
 
 def test_cache_that_can_not_be_written_is_a_clear_error(tmp_path, lock, mirror):
     (tmp_path / "cache").write_text("a file where the directory should be")
-    with pytest.raises(JarsUnavailable, match="can not be used"):
+    with pytest.raises(JarsUnavailable, match="cannot be used"):
         fetch(tmp_path, lock, mirror.address)

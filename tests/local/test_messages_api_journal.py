@@ -296,7 +296,7 @@ def test_a_taken_port_and_an_unknown_script_are_said_plainly():
     with ScriptedServer("echo") as server:
         taken = run_module("--port", str(server.port))
     assert taken.returncode == 3
-    assert f"can't listen on 127.0.0.1:{server.port}" in taken.stderr
+    assert f"cannot listen on 127.0.0.1:{server.port}" in taken.stderr
     with pytest.raises(RuntimeError, match="did not start"):
         spawn("nobody")
 

@@ -17,7 +17,7 @@ from foldlog.local.messages_api import (
     tool_use,
 )
 from foldlog.local.messages_api.demo import WHO
-from foldlog.local.messages_api.demo_reading import about, lines_of, main_file, names_in, standing
+from foldlog.local.messages_api.demo_reading import about, failure_of, lines_of, main_file, names_in
 from foldlog.tests.local.scripted_client import ask, assistant, events, results
 
 
@@ -113,7 +113,7 @@ def test_scripts_come_from_files(tmp_path):
     [
         ({"reply": "nobody"}, "unknown reply 'nobody'"),
         ({"reply": {"fault": "eofs"}}, "unknown fault"),
-        ({"reply": {"blocks": []}, "when": "now"}, "can't have `when`"),
+        ({"reply": {"blocks": []}, "when": "now"}, "cannot have `when`"),
     ],
 )
 def test_wrong_rules_are_refused_when_they_are_read(tmp_path, rule, error):
@@ -393,7 +393,7 @@ def test_reading_guesses():
     assert lines_of("1\tone\n2\ttwo") == ["one", "two"]
     assert about("") == ("", "")
     assert about("```\ncode\n```\nProse here.") == ("", "Prose here.")
-    assert standing("fine", False) is None
+    assert failure_of("fine", False) is None
 
 
 def test_E31_only_the_first_reply_says_that_a_script_speaks():

@@ -1,6 +1,6 @@
-"""Turns the log of a Kafka that ended into an error that says what to do.
+"""Turns the log of a Kafka that exited into an error with advice.
 
-It knows Kafka's own messages (4.2) and nothing of how it was started.
+It recognizes the messages of Kafka 4.2.
 """
 
 import shutil
@@ -10,28 +10,28 @@ from .errors import BrokerError, BrokerFailed, DirectoryBusy, DiskFull, JavaTooO
 
 _TAIL_BYTES = 64 << 10
 _SHOWN_LINES = 12
-_FULL_BYTES = 1 << 20  # Kafka can not even make an empty segment's files in less
+_FULL_BYTES = 1 << 20  # Kafka cannot create even the files of an empty segment in less
 
 
 def explain(log_file: Path, directory: Path) -> BrokerError:
-    """The error for a broker that ended before it was ready."""
+    """The error for a broker that exited before it was ready."""
     text = _tail(log_file)
     full = shutil.disk_usage(directory).free < _FULL_BYTES  # then the log could not be written
     if full or "No space left on device" in text:
         return DiskFull(
-            f"the disk of {directory} is full, Kafka stopped. What was acknowledged is kept. Free"
-            " some space and run `foldlog up` again."
+            f"the disk of {directory} is full, so Kafka stopped. Acknowledged records are kept."
+            " Free some space and run `foldlog up` again."
         )
     if "Failed to acquire lock on file" in text:
         return DirectoryBusy(
-            f"another Kafka uses the data in {directory}, and foldlog did not start it. It was"
-            " left alone. Stop it, then run `foldlog up` again."
+            f"another Kafka, not started by foldlog, uses the data in {directory}. It keeps"
+            " running. Stop it, then run `foldlog up` again."
         )
     if "Address already in use" in text:
         line = next(line for line in text.splitlines() if "Address already in use" in line)
         return PortTaken(
-            "something took the port while Kafka was starting. Nothing was changed; run"
-            f" `foldlog up` again. Kafka said: {line.strip()}"
+            "another program took the port while Kafka was starting. Nothing was changed; run"
+            f" `foldlog up` again. Kafka's message: {line.strip()}"
         )
     if "UnsupportedClassVersionError" in text:
         return JavaTooOld(
@@ -39,10 +39,10 @@ def explain(log_file: Path, directory: Path) -> BrokerError:
             " Java 17 or newer first on the PATH."
         )
     lines = [line for line in text.splitlines() if not line.startswith("\tat ")]  # stack frames
-    words = "\n".join(f"  {line}" for line in lines[-_SHOWN_LINES:])
+    excerpt = "\n".join(f"  {line}" for line in lines[-_SHOWN_LINES:])
     return BrokerFailed(
-        f"Kafka ended before it was ready. The data in {directory} is kept. The end of"
-        f" {log_file}:\n{words or '  (empty: it was killed)'}"
+        f"Kafka exited before it was ready. The data in {directory} is kept. Fix the cause, then"
+        f" run `foldlog up` again. The end of {log_file}:\n{excerpt or '  (empty: it was killed)'}"
     )
 
 
