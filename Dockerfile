@@ -1,7 +1,7 @@
-# The worker and the gateway of docker-compose.yml: the locked packages, then the built wheel of this checkout.
+# The worker and the gateway of docker-compose.yml: the locked packages, then this checkout's wheel.
 FROM python:3.12-slim
 
-# The same lock as `make setup`: what runs here is what the tests ran.
+# The same lock as `make setup`, so the image runs the versions that were tested.
 COPY requirements.lock /build/
 RUN pip install --no-cache-dir --require-hashes -r /build/requirements.lock
 
@@ -12,7 +12,7 @@ RUN pip install --no-cache-dir --no-deps --no-build-isolation /build/foldlog \
     && mkdir -p /var/lib/foldlog/worker /var/lib/foldlog/gateway /var/lib/foldlog/blobs \
     && chown -R foldlog /var/lib/foldlog
 
-# Named volumes take the owner of the directory they are mounted on.
+# A named volume takes the owner of the directory it is mounted on.
 USER foldlog
 WORKDIR /var/lib/foldlog
 ENV FOLDLOG_HOME=/var/lib/foldlog \

@@ -1,6 +1,6 @@
-# foldlog: one command per need. `make` alone lists them.
+# foldlog: one target per task. `make` alone lists them.
 # Needs git, make and Python 3.11 or newer; everything else comes from requirements.lock.
-# Another interpreter: make setup PYTHON=python3.12. More arguments: make quick ARGS="-k wake".
+# To choose the interpreter: make setup PYTHON=python3.12. To pass arguments: make quick ARGS="-k wake".
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -13,7 +13,7 @@ STAMP := $(VENV)/.foldlog-setup
 ARGS ?=
 
 # Every locked package is a wheel on Linux x86-64 and on macOS arm64 (Python 3.11 to 3.14);
-# elsewhere pip builds what is missing (faust-streaming on Linux arm64) and needs a C compiler.
+# elsewhere pip builds the missing ones (faust-streaming on Linux arm64) and needs a C compiler.
 PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet
 
 .PHONY: help
@@ -23,17 +23,17 @@ help: ## list the targets
 .PHONY: setup
 setup: $(STAMP) ## create .venv with the pinned packages and the `foldlog` command
 
-# A second run is instant: the stamp is newer than the lock and the project file, and names this
-# directory. A checkout that was moved or copied with its .venv would import the old place.
+# A second run is instant: the stamp is newer than the lock and the project file, and contains this
+# directory's path. A checkout moved or copied with its .venv would import the old directory.
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
 $(STAMP): requirements.lock pyproject.toml
 	@set -e; \
 	if [ -f $@ ] && [ "$$(cat $@)" != "$(CURDIR)" ]; then \
-	  echo "setup: $(VENV) was made for $$(cat $@); making a new one"; rm -rf $(VENV); \
+	  echo "setup: $(VENV) was created for $$(cat $@); creating a new one"; rm -rf $(VENV); \
 	elif [ -d $(VENV) ] && ! $(PY) -m pip --version >/dev/null 2>&1; then \
-	  echo "setup: $(VENV) does not work (cut short, or its Python is gone); making a new one"; \
+	  echo "setup: $(VENV) is broken (interrupted, or its Python was removed); creating a new one"; \
 	  rm -rf $(VENV); \
 	fi; \
 	if [ ! -d $(VENV) ]; then \
@@ -44,7 +44,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  done; \
 	  if [ -z "$$found" ]; then \
 	    echo "setup: no Python 3.11 or newer found (looked for: $(if $(PYTHON),$(PYTHON),python3, python3.14 ... python3.11))." >&2; \
-	    echo "       Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; \
+	    echo "       Nothing was installed. Install one, or give its path: make setup PYTHON=/path/to/python3" >&2; exit 1; \
 	  fi; \
 	  if ! "$$found" -c 'import venv, ensurepip' 2>/dev/null; then \
 	    echo "setup: $$found cannot make virtual environments: its venv or ensurepip module is missing." >&2; \
@@ -56,49 +56,49 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "setup: installing the packages of requirements.lock"
 	@$(PIP_INSTALL) --require-hashes -r requirements.lock
 	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
-	@echo "setup: fetching a local Kafka, about 10 s"
+	@echo "setup: downloading a local Kafka, about 10 s"
 	@$(VENV)/bin/foldlog up --prepare || \
-	  echo "setup: no Kafka was fetched; foldlog up tries again, all else works" >&2
+	  echo "setup: Kafka was not downloaded; foldlog up tries again, everything else works" >&2
 	@echo '$(CURDIR)' > $@
 	@echo "setup: done, the command is $(VENV)/bin/foldlog"
 
 .PHONY: test
-test: setup ## the gate: every test, with a real broker of its own
+test: setup ## run every test, with a real broker of its own (the gate)
 	$(PY) -m pytest -ra -n 2 --dist loadfile $(ARGS)
 
 .PHONY: quick
-quick: setup ## the inner loop: no broker, no killed processes, seconds
+quick: setup ## run the fast tests: no broker, no killed processes, seconds
 	$(PY) -m pytest -m "not broker and not crash" $(ARGS)
 
 .PHONY: run
-run: setup ## the demo: a real agent on a real broker, killed twice, nothing lost
+run: setup ## run the demo: a real agent on a real broker, killed twice, nothing lost
 	$(VENV)/bin/foldlog demo $(ARGS)
 
-# What some benches compare with, in an environment of its own: the product never needs it.
+# The peers of some benches, in an environment of their own: the product never needs them.
 PEERS := bench/.venv/.peers
 $(PEERS): bench/peers.lock | setup
-	@echo "bench: installing what is compared with (bench/peers.lock)"
+	@echo "bench: installing the peers (bench/peers.lock)"
 	@rm -rf bench/.venv && $(PY) -m venv bench/.venv
 	@bench/.venv/bin/python -m pip install --disable-pip-version-check --quiet \
 	  --require-hashes -r bench/peers.lock
 	@touch $@
 
-# Without them (no network) the other benches still run, and those say what they lack.
+# Without the peers (no network) the other benches still run, and these report what is missing.
 .PHONY: bench
-bench: setup ## ratios against baselines of the same run; writes bench/results.json
+bench: setup ## measure ratios against baselines of the same run; writes bench/results.json
 	@$(MAKE) --no-print-directory $(PEERS) || \
-	  echo "bench: peers are missing, their figures are left out; make bench tries again" >&2
+	  echo "bench: the peers were not installed, their figures are omitted; make bench tries again" >&2
 	$(PY) -m foldlog.bench $(ARGS)
 
 .PHONY: search
-search: setup ## seeded simulated schedules; prints how often each row and fault was exercised
+search: setup ## run seeded simulations; prints how often each row and fault was exercised
 	$(PY) -m foldlog.tests.simulation $(ARGS)
 
 .PHONY: soak
-soak: setup ## kill -9 at every named crash point, over and over, on a real broker
+soak: setup ## kill -9 at every named crash point, repeatedly, on a real broker
 	$(PY) -m foldlog.tests.soak $(ARGS)
 
-# What the tests of others need, beside the product's packages and never in their place.
+# Packages for other projects' tests, in addition to the product's packages, never replacing them.
 SDK := $(VENV)/.sdk
 $(SDK): tests/consumers/adapters/sdk.lock | setup
 	@rm -rf $@
@@ -106,11 +106,11 @@ $(SDK): tests/consumers/adapters/sdk.lock | setup
 	@touch $@
 
 .PHONY: adapter
-adapter: setup $(SDK) ## the OpenAI Agents SDK's own tests, with our session in place of theirs
+adapter: setup $(SDK) ## run the OpenAI Agents SDK's own tests with our session instead of theirs
 	PYTHONPATH=$(CURDIR)/$(SDK) $(PY) -m foldlog.tests.consumers.adapters $(ARGS)
 
 .PHONY: durable
-durable: setup ## the conformance suite of Durable Streams, whole, against the gateway
+durable: setup ## run the whole conformance suite of Durable Streams against the gateway
 	$(PY) -m foldlog.tests.consumers.protocols.durable_suite
 
 .PHONY: docs
@@ -131,22 +131,22 @@ lint: setup ## ruff and mypy
 	@mkdir -p .mypy_cache/root && ln -sfn ../.. .mypy_cache/root/foldlog
 	$(VENV)/bin/mypy
 
-# Maintainers only. uv keeps the pins that still fit; `make lock ARGS=--upgrade` moves them.
+# Maintainers only. uv keeps the pins that still fit; `make lock ARGS=--upgrade` upgrades them.
 .PHONY: lock
-lock: setup ## resolve pyproject.toml anew into requirements.lock
+lock: setup ## resolve pyproject.toml into requirements.lock again
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP_INSTALL) uv
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(PY) -m uv pip compile --quiet --universal \
 	  --generate-hashes --all-extras --python-version 3.11 $(ARGS) \
 	  --output-file requirements.lock pyproject.toml
 
 .PHONY: lock-peers
-lock-peers: setup ## resolve bench/peers.in anew into bench/peers.lock
+lock-peers: setup ## resolve bench/peers.in into bench/peers.lock again
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP_INSTALL) uv
 	UV_CUSTOM_COMPILE_COMMAND="make lock-peers" $(PY) -m uv pip compile --quiet --universal \
 	  --generate-hashes --python-version 3.11 $(ARGS) --output-file bench/peers.lock bench/peers.in
 
 .PHONY: lock-adapter
-lock-adapter: setup ## resolve tests/consumers/adapters/sdk.in anew into tests/consumers/adapters/sdk.lock
+lock-adapter: setup ## resolve tests/consumers/adapters/sdk.in into tests/consumers/adapters/sdk.lock again
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP_INSTALL) uv
 	UV_CUSTOM_COMPILE_COMMAND="make lock-adapter" $(PY) -m uv pip compile --quiet --universal \
 	  --generate-hashes --python-version 3.11 --constraints requirements.lock $(ARGS) \

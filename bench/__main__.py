@@ -1,7 +1,7 @@
 """`make bench`: ratios against baselines of the same run; writes bench/results.json.
 
-A number alone says little on a machine that does other things as well: read the ratios.
-A bench is a function of the number of runs that gives a Ratio, a row in one of the tables below.
+Absolute numbers depend on the load of the machine: read the ratios. A bench is a function that
+takes the number of runs and returns a Ratio; the tables below list them all.
 """
 
 import json
@@ -16,7 +16,7 @@ from foldlog.local.messages_api import ScriptedServer
 
 RESULTS = Path(__file__).parent / "results.json"
 
-# By what a bench needs, cheapest first.
+# Grouped by what a bench needs, cheapest first.
 ALONE: dict[str, Callable[[int], Ratio]] = {
     "bytes_per_turn": fold.bytes_per_turn,
     "token_estimate_error": tokens.token_estimate_error,
@@ -42,25 +42,25 @@ NAMES = (*ALONE, *BROKER, *WORKER)
 
 
 def measured(runs: int, only: tuple[str, ...]) -> Iterator[tuple[str, Ratio | Missing]]:
-    """Every bench that is asked for, one after the other, by name."""
+    """Run the selected benches, one after the other; yields names and results."""
     wanted = set(only or NAMES)
     for name, bench in ALONE.items():
         if name in wanted:
-            yield name, _tried(name, lambda bench=bench: bench(runs))
+            yield name, _run(name, lambda bench=bench: bench(runs))
     for name, bench in BROKER.items():
         if name in wanted:
-            with installation() as here:  # of its own: a broker that has nothing else to do
-                yield name, _tried(name, lambda bench=bench, here=here: bench(here, runs))
+            with installation() as here:  # each bench gets an idle broker of its own
+                yield name, _run(name, lambda bench=bench, here=here: bench(here, runs))
     if WORKER.keys() & wanted:
         click.echo("a worker, a broker, a model server ...", err=True)
         with ScriptedServer(script=live.script()) as server, installation() as here:
             with live.worker(here, server.base_url):
                 for name, bench in WORKER.items():
                     if name in wanted:
-                        yield name, _tried(name, lambda bench=bench: bench(here, server, runs))
+                        yield name, _run(name, lambda bench=bench: bench(here, server, runs))
 
 
-def _tried(name: str, bench: Callable[[], Ratio]) -> Ratio | Missing:
+def _run(name: str, bench: Callable[[], Ratio]) -> Ratio | Missing:
     click.echo(f"{name} ...", err=True)
     try:
         return bench()
@@ -68,10 +68,10 @@ def _tried(name: str, bench: Callable[[], Ratio]) -> Ratio | Missing:
         return missing
 
 
-def kept(found: dict[str, Ratio | Missing]) -> list[dict]:
-    """The rows of the results file: what was measured now, and before it what was not asked for.
+def result_rows(found: dict[str, Ratio | Missing]) -> list[dict]:
+    """The rows of the results file: the new ones, and the old ones of benches that were not run.
 
-    A bench that could not be measured has no row: an old figure must not look like a new one.
+    A bench that ran but could not measure has no row: an old figure must not look like a new one.
     """
     old = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     rows = {row["name"]: row for row in old if row["name"] not in found}
@@ -91,12 +91,12 @@ def _show(row: Ratio | Missing, name: str) -> None:
 
 
 @click.command()
-@click.option("--runs", default=5, show_default=True, help="Runs of each pair.")
+@click.option("--runs", default=5, show_default=True, help="The number of runs of each pair.")
 @click.argument("only", nargs=-1, type=click.Choice(NAMES))
 def main(runs: int, only: tuple[str, ...]) -> None:
-    """Measure everything, or the benches named. Example: make bench ARGS="fold --runs 3"."""
+    """Run all benches, or only those named. Example: make bench ARGS="fold --runs 3"."""
     found = dict(measured(runs, only))
-    RESULTS.write_text(json.dumps(kept(found), indent=2) + "\n")
+    RESULTS.write_text(json.dumps(result_rows(found), indent=2) + "\n")
     click.echo(f"{'name':<20}{'ours':>14}{'baseline':>14}  {'unit':<14}{'ratio':>9}  aim")
     for name in NAMES:
         if name in found:

@@ -1,13 +1,13 @@
-"""append_context and context_flatness: one message more, and the bytes of the next request.
+"""append_context and context_flatness: append one message and build the next request.
 
-Ours is what the worker does when a message comes back from the log: decode it, fold it, write views
-and cursor to RocksDB in one batch; then, once the step is decided, fold that and build the request.
-Not timed: WAKE, the decision and the claim between the two, for which a session store of another
-framework has no counterpart; the note gives the whole round with them, and with the log's own hop.
-The peer is `SQLiteSession` of the OpenAI Agents SDK (MIT) on a file: add_items of the same message
-and get_items, which gives its runner the items, not yet a request. The answer between two questions
-is timed on neither side: theirs adds it, ours folds and renders it when its turn is over. A chat
-without tools: a question of 90 and an answer of 300 characters in turn.
+Ours is the worker's work on a message read from the log: decode it, fold it, write views and cursor
+to RocksDB in one batch; then, once the step is decided, fold the decision and build the request.
+Not timed: WAKE, the decision and the claim in between, because another framework's session store
+has no counterpart; the note gives the time of the whole round, also including the log's own hop.
+The peer is `SQLiteSession` of the OpenAI Agents SDK (MIT) on a file: add_items with the same
+message, then get_items, which returns the items but does not build a request. The answer between
+two questions is timed on neither side: the peer adds it, ours folds and renders it at the end of
+its turn. The chat has no tools and alternates a question of 90 with an answer of 300 characters.
 """
 
 import statistics
@@ -20,7 +20,7 @@ from pathlib import Path
 from foldlog.bench.job import Turn, agent, turn
 from foldlog.bench.measure import Installation, Ratio
 from foldlog.bench.peers import peer
-from foldlog.bench.played import Played, Took, canned
+from foldlog.bench.played import Played, RoundTimes, canned
 from foldlog.processors.store.store import RocksBackend
 from foldlog.processors.worker.loop import rest_gc
 from foldlog.schemas.record import Record
@@ -28,14 +28,14 @@ from foldlog.schemas.topics import SESSION_EVENTS
 
 MESSAGES = 1_000
 SIZES = (100, 1_000, 4_000)
-# Messages are timed in blocks that take turns, so that a slow minute hits all; a single one would
-# find the processor's caches cold, and the disk busy with the other's fsync.
+# Messages are timed in alternating blocks, so that a slow minute affects both sides. Single
+# messages would find cold processor caches, and the disk busy with the other side's fsync.
 BLOCK, BLOCKS = 10, 4
 PACKAGE = "openai-agents 0.24.0"
 
 
 class Chat:
-    """A session of ours that grows by a question and an answer."""
+    """A session of foldlog that grows by a question and an answer per turn."""
 
     def __init__(self, directory: Path) -> None:
         self.played = Played(agent(), RocksBackend(directory), canned)
@@ -47,7 +47,7 @@ class Chat:
         return turn(self._number, result_chars=0)
 
     def grow(self, messages: int) -> list[Turn]:
-        """Play until it has so many messages; the turns played."""
+        """Play until the session has `messages` messages; returns the turns played."""
         turns = []
         while self.played.messages < messages:
             turns.append(self.next())
@@ -59,15 +59,15 @@ class Chat:
 def chat() -> Iterator[Chat]:
     """A new chat in a store of its own."""
     with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as directory:
-        made = Chat(Path(directory) / "store")
+        new_chat = Chat(Path(directory) / "store")
         try:
-            yield made
+            yield new_chat
         finally:
-            made.played.worker.close()
+            new_chat.played.worker.close()
 
 
 def items_of(turn: Turn) -> tuple[dict, dict]:
-    """A turn of the chat as items of the Agents SDK."""
+    """A turn of the chat as two items of the Agents SDK."""
     return (
         {"role": "user", "content": turn.question},
         {"role": "assistant", "content": turn.answer},
@@ -75,68 +75,68 @@ def items_of(turn: Turn) -> tuple[dict, dict]:
 
 
 def append_context(here: Installation, runs: int, messages: int = MESSAGES) -> Ratio:
-    """One message more at 1,000 messages: theirs and ours in turns, some samples at a time."""
-    rest_gc()  # as a worker's process has it
+    """Append a message at 1,000 messages: alternating blocks of their samples and ours."""
+    rest_gc()  # like a worker's process
     blocks = max(runs, BLOCKS)
-    ours: list[Took] = []
+    ours: list[RoundTimes] = []
     theirs: list[float] = []
     with peer("peer_agents.py", PACKAGE) as agents, chat() as mine:
-        told = mine.grow(messages - blocks * BLOCK)
-        agents.ask({"fill": [item for turn in told for item in items_of(turn)]})
+        first_turns = mine.grow(messages - blocks * BLOCK)
+        agents.ask({"fill": [item for turn in first_turns for item in items_of(turn)]})
         for _ in range(blocks):
             turns = [mine.next() for _ in range(BLOCK)]
             for turn in turns:
                 question, answer = items_of(turn)
                 theirs.append(agents.ask({"append": question})["ms"])
-                said = agents.ask({"fill": [answer]})
+                response = agents.ask({"fill": [answer]})
             ours += [mine.played.timed(turn) for turn in turns]
-            assert said["items"] == mine.played.messages, "the same chat"
+            assert response["items"] == mine.played.messages, "the same chat"
         hop = log_hop_ms(here, len(ours), mine.played.records[-1])
     base = statistics.median(theirs)
     append, context, whole = (statistics.median(part) for part in zip(*ours, strict=True))
     note = (
-        f"append {append:.3f} + request {context:.3f} ms; the worker's whole round {whole:.3f}"
-        f" ({base / whole:.1f} times), with the log's hop of {hop:.3f} before it"
+        f"append {append:.3f} + request {context:.3f} ms; the worker's whole round {whole:.3f} ms"
+        f" ({base / whole:.1f} times faster), including the log's hop of {hop:.3f} ms"
         f" {base / (whole + hop):.1f} times"
     )
-    took = append + context
+    total_ms = append + context
     aim = "times faster: aim 20"
-    return Ratio("append_context", took, base, "ms", base / took, len(ours), aim, note)
+    return Ratio("append_context", total_ms, base, "ms", base / total_ms, len(ours), aim, note)
 
 
 def log_hop_ms(here: Installation, runs: int, record: Record) -> float:
-    """Ms from producing a record to reading it back from a broker of this machine."""
+    """Ms from producing a record to reading it back, with a broker on this machine."""
     producer = here.log.producer()
     reader = here.log.reader(SESSION_EVENTS, here.log.end_offsets(SESSION_EVENTS))
-    took = []
+    times_ms = []
     try:
         for _ in range(runs):
             began = time.perf_counter()
             producer.append(record.topic, record.key, record.value, record.headers)
             while not reader.poll(1.0):
                 pass
-            took.append((time.perf_counter() - began) * 1000)
+            times_ms.append((time.perf_counter() - began) * 1000)
     finally:
         producer.close()
         reader.close()
-    return statistics.median(took)
+    return statistics.median(times_ms)
 
 
 def context_flatness(runs: int, sizes: tuple[int, ...] = SIZES) -> Ratio:
-    """The longest over the shortest of the medians, of a session of each size, in turns."""
+    """The largest over the smallest median time among the sizes, timed in alternating blocks."""
     rest_gc()
     blocks = max(runs, BLOCKS)
     with ExitStack() as stack:
         chats = {size: stack.enter_context(chat()) for size in sizes}
-        took: dict[int, list[float]] = {size: [] for size in sizes}
+        times_ms: dict[int, list[float]] = {size: [] for size in sizes}
         for size, mine in chats.items():
             mine.grow(size - blocks * BLOCK)
         for _ in range(blocks):
             for size, mine in chats.items():
                 rows = [mine.played.timed(mine.next()) for _ in range(BLOCK)]
-                took[size] += [row.append_ms + row.context_ms for row in rows]
-    at = {size: statistics.median(times) for size, times in took.items()}
-    worst, best = max(at.values()), min(at.values())
-    note = ", ".join(f"{ms:.3f} ms at {size:,} messages" for size, ms in at.items())
+                times_ms[size] += [row.append_ms + row.context_ms for row in rows]
+    medians = {size: statistics.median(times) for size, times in times_ms.items()}
+    worst, best = max(medians.values()), min(medians.values())
+    note = ", ".join(f"{ms:.3f} ms at {size:,} messages" for size, ms in medians.items())
     runs = blocks * BLOCK
     return Ratio("context_flatness", worst, best, "ms", worst / best, runs, "at most 1.3", note)

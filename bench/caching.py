@@ -1,11 +1,12 @@
-"""cache_saving: what prompt caching saves of the input cost of a 200-turn tool job, at list prices.
+"""cache_saving: how much of the input cost of a 200-turn tool job caching saves, at list prices.
 
 The job goes through the real builder and the real client to the scripted server, which simulates
-the cache as it is documented (prefixes up to a mark, 20 positions of look-back, least sizes, 5
-minutes that never pass between two steps). What is priced is its `usage`, as the ledger has it; the
-other price is that of the same tokens with no mark at all. Every model call counts, also the cheap
-model's summaries. Output costs the same with and without a cache and is left out. The model is one
-whose cache is read at a tenth of the input price; newer ones read at a twentieth and save more.
+the documented cache (prefixes up to a mark, 20 positions of look-back, minimum sizes, a 5-minute
+lifetime that never expires between two steps). Our price is that of the server's `usage`, from the
+ledger; the baseline is the price of the same tokens without any mark. Every model call counts,
+including the cheap model's summaries. Output is excluded: it costs the same with and without a
+cache. The model's cache reads cost a tenth of the input price; with newer models they cost a
+twentieth and save more.
 """
 
 import asyncio
@@ -34,8 +35,8 @@ from foldlog.schemas import events as ev
 TURNS = 200
 
 
-class Heard:
-    """The sink of one attempt."""
+class RecordingSink:
+    """A sink that records the events of one attempt."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -45,14 +46,14 @@ class Heard:
         self.events.append(event)
 
     async def outcome(self, session_id: str, event: Any) -> None:
-        """How it ended."""
+        """The outcome of the attempt."""
         self.events.append(event)
 
 
 def script(job: list[Turn]) -> Script:
-    """What the model says in the steps of the job."""
+    """The script of the model's replies in the job."""
 
-    def speak(request: Request) -> Reply:
+    def reply(request: Request) -> Reply:
         number, step = map(int, request.generation.split("."))
         if not step:
             return Reply([text(summary(request.ordinal))], chunk="whole")
@@ -61,12 +62,12 @@ def script(job: list[Turn]) -> Script:
             return Reply([text(turn.says), tool_use("look", turn.args)], chunk="whole")
         return Reply([text(turn.answer)], chunk="whole")
 
-    return Script([speak])
+    return Script([reply])
 
 
 @contextmanager
-def asked(server: ScriptedServer) -> Iterator[Models]:
-    """Answers from a server, through the effects of the product and their client."""
+def served(server: ScriptedServer) -> Iterator[Models]:
+    """Answers from a server, through the product's own effects and client."""
     with asyncio.Runner() as runner, tempfile.TemporaryDirectory() as directory:
         blobs = BlobStore(Path(directory))
 
@@ -83,11 +84,11 @@ def asked(server: ScriptedServer) -> Iterator[Models]:
                 attempt=begin.attempt,
                 claimed_at=begin.claim.at,
             )
-            heard = Heard()
-            run = generate(claim, begin.request, heard, Stop(), client, limits=DEFAULT_LIMITS)
+            sink = RecordingSink()
+            run = generate(claim, begin.request, sink, Stop(), client, limits=DEFAULT_LIMITS)
             runner.run(run)
-            assert isinstance(heard.events[-1], ev.GenComplete), heard.events[-1]
-            return Outcome("models", tuple(heard.events))
+            assert isinstance(sink.events[-1], ev.GenComplete), sink.events[-1]
+            return Outcome("models", tuple(sink.events))
 
         def work(begin: BeginWork) -> Outcome:
             claim = background.WorkClaim(
@@ -97,27 +98,27 @@ def asked(server: ScriptedServer) -> Iterator[Models]:
             async def get_client() -> Any:
                 return client
 
-            heard, stop = Heard(), Stop()
+            sink, stop = RecordingSink(), Stop()
             run = background.work(
-                claim, begin.task, begin.agent, heard, stop, get_client, blobs=blobs
+                claim, begin.task, begin.agent, sink, stop, get_client, blobs=blobs
             )
             runner.run(run)
-            return Outcome("background", tuple(heard.events))
+            return Outcome("background", tuple(sink.events))
 
         yield Models(answer, work)
         runner.run(client.close())
 
 
 def spent_on(turns: int, strategy: str = "compacted") -> list[Spent]:
-    """What the server counted for every model call of the job."""
+    """The server's usage for every model call of the job."""
     job = [turn(number) for number in range(1, turns + 1)]
-    with ScriptedServer(script=script(job)) as server, asked(server) as models:
+    with ScriptedServer(script=script(job)) as server, served(server) as models:
         played = Played(agent(strategy=strategy), DictBackend(), models).play_all(job)
     return list(played.views.ledger.spent)
 
 
 def cache_saving(runs: int = 1, turns: int = TURNS) -> Ratio:
-    """The bench. Nothing of it varies, so it runs once."""
+    """The bench. It is deterministic, so it runs once."""
     spent, table = spent_on(turns), list_prices()
     assert not total(spent, table).unpriced, "every model of the job has a list price"
     whole = input_cost(spent, table)

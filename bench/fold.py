@@ -1,7 +1,8 @@
-"""fold and bytes_per_turn: the worker's loop with its store, on a log made beforehand.
+"""fold, replay and bytes_per_turn: the worker's loop with its store, on a log written beforehand.
 
 fold: events per second of poll, fold, batch, wake over a bare loop that consumes and decodes every
-record. bytes_per_turn: bytes put into the store by turn 200 over turn 20 of a long session.
+record. replay: events per second of refolding a whole log, over the same loop. bytes_per_turn:
+bytes written to log and store in turn 200 over turn 20 of a long session.
 """
 
 import shutil
@@ -30,16 +31,16 @@ BELONGS = Belongs("bench", "bench", "bench")
 
 
 def write_log(here: Installation) -> int:
-    """Produce the sessions, turn by turn as they would come; how many records."""
+    """Produce the sessions, their turns interleaved; returns the number of records."""
     producer = here.log.producer()
     offsets = [count() for _ in range(PARTITIONS)]
     names = [f"bench-{n}" for n in range(SESSIONS)]
     sessions = [Session(name, offsets[partition_for(name, PARTITIONS)]) for name in names]
     records = 0
 
-    def put(session: Session, made: Any) -> None:
+    def put(session: Session, events: Any) -> None:
         nonlocal records
-        for writer, event in made:
+        for writer, event in events:
             name = session.views.session_id
             producer.append(SESSION_EVENTS, name, encode(event), headers_for(event, writer))
             records += 1
@@ -62,13 +63,13 @@ def _consume(here: Installation, records: int, take) -> float:
     """Events per second of a loop over the whole log."""
     reader = _reader(here)
     try:
-        seen, first = 0, 0.0
-        while seen < records:
+        consumed, first = 0, 0.0
+        while consumed < records:
             batch = reader.poll(1.0)
-            first = first or time.perf_counter()  # connecting is not what is measured
+            first = first or time.perf_counter()  # excludes the time to connect
             take(batch)
-            seen += len(batch)
-        return seen / (time.perf_counter() - first)
+            consumed += len(batch)
+        return consumed / (time.perf_counter() - first)
     finally:
         reader.close()
 
@@ -78,7 +79,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 def _worker(store_dir: Path) -> Worker:
-    """A worker that folds and stores; it is given no partition by the log, so it acts on none."""
+    """A worker that folds and stores, without effects."""
     slots = Slots(1)
     actions = Actions(
         "bench/1", _nothing, None, _nothing, _nothing, slots, slots, SystemClock(), _nothing
@@ -103,7 +104,7 @@ def _worker(store_dir: Path) -> Worker:
 def fold_ratio(here: Installation, runs: int) -> Ratio:
     """The fold bench on this installation."""
     records = write_log(here)
-    rest_gc()  # as a worker's process has it, for both
+    rest_gc()  # like a worker's process, for both sides
 
     def bare() -> float:
         def take(batch) -> None:
@@ -131,7 +132,7 @@ def fold_ratio(here: Installation, runs: int) -> Ratio:
 
 
 def replay(here: Installation, runs: int) -> Ratio:
-    """Events per second of folding a whole log anew, every view of every session at its end."""
+    """Events per second of refolding a whole log into every view of every session."""
     records = write_log(here)
     rest_gc()
 
@@ -153,7 +154,7 @@ def replay(here: Installation, runs: int) -> Ratio:
 
 
 class _Counting(DictBackend):
-    """Counts what is put."""
+    """Counts the bytes written."""
 
     written = 0
 
@@ -164,9 +165,9 @@ class _Counting(DictBackend):
 
 
 def bytes_per_turn(runs: int = 1) -> Ratio:
-    """Log and store bytes of turn 200 over those of turn 20, each turn a batch of its own.
+    """Log and store bytes of turn 200 over those of turn 20, with one batch per turn.
 
-    Nothing of it varies, so one run is enough.
+    It is deterministic, so one run is enough.
     """
     session, backend = Session("long", count()), _Counting()
     store, logged, offset = Store(backend), 0, 0

@@ -1,7 +1,7 @@
 """A realistic log to measure with: turns of 27 events, 20 of them chunks, one 1.8 KB tool result.
 
-The events are those a worker would have written, folded as they are made, so that every one is
-accepted: a bench over ignored events would measure nothing.
+The events are those that a worker would write. Each is folded when it is generated, which checks
+that it is accepted: a bench over ignored events would measure nothing.
 """
 
 import json
@@ -28,9 +28,9 @@ USAGE = ev.Usage(
 
 
 class Session:
-    """A session that grows by whole turns; each call gives (writer, event) in order.
+    """A session that grows by whole turns; each call yields (writer, event) in order.
 
-    `offsets` counts the offsets of the partition that the events go to: a decision names its basis.
+    `offsets` counts the offsets of the session's partition, which decisions name as their basis.
     """
 
     def __init__(self, name: str, offsets: Iterator[int]) -> None:
@@ -55,11 +55,11 @@ class Session:
     def turn(self) -> Iterator[tuple[str, Any]]:
         """One turn: a message, a step with one tool call, a step that answers."""
         number = self.views.turn.number + 1
-        said = json.dumps([{"type": "text", "text": f"question {number}, please look it up"}])
+        content = json.dumps([{"type": "text", "text": f"question {number}, please look it up"}])
         message = ev.MessageReceived(
             message_id=f"m{number}",
             role="user",
-            content=ev.Body(inline=said.encode()),
+            content=ev.Body(inline=content.encode()),
             tokens=12,
             channel="bench",
             when_busy="queue",

@@ -1,8 +1,8 @@
-"""A long job with a tool: the same words for foldlog and for what it is compared with.
+"""A long job with a tool: the same content for foldlog and for its peers.
 
-Owns what a person, a model and a tool say in each turn, and an agent for it. A turn is a question,
-a step that calls `look` once, its result, and a step that answers: 4 messages, about 2.4 kB. The
-words come from a seeded generator, so that every run says the same and no text repeats another.
+Defines the content of each turn, and an agent for the job. A turn is a question, a step that calls
+`look` once, its result, and a step that answers: 4 messages, about 2.4 kB. The words come from a
+seeded generator, so that every run has the same content and no text repeats another.
 """
 
 import random
@@ -12,22 +12,22 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.limits import Limits
 from foldlog.processors.tools.tool import tool
 
-# Seldom and often used words, so that the text compresses about as prose does.
+# Rare and frequent words, so that the text compresses about as well as prose.
 WORDS = (
     "the of and to in is for on that with as by it from at are was be this an or which file line "
     "value error index broker offset record session context window budget tokens model answer "
     "result message partition store cursor claim attempt owner deadline retry replay prefix cache "
     "summary schema field reader writer table column query request response header stream"
 ).split()
-RESULT_CHARS = 1_800  # of a tool's result: a page of a file
-ANSWER_CHARS = 300  # of a final answer
-MODEL = "claude-sonnet-5"  # reads its cache at a tenth of the input price, as most models do
+RESULT_CHARS = 1_800  # the length of a tool's result: a page of a file
+ANSWER_CHARS = 300  # the length of a final answer
+MODEL = "claude-sonnet-5"  # cache reads at a tenth of the input price, like most models
 SUMMARY_CHARS = 3_500  # about 1,350 tokens
-POLICY = 60  # sentences of the system prompt
+POLICY = 60  # sentences in the system prompt
 
 
 class Turn(NamedTuple):
-    """What is said in one turn. `args`: the tool's input, as JSON text."""
+    """The content of one turn. `says`: the text before the call; `args`: its input, as JSON."""
 
     number: int
     question: str
@@ -37,19 +37,19 @@ class Turn(NamedTuple):
     answer: str
 
     @property
-    def said_bytes(self) -> int:
-        """UTF-8 bytes of all of it."""
+    def content_bytes(self) -> int:
+        """The UTF-8 bytes of all texts."""
         return sum(len(text.encode()) for text in self[1:])
 
 
 def words(chance: random.Random, chars: int) -> str:
-    """About so many characters of prose."""
-    said, length = [], 0
+    """About `chars` characters of prose."""
+    prose, length = [], 0
     while length < chars:
         word = chance.choice(WORDS) if chance.random() < 0.9 else str(chance.randrange(10_000))
-        said.append(word)
+        prose.append(word)
         length += len(word) + 1
-    return " ".join(said)
+    return " ".join(prose)
 
 
 def turn(number: int, *, result_chars: int = RESULT_CHARS) -> Turn:
@@ -66,7 +66,7 @@ def turn(number: int, *, result_chars: int = RESULT_CHARS) -> Turn:
 
 
 def summary(number: int) -> str:
-    """A summary as a cheap model writes it; `number` makes it another one."""
+    """A summary of the size a cheap model writes; another one for each `number`."""
     return words(random.Random(f"summary {number}"), SUMMARY_CHARS)
 
 
@@ -77,7 +77,7 @@ def look(path: str, first: int = 1) -> str:
     path: relative to the working directory. first: number of the first line, from 1. Gives at
     most 40 lines; ask again with a later line for more.
     """
-    raise AssertionError("its results are those of the job")
+    raise AssertionError("the bench returns the results of the job instead")
 
 
 def agent(*, strategy: str = "compacted") -> Agent:

@@ -17,7 +17,7 @@ from foldlog.local.messages_api import Reply, Request, Rule, Script, ScriptedSer
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import USER_SESSIONS
 
-WORDS = 600  # of the streamed answer
+WORDS = 600  # in the streamed answer
 PACE_S = 0.005  # between two words: 200 a second, faster than a person reads
 STORY = "tell me the long story"
 LONG = " ".join(f"word{n:03}" for n in range(WORDS))
@@ -51,11 +51,11 @@ def worker(here: Installation, base_url: str) -> Iterator[subprocess.Popen]:
 
 
 def message_to_request(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
-    """From producing a message to the model server's request, over one produce-to-consume."""
-    asked: list[float] = []
+    """Time from producing a message to the request at the model server, over one log hop."""
+    arrivals: list[float] = []
 
     def answer(request: Request) -> Reply:
-        asked.append(request.arrived_s)
+        arrivals.append(request.arrived_s)
         return Reply([text("yes")])
 
     server.script.add(Rule(reply=answer, contains="hello"))
@@ -65,16 +65,16 @@ def message_to_request(here: Installation, server: ScriptedServer, runs: int) ->
         _await(folded, lambda event: isinstance(event, ev.TurnEnded))
         for _ in range(runs):
             hops.append(_hop(here))
-            said_at = time.perf_counter()
+            began = time.perf_counter()
             client.sessions.say("warm", "hello again", channel="bench")
             _await(folded, lambda event: isinstance(event, ev.TurnEnded))
-            waits.append((asked[-1] - said_at) * 1000)
+            waits.append((arrivals[-1] - began) * 1000)
     ours, base = statistics.median(waits), statistics.median(hops)
     return Ratio("message_to_request", ours, base, "ms", ours / base, runs, "at most 8, aim 4")
 
 
 def _hop(here: Installation) -> float:
-    """Ms from one raw produce to its consumption, both clients warm."""
+    """Ms from producing one raw record to consuming it, with both clients warm."""
     producer = here.log.producer()
     reader = here.log.reader(USER_SESSIONS, here.log.end_offsets(USER_SESSIONS))
     try:
@@ -92,8 +92,8 @@ def _hop(here: Installation) -> float:
 
 
 def recovery(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
-    """Seconds from kill -9 in a streaming answer to GEN_RESUMED in the log; baseline 1 s."""
-    took = []
+    """Seconds from kill -9 during a streaming answer to GEN_RESUMED in the log; baseline 1 s."""
+    times_s = []
     for n in range(runs):
         with Client(here.settings) as client, client.fold(f"killed-{n}", chunks=True) as folded:
             client.say_on(folded, STORY)
@@ -102,24 +102,24 @@ def recovery(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
             killed = time.perf_counter()
             os.kill(pid, signal.SIGKILL)
             _await(folded, lambda e: isinstance(e, ev.GenResumed))
-            took.append(time.perf_counter() - killed)
+            times_s.append(time.perf_counter() - killed)
             _await(folded, lambda e: isinstance(e, ev.TurnEnded))
-            time.sleep(5)  # let the next spare warm up, as it would between two real crashes
-    ours = statistics.median(took)
+            time.sleep(5)  # lets the next spare worker warm up, as between two real crashes
+    ours = statistics.median(times_s)
     return Ratio("recovery", ours, 1.0, "s", ours, runs, "at most 5, aim 1")
 
 
 def _await(folded, wanted) -> None:
     while True:
-        for seen in folded.poll():
-            if seen.ruling.accepted and wanted(seen.entry.event):
+        for step in folded.poll():
+            if step.ruling.accepted and wanted(step.entry.event):
                 return
 
 
 def journaled_stream(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
-    """Characters a second that reach a viewer through the log, over those the provider sends.
+    """Characters per second that reach a viewer through the log, over those the provider sends.
 
-    Both of the same answers: the server's own pace varies with whatever else the machine does.
+    Both rates are of the same answers, because the server's pace varies with the machine's load.
     """
     rates = []
     for _ in range(runs):
@@ -135,23 +135,23 @@ def journaled_stream(here: Installation, server: ScriptedServer, runs: int) -> R
 
 def _rate(pieces: Iterator[str]) -> float:
     """Characters per second, from the first piece to the last."""
-    began = last = said = 0
+    began = last = received = 0
     for piece in pieces:
         last = time.perf_counter()
         began = began or last
-        said += len(piece)
-    assert said == len(LONG), f"{said} characters of {len(LONG)} came"
-    return said / (last - began)
+        received += len(piece)
+    assert received == len(LONG), f"{received} of {len(LONG)} characters arrived"
+    return received / (last - began)
 
 
 def _through_the_log(here: Installation) -> Iterator[str]:
-    """The story as a viewer of its session sees it."""
+    """The pieces of the story as a viewer of the session receives them."""
     name, viewer, left = f"stream-{time.monotonic_ns()}", INITIAL, len(LONG)
     with Client(here.settings, channel="bench") as client, client.fold(name, chunks=True) as folded:
         client.say_on(folded, STORY)
         while left > 0:
-            for seen in folded.poll():
-                viewer, shown = see(viewer, seen)
+            for step in folded.poll():
+                viewer, shown = see(viewer, step)
                 for thing in shown:
                     if isinstance(thing, Token):
                         left -= len(thing.text)
@@ -160,6 +160,6 @@ def _through_the_log(here: Installation) -> Iterator[str]:
 
 
 def script() -> Script:
-    """A long story for who asks for it, a short answer for the rest."""
+    """A long story for requests that ask for it, a short answer for all others."""
     story = Reply([text(LONG)], chunk="word", pace_s=PACE_S)
     return Script([Rule(reply=story, contains="long story"), Rule(reply=Reply([text("yes")]))])

@@ -17,13 +17,13 @@ PARTITIONS = 2  # two cores
 
 
 class Missing(Exception):
-    """What a bench compares with is not installed; says how to get it. No figure is given."""
+    """The peer of a bench is not installed; the message states how to install it."""
 
 
 class Ratio(NamedTuple):
-    """`ours` over `baseline`, medians of runs that took turns. `aim` is said, never enforced.
+    """`ours` over `baseline`, medians of alternating runs. `aim` is printed, never enforced.
 
-    `note` says what a reader must know to believe the numbers: what is in them and what is not.
+    `note` states what the numbers include and what they exclude.
     """
 
     name: str
@@ -46,7 +46,7 @@ def paired(
     aim: str,
     note: str = "",
 ) -> Ratio:
-    """Measure both in turns, baseline first, so that a slow minute hits both."""
+    """Measure both alternately, baseline first, so that a slow minute affects both."""
     pairs = [(baseline(), ours()) for _ in range(runs)]
     base = statistics.median(pair[0] for pair in pairs)
     mine = statistics.median(pair[1] for pair in pairs)
@@ -55,7 +55,7 @@ def paired(
 
 
 class Installation(NamedTuple):
-    """A broker of its own with the topics made, and the settings to reach it."""
+    """A broker of its own with its topics created, and the settings to connect to it."""
 
     settings: Settings
     log: Log
@@ -65,7 +65,7 @@ class Installation(NamedTuple):
 
 @contextmanager
 def installation(**env: str) -> Iterator[Installation]:
-    """A real broker and an empty home, both gone afterwards."""
+    """A real broker and an empty home directory, both deleted afterwards."""
     cache_dir = Settings.load(os.environ, None, {}).cache_dir
     with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as scratch:
         home = Path(scratch)

@@ -1,12 +1,13 @@
-"""memory_search: how often the document that answers a query is among the best five.
+"""memory_search: how often a document that answers a query is among the best five.
 
 The set is our own (bench/memory_set): 144 documents written by hand about an invented shop, 150
-more made from sentences that answer nothing, and 104 queries of nine kinds, each with the documents
-that answer it. It was written by who wrote the search, and read while the search was improved; 40
-queries more (AFTER) were written when it was done, and 30 paraphrased ones (PARAPHRASED) when the
-word vectors were. It shows which kinds of query work and which do not, not how a stranger's memory
-fares. The baseline is SQLite's full-text search as it comes: one FTS5 table of the texts, `porter
-unicode61`, any of the words, best bm25() first. Beside it, each part of our own formula alone.
+generated ones that answer no query, and 104 queries of nine kinds, each with the documents that
+answer it. The authors of the search wrote it and read it while they improved the search; 40 more
+queries (AFTER) were written once the search was finished, and 30 paraphrased ones (PARAPHRASED)
+once the word vectors were. It shows which kinds of query work and which do not; it does not predict
+the results on other people's memory. The baseline is SQLite's full-text search with defaults: one
+FTS5 table of the texts, `porter unicode61`, any of the words, best bm25() first. The note also
+compares each part of our own formula alone.
 """
 
 import random
@@ -45,7 +46,7 @@ _WHAT = (
 _WHEN = ("Monday", "Tuesday", "next week", "in April", "yesterday", "before lunch", "on the phone")
 
 
-class Asked(NamedTuple):
+class LabelledQuery(NamedTuple):
     """A query, its kind, and the ids of the documents that answer it."""
 
     kind: str
@@ -54,15 +55,15 @@ class Asked(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Over some queries: the share with an answer among the best five (recall at 5, where any
-    answer counts), and the mean of 1 / place of the first answer (0: none)."""
+    """Scores over some queries: the share with an answer among the best five (recall at 5, any
+    answer counts), and the mean of 1 / rank of the first answer (0 without one)."""
 
     recall: float
     mrr: float
 
 
 Search = Callable[[str], Sequence[str]]
-"""A query's best five, as ids."""
+"""Takes a query and returns the ids of its best five documents."""
 
 
 def _rows(name: str) -> Iterator[list[str]]:
@@ -81,13 +82,13 @@ def documents() -> list[tuple[str, str, str]]:
     return found
 
 
-def queries(name: str = "queries.txt") -> list[Asked]:
+def queries(name: str = "queries.txt") -> list[LabelledQuery]:
     """The queries of a file of the set."""
-    return [Asked(k, query, frozenset(ids.split(","))) for k, query, ids in _rows(name)]
+    return [LabelledQuery(k, query, frozenset(ids.split(","))) for k, query, ids in _rows(name)]
 
 
 def built(connection: sqlite3.Connection, embedder: Embedder | None = None) -> SearchIndex:
-    """The index of the set; the vectors of hashing, or of another embedder."""
+    """The index of the set, with the hashing embedder or another one."""
     index = SearchIndex(connection, embedder)
     for at, (id, kind, text) in enumerate(documents()):
         index.upsert(id, SCOPE, kind, "", text, at)
@@ -98,19 +99,19 @@ PARTS = ("full_text", "trigram", "vector")
 
 
 def by_part(index: SearchIndex, part: str, parts: Parts) -> float:
-    """A part alone: what its own rule brings in, by its own rank. 0: not found."""
+    """The rank of a document by one part alone; 0 if that part does not find it."""
     least = {"trigram": TRIGRAM_SIMILARITY_MIN, "vector": 1 - index.distance_max}.get(part, 0.0)
     rank = getattr(parts, part)
     return rank if rank >= least else 0.0
 
 
 def hybrid(index: SearchIndex) -> Search:
-    """By the whole formula."""
+    """Search by the whole formula."""
     return lambda query: [hit.id for hit in index.search(query, [SCOPE])]
 
 
 def alone(index: SearchIndex, part: str) -> Search:
-    """By one part of the formula."""
+    """Search by one part of the formula."""
 
     def search(query: str) -> list[str]:
         ranked = [
@@ -124,7 +125,7 @@ def alone(index: SearchIndex, part: str) -> Search:
 
 
 def plain(connection: sqlite3.Connection) -> Search:
-    """By SQLite's full-text search as it comes."""
+    """Search by SQLite's full-text search with defaults."""
     connection.execute(
         "CREATE VIRTUAL TABLE plain USING fts5(id UNINDEXED, body, tokenize='porter unicode61')"
     )
@@ -144,44 +145,45 @@ def plain(connection: sqlite3.Connection) -> Search:
 def ways(
     connection: sqlite3.Connection, embedder: Embedder | None = None
 ) -> dict[str, Search]:
-    """Every way to search that is compared, by name, over the set."""
+    """All compared ways to search the set, by name."""
     index = built(connection, embedder)
     parts = {part: alone(index, part) for part in PARTS}
     return {"hybrid": hybrid(index), **parts, "plain FTS5": plain(connection)}
 
 
-def found_by(search: Search, asked: Sequence[Asked]) -> Found:
-    """How a way to search fares over these queries."""
-    places = []
-    for row in asked:
-        hits = [place for place, id in enumerate(search(row.query), 1) if id in row.wanted]
-        places.append(1 / hits[0] if hits else 0.0)
-    return Found(sum(place > 0 for place in places) / len(places), sum(places) / len(places))
+def found_by(search: Search, labelled: Sequence[LabelledQuery]) -> Found:
+    """The scores of a way to search over these queries."""
+    scores = []
+    for row in labelled:
+        hits = [rank for rank, id in enumerate(search(row.query), 1) if id in row.wanted]
+        scores.append(1 / hits[0] if hits else 0.0)
+    return Found(sum(score > 0 for score in scores) / len(scores), sum(scores) / len(scores))
 
 
-def meant(embedder: Embedder, name: str = "queries.txt") -> dict[str, tuple[Found, Found]]:
-    """By way to search, with this embedder: of all queries of a file, of the paraphrased alone."""
-    asked = queries(name)
-    paraphrased = [row for row in asked if row.kind == "paraphrased"]
+def scores_with(embedder: Embedder, name: str = "queries.txt") -> dict[str, tuple[Found, Found]]:
+    """The scores of each way to search with this embedder: over all queries of a file, and over
+    the paraphrased ones alone."""
+    labelled = queries(name)
+    paraphrased = [row for row in labelled if row.kind == "paraphrased"]
     with sqlite3.connect(":memory:") as connection:
         compared = ways(connection, embedder)
         return {
-            way: (found_by(search, asked), found_by(search, paraphrased))
+            way: (found_by(search, labelled), found_by(search, paraphrased))
             for way, search in compared.items()
         }
 
 
-def _in_words(embedder: Embedder) -> str:
-    """Recall at 5 of the hybrid, of all files, as one clause."""
+def _recall_text(embedder: Embedder) -> str:
+    """Recall at 5 of the hybrid search over all files, as text."""
     shown = []
     for name in ("queries.txt", AFTER, PARAPHRASED):
-        whole, paraphrased = meant(embedder, name)["hybrid"]
+        whole, paraphrased = scores_with(embedder, name)["hybrid"]
         shown.append(f"{whole.recall:.2f}, paraphrased {paraphrased.recall:.2f}")
     return f"{embedder.name} {shown[0]}; written afterwards {shown[1]}; 30 paraphrased {shown[2]}"
 
 
 def latency_ms() -> float:
-    """Median of a search among MANY documents, in memory."""
+    """The median latency of a search among MANY documents, in memory."""
     chance = random.Random(7)
     texts = [text for _, _, text in documents()]
     words = sorted({word for text in texts for word in text.split()})
@@ -190,37 +192,37 @@ def latency_ms() -> float:
         for at in range(MANY):
             text = f"{chance.choice(texts)[:300]} {' '.join(chance.choices(words, k=20))}"
             index.upsert(str(at), SCOPE, "note", "", text, at)
-        taken = []
+        times_ms = []
         for row in queries():
             began = time.perf_counter()
             index.search(row.query, [SCOPE])
-            taken.append((time.perf_counter() - began) * 1000)
-    return statistics.median(taken)
+            times_ms.append((time.perf_counter() - began) * 1000)
+    return statistics.median(times_ms)
 
 
 def memory_search(runs: int) -> Ratio:
-    """The bench. Nothing in it is by chance, so that one run is all of it."""
-    asked = queries()
+    """The bench. It is deterministic, so one run is enough."""
+    labelled = queries()
     with sqlite3.connect(":memory:") as connection:
         compared = ways(connection)
-        found = {name: found_by(search, asked) for name, search in compared.items()}
-        kinds = sorted({row.kind for row in asked})
+        found = {name: found_by(search, labelled) for name, search in compared.items()}
+        kinds = sorted({row.kind for row in labelled})
         by_kind = {
-            kind: found_by(compared["hybrid"], [row for row in asked if row.kind == kind]).recall
+            kind: found_by(compared["hybrid"], [row for row in labelled if row.kind == kind]).recall
             for kind in kinds
         }
         unseen = found_by(compared["hybrid"], queries(AFTER))
         unseen_plain = found_by(compared["plain FTS5"], queries(AFTER))
     ours, baseline = found["hybrid"].recall, found["plain FTS5"].recall
     shown = [f"{name} {each.recall:.2f} / {each.mrr:.2f}" for name, each in found.items()]
-    words = f" (by hybrid: {_in_words(WordVectors())})" if installed() else ""
+    with_words = f" (by hybrid: {_recall_text(WordVectors())})" if installed() else ""
     note = (
-        f"recall at 5 / MRR over {len(asked)} queries of our own: {', '.join(shown)}; hybrid by "
+        f"recall at 5 / MRR over {len(labelled)} queries of our own: {', '.join(shown)}; hybrid by "
         f"kind: {', '.join(f'{kind} {recall:.2f}' for kind, recall in by_kind.items())}. The "
-        f"hashing embedder does not understand meaning, hence `paraphrased`{words}. 40 queries "
-        f"written afterwards: hybrid {unseen.recall:.2f} / {unseen.mrr:.2f}, plain FTS5 "
+        f"hashing embedder does not understand meaning, hence `paraphrased`{with_words}. 40 "
+        f"queries written afterwards: hybrid {unseen.recall:.2f} / {unseen.mrr:.2f}, plain FTS5 "
         f"{unseen_plain.recall:.2f} / {unseen_plain.mrr:.2f}. "
-        f"{latency_ms():.0f} ms a search among {MANY:,} documents"
+        f"{latency_ms():.0f} ms per search among {MANY:,} documents"
     )
     aim = "above 1"
     return Ratio("memory_search", ours, baseline, "recall at 5", ours / baseline, 1, aim, note)

@@ -1,8 +1,8 @@
-"""A peer: `SQLiteSession` of the OpenAI Agents SDK on a file: its time to append and read back.
+"""A peer: `SQLiteSession` of the OpenAI Agents SDK on a file; times appending and reading back.
 
-Line in: {"fill": items} adds items, {"append": item} adds one and reads the whole session back, as
-the SDK's runner does before each model call. Line out: how many items there are, and ms of that.
-It imports agents and the standard library, and runs in bench/.venv (see peers.py).
+Input lines: {"fill": items} adds items, {"append": item} adds one and reads the whole session, as
+the SDK's runner does before each model call. Output lines: the number of items, and for an append
+its ms. It imports only agents and the standard library, and runs in bench/.venv (see peers.py).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from agents import SQLiteSession
 
 
 async def append(session: SQLiteSession, item: dict) -> dict:
-    """One item more, and all of them."""
+    """Add one item and read all items; timed."""
     began = time.perf_counter()
     await session.add_items([item])
     items = await session.get_items()
@@ -28,12 +28,12 @@ async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as directory:
         session = SQLiteSession("bench", Path(directory) / "session.db")
         for line in sys.stdin:
-            asked = json.loads(line)
-            if "fill" in asked:
-                await session.add_items(asked["fill"])
+            request = json.loads(line)
+            if "fill" in request:
+                await session.add_items(request["fill"])
                 answer = {"items": len(await session.get_items())}
             else:
-                answer = await append(session, asked["append"])
+                answer = await append(session, request["append"])
             print(json.dumps(answer), flush=True)
         session.close()
 

@@ -1,8 +1,8 @@
 """A peer: the job as a LangGraph user would run it, with SqliteSaver on a file.
 
 Two nodes, a scripted model and a scripted tool, and the `add_messages` reducer; one `invoke` per
-turn; every default (a checkpoint per step). Line in: the job's turns. Line out: what is stored.
-It imports langgraph and the standard library, and runs in bench/.venv (see peers.py).
+turn; all defaults (a checkpoint per step). Input line: the job's turns. Output line: the stored
+sizes. It imports only langgraph and the standard library, and runs in bench/.venv (see peers.py).
 """
 
 import json
@@ -25,7 +25,7 @@ class State(TypedDict):
 
 
 def graph(turns: list[dict], saver: SqliteSaver) -> Any:
-    """The graph: the model calls the tool if nothing was looked up since the question."""
+    """The graph: the model calls the tool once after each question, then answers."""
 
     def model(state: State) -> State:
         last = state["messages"][-1]
@@ -47,25 +47,25 @@ def graph(turns: list[dict], saver: SqliteSaver) -> Any:
     def after_model(state: State) -> str:
         return "look" if state["messages"][-1].tool_calls else END
 
-    built = StateGraph(State)
-    built.add_node("model", model)
-    built.add_node("look", look)
-    built.add_edge(START, "model")
-    built.add_conditional_edges("model", after_model, ["look", END])
-    built.add_edge("look", "model")
-    return built.compile(checkpointer=saver)
+    builder = StateGraph(State)
+    builder.add_node("model", model)
+    builder.add_node("look", look)
+    builder.add_edge(START, "model")
+    builder.add_conditional_edges("model", after_model, ["look", END])
+    builder.add_edge("look", "model")
+    return builder.compile(checkpointer=saver)
 
 
 def run(turns: list[dict]) -> dict[str, int]:
-    """The whole job; bytes of its rows, and of the database file."""
+    """Run the whole job; returns the bytes of its rows, and of the database file."""
     with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as directory:
         path = Path(directory) / "checkpoints.db"
         with SqliteSaver.from_conn_string(str(path)) as saver:
             app = graph(turns, saver)
             config = {"configurable": {"thread_id": "bench"}}
             for turn in turns:
-                said = app.invoke({"messages": [HumanMessage(turn["question"])]}, config)
-            messages = len(said["messages"])
+                state = app.invoke({"messages": [HumanMessage(turn["question"])]}, config)
+            messages = len(state["messages"])
         with sqlite3.connect(path) as db:
             db.execute("pragma wal_checkpoint(truncate)")
             rows = sum(_bytes(db, table) for table in ("checkpoints", "writes"))

@@ -1,9 +1,9 @@
-"""Peers: other people's code in an environment of its own, asked over a pipe, one JSON line each.
+"""Peers: other frameworks in an environment of their own, driven over a pipe with JSON lines.
 
-A peer is a script of this directory (peer_*.py) that imports what bench/peers.lock installs into
-bench/.venv, and nothing of foldlog. It answers each line on its standard input with a line. Without
-the environment a bench gives no figure and says how to get it. Licences of what is compared with:
-OpenAI Agents SDK, LangGraph, langgraph-checkpoint-sqlite, all MIT.
+A peer is a script in this directory (peer_*.py) that imports what bench/peers.lock installs into
+bench/.venv, and nothing of foldlog. It answers each line on its standard input with one line.
+Without the environment a bench returns no figure and states how to install it. Licences of the
+peers: OpenAI Agents SDK, LangGraph, langgraph-checkpoint-sqlite, all MIT.
 """
 
 import json
@@ -27,32 +27,32 @@ class Peer:
         self._process = process
 
     def ask(self, question: Any) -> Any:
-        """Its answer to one question; raises RuntimeError if it died over it."""
+        """Its answer to one question. Raises RuntimeError if the process died."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has already said why, on its standard error
+            pass  # the reason is on its standard error
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"{self._process.args} ended with {self._process.wait()}")
+            raise RuntimeError(f"{self._process.args} exited with code {self._process.wait()}")
         return json.loads(answer)
 
 
 @contextmanager
 def peer(script: str, package: str) -> Iterator[Peer]:
-    """A peer script, started; `package` is what it needs. Raises Missing without it."""
+    """A running peer script. Raises Missing if `package`, which it needs, is not installed."""
     if not PYTHON.exists():
         raise Missing(f"{package} is not installed; `make bench` installs it into bench/.venv")
-    named = package.partition(" ")[0]
+    name = package.partition(" ")[0]
     found = subprocess.run(
-        [PYTHON, "-c", f"import importlib.metadata as m; m.version({named!r})"],
+        [PYTHON, "-c", f"import importlib.metadata as m; m.version({name!r})"],
         capture_output=True,
     )
     if found.returncode:
-        raise Missing(f"{package} is not in bench/.venv; remove that directory and `make bench`")
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        raise Missing(f"{package} is not in bench/.venv; delete it and run `make bench`")
+    env = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
     process = subprocess.Popen(
         [PYTHON, HERE / script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
     )

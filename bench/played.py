@@ -1,8 +1,8 @@
-"""A real worker on a log in memory: one session plays the job; answers are canned or a server's.
+"""A real worker on a log in memory: one session plays the job, with canned or a server's answers.
 
-The worker, its actions, folds, store and builder are the product's own; only what the world would
-do is done here: records get their offsets, a model answers, the tool returns. It keeps every record
-and the newest request, and times one round where it is asked to.
+The worker, its actions, folds, store and builder are the product's own. Only the outside world is
+simulated: records get their offsets, a model answers, the tool returns. Every record and the newest
+request are kept, and a single round can be timed.
 """
 
 import json
@@ -31,29 +31,29 @@ from foldlog.schemas.topics import SESSION_EVENTS
 
 SESSION = "bench"
 CHUNK_CHARS = 28  # 40 ms, the longest a chunk waits, of an answer that streams 700 characters a s
-START_MS = 1_750_000_000_000  # Unix ms; any moment will do
-ROUNDS_MAX = 100  # of one turn: a worker that is not done by then will never be
+START_MS = 1_750_000_000_000  # Unix ms; any time will do
+ROUNDS_MAX = 100  # per turn: a worker that needs more is stuck
 BELONGS = Belongs("bench", "bench", "bench")
 
 
 class Outcome(NamedTuple):
-    """What an effect reports: events of one role, chunks first."""
+    """The events that an effect reports, of one role, chunks first."""
 
     role: str
     events: tuple[Any, ...]
 
 
 class Models(NamedTuple):
-    """Who answers: a step of a turn, and work in the background."""
+    """The functions that answer a step of a turn, and do work in the background."""
 
     answer: Callable[[Turn, BeginGeneration], Outcome]
     work: Callable[[BeginWork], Outcome]
 
 
-class Took(NamedTuple):
-    """Ms of a worker's round over one message: its parts, and all of it with WAKE and decisions.
+class RoundTimes(NamedTuple):
+    """Ms of a worker's round over one message: two parts, and the whole with WAKE and decisions.
 
-    append: decode, fold, one batch into the store. context: the next request's bytes.
+    append: decode, fold, write one batch to the store. context: build the next request's bytes.
     """
 
     append_ms: float
@@ -62,7 +62,7 @@ class Took(NamedTuple):
 
 
 class TimedWorker(Worker):
-    """The real worker; notes when what it read is folded and stored."""
+    """The real worker; records when the records it read are folded and stored."""
 
     stored_at = 0.0
 
@@ -72,7 +72,7 @@ class TimedWorker(Worker):
 
 
 class TimedActions(Actions):
-    """The real actions; notes how long the newest request took to build."""
+    """The real actions; record how long the newest request took to build."""
 
     context_s = 0.0
 
@@ -85,7 +85,7 @@ class TimedActions(Actions):
 
 
 class Clock:
-    """Time that passes only when a record is written."""
+    """A clock that advances only when a record is written."""
 
     def __init__(self) -> None:
         self.ms = START_MS
@@ -102,14 +102,14 @@ class Played:
 
     def __init__(self, agent: Agent, backend: Backend, models: Models) -> None:
         self.records: list[Record] = []
-        self.request = b""  # the newest one; memory that is freed is used again, as in a worker
-        self.asked = 0
-        self.messages = 0  # of the conversation: a message, an answer, a message of tool results
+        self.request = b""  # only the newest one, so that memory is reused, as in a worker
+        self.calls = 0  # of the model
+        self.messages = 0  # in the conversation: a message, an answer, a message of tool results
         self.worker = self._worker(agent, backend)
         self._models = models
         self._read = 0
         self.actions: TimedActions = self.worker.actions
-        self._begun: list[tuple[str, Any]] = []
+        self._started: list[tuple[str, Any]] = []
         self._turn: Turn | None = None
         self.worker.assigned([0])
         self.append(ev.SessionOpened(user_id="bench", agent=agent.name, rules=1), "producer")
@@ -140,7 +140,7 @@ class Played:
 
     @property
     def views(self) -> SessionViews:
-        """The session as the worker has it."""
+        """The worker's views of the session."""
         views = self.worker.owned[0].views(SESSION)
         assert views is not None
         return views
@@ -161,38 +161,38 @@ class Played:
         self._append(SESSION_EVENTS, 0, SESSION, encode(event), headers_for(event, role), None)
 
     def generate(self, session_id: str, begin: BeginGeneration) -> None:
-        """Effects: a model call begins."""
+        """Effects: start a model call."""
         self.request = begin.request
-        self.asked += 1
-        self._begun.append(("generate", begin))
+        self.calls += 1
+        self._started.append(("generate", begin))
 
     def run_tool(self, session_id: str, begin: BeginTool) -> None:
-        """Effects: a tool call begins."""
-        self._begun.append(("run_tool", begin))
+        """Effects: start a tool call."""
+        self._started.append(("run_tool", begin))
 
     def work(self, session_id: str, begin: BeginWork) -> None:
-        """Effects: a summary or a short form is begun."""
-        self._begun.append(("work", begin))
+        """Effects: start a summary or a short form."""
+        self._started.append(("work", begin))
 
     def running(self, role: str) -> int:
-        """Effects: none is under way between two rounds."""
+        """Effects: none is running between two rounds."""
         return 0
 
     def stop(self, session_id: str, claim_offset: int, why: str) -> bool:
-        """Effects: so there is none to stop."""
+        """Effects: there is nothing to stop."""
         return False
 
     # -- playing ---------------------------------------------------------------------------------
 
     def say(self, turn: Turn) -> Record:
-        """Write the question of a turn to the log; the record, not yet read by the worker."""
+        """Write the question of a turn to the log; returns its record, which is still unread."""
         self._turn = turn
-        said = compact_ascii([{"type": "text", "text": turn.question}])
+        content = compact_ascii([{"type": "text", "text": turn.question}])
         event = ev.MessageReceived(
             message_id=f"m{turn.number}",
             role="user",
-            content=ev.Body(inline=said.encode()),
-            tokens=len(said) // 3,
+            content=ev.Body(inline=content.encode()),
+            tokens=len(content) // 3,
             channel="bench",
             when_busy="queue",
             by_user="bench",
@@ -202,35 +202,35 @@ class Played:
         return self.records[-1]
 
     def read(self) -> None:
-        """One round of the worker over all that it has not read."""
+        """One round of the worker over all unread records."""
         unread, self._read = self.records[self._read :], len(self.records)
         self.worker.consume(unread)
 
-    def timed(self, turn: Turn) -> Took:
+    def timed(self, turn: Turn) -> RoundTimes:
         """Play a turn, and time the round that turns its message into the next request."""
         self.say(turn)
-        asked = self.asked
+        calls_before = self.calls
         self.actions.context_s = 0.0
         began = perf_counter()
         self.read()
         ended = perf_counter()
-        took = Took(
+        times = RoundTimes(
             (self.worker.stored_at - began) * 1000,
             self.actions.context_s * 1000,
             (ended - began) * 1000,
         )
         self.settle()
-        assert took.context_ms and self.asked > asked, "the round built a request"
-        return took
+        assert times.context_ms and self.calls > calls_before, "the round built a request"
+        return times
 
     def settle(self) -> None:
-        """Rounds until nothing is left to read or to do."""
+        """Run rounds until nothing is left to read or to do."""
         for _ in range(ROUNDS_MAX):
-            if self._read == len(self.records) and not self._begun:
+            if self._read == len(self.records) and not self._started:
                 return
             self.read()
-            begun, self._begun = self._begun, []
-            for what, begin in begun:
+            started, self._started = self._started, []
+            for what, begin in started:
                 self._finish(what, begin)
         raise AssertionError(f"the turn did not end: {self.views.turn}")
 
@@ -247,7 +247,7 @@ class Played:
             self.append(event, outcome.role)
 
     def play(self, turn: Turn) -> None:
-        """A whole turn."""
+        """Play a whole turn."""
         self.say(turn)
         self.settle()
         view = self.views.turn
@@ -255,14 +255,14 @@ class Played:
         assert self.views.frozen is None, self.views.frozen
 
     def play_all(self, turns: Iterable[Turn]) -> "Played":
-        """Turns one after the other."""
+        """Play turns one after the other."""
         for turn in turns:
             self.play(turn)
         return self
 
 
 def _alarm(text: str) -> None:
-    raise AssertionError(text)  # a worker that says something here meets what no bench plans
+    raise AssertionError(text)  # no bench expects an alarm from the worker
 
 
 def result_of(turn: Turn, begin: BeginTool) -> ev.ToolResult:
@@ -283,16 +283,16 @@ def result_of(turn: Turn, begin: BeginTool) -> ev.ToolResult:
 
 
 def canned_work(begin: BeginWork) -> Outcome:
-    """A summary of the usual length without a model; other work is said to have failed."""
+    """A summary of the usual length without a model; other work is reported as failed."""
     found: list[Any] = []
     if begin.kind in SUMMARIES:
-        said = json.dumps([{"type": "text", "text": summary(begin.task.kept_from)}]).encode()
+        text = json.dumps([{"type": "text", "text": summary(begin.task.kept_from)}]).encode()
         found.append(
             ev.ContextCompacted(
                 upto=begin.upto,
                 kept_from=begin.task.kept_from,
-                summary=ev.Body(inline=said),
-                tokens=estimate(said),
+                summary=ev.Body(inline=text),
+                tokens=estimate(text),
                 model=begin.task.model,
             )
         )
@@ -325,9 +325,9 @@ def canned_answer(turn: Turn, begin: BeginGeneration) -> Outcome:
             ),
         )
     pieces = [
-        (block, kind, said[at : at + CHUNK_CHARS])
-        for block, kind, said in streamed
-        for at in range(0, len(said), CHUNK_CHARS)
+        (block, kind, part[at : at + CHUNK_CHARS])
+        for block, kind, part in streamed
+        for at in range(0, len(part), CHUNK_CHARS)
     ]
     chunks = [
         ev.GenChunk(**place, seq=seq, block=block, kind=kind, delta=delta)

@@ -1,11 +1,10 @@
-"""storage_growth: bytes stored per byte said after 200 turns, beside LangGraph's SqliteSaver.
+"""storage_growth: bytes stored per byte of content in 200 turns, against LangGraph's SqliteSaver.
 
-Ours: the records of the log as they are produced, value, key and headers, before compression and
-without Kafka's framing: every event, chunks and claims included. Theirs: the rows of the SQLite
-file, without its pages and indexes. The note gives both as they lie on a disk. Our store is not
-counted: it is a cache that the log can make anew. LangGraph saves after each step, its default;
-saving once a turn (`durability="exit"`) would lose a turn's steps in a crash. Both packages are MIT
-licensed.
+Ours: value, key and headers of the log's records, before compression and without Kafka's framing:
+every event, including chunks and claims. Theirs: the rows of the SQLite file, without its pages and
+indexes. The note gives the sizes of both on disk. Our store is not counted: it is a cache that can
+be rebuilt from the log. LangGraph saves after each step, its default; saving once per turn
+(`durability="exit"`) would lose a turn's steps in a crash. Both packages are MIT licensed.
 """
 
 from foldlog.bench.job import Turn, agent, turn
@@ -21,26 +20,28 @@ PACKAGE = "langgraph-checkpoint-sqlite 3.1.2"
 
 
 def storage_growth(here: Installation, runs: int = 1, turns: int = TURNS) -> Ratio:
-    """The bench. Nothing of it varies, so it runs once."""
+    """The bench. It is deterministic, so it runs once."""
     job = [turn(number) for number in range(1, turns + 1)]
-    said = sum(turn.said_bytes for turn in job)
+    content = sum(turn.content_bytes for turn in job)
     stored = theirs(job)
     records = recorded(job)
     ours, disk = stored_bytes(records), on_disk(here, records)
     note = (
-        f"bytes stored per byte said ({turns} turns, {said:,} bytes said), rows and records; on"
-        f" disk {disk / said:.2f} (zstd, sent as a worker sends) beside {stored['file'] / said:.1f}"
+        f"bytes stored per byte of content ({turns} turns, {content:,} bytes), rows and records; on"
+        f" disk {disk / content:.2f} (zstd, sent as a worker sends) against"
+        f" {stored['file'] / content:.1f}"
     )
     assert stored["messages"] == 4 * turns, "the same job"
     ratio = ours / stored["rows"]
     aim = "at most 0.02"
     return Ratio(
-        "storage_growth", ours / said, stored["rows"] / said, "bytes/byte", ratio, 1, aim, note
+        "storage_growth", ours / content, stored["rows"] / content, "bytes/byte", ratio, 1, aim,
+        note,
     )
 
 
 def theirs(job: list[Turn]) -> dict[str, int]:
-    """What LangGraph stores for the job: messages, bytes of rows, bytes of the file."""
+    """The sizes that LangGraph stores for the job: messages, bytes of rows, bytes of the file."""
     with peer("peer_langgraph.py", PACKAGE) as langgraph:
         return langgraph.ask([turn._asdict() for turn in job])
 
@@ -61,10 +62,9 @@ def stored_bytes(records: list[Record]) -> int:
 
 
 def on_disk(here: Installation, records: list[Record]) -> int:
-    """Bytes of the broker's segments, when each record is sent before the next is known.
+    """Bytes of the broker's segments if each record is sent in a batch of its own.
 
-    That is the worst case of a worker: what it produces together shares a batch, and compresses
-    better.
+    That is a worker's worst case: records produced together share a batch and compress better.
     """
     producer = here.log.producer()
     for record in records:

@@ -1,8 +1,8 @@
-"""How far the token estimate is from what the provider would count: worst over labelled samples.
+"""token_estimate_error: the worst error of the token estimate over labelled samples.
 
 The samples (token_samples.json) are prose in several languages, code, JSON, logs, tables and noise
-that were not used to fit the estimate. They hold the counts of ctok 1.3.0 for both families; where
-ctok is installed it counts again, so that recorded counts can not go stale unseen.
+that were not used to fit the estimate. They contain the counts of ctok 1.3.0 for both families; if
+ctok is installed it counts again, so that stale recorded counts are noticed.
 """
 
 import json
@@ -19,8 +19,8 @@ MODELS = {OLD: "claude-opus-4-6", NEW: "claude-sonnet-5-5"}  # one of each famil
 AIM = "<= 0.25"
 
 
-class Judged(NamedTuple):
-    """A sample for one family. plain: what four characters a token would say."""
+class SampleError(NamedTuple):
+    """A sample for one family. plain: the estimate at four characters per token."""
 
     kind: str
     family: str
@@ -30,23 +30,23 @@ class Judged(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Relative error of the estimate; negative is too few."""
+        """The relative error of the estimate; negative means too few."""
         return self.ours / self.exact - 1
 
 
-def judged() -> Iterator[Judged]:
+def sample_errors() -> Iterator[SampleError]:
     """Every sample for every family."""
     for sample in json.loads(SAMPLES.read_text("utf-8"))["samples"]:
         for family in FAMILIES:
             counted = count(sample["text"], MODELS[family])
             exact = counted.tokens if counted.by == EXACT else sample[family]
             ours = estimate(sample["text"], family)
-            yield Judged(sample["kind"], family, exact, ours, len(sample["text"]) // 4)
+            yield SampleError(sample["kind"], family, exact, ours, len(sample["text"]) // 4)
 
 
 def token_estimate_error(_runs: int = 1) -> Ratio:
-    """`ratio`: the worst relative error; `ours` and `baseline`: tokens of the sample it is of."""
-    found = list(judged())
+    """`ratio`: the worst relative error; `ours` and `baseline`: the tokens of that sample."""
+    found = list(sample_errors())
     worst = max(found, key=lambda one: abs(one.error))
     fewest = min(found, key=lambda one: one.error)
     mean = sum(abs(one.error) for one in found) / len(found)
@@ -54,14 +54,14 @@ def token_estimate_error(_runs: int = 1) -> Ratio:
     by = count("", MODELS[NEW]).by
     counted = "counted by ctok now" if by == EXACT else "counts of ctok 1.3.0 as recorded"
     note = (
-        f"worst: {worst.kind} ({worst.family} family) {worst.error:+.1%}; most too few: "
+        f"worst: {worst.kind} ({worst.family} family) {worst.error:+.1%}; lowest: "
         f"{fewest.kind} {fewest.error:+.1%}; mean {mean:.1%} of {len(found)}, {counted}; "
-        f"four characters a token: {plain:.0%} at worst"
+        f"four characters per token: {plain:.0%} at worst"
     )
     tokens = float(worst.ours), float(worst.exact)
     return Ratio("token_estimate_error", *tokens, "tokens", abs(worst.error), 1, AIM, note)
 
 
 if __name__ == "__main__":
-    for one in judged():
+    for one in sample_errors():
         print(f"{one.kind:<20}{one.family:>4}{one.exact:>6}{one.ours:>6}  {one.error:+.1%}")

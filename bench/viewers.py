@@ -1,7 +1,6 @@
-"""chunk_latency, idle_viewers_rss, stop_latency: a real gateway before a real broker.
+"""chunk_latency, idle_viewers_rss, stop_latency: a real gateway with a real broker.
 
-Viewers are plain sockets that read server-sent events, so that what is measured is the gateway and
-not a client.
+Viewers are plain sockets that read server-sent events, so the gateway is measured, not a client.
 """
 
 import json
@@ -27,10 +26,10 @@ from foldlog.schemas.codec import encode, headers_for
 from foldlog.schemas.ids import PARTITION_KEY
 from foldlog.schemas.topics import SESSION_EVENTS
 
-CHUNKS = 400  # of each run
-PACE_S = 0.01  # between two: a fast model's coalesced chunks
+CHUNKS = 400  # in each run
+PACE_S = 0.01  # between two chunks: like a fast model's coalesced chunks
 VIEWERS = 1_000
-WATCHED = 50  # sessions that the idle viewers look at
+WATCHED = 50  # sessions that the idle viewers watch
 IDLE_MB_MAX = 100
 STOPS = 30
 PATIENCE_S = 20
@@ -42,8 +41,8 @@ class Gateway:
     def __init__(self, process: subprocess.Popen, port: int) -> None:
         self.process, self.port = process, port
 
-    def look(self, session: str, since: str = "now") -> socket.socket:
-        """A viewer of a session: a socket that has got the head of its stream."""
+    def watch(self, session: str, since: str = "now") -> socket.socket:
+        """A viewer of a session: a socket that has received the headers of its stream."""
         viewer = socket.create_connection(("127.0.0.1", self.port))
         path = f"/v1/sessions/{session}/stream?since={since}"
         viewer.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
@@ -56,13 +55,13 @@ class Gateway:
         return viewer
 
     def post(self, path: str, **body) -> float:
-        """Post, and wait for the answer; seconds on the wall clock when it was sent."""
+        """Post and wait for the response; returns the Unix time in seconds when it was sent."""
         data = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
-        with socket.create_connection(("127.0.0.1", self.port)) as asks:
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
             sent = time.time()
-            asks.sendall(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
-            answer = asks.recv(4096)
+            connection.sendall(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
+            answer = connection.recv(4096)
         assert answer.startswith(b"HTTP/1.1 2"), answer[:300]
         return sent
 
@@ -70,11 +69,11 @@ class Gateway:
         """Wait until it has read the log."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            with socket.create_connection(("127.0.0.1", self.port)) as asks:
-                asks.sendall(b"GET /v1/sessions/nobody HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-                if asks.recv(4096).startswith(b"HTTP/1.1 404"):
+            with socket.create_connection(("127.0.0.1", self.port)) as connection:
+                connection.sendall(b"GET /v1/sessions/nobody HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+                if connection.recv(4096).startswith(b"HTTP/1.1 404"):
                     return
-        raise AssertionError("the gateway did not come to the end of the log")
+        raise AssertionError("the gateway did not reach the end of the log")
 
     def rss_mb(self) -> float:
         """Resident memory of the process, in MB."""
@@ -114,12 +113,12 @@ def gateway(here: Installation) -> Iterator[Gateway]:
 
 
 def chunk_latency(here: Installation, runs: int) -> Ratio:
-    """From producing a chunk to a viewer that has its text, over a bare Kafka reader of it."""
+    """Time from producing a chunk until a viewer has its text, over that of a bare Kafka reader."""
     producer = here.log.producer()
     try:
         _streaming(here, producer, "chunks")
         with gateway(here) as running:
-            viewer = running.look("chunks")
+            viewer = running.watch("chunks")
             pairs = [_hops(here, producer, viewer, run) for run in range(runs + 1)][1:]
             viewer.close()
     finally:
@@ -128,12 +127,12 @@ def chunk_latency(here: Installation, runs: int) -> Ratio:
     base = statistics.median(raw for _, _, raw in pairs)
     worst = statistics.median(late for _, late, _ in pairs)
     ratio = statistics.median(median / raw for median, _, raw in pairs)
-    note = f"p50 of {CHUNKS} chunks a run, one every {PACE_S * 1000:.0f} ms; p99 {worst:.1f} ms"
+    note = f"p50 of {CHUNKS} chunks per run, one every {PACE_S * 1000:.0f} ms; p99 {worst:.1f} ms"
     return Ratio("chunk_latency", ours, base, "ms", ratio, runs, "at most 4, aim 2", note)
 
 
 def _streaming(here: Installation, producer: Producer, name: str) -> None:
-    """A session whose model call has just begun to stream."""
+    """Write a session whose model call has just started to stream."""
     session = Session(name, count())
     for writer, event in session.opened():
         producer.append(SESSION_EVENTS, name, encode(event), headers_for(event, writer))
@@ -147,24 +146,24 @@ def _streaming(here: Installation, producer: Producer, name: str) -> None:
 def _hops(here: Installation, producer: Producer, viewer, run: int) -> tuple[float, float, float]:
     """(p50, p99) ms to the viewer, and p50 ms to a bare reader, of the same chunks."""
     sent: list[float] = []
-    seen: list[float] = []
+    viewed: list[float] = []
     read: list[float] = []
     reader = here.log.reader(SESSION_EVENTS, here.log.end_offsets(SESSION_EVENTS))
     reader.poll(0.1)
 
     def view() -> None:
-        while len(seen) < CHUNKS:
+        while len(viewed) < CHUNKS:
             data = viewer.recv(65536)
             now = time.perf_counter()
-            seen.extend([now] * data.count(b"event: token"))
+            viewed.extend([now] * data.count(b"event: token"))
 
     def bare() -> None:
         while len(read) < CHUNKS:
             records = reader.poll(1.0)
             read.extend([time.perf_counter()] * len(records))
 
-    watching = [threading.Thread(target=do) for do in (view, bare)]
-    for thread in watching:
+    threads = [threading.Thread(target=read_all) for read_all in (view, bare)]
+    for thread in threads:
         thread.start()
     for number in range(CHUNKS):
         seq = run * CHUNKS + number
@@ -172,10 +171,10 @@ def _hops(here: Installation, producer: Producer, viewer, run: int) -> tuple[flo
         sent.append(time.perf_counter())
         producer.append(SESSION_EVENTS, "chunks", encode(event), headers_for(event, "models"))
         time.sleep(PACE_S)
-    for thread in watching:
+    for thread in threads:
         thread.join(PATIENCE_S)
     reader.close()
-    ours = sorted((b - a) * 1000 for a, b in zip(sent, seen, strict=True))
+    ours = sorted((b - a) * 1000 for a, b in zip(sent, viewed, strict=True))
     raw = [(b - a) * 1000 for a, b in zip(sent, read, strict=True)]
     return statistics.median(ours), ours[int(len(ours) * 0.99)], statistics.median(raw)
 
@@ -193,9 +192,9 @@ def idle_viewers_rss(here: Installation, runs: int) -> Ratio:
     assert producer.flush(PATIENCE_S) == 0
     producer.close()
     with gateway(here) as running:
-        running.look(names[0]).close()
+        running.watch(names[0]).close()
         empty = running.rss_mb()
-        viewers = [running.look(names[n % WATCHED]) for n in range(VIEWERS)]
+        viewers = [running.watch(names[n % WATCHED]) for n in range(VIEWERS)]
         full = running.rss_mb()
         for viewer in viewers:
             viewer.close()
@@ -206,22 +205,23 @@ def idle_viewers_rss(here: Installation, runs: int) -> Ratio:
 
 
 def stop_latency(here: Installation, server: ScriptedServer, runs: int) -> Ratio:
-    """p99 seconds from a stop at the gateway to the model's socket closed; baseline 1 s."""
-    took = []
+    """p99 seconds from a stop at the gateway until the model's socket is closed; baseline 1 s."""
+    times_s = []
     with gateway(here) as running:
         for number in range(max(runs, STOPS)):
             name = f"stop-{time.monotonic_ns()}-{number}"
             running.post(f"/v1/sessions/{name}/messages", text=STORY)
-            viewer = running.look(name, "turn")
-            heard = b""
-            while heard.count(b"event: token") < 3:
-                heard += viewer.recv(65536)
-            gone = len(server.journal.entries("client_gone"))
+            viewer = running.watch(name, "turn")
+            received = b""
+            while received.count(b"event: token") < 3:
+                received += viewer.recv(65536)
+            closed_before = len(server.journal.entries("client_gone"))
             sent = running.post(f"/v1/sessions/{name}/cancel")
-            left = server.wait_count("client_gone", gone + 1)[-1]
-            took.append(left["at_ms"] / 1000 - sent)
+            closed = server.wait_count("client_gone", closed_before + 1)[-1]
+            times_s.append(closed["at_ms"] / 1000 - sent)
             viewer.close()
-    took.sort()
-    ours = took[min(len(took) - 1, int(len(took) * 0.99))]
-    note = f"p50 {statistics.median(took) * 1000:.0f} ms of {len(took)}, of {len(LONG)} characters"
-    return Ratio("stop_latency", ours, 1.0, "s", ours, len(took), "below 1", note)
+    times_s.sort()
+    ours = times_s[min(len(times_s) - 1, int(len(times_s) * 0.99))]
+    p50_ms = statistics.median(times_s) * 1000
+    note = f"p50 {p50_ms:.0f} ms of {len(times_s)} answers of {len(LONG)} characters"
+    return Ratio("stop_latency", ours, 1.0, "s", ours, len(times_s), "below 1", note)

@@ -1,7 +1,7 @@
-"""An agent with budgets so small that a few turns show what they do. docs/budgets.md plays it.
+"""An agent with budgets so small that a few turns show their effect. docs/budgets.md runs it.
 
-Nobody wants such budgets: a summary here costs more than it saves. One of its tools makes one of
-the mistakes that `foldlog doctor` names.
+Such budgets are only for demonstration: here a summary costs more than it saves. One of its tools
+makes one of the mistakes that `foldlog doctor` reports.
 """
 
 from foldlog import Agent, Limits, tool

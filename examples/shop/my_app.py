@@ -1,7 +1,7 @@
-"""A shop's agent, complete. docs/agents.md tells it step by step; a test runs it as told there.
+"""A complete agent for a shop. docs/agents.md explains it step by step; a test runs those steps.
 
-Its world is `shop.sqlite3` beside this file, made on first use: orders, their history, notes, and
-the bank's refunds. Nothing here knows the log.
+Its data is `shop.sqlite3` in this directory, created on first use: orders, notes, and the bank's
+refunds.
 """
 
 import sqlite3
@@ -30,7 +30,7 @@ EVENTS = ("packed", "handed over to the carrier", "arrived", "late, the customer
 
 @contextmanager
 def shop() -> Iterator[sqlite3.Connection]:
-    """The shop's database, with three orders in it when it is new."""
+    """The shop's database; a new one has three orders."""
     with closing(sqlite3.connect(HERE / "shop.sqlite3")) as db, db:
         db.row_factory = sqlite3.Row
         db.execute("CREATE TABLE IF NOT EXISTS orders (number PRIMARY KEY, customer, cents)")
@@ -53,11 +53,11 @@ def look_up_order(order: Annotated[int, "its number, as the customer knows it"])
 
 
 def only_open(text: str) -> str:
-    """The lines of a history that somebody has to act on."""
+    """The lines of a history that need action."""
     return "\n".join(line for line in text.splitlines() if line.endswith("waits"))
 
 
-# A long result is made short by the tool's own compactor, in place of a model.
+# The tool's own compactor, instead of a model, shortens a long result.
 @tool(effect="pure", compactor=only_open)
 def order_history(customer: str) -> str:
     """Everything that happened to the orders of a customer, one event a line."""
@@ -66,7 +66,7 @@ def order_history(customer: str) -> str:
     )
 
 
-# An idempotent tool may run twice and act once: it keys what it writes by its call.
+# An idempotent tool may run twice but takes effect once: it writes under its idempotency key.
 @tool(effect="idempotent")
 def add_note(ctx: ToolContext, order: int, text: str) -> str:
     """Write a note into an order, for the people of the shop."""
@@ -79,7 +79,7 @@ def add_note(ctx: ToolContext, order: int, text: str) -> str:
 def was_refunded(
     ctx: ToolContext, order: int, amount_cents: int
 ) -> Happened | DidNotHappen | None:
-    """What became of a refund whose worker died: the bank knows it by its key."""
+    """The outcome of a refund whose worker died; the bank finds it by its key."""
     with shop() as db:
         row = db.execute("SELECT * FROM refunds WHERE key = ?", (ctx.idempotency_key,)).fetchone()
     if row is None:
@@ -87,7 +87,7 @@ def was_refunded(
     return Happened({"refunded": row["cents"]})
 
 
-# A tool that must not run twice is `once`, and a person is asked before it runs.
+# A tool that must not run twice is `once`; this one also needs a person's approval.
 @tool(effect="once", approval="ask", timeout_s=30, reconciler=was_refunded)
 async def refund(ctx: ToolContext, order: int, amount_cents: int) -> dict:
     """Pay money back to the customer of an order."""
@@ -101,7 +101,7 @@ async def refund(ctx: ToolContext, order: int, amount_cents: int) -> dict:
     return {"refunded": amount_cents}
 
 
-# What few turns need is not in every request: the model finds it with `find_tools`.
+# A tool that few turns need is not in every request: the model finds it with `find_tools`.
 @tool(effect="pure", tier="rare")
 def turnover(customer: str) -> dict:
     """What a customer has bought, in cents."""
@@ -111,7 +111,7 @@ def turnover(customer: str) -> dict:
     return {"customer": customer, "cents": cents or 0}
 
 
-# The success of a tool with `stops` ends the turn.
+# A tool with `stops` ends the turn when it succeeds.
 @tool(effect="pure", stops=True)
 def close_case(summary: str) -> str:
     """Close the customer's case. Call it last, with one sentence for the files."""

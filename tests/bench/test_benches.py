@@ -25,7 +25,7 @@ def _played(turns: int, **more) -> Played:
 def test_the_job_says_the_same_in_every_run_and_nothing_twice():
     assert turn(7) == turn(7)
     assert len({turn(n).result for n in range(1, 21)}) == 20
-    assert turn(1).said_bytes == sum(len(text) for text in turn(1)[1:])
+    assert turn(1).content_bytes == sum(len(text) for text in turn(1)[1:])
 
 
 def test_a_played_turn_is_said_whole_and_every_record_counts():
@@ -33,7 +33,7 @@ def test_a_played_turn_is_said_whole_and_every_record_counts():
     said = played.request.decode()
     for number in (1, 2, 3):
         assert all(text in said for text in (turn(number).question, turn(number).result))
-    assert turn(2).answer in said and played.asked == 6
+    assert turn(2).answer in said and played.calls == 6
     assert played.messages == 12
     assert not played.worker.rulings, "a bench over ignored events would measure nothing"
 
@@ -41,7 +41,7 @@ def test_a_played_turn_is_said_whole_and_every_record_counts():
 def test_a_chat_without_tools_has_two_messages_a_turn():
     with append.chat() as mine:
         mine.grow(6)
-        assert mine.played.messages == 6 and mine.played.asked == 3
+        assert mine.played.messages == 6 and mine.played.calls == 3
         took = mine.played.timed(mine.next())
     assert took.round_ms > took.append_ms > 0 < took.context_ms
     assert mine.played.messages == 8
@@ -77,7 +77,7 @@ def test_context_flatness_compares_the_sizes_it_says():
 
 def test_token_estimate_error_is_the_worst_of_every_sample_and_family():
     found = tokens.token_estimate_error()
-    every = list(tokens.judged())
+    every = list(tokens.sample_errors())
     assert {one.family for one in every} == {"old", "new"} and len(every) >= 40
     assert found.ratio == max(abs(one.error) for one in every)
     assert found.ratio == pytest.approx(abs(found.ours / found.baseline - 1))

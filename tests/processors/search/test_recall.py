@@ -54,7 +54,7 @@ def test_S3_3_all_kinds_but_paraphrases_are_found(found):
     ("queries.txt", 0.75), (bench.AFTER, 0.66), (bench.PARAPHRASED, 0.5),
 ])
 def test_S3_3_word_vectors_find_paraphrases_that_full_text_does_not(name, least):
-    found = bench.meant(WordVectors(), name)
+    found = bench.scores_with(WordVectors(), name)
     whole, paraphrased = found["hybrid"]
     assert paraphrased.recall >= least
     assert paraphrased.recall >= found["full_text"][1].recall + 0.15
