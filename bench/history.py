@@ -1,7 +1,7 @@
 """A realistic log to measure with: turns of 27 events, 20 of them chunks, one 1.8 KB tool result.
 
-The events are those that a worker would write. Each is folded when it is generated, which checks
-that it is accepted: a bench over ignored events would measure nothing.
+The events are those that a worker would write. Each is folded at once, to check that it is
+accepted: a bench over ignored events would measure nothing.
 """
 
 import json

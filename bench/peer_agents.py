@@ -24,7 +24,7 @@ async def append(session: SQLiteSession, item: dict) -> dict:
 
 
 async def main() -> None:
-    """Answer every line."""
+    """Answer every input line with one output line."""
     with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as directory:
         session = SQLiteSession("bench", Path(directory) / "session.db")
         for line in sys.stdin:

@@ -62,7 +62,7 @@ class RoundTimes(NamedTuple):
 
 
 class TimedWorker(Worker):
-    """The real worker; records when the records it read are folded and stored."""
+    """The real worker; notes the time at which a batch is folded and stored."""
 
     stored_at = 0.0
 
@@ -72,7 +72,7 @@ class TimedWorker(Worker):
 
 
 class TimedActions(Actions):
-    """The real actions; record how long the newest request took to build."""
+    """The real actions; they note how long the newest request took to build."""
 
     context_s = 0.0
 

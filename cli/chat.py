@@ -116,7 +116,10 @@ class Chat:
         if not views.turn.known:
             return
         if views.state.user_id != self.client.user:
-            raise Refused(f"session {self.session_id} belongs to another user")
+            raise Refused(
+                f"session {self.session_id} belongs to another user. Nothing was sent: open "
+                "another session, or give its user with --user"
+            )
         if self.screen.live:
             for text in transcript_lines(views, self.client.read_blob)[-OLD_LINES:]:
                 line(text)

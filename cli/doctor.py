@@ -36,10 +36,10 @@ MARKS = {"ok": "ok      ", "note": "note    ", "problem": "PROBLEM "}
 def doctor_command(edge: Edge, as_json: bool) -> int | None:
     """Check the installation and suggest fixes.
 
-    Checks the broker, framing, topics, partitions, stores, the worker, frozen sessions, agents that
-    no worker loads, MCP servers, approvals and doubts, sessions without context room, background
-    work, push channels, dead letters, sessions whose pending work no worker does; instruction files
-    that can't be used, parts of your core.md that enter no prompt, token budget mistakes, and how
+    Checks the broker, its topics and framing; partitions and stores; the worker, its agents and MCP
+    servers; sessions that are frozen, wait for a person, are out of context room, or have pending
+    work that no worker does; background work, push channels and dead letters; unusable instruction
+    files, a core.md that is too long for the prompt, and token budget mistakes. Also prints how
     often each tool is used and which tier suits it. Exit code 1 if there is a problem, 3 if the log
     is unreachable.
     """

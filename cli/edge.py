@@ -67,7 +67,7 @@ class Edge:
         )
 
     def bootstrap_servers(self) -> str:
-        """The broker's address. Raises LogUnreachable, with advice."""
+        """The broker's address. Raises LogUnreachable; its message states how to start one."""
         if self.settings.bootstrap_servers is not None:
             return self.settings.bootstrap_servers
         from ..local.kafka import Condition

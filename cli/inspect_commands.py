@@ -299,7 +299,7 @@ def request_command(edge: Edge, session: str, step: str, as_json: bool) -> int |
 
     The request is rebuilt from the log alone, byte for byte. stdout gets the bytes, without a
     newline; stderr reports whether their sha256 equals the one in the claim of the model call. Exit
-    code 1 if it does not. Both exclude the `"stream":true` that is added when it is sent.
+    code 1 if it does not. Bytes and hash exclude the `"stream":true` that is added on sending.
     """
     parts = step.split(".")
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
@@ -364,7 +364,7 @@ def wake_command(
 
 
 def _rules_of(wanted: str, names: Sequence[str]) -> Rules:
-    """The limits of the session's agent; if no loaded agent is it, the defaults and a note."""
+    """The limits of the session's agent; the defaults, with a note, if it is not loaded."""
     found = {agent.name: agent for agent in load_agents(names)}
     if wanted in found:
         return rules_of(found[wanted])

@@ -19,7 +19,7 @@ from .worker_info import worker_info
 def start_broker(edge: Edge) -> str:
     """The address of the configured broker, or of the local one, which is started if it is down.
 
-    Raises LogUnreachable, with advice.
+    Raises LogUnreachable; its message states what to do.
     """
     if edge.settings.bootstrap_servers is not None:
         return edge.settings.bootstrap_servers

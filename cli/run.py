@@ -67,7 +67,8 @@ def load_agents(names: Sequence[str]) -> list["Agent"]:
         agents.extend(several)
     twice = {a.name for a in agents if sum(b.name == a.name for b in agents) > 1}
     if twice:
-        raise click.UsageError(f"--agent: more than one agent is named {', '.join(sorted(twice))}.")
+        names_twice = ", ".join(sorted(twice))
+        raise click.UsageError(f"--agent: more than one agent is named {names_twice}: rename one.")
     return agents
 
 
@@ -85,7 +86,9 @@ def _load(name: str) -> object:
     try:
         return getattr(module, attribute)
     except AttributeError:
-        raise click.UsageError(f"--agent {name}: {module_name} has no {attribute}.") from None
+        raise click.UsageError(
+            f"--agent {name}: {module_name} has no {attribute}: give the name of an Agent in it."
+        ) from None
 
 
 def _not_a_file(path: Path, attribute: str) -> str:

@@ -62,7 +62,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStatus:
-    """The broker's current status; `state` is as of its last start, None if it is stopped."""
+    """The broker's current status. `state`: what its last start wrote; None if it is stopped."""
 
     condition: Condition
     state: BrokerState | None

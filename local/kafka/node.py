@@ -119,6 +119,6 @@ def _flags(java: Java) -> list[str]:
 
 
 def format_arguments(cluster_id: str) -> list[str]:
-    """The arguments after `jvm(...)` that format NEW_DATA according to FORMAT_PROPERTIES."""
+    """The arguments to append to `jvm(...)` in order to format NEW_DATA."""
     tool = ["kafka.tools.StorageTool", "format", "--standalone"]
     return [*tool, "--cluster-id", cluster_id, "--config", FORMAT_PROPERTIES]

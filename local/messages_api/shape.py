@@ -171,7 +171,7 @@ def _is_server_result(kind: str) -> bool:
 
 
 def is_issued_unknown(block: Mapping[str, Any]) -> bool:
-    """Whether this is an unchanged block of the fault `unknown_block`."""
+    """Whether this block came from the fault `unknown_block` and is unchanged."""
     sealed = unseal(block.get("seal"))
     bare = {key: value for key, value in block.items() if key != "seal"}
     return sealed is not None and canonical(sealed) == canonical(bare)

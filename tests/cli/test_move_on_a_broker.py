@@ -197,4 +197,4 @@ def test_ctrl_c_after_the_log_was_marked_says_so(installation, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(moving, "note", marked)
         stopped = foldlog(*arguments)
-    assert stopped.code == 130 and "all was moved, and the old log is marked" in stopped.err
+    assert stopped.code == 130 and "everything was moved, and the old log is marked" in stopped.err
