@@ -1,8 +1,8 @@
 """Where a conversation may be cut: between two messages, never between a call and its result.
 
 A cut is the ordinal of the first fragment that is kept. A parallel group stays whole because its
-results lie in one run of fragments, and what is kept of a run that is cut has no results.
-Pure; it must not know tokens, summaries or how a request is written.
+results are in one run of fragments; what follows a cut inside a run has no results.
+Pure, and independent of tokens and summaries.
 """
 
 from functools import lru_cache
@@ -29,7 +29,8 @@ def is_cut(fragments: Fragments, place: int) -> bool:
     if place <= 0 or place >= len(fragments):
         return place == 0
     if fragments[place].kind in SPOKEN:
-        return fragments[place - 1].kind not in SPOKEN  # a paused answer and its going on are one
+        # A paused answer and its continuation are one.
+        return fragments[place - 1].kind not in SPOKEN
     for later in range(place, len(fragments)):
         if fragments[later].kind in SPOKEN:
             return True
@@ -39,7 +40,7 @@ def is_cut(fragments: Fragments, place: int) -> bool:
 
 
 def cut_keeping(fragments: Fragments, messages: int, after: int) -> int | None:
-    """The newest cut that keeps so many messages and lies behind `after`, or None."""
+    """The newest cut after `after` that keeps this many messages, or None."""
     kept, role = 0, None
     for place in range(len(fragments) - 1, after, -1):
         speaker = fragments[place].kind in SPOKEN
@@ -52,7 +53,7 @@ def cut_keeping(fragments: Fragments, messages: int, after: int) -> int | None:
 
 
 def messages_from(fragments: Fragments, place: int) -> int:
-    """How many messages lie at and after a place, as the roles alternate."""
+    """How many messages there are from a place on, as the roles alternate."""
     roles = [fragments[n].kind in SPOKEN for n in range(place, len(fragments))]
     return sum(1 for n, role in enumerate(roles) if n == 0 or role is not roles[n - 1])
 
@@ -69,9 +70,9 @@ def window_size(strategy: str) -> int | None:
 
 
 def window_start(fragments: Fragments, start: int, size: int) -> int:
-    """Where a sliding window begins: as before while it holds `size` messages at most.
+    """Where a sliding window begins: unchanged while it holds at most `size` messages.
 
-    Else it moves by a quarter more than it must, because every move costs the cached prefix.
+    Otherwise it moves a quarter further than necessary, because each move loses the cached prefix.
     """
     if messages_from(fragments, start) <= size:
         return start
@@ -80,7 +81,7 @@ def window_start(fragments: Fragments, start: int, size: int) -> int:
 
 
 def answers_calls(fragments: Fragments) -> bool:
-    """Whether what is said next stands behind results of calls, with no word in between."""
+    """Whether the next message follows results of calls, with no text in between."""
     for place in range(len(fragments) - 1, -1, -1):
         if fragments[place].kind == "result":
             return True
@@ -90,17 +91,17 @@ def answers_calls(fragments: Fragments) -> bool:
 
 
 def must_think(request: Request | None, fragments: Fragments) -> bool:
-    """Whether the next request can't leave out what was thought: with a fixed thinking budget the
-    API demands it before a call whose result is said."""
+    """Whether the next request must repeat the thinking: with a fixed thinking budget the API
+    demands it before a call whose result is sent."""
     return request is not None and is_fixed(request.params) and answers_calls(fragments)
 
 
 def _says_something(answer: Fragment) -> bool:
-    """Whether a request surely says something of an answer; if not, what stands around it meets."""
+    """Whether a request certainly contains part of this answer; without it its neighbors meet."""
     if answer.body is None:
         return True
     try:
-        blocks: Any = parsed(answer.body.inline or b"[]")  # of what is elsewhere nothing is sure
+        blocks: Any = parsed(answer.body.inline or b"[]")  # unknown if stored as a blob
         return any(_is_said(block, answer.stop_reason) for block in blocks)
     except (ValueError, AttributeError, TypeError):
         return True
@@ -117,10 +118,10 @@ def _is_said(block: Any, stop_reason: str) -> bool:
     return True
 
 
-@lru_cache(64)  # of the few agents there are
+@lru_cache(64)  # there are few agents
 def is_fixed(params: bytes) -> bool:
-    """Whether request parameters fix how much is thought. Then the thinking before a call must be
-    said again with its result, and as it is bound to its prefix nothing may move before that."""
+    """Whether the parameters fix the thinking budget. Then the thinking before a call must be sent
+    again with its result, and since it is bound to its prefix, nothing before it may move."""
     try:
         fields: Any = parsed(params)
         thinking = fields.get("thinking")

@@ -1,13 +1,13 @@
 """Who may change each field of session_state (mission row S0.2), as data.
 
-`demand_writer` holds every change to it: a fold that would change a field by an event of another
-type raises, which freezes the session at that offset in place of a wrong state.
+`demand_writer` enforces it: a fold that changes a field for an event of another type raises, which
+freezes the session at that offset instead of producing a wrong state.
 """
 
 from typing import Any
 
 PROJECT_TOOL = "build_and_deploy"
-"""The only tool that may lock a project, beside the open-existing route (PROJECT_LOCKED)."""
+"""The only tool that may lock a project; a user can open an existing one (PROJECT_LOCKED)."""
 
 WRITERS: dict[str, tuple[str, ...]] = {
     "session_id": ("SESSION_OPENED",),
@@ -59,7 +59,7 @@ MEANING: dict[str, tuple[str, str]] = {
 
 
 class MistakenWriter(AssertionError):
-    """A fold changed a field by an event that WRITERS does not name for it."""
+    """A fold changed a field for an event that WRITERS does not list for it."""
 
 
 def demand_writer(before: Any, after: Any, event_type: str) -> None:

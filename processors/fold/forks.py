@@ -1,8 +1,8 @@
-"""Forks: what a session begins with that was forked from another (design section 5).
+"""Forks: the initial views of a session that was forked from another (design section 5).
 
-Its parent's views at an offset, the open turn closed as by TURN_ENDED `forked`. What is still owed
-in the world stays the parent's: doubts, deliveries, refusals, background work, money spent. What
-each view takes over is in inherited.py. Pure.
+They are the parent's views at an offset, with the open turn closed as by TURN_ENDED `forked`.
+Obligations to the outside stay with the parent: doubts, deliveries, refusals, background work,
+money spent. inherited.py lists what each view takes over. Pure.
 """
 
 from ...schemas import events as ev
@@ -15,7 +15,7 @@ from .views import VIEWS, Origin, SessionViews
 
 
 def origin_of(entry: Entry) -> Origin:
-    """What a fork's SESSION_OPENED says of where it comes from."""
+    """The origin that a fork's SESSION_OPENED names."""
     event = entry.event
     return Origin(event.parent_session, event.parent_offset, event.seed_ref.sha256, entry.offset)
 
@@ -23,7 +23,7 @@ def origin_of(entry: Entry) -> Origin:
 def endings(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -> list[Entry]:
     """The events that close the open turn of a parent, as if right after its last one.
 
-    What an open attempt had said is kept as it is when somebody stops it.
+    The partial answer of an open attempt is kept, as when a person stops it.
     """
     turn, stopped = views.turn, []
     generation = turn.generation
@@ -54,7 +54,7 @@ def endings(views: SessionViews, last: Entry, chunks: list[ev.GenChunk]) -> list
 def closing(views: SessionViews, at: int) -> SessionViews:
     """The views of a parent whose turn is about to be ended by a fork.
 
-    What waits behind the turn is the parent's to answer: here it is consumed with it.
+    Messages queued behind the turn are for the parent to answer; here they are consumed with it.
     """
     turn, messages = views.turn, views.messages
     waiting = [

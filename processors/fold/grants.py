@@ -1,10 +1,9 @@
-"""What an approval allows beside its own call: later calls that run without asking.
+"""Grants: later calls that an approval allows to run without asking.
 
-A grant is a line in the turn view. `TOOL` allows every call of the tool: approvals written before
-grants had arguments mean that, and nothing writes it any more. `TOOL SHA256` allows the arguments
+A grant is a line in the turn view. `TOOL` allows every call of the tool; only approvals written
+before grants had arguments mean that. `TOOL SHA256` allows the arguments
 that were shown. `TOOL {"ARGUMENT":"GLOB",...}` allows calls with these arguments and no others,
-where `*` stands for any text without characters that have a meaning to a shell, and
-without a `..` as part of a path.
+where `*` matches any text without shell metacharacters and without `..` as a path component.
 """
 
 import json
@@ -14,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from ...schemas.events import ApprovalDecided
 from ...schemas.grant import GRANT_SAME, pattern_of
 
-# To a shell: no `*` stands for them. A quote or a comment would swallow what follows in the glob.
+# Shell metacharacters: `*` matches none. A quote would hide the rest of the glob.
 SHELL_SPECIAL = ";&|`$()<>{}\\'\"#"
 _SPECIAL = frozenset(SHELL_SPECIAL + "\r\n\0")
-_CLIMBS = re.compile(r"(?<![\w.])\.\.(?![\w.])")  # `..` as a part of a path: no range such as a..b
+_CLIMBS = re.compile(r"(?<![\w.])\.\.(?![\w.])")  # a path component `..`, not a range a..b
 
 
 def grant_of(name: str, event: ApprovalDecided) -> str:
@@ -52,7 +51,7 @@ def told(grant: str) -> str:
 
 
 def _arguments(name: str, args: bytes) -> dict[str, object] | None:
-    """The arguments by name, out of the envelope of a rare tool's call (tiers.py)."""
+    """The arguments by name, taken out of the envelope of a rare tool's call (tiers.py)."""
     try:
         given = json.loads(args or b"{}")
     except (ValueError, RecursionError):
@@ -65,19 +64,19 @@ def _arguments(name: str, args: bytes) -> dict[str, object] | None:
 
 
 def _fits(globs: Mapping[str, str], given: Mapping[str, object]) -> bool:
-    """Whether the call has these arguments, no others, and each is as its glob says."""
+    """Whether the call has exactly these arguments, and each matches its glob."""
     return set(globs) == set(given) and all(
         _matches(glob, _text(given[key])) for key, glob in globs.items()
     )
 
 
 def _matches(glob: str, text: str) -> bool:
-    """Whether the text is as the glob says. Each part is looked for once, from left to right."""
+    """Whether the text matches the glob. Each part is searched once, from left to right."""
     first, *parts = glob.split("*")
     if not parts:
         return text == glob
     if len(_CLIMBS.findall(text)) > len(_CLIMBS.findall(glob)):
-        return False  # of the whole text: a part of it may be the glob's own
+        return False  # check the whole text: the glob itself may contain part of it
     if not text.startswith(first):
         return False
     at = len(first)

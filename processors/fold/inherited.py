@@ -1,8 +1,8 @@
 """What each view of a fork takes over from its parent (design section 5).
 
-`at` is the offset of the fork's SESSION_OPENED: all that was said came into the session by it.
-`last` is the offset of the parent's last event: offsets that are compared are moved below it. What
-the parent still owes to the world (deliveries, background work, money spent) stays the parent's.
+`at` is the offset of the fork's SESSION_OPENED: everything inherited entered the session with it.
+`last` is the offset of the parent's last event: offsets that are compared are moved below it.
+Deliveries, background work and money spent stay with the parent.
 """
 
 from typing import TypeVar
@@ -30,7 +30,7 @@ V = TypeVar("V", bound=Value)
 
 
 def _moved(empty: Rows[V], rows: Rows[V], at: int) -> Rows[V]:
-    """Rows as they came into a fork: all by one event."""
+    """Rows as they entered a fork: all with one event."""
     return empty.append(*(replace(row, offset=at) for row in rows))
 
 
@@ -70,7 +70,7 @@ def turn(parent: TurnView, entry: Entry, state_sha: bytes) -> TurnView:
 
 
 def context(parent: ContextView, at: int, last: int) -> ContextView:
-    """All that was said, by the event that opened the fork."""
+    """The whole conversation, as of the event that opened the fork."""
     empty, request = context_fold.initial(), parent.request
     if request is not None:
         request = replace(
@@ -88,13 +88,13 @@ def context(parent: ContextView, at: int, last: int) -> ContextView:
 
 
 def transcript(parent: TranscriptView, at: int) -> TranscriptView:
-    """The parent's lines; what was sent of them is the parent's."""
+    """The parent's lines; deliveries of them stay with the parent."""
     empty = transcript_fold.initial()
     return replace(empty, lines=_moved(empty.lines, parent.lines, at))
 
 
 def messages(parent: MessagesView, at: int) -> MessagesView:
-    """The parent's messages: their ids are taken."""
+    """The parent's messages: their ids are in use."""
     empty = messages_fold.initial()
     return MessagesView(
         _moved(empty.received, parent.received, at), _moved(empty.progress, parent.progress, at)
@@ -102,7 +102,7 @@ def messages(parent: MessagesView, at: int) -> MessagesView:
 
 
 def background(parent: BackgroundView, at: int) -> BackgroundView:
-    """No work of the parent's; a summary that was tried in vain is not tried again."""
+    """No work of the parent's; a summary that failed is not tried again."""
     tried = parent.tried_tokens
     return BackgroundView(tried_tokens=tried, idle_at=at, remembered_upto=at)
 
@@ -118,8 +118,8 @@ def items(parent: ItemsView, at: int) -> ItemsView:
 
 
 def below(offset: int | None, last: int) -> int | None:
-    """An offset of the parent where it is compared with others: below all of the fork's own, and
-    below -1, which says that there is none."""
+    """An offset of the parent where offsets are compared: below all of the fork's own, and below
+    -1, which means none."""
     return None if offset is None else offset - last - 2
 
 

@@ -6,14 +6,14 @@ from ...schemas.canonical import compact
 from ...schemas.events import GenChunk
 
 Chain = tuple[tuple[int, int], ...]
-"""(attempt, the last seq that is kept of it) of the attempts that an attempt goes on from."""
+"""(attempt, last seq kept of it) for each attempt that an attempt continues."""
 
 
 def chunks_of(
     chunks: Iterable[GenChunk], place: tuple[int, int, int], chain: Chain
 ) -> list[GenChunk]:
-    """The chunks that make up what an attempt has said, with what it goes on from, in order and
-    up to the first that is missing. place: (turn, step, attempt)."""
+    """The chunks of an attempt and of those it continues, in order, up to the first missing one.
+    place: (turn, step, attempt)."""
     turn, step, attempt = place
     there = list(chunks)
     found: list[GenChunk] = []
@@ -27,12 +27,12 @@ def chunks_of(
 
 
 def said_so_far(chunks: Iterable[GenChunk]) -> bytes:
-    """The text that chunks carried, as a JSON array of text blocks; the rest was not finished."""
+    """The text of the chunks, as a JSON array of text blocks; other blocks were unfinished."""
     texts: dict[int, str] = {}
     seen = -1
     for chunk in chunks:
         if chunk.seq <= seen:
-            continue  # a repetition
+            continue  # a duplicate
         seen = chunk.seq
         if chunk.kind == "text":
             texts[chunk.block] = texts.get(chunk.block, "") + chunk.delta

@@ -1,8 +1,8 @@
-"""Rows: the part of a view that only grows.
+"""Rows: the append-only part of a view.
 
 An immutable sequence whose newest version can be extended in constant time: versions share one
-list, each knows how much of it is its own, and a version that is not the newest copies. A store
-writes the rows past what it has and never rewrites one, so that storage grows with what is new.
+list, each knows its own length, and extending an older version copies. A store writes only the new
+rows and never rewrites one, so storage grows with new content.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ R = TypeVar("R")
 class Rows(Generic[R]):
     """A growing sequence of rows, findable by the field that `key` names, if it is given.
 
-    `length`: as len() gives it, for who asks very often.
+    `length`: the value of len(), for hot paths.
     """
 
     __slots__ = ("_index", "_key", "_list", "length")
@@ -29,11 +29,11 @@ class Rows(Generic[R]):
                 self._index.setdefault(key(row), []).append(position)
 
     def append(self, *rows: R) -> "Rows[R]":
-        """These rows and some more; self stays as it is."""
+        """These rows and more; self does not change."""
         held, length, key = self._list, self.length, self._key
-        if len(held) != length:  # others went on from here
+        if len(held) != length:  # another version was extended from here
             ahead = held[length : length + len(rows)]
-            if ahead and ahead == [*rows]:  # a worker folds its decisions before they come back
+            if ahead and ahead == [*rows]:  # a worker folds decisions before it reads them
                 return self._upto(length + len(rows))
             return Rows(self, key).append(*rows)
         if key is not None:
@@ -76,7 +76,7 @@ class Rows(Generic[R]):
         return past
 
     def extends(self, other: "Rows[R]") -> bool:
-        """Whether these are the other's rows and maybe more, as far as that is known at once."""
+        """Whether these begin with the other's rows, as far as constant time can show."""
         return self._list is other._list and self.length >= other.length
 
     def __eq__(self, other: object) -> bool:

@@ -1,6 +1,6 @@
 """The fold of one session: `fold(views, entry) -> (views, ruling)`, pure, total, never raising.
 
-First the ruling (does this event count?), then the projections that care, in a fixed order. The
+First the ruling (does this event count?), then the projections that read it, in a fixed order. The
 same function runs in the worker, in recovery, in replay, in the time scrubber and in the tests.
 """
 
@@ -34,9 +34,9 @@ _APPLY = {
     for row in EVENT_TYPES
 }
 _PAID = frozenset(ledger.OUTCOMES)
-# Row G: a frozen session still owes the answers; only RECORD_SKIPPED lets it continue.
+# Row G: a frozen session still answers refusals; only RECORD_SKIPPED lets it continue.
 _WHILE_FROZEN = frozenset({ev.Refused, ev.HumanNeeded, ev.RecordSkipped})
-_ALWAYS_POSSIBLE = (ev.SessionOpened, ev.RecordSkipped)  # their rulings say all of it
+_ALWAYS_POSSIBLE = (ev.SessionOpened, ev.RecordSkipped)  # their rulings are complete
 
 
 def judge(views: SessionViews, entry: Entry) -> Ruling:
@@ -69,7 +69,7 @@ def judge(views: SessionViews, entry: Entry) -> Ruling:
 def fold(views: SessionViews, entry: Entry) -> tuple[SessionViews, Ruling]:
     """The views after an event, and the ruling on it.
 
-    An event that makes a fold raise freezes the session at its offset; its neighbours go on.
+    An event that makes a fold raise freezes its session at that offset; other sessions continue.
     """
     try:
         ruling = judge(views, entry)
@@ -98,7 +98,7 @@ class SeedLost(ValueError):
 
 
 class Parent(NamedTuple):
-    """What a seed folds to, its open turn closed, and the offset of the last event of it."""
+    """The views of a seed with its open turn closed, and the offset of its last event."""
 
     views: SessionViews
     last: int
@@ -114,8 +114,8 @@ def _fork(views: SessionViews, entry: Entry, parent: Parent) -> tuple[SessionVie
 def _skipped(views: SessionViews, entry: Entry) -> SessionViews:
     """The session folded from its seed, which lacks the record that is passed over.
 
-    What came while it was frozen counts now. The seed, and not this version's own fold, says what
-    the views are: all that is decided later relies on them, whatever a later version understands.
+    Events that arrived while it was frozen count now. The seed decides the views, not this
+    version's fold: later decisions rely on them, even if a later version understands more.
     """
     again = _refolded(entry.seed or _UNRESOLVED).views
     if (again.session_id, again.state.user_id) != (views.session_id, views.state.user_id):
@@ -123,14 +123,14 @@ def _skipped(views: SessionViews, entry: Entry) -> SessionViews:
     return replace(again, skipped=(*views.skipped, entry.event.offset))
 
 
-@lru_cache(maxsize=8)  # forks of one place are folded one after the other: by a person, by a test
+@lru_cache(maxsize=8)  # forks of the same place are often folded in a row
 def _parent(seed: Seed) -> Parent:
-    """What a fork begins with: its parent, the open turn closed."""
+    """The initial views of a fork: its parent with the open turn closed."""
     return _closed(_refolded(seed))
 
 
 class Refolded(NamedTuple):
-    """A session as its records in a seed fold, its last entry, and the chunks among them."""
+    """A session folded from the records in a seed, its last entry, and its chunks."""
 
     views: SessionViews
     last: Entry | None
@@ -157,7 +157,7 @@ def _grown(level: bytes, before: Parent | None) -> Refolded:
         last = entry_of(record, chunks=True)
         if _is_fork(last):
             if before is None or seed != last.event.seed_ref:
-                continue  # not the one that counted
+                continue  # not the record that counted
             if judge(views, last) is ACCEPTED:
                 views, _ = _fork(views, last, before)
             continue
@@ -179,8 +179,8 @@ def _closed(grown: Refolded) -> Parent:
 
 
 def streamed_on(views: SessionViews, chunks: int, at: int) -> SessionViews:
-    """As `fold` of so many more chunks of the attempt whose chunk was just accepted, one after the
-    other: nothing that a chunk changes decides about the next one. `at`: of the last."""
+    """Fold that many more chunks of the attempt whose chunk was just accepted, at once: no chunk
+    changes what decides about the next. `at`: broker time of the last."""
     stream = views.stream
     return replace(views, stream=replace(stream, chunks=stream.chunks + chunks, last_at=at))
 
@@ -203,7 +203,7 @@ def _refuse(view: TurnView, offset: int, ruling: Ruling) -> TurnView:
 
 
 def _refuse_triggers(view: TurnView, offset: int, refusals: tuple[Ruling, ...]) -> TurnView:
-    """What a tool asked for in vain is answered in the log, as what a person asks for is."""
+    """Triggers of a tool that are refused get an answer in the log, like a person's."""
     if not refusals:
         return view
     details = "; ".join(dict.fromkeys(refusal.detail for refusal in refusals))
@@ -212,7 +212,7 @@ def _refuse_triggers(view: TurnView, offset: int, refusals: tuple[Ruling, ...]) 
 
 def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     kind = type(entry.event)
-    if kind in _CHUNKS:  # most of a log: nothing else may happen here
+    if kind in _CHUNKS:  # most of a log: keep this path short
         return replace(views, stream=turn.stream(views.stream, entry))
     state, before = views.state, views.turn
     after: TurnView = turn.apply(before, entry)
@@ -227,7 +227,7 @@ def _apply(views: SessionViews, entry: Entry) -> SessionViews:
     for field, apply in _APPLY[kind]:
         changed[field] = apply(views, entry, after)
     if kind is ev.ResultCompacted and (short := changed["compaction"].shorts[-1]).early:
-        # The next request says it: a decision that was based on less is stale.
+        # The next request contains it, so a decision made before it is stale.
         changed["turn"] = replace(after, basis=entry.offset, basis_sha=digest(now))
         tokens = views.context.tail_tokens - short.saved
         changed["context"] = replace(views.context, tail_tokens=tokens)

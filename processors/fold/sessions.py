@@ -17,7 +17,7 @@ from .ruling import Ruling
 from .session import fold
 from .views import SessionViews, initial
 
-KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a key that is no id but short is still answered with a refusal
+KEY_BYTES_MAX = 2 * ID_CHARS_MAX  # a short key that is not an id still gets a refusal
 
 
 def is_foldable(key: bytes | None) -> bool:
@@ -45,7 +45,7 @@ class FoldedEvent(NamedTuple):
 
 
 def fold_event(before: SessionViews | None, entry: Entry) -> FoldedEvent:
-    """Fold one event into the views of its session; None: a session that is not known yet."""
+    """Fold one event into the views of its session; None: the session is not known yet."""
     if before is None:
         before = initial(entry.session_id)
     views, ruling = fold(before, entry)
@@ -79,9 +79,9 @@ S = TypeVar("S", bound=FoldedSession)
 
 
 class FoldedSessions(Generic[S]):
-    """Sessions by id, and who holds each partition: what the entries fed so far fold to.
+    """Sessions by id and the holders of each partition, folded from the entries fed so far.
 
-    `new`: makes what is kept of a session. `newest_ms`: the newest broker time.
+    `new`: creates the record kept for a session. `newest_ms`: the newest broker time.
     """
 
     @overload
@@ -97,7 +97,7 @@ class FoldedSessions(Generic[S]):
         self.newest_ms = 0
 
     def feed(self, entry: Entry) -> FoldedEvent | None:
-        """Fold an entry; None for one of no session, such as who took a partition."""
+        """Fold an entry; None for one that belongs to no session, such as PARTITION_TAKEN."""
         name, partition = entry.session_id, entry.partition
         self.newest_ms = max(self.newest_ms, entry.at)
         if name == PARTITION_KEY:

@@ -1,8 +1,7 @@
-"""The phases of a session and the only ways between them (mission row S0.4).
+"""The phases of a session and all transitions between them (mission row S0.4).
 
-One table, nothing else: a trigger that is not in it is refused and changes nothing. What asks for
-a trigger is not decided here: PHASE_TRIGGERED, an accepted CANCEL_REQUESTED (`cancel`), or a tool
-through the triggers of its TOOL_RESULT.
+A trigger that is not in the table is refused and changes nothing. Triggers come from
+PHASE_TRIGGERED, an accepted CANCEL_REQUESTED (`cancel`), and the triggers of a TOOL_RESULT.
 """
 
 FIRST_PHASE = "chatting"
@@ -16,7 +15,7 @@ TRANSITIONS: dict[str, dict[str, str]] = {
 
 
 class InvalidTransition(ValueError):
-    """The trigger is not in the table for this phase; the phase stays as it is."""
+    """The trigger is not in the table for this phase; the phase does not change."""
 
     def __init__(self, phase: str, trigger: str) -> None:
         super().__init__(f"invalid transition: phase={phase}, event={trigger}")

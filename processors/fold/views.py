@@ -1,6 +1,6 @@
-"""The views of one session: all that the fold keeps of its events, as one value.
+"""The views of one session as one value: everything the fold keeps of its events.
 
-Rulings, projections, wake and request take them; session.py makes new ones. A new view is a
+Rulings, projections, wake and request read them; session.py computes new ones. A new view is a
 projection, a field of SessionViews and a row of VIEWS: the fold, forks, the store's codec, `show`
 and `replay` take it from there.
 """
@@ -34,7 +34,7 @@ class Frozen(Value):
 
 
 class Origin(Value):
-    """Where a fork comes from. `session_id`, `offset`: its parent, and where it was left; `seed`:
+    """The origin of a fork. `session_id`, `offset`: its parent and the offset of the fork; `seed`:
     the sha256 of the blob; `opened`: the fork's SESSION_OPENED, where its own history begins."""
 
     session_id: str
@@ -64,7 +64,7 @@ class SessionViews(Value):
 
 
 def frozen_at(offset: int, why: str) -> Frozen:
-    """A session stops here; the reason is shortened, and made to fit UTF-8."""
+    """Freeze a session here; the reason is shortened and made valid UTF-8."""
     return Frozen(offset, why[:500].encode("utf-8", "replace").decode())
 
 
@@ -72,7 +72,7 @@ class View(NamedTuple):
     """One view. `field`: of SessionViews, and its name in `show`; `name`: in replays and in pages.
 
     `reads`: the events that may change it. `apply`: the view after an accepted one of them, by the
-    views before it and the turn after it; None: session.py folds it first, for the others need it.
+    views before it and the turn after it; None: session.py folds it first, as others need it.
     `inherit`: what a fork begins with, by its parent's views, its SESSION_OPENED and the offset of
     the parent's last event.
     """
@@ -143,12 +143,12 @@ VIEWS = (
         lambda p, e, _: inherited.items(p.items, e.offset),
     ),
 )
-"""Every view, in the order in which they are shown. None sees what an event makes of another, but
-for the turn: so the order in which they are folded does not matter."""
+"""Every view, in display order. None reads what an event makes of another, except the turn, so the
+order of folding does not matter."""
 
 
 def initial(session_id: str) -> SessionViews:
-    """The views of a session of which nothing is known yet."""
+    """The views of an unknown session."""
     views = {view.field: view.initial() for view in VIEWS}
     return SessionViews(session_id, stream=Stream(), **views)
 

@@ -1,7 +1,7 @@
-"""Content blocks as texts: what of an answer, a result or a message goes into a request.
+"""Content blocks as JSON texts: the parts of an answer, result or message that go into a request.
 
-Blocks go in as they came, spliced as text: nothing that was received is written anew. Owns the
-rules of one fragment; it must not know windows, cache marks or the request around them.
+Blocks are copied as text, byte for byte as received. These are the rules of one fragment; windows
+and cache marks are in build.py and cache_marks.py.
 """
 
 import json
@@ -20,7 +20,7 @@ from ..fold.projections.context_view import Fragment, Request
 
 SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
 SERVERS_CALLS = ("server_tool_use", "mcp_tool_use")
-PARSED_MAX = 256  # bodies whose blocks are kept parsed; inline ones have 64 KiB at most
+PARSED_MAX = 256  # bodies with cached blocks; inline ones have at most 64 KiB
 
 _DECODER = json.JSONDecoder()
 
@@ -42,10 +42,10 @@ def answer_blocks(
     *,
     bound: bool,
 ) -> tuple[str, ...]:
-    """The blocks of an answer that may be said again; tool calls get names that are unique.
+    """The blocks of an answer that may be sent again; tool calls get unique ids.
 
-    bound: its thinking was signed for the prefix of this very request. What it thought after a
-    block that is left out or renamed was signed for that block too, and is left out with it.
+    bound: its thinking was signed for the prefix of this very request. Thinking after a block that
+    is left out or renamed was signed for that block too, and is left out with it.
     """
     assert fragment.body is not None
     calls_count = fragment.stop_reason == "tool_use"
@@ -69,12 +69,12 @@ def answer_blocks(
                 bound, text = False, compact({**block, "id": name})
         kept.append((kind, text))
     if not is_whole and not any(kind == "text" for kind, _ in kept):
-        return ()  # thinking alone answers nothing
+        return ()  # thinking alone is not an answer
     return tuple(text for _, text in kept)
 
 
 def _unique(call_id: str, place: tuple[int, int, int], taken: set[str]) -> str:
-    """The provider's id, or one made of it where providers repeat themselves."""
+    """The provider's id, or one derived from it where providers repeat ids."""
     name, tail = call_id, "-".join(map(str, place))
     while name in taken:
         name, tail = f"{call_id[:96]}-{tail}", f"{tail}-x"
@@ -89,7 +89,7 @@ def said_blocks(
     compaction: CompactionView,
     request: Request,
 ) -> tuple[str, ...]:
-    """What is said between two answers: results in the order of their calls, then the rest."""
+    """The blocks between two answers: results in the order of their calls, then the rest."""
     results = [f for f in fragments if f.kind == "result"]
     results.sort(key=lambda f: (f.turn, f.step, f.index))
     blocks = []
@@ -110,7 +110,7 @@ def said_blocks(
 
 
 def _unshown(text: str) -> str:
-    """A block of a message without its file."""
+    """A block of a message, its file left out."""
     file = label(json.loads(text)) if SOURCE in text else ""
     return compact({"type": "text", "text": f"[No longer shown: {file}]"}) if file else text
 
@@ -129,15 +129,15 @@ def _result_text(name: str, shown: bytes, tail: str, error: bool) -> str:
 
 @lru_cache(PARSED_MAX)
 def settled(blocks: tuple[str, ...]) -> tuple[str, ...]:
-    """What may stay of an answer once a user speaks after it, for the API refuses the rest for
-    ever: no call of a server's tool that a pause left without result, no thinking at the end."""
+    """The part of an answer that the API accepts before a user message: no server tool call that a
+    pause left without a result, no thinking at the end."""
     if any(_may_be(SERVERS_CALLS, text) for text in blocks):
         parsed = [json.loads(text) for text in blocks]
         done = {block.get("tool_use_id") for block in parsed}
         kept, bound = [], True
         for block, text in zip(parsed, blocks, strict=True):
             if block.get("type") in SERVERS_CALLS and block.get("id") not in done:
-                bound = False  # and so is what was thought after it
+                bound = False  # and so is the thinking after it
             elif bound or block.get("type") not in SIGNED:
                 kept.append(text)
         blocks = tuple(kept)
@@ -152,7 +152,7 @@ def _may_be(kinds: Iterable[str], text: str) -> bool:
 
 @lru_cache(PARSED_MAX)
 def raw_blocks(content: bytes) -> tuple[tuple[dict[str, Any], str], ...]:
-    """The blocks of a JSON array, each parsed and as the very text it came in."""
+    """The blocks of a JSON array, each parsed and as its original text."""
     text = content.decode()
     place = text.index("[") + 1
     blocks: list[tuple[dict[str, Any], str]] = []
@@ -167,5 +167,5 @@ def raw_blocks(content: bytes) -> tuple[tuple[dict[str, Any], str], ...]:
 
 
 def whole_of(body: Body, read_blob: ReadBlob) -> bytes:
-    """The bytes of a body, wherever they are."""
+    """The bytes of a body, inline or blob."""
     return read_blob(body.ref) if body.ref is not None else body.inline or b"[]"

@@ -1,8 +1,8 @@
 """The request of a step, as bytes: a pure function of the context and compaction views (law 11).
 
-Whoever claims the step, rebuilds it after a crash or asks for it a year later gets the same bytes;
-GEN_START carries their sha256 and BUILDER. What is static comes before what changes: tools, system,
-a summary of what is left out, messages.
+A claim, a rebuild after a crash and a query a year later give the same bytes; GEN_START carries
+their sha256 and BUILDER. Static parts come before those that change: tools, system, a summary of
+what is left out, messages.
 """
 
 import json
@@ -33,7 +33,7 @@ SPOKEN = ("assistant", "partial")
 
 
 class Context(NamedTuple):
-    """What a model is shown: blocks as JSON texts, messages strictly alternating."""
+    """The content of a request: blocks as JSON texts, messages strictly alternating."""
 
     system: tuple[str, ...]
     tools: tuple[str, ...]
@@ -44,7 +44,7 @@ def request_bytes(views: SessionViews, read_blob: ReadBlob) -> bytes:
     """The newest request of the views, compact UTF-8 JSON with its cache marks.
 
     views: anything with the views `context` and `compaction`. Raises AssertionError if no step
-    was decided, and whatever `read_blob` raises.
+    was decided, and the errors of `read_blob`.
     """
     request = views.context.request
     assert request is not None, "a request exists once a step was decided"
@@ -57,8 +57,8 @@ def request_bytes(views: SessionViews, read_blob: ReadBlob) -> bytes:
 
 
 def compaction_request(views: SessionViews, cut: int, read_blob: ReadBlob) -> bytes | None:
-    """The request for the provider's own summary of everything before a cut, as it was sent; None
-    where it would refuse: there is only one block, or thinking is missing before its end."""
+    """The request for the provider's own summary of everything before a cut; None where the
+    provider would refuse: there is only one block, or thinking is missing before its end."""
     request = views.context.request
     assert request is not None
     covered = replace(request, fragments=cut)
@@ -73,7 +73,7 @@ def compaction_request(views: SessionViews, cut: int, read_blob: ReadBlob) -> by
 
 
 def _lacks_thinking(request: Request, messages: tuple[Message, ...]) -> bool:
-    """Whether the end are results of calls whose thinking is left out, where it must be said."""
+    """Whether the end is results of calls whose required thinking is left out."""
     if not is_fixed(request.params) or len(messages) < 2:
         return False
     said, results = messages[-2].blocks, messages[-1].blocks
@@ -82,14 +82,14 @@ def _lacks_thinking(request: Request, messages: tuple[Message, ...]) -> bool:
 
 
 def request_sha256(request: bytes) -> str:
-    """What GEN_START carries as request_sha256."""
+    """The request_sha256 of GEN_START."""
     return sha256(request).hexdigest()
 
 
 def context_of(
     view: ContextView, compaction: CompactionView, request: Request, read_blob: ReadBlob
 ) -> Context:
-    """What a request shows, without its cache marks."""
+    """The content of a request, without its cache marks."""
     prefix = view.prefixes[request.prefixes - 1]
     return Context(
         tuple([text for _, text in raw_blocks(whole_of(prefix.system, read_blob))]),
@@ -101,7 +101,7 @@ def context_of(
 def _messages(
     view: ContextView, compaction: CompactionView, request: Request, read_blob: ReadBlob
 ) -> list[Message]:
-    """The conversation from the window's start on, after what stands for the rest of it."""
+    """The conversation from the window's start on, after the summary of the rest."""
     messages: list[Message] = []
     names: Names = {}
     taken: set[str] = set()

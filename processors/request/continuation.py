@@ -1,6 +1,6 @@
 """Resuming an answer: what a lost attempt had said, and the request that has it continued. Pure.
 
-An attempt that resumes goes on where the chunks of the one before ended: its chunks are counted on
+An attempt that resumes continues after the chunks of the one before: its chunks are counted on
 from there, its content is what was kept and what came. Only text can be continued: thinking that
 was not signed and a call that was cut can not, so whatever holds them is started over (replace).
 So is an answer that must begin with thinking, and one that goes on from a pause: see `may_resume`.
@@ -26,7 +26,7 @@ CONTINUE = (
 
 
 class Kept(NamedTuple):
-    """What is kept of attempts that are lost: their text by block, and the last chunk of it."""
+    """The text kept of lost attempts, by block, and its last chunk."""
 
     texts: tuple[str, ...]
     block: int
@@ -34,11 +34,11 @@ class Kept(NamedTuple):
 
 
 def may_resume(views: SessionViews) -> bool:
-    """Whether the answer to the step's request may be gone on from in another request.
+    """Whether another request may continue the answer to the step's request.
 
-    Not with a fixed thinking budget: the thinking that comes before the rest is bound to a request
-    that nobody sends again, and without it results of calls are refused. Not after a pause: what is
-    kept would be a second message of the assistant's, behind a call that has no result yet.
+    Not with a fixed thinking budget: the thinking before the rest is bound to a request that is not
+    sent again, and without it results of calls are refused. Not after a pause: the kept text would
+    be a second assistant message, after a call that has no result yet.
     """
     request, fragments = views.context.request, views.context.fragments
     assert request is not None, "a request exists once a step was decided"
@@ -47,7 +47,7 @@ def may_resume(views: SessionViews) -> bool:
 
 
 def kept_of(chunks: list[GenChunk]) -> Kept | None:
-    """What can be continued of these chunks; None where nothing can."""
+    """The part of these chunks that can be continued; None if there is none."""
     texts: dict[int, str] = {}
     for chunk in chunks:
         if chunk.kind != "text":

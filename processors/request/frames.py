@@ -1,16 +1,15 @@
-"""The one way to put a text that others wrote into a prompt: inside a frame that it can not end.
+"""The only way to put third-party text into a prompt: inside a frame that the text cannot close.
 
-A frame is a pair of tags of ours with the text between them. Whatever inside looks like one of our
-tags is shown as text, so that a file can not pose as another file, nor as what stands outside.
-This file must not know who wrote a text, nor what a prompt is made of.
+A frame is a pair of our tags with the text between them. Anything inside that looks like one of our
+tags is escaped, so a file cannot pose as another file or as text outside the frame.
 """
 
 import re
 from typing import NamedTuple
 
 FRAMES = ("instruction_file", "memory_core", "memory_index", "summary")
-# Blanks before and behind the slash never stand side by side in it: that would be looked through
-# as often as there are blanks, which in a file of 16 KiB is a quarter of a minute.
+# No two quantifiers over blanks are adjacent here: backtracking through a file of 16 KiB of blanks
+# would take a quarter of a minute.
 _TAG = re.compile(rf"<(?=\s*(?:/\s*)?(?:{'|'.join(FRAMES)})\b)", re.IGNORECASE)
 _FRAMED = re.compile(
     rf'<(?P<tag>{"|".join(FRAMES)})(?P<more>(?: [a-z]+="[^"<>\n]*")*)>\n(?P<text>.*)\n</(?P=tag)>',
@@ -39,8 +38,8 @@ def framed(tag: str, text: str, **more: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text as it stands inside a frame: valid Unicode, and no tag of ours in it."""
-    whole = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text
+    """The text as it appears inside a frame: valid Unicode, without our tags."""
+    whole = text.encode("utf-8", "replace").decode()  # half of a surrogate pair is not text
     return _TAG.sub("&lt;", whole).strip("\r\n")
 
 

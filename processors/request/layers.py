@@ -6,7 +6,7 @@ worker/instruction_files.py reads them; prefix.py lays them out.
 from typing import NamedTuple
 
 FILE = "FOLDLOG.md"
-OTHERWISE = "AGENTS.md"  # what many repositories have already
+OTHERWISE = "AGENTS.md"  # which many repositories have already
 LOCAL = "FOLDLOG.local.md"
 
 WHERE = {
@@ -16,7 +16,7 @@ WHERE = {
     "project": f"`{FILE}` in the agent's working directory, or `{OTHERWISE}` where there is none",
     "local": f"`{LOCAL}` beside it, for what is not checked in",
 }
-"""Where the files of each layer lie; later ones are closer to the work. Each is optional."""
+"""The location of each layer's files; later layers are closer to the work. Each is optional."""
 
 FILES = tuple(WHERE)
 MEMORY = ("core", "index")
@@ -30,7 +30,7 @@ class Layer(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """All texts, in the order in which they are said, and what people should know about them."""
+    """All texts in order, and notices for people about them."""
 
     texts: tuple[Layer, ...] = ()
     notices: tuple[str, ...] = ()

@@ -1,12 +1,12 @@
-"""The static prefix of a request: what is said before the conversation, laid out once (S3.1).
+"""The static prefix of a request, before the conversation (S3.1).
 
     the agent's system prompt            the policy, and what the agent is
     instruction files                    managed, user, project, local
     memory core, memory index            framed as data
-    the agent's central directive        last: the end of a prompt is heard best
+    the agent's central directive        last: models follow the end of a prompt best
 
-Static before dynamic: what changes least stands first. Pure: the same agent and layers give the
-same bytes on every machine and in every process. It must not read files, clocks or the log.
+Static before dynamic: what changes least comes first. Pure: the same agent and layers give the same
+bytes on every machine and in every process.
 """
 
 import json
@@ -49,7 +49,7 @@ def assemble(agent: Agent, layers: Layers) -> Prefix:
 
 
 def layers_of(system: bytes) -> Layers | None:
-    """The layers that a prefix was made of, or None if the bytes are no prefix of ours.
+    """The layers of a prefix, or None if foldlog did not build the bytes.
 
     `assemble(agent, layers_of(assemble(agent, layers).system))` is the same prefix again.
     """

@@ -1,11 +1,10 @@
-"""The request of a step, continued from the request before it: the same bytes as build.py, sooner.
+"""The request of a step, extended from the request before it: the same bytes as build.py, faster.
 
-A conversation grows at its end, so what was rendered for one step is the beginning of the next. One
-`Rendering` per session keeps the messages that can not change any more as bytes, with the state of
-their hash; a step renders what is new, and an answer that ends its turn is rendered before anybody
-asks again. build.py stays the truth: a law holds both equal for every history, and whatever moved
-(a checkpoint, a short form, another past) is rendered from its start. It is a cache of pure values:
-forgetting it costs time, nothing else.
+A conversation grows at its end, so the bytes of one step are the beginning of the next. One
+`Rendering` per session caches the messages that can no longer change, with the state of their hash.
+A step renders only what is new; an answer that ends its turn is rendered before the next message.
+build.py is the reference: a law compares both for every history, and any move (a checkpoint, a
+short form, another past) renders from the start. Dropping this cache only costs time.
 """
 
 import json
@@ -26,8 +25,8 @@ from .build import SPOKEN, _add
 from .cache_marks import _message, marked_messages, marked_request
 from .summary import LEFT_OUT, summary_blocks
 
-# The newest messages may still change: a user joins the last, or unsays the one before. And the
-# newest two of the user are marked by cache_marks.py: roles take turns, so they are among these.
+# The newest messages may still change: a user message joins the last one, or retracts part of the
+# one before. cache_marks.py marks the newest two of the user; roles alternate, so these cover them.
 OPEN = 4
 BYTES_MAX = 64 * 1024 * 1024  # of all renderings: about 300 sessions with a full window
 
@@ -43,7 +42,7 @@ _moves = attrgetter("start", "bound_from", "compacted_upto", "checkpoint", "file
 
 
 class Rendering:
-    """One session's conversation, rendered as far as a request has said it."""
+    """One session's conversation, rendered up to its newest request."""
 
     def __init__(self) -> None:
         self._head, self._length = b"", 0
@@ -52,7 +51,7 @@ class Rendering:
 
     def _reset(self, of: Any) -> None:
         self._of = of
-        # The fragments that are rendered, and those before them.
+        # The rendered fragments, and those before them.
         self._rows: Rows[Fragment] = Rows()
         self._shorts = 0
         self._messages: list[Message] = []
@@ -67,7 +66,7 @@ class Rendering:
 
     @property
     def size(self) -> int:
-        """Bytes that it holds, about: texts, and once more as the bytes that are settled."""
+        """Approximate size in bytes: texts, and the settled bytes again."""
         return 2 * self._length
 
     def request(self, views: SessionViews, read_blob: ReadBlob) -> Built:
@@ -78,18 +77,18 @@ class Rendering:
             self._render(views, request, read_blob)
             return self._bytes(views, request, read_blob)
         except BaseException:
-            self._reset(None)  # a lost blob: what is half rendered must not be continued
+            self._reset(None)  # a lost blob: do not continue a partial rendering
             raise
 
     def go_on(self, views: SessionViews, read_blob: ReadBlob) -> None:
-        """Render what was said since the newest request: the next one most likely repeats it."""
+        """Render everything since the newest request: the next one will most likely repeat it."""
         request, rows = views.context.request, views.context.fragments
         if request is None or rows.length == self._rows.length:
             return
         try:
             self._render(views, replace(request, fragments=rows.length), read_blob)
             self._settle(max(0, len(self._messages) - OPEN))
-        except Exception:  # a lost blob: the request that needs it says so
+        except Exception:  # a lost blob: the request that needs it raises
             self._reset(None)
 
     # -- messages --------------------------------------------------------------------------------
@@ -117,7 +116,7 @@ class Rendering:
         self._rows = rows
 
     def _continues(self, rows: Rows[Fragment]) -> bool:
-        """Whether these rows are the rendered ones and maybe more."""
+        """Whether these rows begin with the rendered ones."""
         if rows.extends(self._rows):
             return True
         return rows.since(0)[: len(self._rows)] == self._rows.since(0)
@@ -129,7 +128,7 @@ class Rendering:
             _add(self._messages, "user", (LEFT_OUT,))
 
     def _shortened(self, views: SessionViews, request: Request) -> bool:
-        """Whether a short form of a result that is rendered is in force since."""
+        """Whether a short form of a rendered result has come into force since."""
         shorts, end = views.compaction.shorts, len(self._rows)
         if len(shorts) < self._shorts:
             return True  # another past
@@ -139,7 +138,7 @@ class Rendering:
         )
 
     def _say(self, views: SessionViews, request: Request, read_blob: ReadBlob) -> tuple[str, ...]:
-        """What was said since the last answer: one request ends with it, the next repeats it."""
+        """The blocks since the last answer: one request ends with them, the next repeats them."""
         if self._told is None:
             self._told = said_blocks(self._said, read_blob, self._names, views.compaction, request)
         return self._told
@@ -177,7 +176,7 @@ class Rendering:
         self._unsettle()
 
     def _settle(self, upto: int) -> None:
-        """Take the messages before `upto` into the bytes that are kept."""
+        """Move the messages before `upto` into the settled bytes."""
         assert upto >= self._settled, "messages are changed or added, never taken away"
         fresh = self._messages[self._settled : upto]
         if fresh:
@@ -189,7 +188,7 @@ class Rendering:
 
 
 class Renderings:
-    """The renderings of the sessions that were used last, within BYTES_MAX."""
+    """The most recently used renderings, within BYTES_MAX."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -209,7 +208,7 @@ class Renderings:
         return built
 
     def go_on(self, views: SessionViews, read_blob: ReadBlob) -> None:
-        """Nobody waits for this session: render what its next request will repeat."""
+        """Render, while the session is idle, what its next request will repeat."""
         rendering = self._held.get(views.session_id)
         if rendering is not None:
             rendering.go_on(views, read_blob)

@@ -1,7 +1,7 @@
-"""`build_context(views, strategy)`: what a model would be shown next, under any strategy (S2.5).
+"""`build_context(views, strategy)`: the next request under any strategy (S2.5).
 
-A context is a query over views: nothing is stored for it, and asking changes nothing. It asks the
-fold itself what a step decided now would say, so it can't differ from a real request.
+A context is a query over views: nothing is stored for it. It runs the fold on a step decided now,
+so it cannot differ from a real request.
 """
 
 from ...schemas import events as ev
@@ -20,10 +20,10 @@ NOTHING = ev.Body(inline=b"[]")
 
 
 def build_context(views: SessionViews, strategy: str, read_blob: ReadBlob) -> Context:
-    """What the model would be shown: system, tools, messages as JSON texts, without cache marks.
+    """The content of the next request: system, tools, messages as JSON texts, without cache marks.
 
     strategy: full, sliding_window_N or compacted; raises ValueError for another. Messages that
-    wait for the next step are in it; a session without any prefix yet shows none.
+    wait for the next step are included; a session without a prefix has none.
     """
     after, request = next_request(views, strategy)
     return context_of(after, views.compaction, request, read_blob)

@@ -1,7 +1,7 @@
-"""What stands for the part of a conversation that a request leaves out.
+"""The summary in place of the part of a conversation that a request leaves out.
 
-A summary was written by a model that read tool output: it is data from an untrusted source. It
-stands in a frame that no text can close, and the frame says what it is. The provider's own signed
+A model that read tool output wrote it, so it is data from an untrusted source. It is in a frame
+that no text can close, and the frame says what it is. The provider's own signed
 summary (a `compaction` block) goes back as it came.
 """
 
@@ -29,7 +29,7 @@ LEFT_OUT = compact_ascii(
 
 
 def summary_blocks(summary: Body, read_blob: ReadBlob) -> tuple[str, tuple[str, ...]]:
-    """(role, blocks) of the message that stands first."""
+    """(role, blocks) of the first message."""
     blocks = raw_blocks(whole_of(summary, read_blob))
     if blocks and blocks[0][0].get("type") == PROVIDERS:
         return "assistant", tuple([text for _, text in blocks])
@@ -38,7 +38,7 @@ def summary_blocks(summary: Body, read_blob: ReadBlob) -> tuple[str, tuple[str, 
 
 
 def summary_text(summary: Body, read_blob: ReadBlob) -> str:
-    """What a summary says, whoever made it."""
+    """The content of a summary of either kind."""
     blocks = raw_blocks(whole_of(summary, read_blob))
     return "\n".join(str(block.get("text") or block.get("content") or "") for block, _ in blocks)
 

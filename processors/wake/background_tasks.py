@@ -1,7 +1,7 @@
-"""What background work needs of the views: the request to a cheap model, and what it stands for.
+"""Tasks of background work: the request to a cheap model, and what its answer replaces.
 
-Pure, made when a claim begins. The conversation is given to that model as data, one JSON line per
-fragment, in one user message and without tools: what it reads can't act.
+Pure, built when a claim begins. The model gets the conversation as data: one JSON line per fragment
+in one user message, without tools, so nothing it reads can act.
 """
 
 import json
@@ -26,12 +26,12 @@ from .budget import SUMMARY_TOKENS, best_cut, must_shorten
 from .decide import rules_of
 
 SHORT_TOKENS = 500  # of a short form at most: a quarter of the least result that gets one
-# What the model is asked to keep to: 2.2 tokens a word, and room for ids, paths and code. One that
-# is asked for more is cut in mid-sentence, and what is open stands last in a record.
+# The length that the model is asked for: 2.2 tokens a word, with room for ids, paths and code. A
+# longer record would be cut off in mid-sentence, and open tasks come last in it.
 SHORT_WORDS, SUMMARY_WORDS = 180, 700
-SPEAKERS = ("person", "assistant")  # memory is made of what these said, not of tool output
-READ_CHARS = 300_000  # of all that a summary is made of: 115,000 tokens, of 200,000 that fit
-PIECE_CHARS = 8_000  # of one fragment that the cheap model is shown: the rest says little more
+SPEAKERS = ("person", "assistant")  # memory is extracted from their text, not from tool output
+READ_CHARS = 300_000  # input of a summary: 115,000 tokens, of 200,000 that fit
+PIECE_CHARS = 8_000  # of one fragment shown to the cheap model; the rest adds little
 
 _SUMMARY = (
     "You keep the record of a conversation between a person, an assistant and its tools. The user "
@@ -53,9 +53,9 @@ _SHORT = (
 
 
 class Task(NamedTuple):
-    """Work that can begin: `request` for the model that does it. `call`, `tool`, `text`, `whole`:
-    of a result; `kept_from`: where a summary ends; `covers`: tokens of what is made shorter;
-    `scope`: whose memory is written."""
+    """Work that can begin: `request` for its model. `call`, `tool`, `text`, `whole`:
+    of a result; `kept_from`: where a summary ends; `covers`: tokens of the text it
+    shortens; `scope`: of the memory that is written."""
 
     request: bytes
     model: str
@@ -69,7 +69,7 @@ class Task(NamedTuple):
 
 
 def is_made(views: SessionViews, work: Work) -> bool:
-    """Whether the log has what a work makes: its worker was killed before it could say so."""
+    """Whether the log has the result already: the worker was killed before it could report."""
     if work.kind == "result":
         large = next((r for r in views.background.results if r.upto == work.upto), None)
         return large is not None and views.compaction.shorts.last(large.call) is not None
@@ -77,7 +77,7 @@ def is_made(views: SessionViews, work: Work) -> bool:
 
 
 def task_of(views: SessionViews, work: Work, agent: Agent, read_blob: ReadBlob) -> Task | None:
-    """The task of claimed work, or None if the conversation went on so that nothing is left."""
+    """The task of claimed work, or None if the conversation has made it unnecessary."""
     if work.kind == "result":
         return _result_task(views, work, agent, read_blob)
     if work.kind in SUMMARIES:
@@ -131,11 +131,11 @@ def _shown(body: Body | None) -> str:
 def _summary_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task | None:
     cut, candidate = best_cut(views, rules_of(agent)), views.compaction.candidate
     if cut is None or (candidate is not None and cut <= candidate.kept_from):
-        return None  # or what was claimed to make room would say less than what is ready
+        return None  # or the claimed summary would save less than the one that is ready
     begin = kept_from(views.compaction)
     covers = fragment_tokens(views.context.fragments, begin, cut)
     last = views.context.request
-    # What the provider refused as too long, it will not summarize either.
+    # The provider does not summarize what it refused as too long.
     fits = agent.compaction.provider and not must_shorten(views)
     if fits and last is not None and last.start <= begin:
         request = compaction_request(views, cut, read_blob)
@@ -146,7 +146,7 @@ def _summary_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Tas
         lines.append({"earlier record": summary_text(views.compaction.checkpoint.body, read_blob)})
     for place in range(begin, cut):
         lines += _lines(views, views.context.fragments[place], read_blob)
-    room = READ_CHARS // max(1, len(lines))  # every piece is cut alike where there are very many
+    room = READ_CHARS // max(1, len(lines))  # all pieces get the same share if there are very many
     cut_lines = ({what: _cut(said, room) for what, said in line.items()} for line in lines)
     text = "\n".join(json.dumps(line, ensure_ascii=False) for line in cut_lines)
     model = agent.compaction.model
@@ -155,7 +155,7 @@ def _summary_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Tas
 
 
 def _memory_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task | None:
-    """What was said since the last extraction, beside what is remembered of the user already."""
+    """The conversation since the last extraction, with the memory of the user."""
     since, said = views.background.remembered_upto, []
     for place in range(len(views.context.fragments) - 1, -1, -1):
         if views.context.fragments[place].offset <= since:
@@ -165,7 +165,7 @@ def _memory_task(views: SessionViews, agent: Agent, read_blob: ReadBlob) -> Task
     texts = [f"{who}: {text}" for line in lines for who, text in line.items() if who in SPEAKERS]
     if not texts:
         return None
-    prefixes, layers = views.context.prefixes, None  # none yet, if the turn ended before a step
+    prefixes, layers = views.context.prefixes, None  # none if the turn ended before a step
     if len(prefixes):
         layers = layers_of(whole_of(prefixes[-1].system, read_blob))
     core = next((layer.text for layer in (layers or NO_LAYERS).texts if layer.name == "core"), "")

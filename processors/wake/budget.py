@@ -1,7 +1,7 @@
-"""The budget of the next request: what it would weigh, what it would adopt, what work is due.
+"""The budget of the next request: its tokens, the compactions it adopts, and the work that is due.
 
-Pure, from the views and the agent's rules. Adopting moves the prefix and so costs the cache and
-the signed thinking: it is done over the soft budget or when the cache is cold, and in batches.
+Pure, from the views and the agent's rules. Adopting moves the prefix, which loses the cache and the
+signed thinking, so it happens over the soft budget or when the cache is cold, and in batches.
 """
 
 from typing import NamedTuple
@@ -27,15 +27,15 @@ from ..fold.views import SessionViews
 from ..limits import DEFAULT_LIMITS, Limits
 
 BATCH = 10  # adopting must save a tenth of the soft budget: less is not worth the cached prefix
-SAVED, COVERED = 5, 4  # and a fifth of the request: what is kept may itself be over the soft budget
+SAVED, COVERED = 5, 4  # and a fifth of the request: the kept part may itself exceed the soft budget
 SUMMARY_TOKENS = 2_000  # of a summary at most: 4 % of the soft budget
-HEARD = ("user", "reminder")  # fragments that answer nothing and need no answer
-CACHE_LIFE_MS = 300_000  # of a prefix that no request used: after that, moving it costs nothing
+HEARD = ("user", "reminder")  # fragments that answer no call
+CACHE_LIFE_MS = 300_000  # of an unused prefix: after that, moving it is free
 
 
 class Rules(NamedTuple):
-    """What an agent brings to the table: its limits, the tools whose success ends a turn, and how
-    its context is built. `fixed_thinking`: see `held`. family: of its model, which counts."""
+    """What WAKE needs of an agent: its limits, the tools whose success ends a turn, and how its
+    context is built. `fixed_thinking`: see `held`. family: of its model, for counting tokens."""
 
     limits: Limits = DEFAULT_LIMITS
     stop_tools: frozenset[str] = frozenset()
@@ -57,8 +57,8 @@ class Plan(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Background work that is due. `worth`: there is enough to leave out. `at`: Unix ms before
-    which it is not tried again."""
+    """Background work that is due. `worth`: it would save enough. `at`: Unix ms of the earliest
+    next try."""
 
     kind: str
     upto: int
@@ -67,10 +67,10 @@ class Due(NamedTuple):
 
 
 def held(views: SessionViews, rules: Rules) -> Request | None:
-    """The request that the next one must go on with as it is, or None where it may move.
+    """The request that the next one must continue unchanged, or None if it may move.
 
-    With a fixed thinking budget model, params, strategy and prefix stay while a turn runs, and
-    while calls are answered that an ended turn left.
+    With a fixed thinking budget, model, params, strategy and prefix stay the same while a turn
+    runs, and while calls left by an ended turn are answered.
     """
     request = views.context.request
     if request is None or not (rules.fixed_thinking or is_fixed(request.params)):
@@ -80,7 +80,7 @@ def held(views: SessionViews, rules: Rules) -> Request | None:
 
 
 def must_shorten(views: SessionViews) -> bool:
-    """Whether the model refused the newest request, and only a shorter one can be taken."""
+    """Whether the model refused the newest request and will accept only a shorter one."""
     turn, context = views.turn, views.context
     if thinking_refused(turn):
         return must_think(context.request, context.fragments)
@@ -88,8 +88,7 @@ def must_shorten(views: SessionViews) -> bool:
 
 
 def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Plan:
-    """The next request as the rules would have it; `prefix`: one that it begins with and that is
-    not in force yet."""
+    """The next request by the rules; `prefix`: one not yet in force that it will begin with."""
     view = views.compaction
     before = held(views, rules)
     if before is None:
@@ -122,7 +121,7 @@ def plan(views: SessionViews, rules: Rules, prefix: Prefix | None = None) -> Pla
 
 
 def _says_no_more(views: SessionViews) -> bool:
-    """Whether the candidate leaves out every answer and result: then no thinking must be kept."""
+    """Whether the candidate replaces every answer and result, so that no thinking must be kept."""
     candidate, fragments = views.compaction.candidate, views.context.fragments
     return candidate is not None and all(
         fragments[place].kind in HEARD for place in range(candidate.kept_from, len(fragments))
@@ -132,8 +131,8 @@ def _says_no_more(views: SessionViews) -> bool:
 def _window(views: SessionViews, rules: Rules, prefix: Prefix | None) -> tuple[str, int]:
     """The strategy of the next request and its tokens, before it adopts anything.
 
-    A window whose messages would pass the hard cap is half as wide, or half of that: it is the
-    only thing that can make such a session go on.
+    A window that would pass the hard cap is halved until it fits: nothing else can continue such
+    a session.
     """
     strategy, said = rules.strategy, _said(views, rules.family, prefix)
     tokens, size = said + _moved(views, strategy), window_size(strategy)
@@ -145,7 +144,7 @@ def _window(views: SessionViews, rules: Rules, prefix: Prefix | None) -> tuple[s
 
 
 def _moved(views: SessionViews, strategy: str) -> int:
-    """Tokens that the next request says more than the last one, or less, because of its start."""
+    """Tokens that a different start adds to the next request, or removes."""
     fragments, last, size = views.context.fragments, views.context.request, window_size(strategy)
     if last is None:
         return 0
@@ -158,7 +157,7 @@ def _moved(views: SessionViews, strategy: str) -> int:
 
 
 def saving(views: SessionViews, candidate: Summary, compacted_upto: int) -> int:
-    """Tokens that a request with this summary has less than one with the standing one."""
+    """Tokens that this summary saves compared to the adopted one."""
     view = views.compaction
     begin, end = kept_from(view), candidate.kept_from
     covered = fragment_tokens(views.context.fragments, begin, end)
@@ -168,7 +167,7 @@ def saving(views: SessionViews, candidate: Summary, compacted_upto: int) -> int:
 
 
 def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) -> int:
-    """What the short forms in force save of a stretch of fragments."""
+    """Tokens that the short forms in force save in a range of fragments."""
     return sum(
         short.saved
         for short in view.shorts
@@ -177,8 +176,8 @@ def _shorter(view: CompactionView, begin: int, end: int, compacted_upto: int) ->
 
 
 def _said(views: SessionViews, counts: str, prefix: Prefix | None) -> int:
-    """Estimated tokens of the next request if it goes on with the last one: what was said, and
-    what it says first, as a model of the family counts."""
+    """Estimated tokens of the next request if it continues the last one: everything since, and its
+    first messages, counted for a family of models."""
     rows = (views.messages.received.last(message_id) for message_id in _said_next(views))
     unsaid = sum(row.tokens_for(counts) for row in rows if row)
     unsaid += sum(estimate(reminder.text, counts) for reminder in views.turn.reminders)
@@ -186,13 +185,13 @@ def _said(views: SessionViews, counts: str, prefix: Prefix | None) -> int:
 
 
 def _said_next(views: SessionViews) -> tuple[str, ...]:
-    """The messages that the next request says first."""
+    """The messages that the next request contains first."""
     turn = views.turn
     return (*turn.owned, *(w.message_id for w in turn.queue if w.when_busy == "steer"))
 
 
 def is_cold(views: SessionViews) -> bool:
-    """Whether the first request of a turn comes when the last one's prefix is no longer cached."""
+    """Whether the prefix of the last request is no longer cached at the first request of a turn."""
     turn = views.turn
     if turn.step > 0 or not turn.owned or views.context.request is None:
         return False
@@ -201,16 +200,16 @@ def is_cold(views: SessionViews) -> bool:
 
 
 def needs_room(views: SessionViews, rules: Rules) -> bool:
-    """Whether no step is possible before something is left out, with what is ready already."""
+    """Whether no step is possible until something is left out, even with what is ready."""
     return _with_candidate(views, rules) > rules.limits.hard_tokens or must_shorten(views)
 
 
 def best_cut(views: SessionViews, rules: Rules) -> int | None:
-    """Where the next summary would end, or None: it keeps the newest messages as they are.
+    """Where the next summary would end, or None: it keeps the newest messages verbatim.
 
-    It keeps fewer than S3.4 wants where those alone leave no room, or nothing could ever be said
-    again; in the end only what was said behind the last results. A request that the model found
-    too long, by whatever it counts (bytes, images), is to keep half of its tokens at most.
+    It keeps fewer than S3.4 requires if those alone leave no room, since the session could never
+    continue; at the least, the messages after the last results. A request that the model found
+    too long by its own count (bytes, images) keeps at most half of its tokens.
     """
     fragments, begin = views.context.fragments, kept_from(views.compaction)
     keep, most = KEPT_MESSAGES, rules.limits.hard_tokens
@@ -234,14 +233,14 @@ def best_cut(views: SessionViews, rules: Rules) -> int | None:
 
 
 def _said_from(views: SessionViews, place: int) -> int:
-    """Tokens of everything from a fragment on, as the next request would say it."""
+    """Tokens of everything from a fragment on, in the form of the next request."""
     view, end = views.compaction, len(views.context.fragments)
     whole = fragment_tokens(views.context.fragments, place, end)
     return whole - _shorter(view, place, end, view.compacted_upto)
 
 
 def due_works(views: SessionViews, rules: Rules) -> list[Due]:
-    """The background work that the views owe and nobody has claimed."""
+    """The background work that is due and not claimed."""
     view, turn = views.background, views.turn
     if turn.closing is not None:
         return []
@@ -279,12 +278,12 @@ def _summary_due(views: SessionViews, rules: Rules) -> Due | None:
     covered = fragment_tokens(fragments, begin, cut) if cut is not None else 0
     worth = covered >= (least if must else max(least + SUMMARY_TOKENS, tokens // COVERED))
     if candidate is not None and not worth:
-        return None  # there is one already, and a newer one would say little more
+        return None  # there is one already, and a newer one would add little
     return Due("context" if turn.open else "resume", upto, worth)
 
 
 def _with_candidate(views: SessionViews, rules: Rules) -> int:
-    """Estimated tokens of the next request if it adopted whatever is ready."""
+    """Estimated tokens of the next request if it adopted everything ready."""
     planned, candidate = plan(views, rules), views.compaction.candidate
     if candidate is None or planned.checkpoint == candidate.offset:
         return planned.tokens
@@ -292,13 +291,13 @@ def _with_candidate(views: SessionViews, rules: Rules) -> int:
 
 
 def _grew(views: SessionViews) -> float:
-    """By how many tokens the context grew since a summary was tried in vain."""
+    """By how many tokens the context grew since a summary failed."""
     tried = views.background.tried_tokens
     return views.context.fragments[-1].total - tried if tried else float("inf")
 
 
 def may_still_come(views: SessionViews, rules: Rules, now: int) -> bool:
-    """Whether a step that is too long may wait for what makes it shorter, and still in time."""
+    """Whether a step that is too long may still wait for a summary."""
     if rules.strategy != "compacted" or now >= views.turn.due_at + rules.limits.candidate_wait_ms:
         return False
     made = any(work.kind != "memory" for work in views.background.works)

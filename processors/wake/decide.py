@@ -1,7 +1,7 @@
-"""What to write for an obligation of the sessions role: pure, from the views and the agent.
+"""The decisions of the sessions role: pure, from the views and the agent.
 
-Each function makes the events that discharge one kind of row. A test folds them at the view they
-were made for and demands that they are accepted and that the row is owed no more (law 9).
+Each function builds the events that discharge one kind of WAKE row. A test folds them at the views
+they were made for and checks that they are accepted and the row is discharged (law 9).
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ StoreBody = Callable[[bytes, str], ev.Body]
 ReadLayers = Callable[[Agent, SessionViews], Layers]
 ReadTodos = Callable[[Agent, SessionViews], str]
 TOO_LITTLE = "too little lies before the newest messages, which are kept as they are"
-END_REASONS = {  # the provider's stop_reason -> why the turn ended
+END_REASONS = {  # the provider's stop_reason -> the turn's end reason
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
     "max_tokens": "max_tokens",
@@ -43,7 +43,7 @@ END_REASONS = {  # the provider's stop_reason -> why the turn ended
 
 
 def rules_of(agent: Agent) -> Rules:
-    """What the agent brings to WAKE."""
+    """What WAKE needs of the agent."""
     return Rules(
         agent.limits,
         frozenset(tool.name for tool in agent.tools if tool.stops),
@@ -65,8 +65,8 @@ def no_todos(agent: Agent, views: SessionViews) -> str:
 
 
 class Desk(NamedTuple):
-    """What a decision may use of the world: blobs, files and memory for a new prefix, and what a
-    project has still to do. What of it is said stands in the log first (law 11)."""
+    """What a decision may read outside the log: blobs, files and memory for a new prefix, and the
+    todos of a project. Whatever of it reaches a model is written to the log first (law 11)."""
 
     store_body: StoreBody
     read_blob: ReadBlob
@@ -162,7 +162,7 @@ def _tool_invoked(
             step=call.step,
             index=call.index,
             call_id=call.call_id,
-            name=tool.name if tool else call.name,  # the tool that is meant: see tiers.py
+            name=tool.name if tool else call.name,  # the real tool: see tiers.py
             effect=effect,
             approval=approval,
             expires_at=(
@@ -191,7 +191,7 @@ def _tool_invoked(
 def _ended_by_itself(
     owed: Obligation, views: SessionViews, agent: Agent, tokens: int = 0
 ) -> ev.TurnEnded:
-    """The end of a turn that nobody aborted."""
+    """The end of a turn that was not aborted."""
     turn = views.turn
     if owed.lane == "S" or (owed.row == "N2" and part_refused(turn)):
         used = turn.generation.attempt if turn.generation else 0
@@ -235,7 +235,7 @@ def context_set_of(
     )
 
 
-@lru_cache(maxsize=32)  # every turn assembles it again, and it is mostly the same
+@lru_cache(maxsize=32)  # every turn assembles it again, mostly unchanged
 def _weight(text: bytes, family: str) -> int:
     return estimate(text, family)
 
@@ -245,9 +245,9 @@ def _context_set(
 ) -> tuple[str, list[ev.ContextSet]]:
     """The prefix of the next request, and the CONTEXT_SET that it needs.
 
-    A running turn keeps what it began with (see also `held`). An edited file counts from the next
-    turn on; memory, which every turn may change, only where it costs nothing: no request has the
-    prefix, it is cold, or it `moves` anyway.
+    A running turn keeps its prefix (see also `held`). An edited file takes effect with the next
+    turn; memory, which any turn may change, only where that is free: no request has the prefix
+    yet, it is cold, or it `moves` anyway.
     """
     known = views.context.prefix_sha
     if known and (views.turn.step > 0 or held(views, rules_of(agent)) is not None):
@@ -263,7 +263,7 @@ def _context_set(
 
 
 def _todos(views: SessionViews, agent: Agent, desk: Desk) -> ev.ReminderAdded | None:
-    """At the first step of a turn: what is still to do, unless it was said just like this."""
+    """The open todos at the first step of a turn, unless the model has seen exactly these."""
     text = desk.read_todos(agent, views) if views.turn.step == 0 else ""
     reminder_id = f"todos-{sha256(text.encode()).hexdigest()[:16]}"
     if not text or reminder_id in views.turn.reminder_ids:
@@ -287,7 +287,7 @@ def _with_prefix(
 def _over_cap(
     owed: Obligation, views: SessionViews, agent: Agent, desk: Desk
 ) -> list[Any]:
-    """Row N2: the turn ends, unless the prefix has become short enough since it was weighed."""
+    """Row N2: the turn ends, unless a new prefix makes the request short enough."""
     planned, _, events = _with_prefix(views, agent, desk)
     if events and planned.tokens <= agent.limits.hard_tokens:
         return events
@@ -300,14 +300,14 @@ def _llm_called(views: SessionViews, agent: Agent, desk: Desk) -> list[Any]:
     before = held(views, rules)
     planned, prefix_sha, prefixes = _with_prefix(views, agent, desk)
     events: list[Any] = [*prefixes]
-    if events and planned.tokens > rules.limits.hard_tokens:  # WAKE judges anew, with the prefix
+    if events and planned.tokens > rules.limits.hard_tokens:  # WAKE decides again
         return events
     steers = tuple(w.message_id for w in turn.queue if w.when_busy == "steer")
     includes = turn.owned if turn.step == 0 else steers
     reminders = tuple(reminder.reminder_id for reminder in turn.reminders)
     tokens, todos = planned.tokens, _todos(views, agent, desk)
     weight = 0 if todos is None else estimate(todos.text, rules.family)
-    if todos is not None and tokens + weight <= rules.limits.hard_tokens:  # a help, not a duty
+    if todos is not None and tokens + weight <= rules.limits.hard_tokens:  # todos are optional
         tokens += weight
         events.append(todos)
         reminders += (todos.reminder_id,)

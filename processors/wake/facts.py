@@ -1,7 +1,7 @@
-"""`wake(views, partition, now, rules)`: what a session owes now, and when to look again.
+"""`wake(views, partition, now, rules)`: what a session owes now, and when to check again.
 
-This file turns views into the facts that the table names, one small function per lane, and looks
-them up. It decides nothing: the table does. It has no clock: `now` is given (Unix ms).
+One small function per lane computes the facts that the table names and looks them up. The table
+decides. There is no clock: `now` is an argument (Unix ms).
 """
 
 from typing import NamedTuple
@@ -32,8 +32,8 @@ class Obligation(NamedTuple):
 def wake(
     views: SessionViews, partition: PartitionView, now: int, rules: Rules | None
 ) -> tuple[Obligation, ...]:
-    """Everything owed. `rules` is None where no agent of that name is known: then answers are, and
-    the end of a turn that is closing (rows C), for which nothing of an agent is needed."""
+    """Everything owed. `rules` is None if no agent of that name is known: then only refusals and
+    the end of a closing turn (rows C) are, which need nothing of an agent."""
     owed = [_owe("R", {}, (refusal.offset,)) for refusal in views.turn.refusals]
     halted = views.frozen is not None or (views.turn.terminated and not views.turn.open)
     gate = "halted" if halted or rules is None else "live"
@@ -213,7 +213,7 @@ def _due_work(common: Facts, now: int, due: Due) -> Obligation | None:
 def _effects(
     common: Facts, views: SessionViews, partition: PartitionView, now: int, rules: Rules
 ) -> list[Obligation | None]:
-    """Lanes A and C: what still runs while the turn closes, and whether it may end."""
+    """Lanes A and C: effects that still run while the turn closes, and whether it may end."""
     closing = views.turn.closing
     if closing is None:
         return []

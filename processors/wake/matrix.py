@@ -1,8 +1,8 @@
-"""Who reads and who writes which state in the life of a turn, as data (S1).
+"""Which point of a turn reads and writes which state, as data (S1).
 
-Eight points of a turn, four buckets by how long a state lives, and for every item the points that
-read and write it. A test plays real histories, watches what the code touches at each point, and
-demands that it is exactly this; the docs are generated from it. No decision reads this file.
+Eight points of a turn, four buckets by lifetime, and for every item the points that read and write
+it. A test plays real histories, records what the code touches at each point, and compares; the docs
+are generated from it. No decision reads this file.
 """
 
 from typing import NamedTuple
@@ -28,11 +28,11 @@ POINTS = (
     Point("H", "background", "memory is extracted, the next resume is prepared"),
 )
 
-# Background work belongs to the point that it was begun for.
+# Background work belongs to the point for which it began.
 BY_KIND = {"result": "E", "context": "B", "resume": "H", "memory": "H"}
 
-# Where in a turn an event is written, and with it what its fold writes. Two letters: the first for
-# the first step of a turn, the second for later ones. '': from outside of a turn's life.
+# The point of a turn at which an event is written and folded. Two letters: for the first step of a
+# turn, and for later ones. '': outside of a turn.
 WRITTEN_AT: dict[str, str | dict[str, str]] = {
     "SESSION_OPENED": "",
     "MESSAGE_RECEIVED": "A",
@@ -74,7 +74,7 @@ WRITTEN_AT: dict[str, str | dict[str, str]] = {
     "GEN_SENT": "",
 }
 
-# Where a decision or a claim that WAKE owes reads the views; two letters as above.
+# The point at which a decision or claim reads the views; two letters as above.
 DECIDED_AT = {
     "LLM_CALLED": "AB",
     "GEN_START": "B",
@@ -88,8 +88,8 @@ DECIDED_AT = {
 class Item(NamedTuple):
     """One piece of state. bucket: step, turn, session or across (sessions).
 
-    kept_in: fields of the views, or what lies outside of them (`memory.`, `files`). cells: for each
-    point that touches it, R, W or RW. others: who else reads or writes it, where no point does.
+    kept_in: fields of the views, or storage outside of them (`memory.`, `files`). cells: R, W or RW
+    for each point that touches it. others: readers and writers outside of all points.
     """
 
     name: str
@@ -177,8 +177,8 @@ ITEMS = (
     ),
 )
 
-# Which lanes of WAKE belong to which points: what runs there is not begun, or is stopped, once the
-# turn has been aborted.
+# The points to which the lanes of WAKE belong: after an abort, their work does not begin, or is
+# stopped.
 ABORT_LANES = {"N": "BF", "S": "C", "T": "D", "B": "EH"}
 ABORT_FACTS = ("closing", "stop")
 

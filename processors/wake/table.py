@@ -4,9 +4,9 @@ Normal running, retry, restart, rebalance and a manual wake all read this table,
 not a second program. Facts are computed in facts.py; a row matches when each fact it names has
 one of the values it lists. Rows of a lane exclude each other: a test tries every combination.
 
-Lane A per begun effect and C for the turn hold while it closes; T per call, S for the model call
-and N for the turn while it runs; B per background work, D per delivery to a push channel, R per
-refusal always.
+Lane A (per begun effect) and C (the turn) apply while a turn closes; T (per call), S (the model
+call) and N (the turn) while it runs; B (per background work), D (per delivery to a push channel)
+and R (per refusal) always.
 """
 
 from functools import cache
@@ -16,7 +16,7 @@ from ..fold.calls import ALLOWED, ASKS, IN_DOUBT, PROPOSED, STARTED, CallStatus
 
 Fact = str | bool
 Facts = dict[str, Fact]
-"""What is known of one thing that may be owed, by the names that rows use."""
+"""The facts of one thing that may be owed, by the names that rows use."""
 When = dict[str, tuple[Fact, ...]]
 """Values by the name of the fact that may have them."""
 
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 LIVE: When = {"gate": ("live",)}
 RUNS: When = {**LIVE, "closing": (False,)}
 CLOSES: When = {**LIVE, "closing": (True,)}
-REBUILT = ("too_long", "part_refused")  # a step is built anew: shorter, or without the part
+REBUILT = ("too_long", "part_refused")  # a step is rebuilt: shorter, or without the part
 DUE = ("answered", "steer", "pause", *REBUILT)
 
 WAKE: tuple[Row, ...] = (
@@ -62,7 +62,7 @@ WAKE: tuple[Row, ...] = (
     Row("T3", "T", {**RUNS, "status": (ALLOWED,)}, "TOOL_STARTED", "tools",
         "the call is allowed: claim it when a slot is free"),
     Row("T4", "T", {**RUNS, "status": (STARTED,), "claim": ("mine",)}, "begin", "tools",
-        "my claim came back: begin, once, before start_by"),
+        "my claim was read back: begin, once, before start_by"),
     Row("T4w", "T", {**RUNS, "status": (STARTED,), "claim": ("other",)}, "wait", "tools",
         "another owner may still report"),
     Row("T5", "T", {**RUNS, "status": (STARTED,), "claim": ("void",), "left": (True,)},
@@ -73,7 +73,7 @@ WAKE: tuple[Row, ...] = (
         "the owner is dead and the tool may run again"),
     Row("T6v", "T", {**RUNS, "status": (STARTED,), "claim": ("void",), "left": (False,)},
         "TOOL_RESULT", "tools",
-        "claims kept losing their partition: not run"),
+        "every claim lost its partition before it began: not run"),
     Row("T6r", "T", {**RUNS, "status": (STARTED,), "claim": ("gone",), "repeatable": (True,),
         "left": (False,)}, "TOOL_RESULT", "tools",
         "attempts are used up: an error the model sees"),
@@ -82,7 +82,7 @@ WAKE: tuple[Row, ...] = (
         "it may have happened: ask its reconciler, else it is in doubt; it never reruns by itself"),
     Row("T7", "T", {"status": IN_DOUBT, "told": (False,)}, "HUMAN_NEEDED",
         "sessions",
-        "a person must find out what happened"),
+        "a person must settle what happened"),
     Row("S1", "S", {**RUNS, "status": ("owed",), "left": (True,)}, "GEN_START", "models",
         "a step was decided: claim its model call when a slot is free"),
     Row("S1r", "S", {**RUNS, "status": ("failed",), "permanent": (False,), "left": (True,),
@@ -92,7 +92,7 @@ WAKE: tuple[Row, ...] = (
         "retry_due": (False,)}, "wait", "models",
         "the next attempt is not due yet"),
     Row("S2", "S", {**RUNS, "status": ("running",), "claim": ("mine",)}, "begin", "models",
-        "my claim came back: begin, once, within the start window"),
+        "my claim was read back: begin, once, within the start window"),
     Row("S2w", "S", {**RUNS, "status": ("running",), "claim": ("other",)}, "wait", "models",
         "another owner still streams, or its deadline has not passed"),
     Row("S3", "S", {**RUNS, "status": ("running",), "claim": ("gone", "void"), "left": (True,)},
@@ -129,7 +129,7 @@ WAKE: tuple[Row, ...] = (
         "wait", "delivery",
         "the next attempt is not due yet"),
     Row("D2", "D", {**LIVE, "status": ("running",), "claim": ("mine",)}, "begin", "delivery",
-        "my claim came back: begin, once, within the start window"),
+        "my claim was read back: begin, once, within the start window"),
     Row("D2w", "D", {**LIVE, "status": ("running",), "claim": ("other",)}, "wait", "delivery",
         "another owner still delivers, or its deadline has not passed"),
     Row("D3", "D", {**LIVE, "status": ("running",), "claim": ("gone", "void"), "left": (True,)},
@@ -151,7 +151,7 @@ WAKE: tuple[Row, ...] = (
         "too little could be left out: record that, and try again when there is more"),
     Row("B2", "B", {**LIVE, "status": ("running",), "stop": (False,), "claim": ("mine",)}, "begin",
         "background",
-        "my claim came back: begin, once, within the start window"),
+        "my claim was read back: begin, once, within the start window"),
     Row("B2a", "B", {**LIVE, "status": ("running",), "stop": (True,), "claim": ("mine",)}, "abort",
         "background",
         "the turn was aborted, and its background work with it"),
@@ -238,11 +238,11 @@ SEED_ROWS: tuple[tuple[str, str, str], ...] = (
 
 
 def match(lane: str, facts: Facts) -> Row | None:
-    """The row of a lane that the facts match, or None. Facts a row does not name may be missing."""
+    """The row of a lane that matches the facts, or None. Facts that no row names may be missing."""
     return _match(lane, tuple(facts.items()))
 
 
-@cache  # facts have few values: what is looked up once per view is searched once per combination
+@cache  # facts have few values: each combination is searched once
 def _match(lane: str, facts: tuple[tuple[str, Fact], ...]) -> Row | None:
     known = dict(facts)
     for row in BY_LANE[lane]:

@@ -1,8 +1,8 @@
-"""background: work beside the conversation (lane B): what is due, what is claimed, what was tried.
+"""background: work outside the conversation (lane B): due, claimed and tried.
 
 Kinds: `result` (a short form of one tool result), `context` (a summary while a turn runs),
-`resume` (a summary while the session is idle), `memory` (what a turn leaves to remember). A work
-is named by its kind and the offset it goes up to. Bounded: older results are let go.
+`resume` (a summary while the session is idle), `memory` (what to remember of a turn). Work is
+identified by its kind and the offset it covers up to. Bounded: older results are dropped.
 """
 
 from ....schemas import events as ev
@@ -13,15 +13,15 @@ from .turn_view import Claim, TurnView, call_of, is_open
 
 KINDS = ("result", "context", "resume", "memory")
 SUMMARIES = ("context", "resume")  # of these, one at a time
-RESULT_TOKENS_MIN = 500  # a result below this is not worth a model call, whatever an agent says
-RESULTS_MAX = 32  # waiting at a time; a summary covers what was let go
+RESULT_TOKENS_MIN = 500  # a smaller result is never worth a model call
+RESULTS_MAX = 32  # waiting at a time; a summary covers the dropped ones
 STOPPING = ("cancelled", "terminated")  # an abort ends background work too (constraint 3)
-# What BACKGROUND_DONE says where nobody failed, and where the provider can not do it.
+# Errors of BACKGROUND_DONE that are not failures, and those of a provider without the feature.
 ABORTED, STOPPED = "the turn was aborted", "it was stopped"
 NOTHING_LEFT = "nothing is left to be done"
 NOT_SUMMARIZED = "the provider could not summarize"
-MEMORY_TRIES = 4  # in a row that came to nothing: then what they covered is let go
-MEMORY_WAIT_MS = 60_000  # before the second, and ten times as long before each further one
+MEMORY_TRIES = 4  # failures in a row, after which the turns they covered are skipped
+MEMORY_WAIT_MS = 60_000  # before the second try; ten times longer before each further one
 
 
 class Large(Value):
@@ -33,8 +33,8 @@ class Large(Value):
 
 
 class Work(Value):
-    """Claimed work. `stop`: the turn it ran beside was aborted; `released`: its owner has ended
-    in peace, and somebody may take it over at once."""
+    """Claimed work. `stop`: the turn during which it ran was aborted; `released`: its owner ended
+    cleanly, so another worker may take over at once."""
 
     kind: str
     upto: int
@@ -46,10 +46,10 @@ class Work(Value):
 
 class BackgroundView(Value):
     """`results`: not yet tried. `works`: claimed and not done. `tried_upto`, `tried_tokens`: the
-    newest summary that was tried in vain, and all that had ever been said when it was.
-    `idle_at`: offset of the newest TURN_ENDED, or of the extraction that came to nothing since;
-    `remembered_upto`: what lies before it is in the memory, or was given up. `memory_missed`:
-    extractions that came to nothing since; before `memory_at` (Unix ms) there is no other."""
+    newest summary that failed, and the tokens of the conversation at that time.
+    `idle_at`: offset of the newest TURN_ENDED, or of a failed extraction since;
+    `remembered_upto`: everything before it is in memory or was given up. `memory_missed`:
+    failed extractions since; the next one runs at `memory_at` (Unix ms) or later."""
 
     results: tuple[Large, ...] = ()
     works: tuple[Work, ...] = ()
@@ -109,7 +109,7 @@ def apply(
         case ev.TurnEnded():
             view = replace(view, idle_at=entry.offset)
     if after.terminated and not after.open:
-        return replace(view, works=(), results=())  # nobody goes on with it: row G
+        return replace(view, works=(), results=())  # no worker continues it: row G
     if after.closing is not None and after.closing.reason in STOPPING:
         works = tuple([replace(work, stop=True) for work in view.works])
         return replace(view, works=works, results=())
@@ -123,7 +123,7 @@ def _result(
     if event.tokens < RESULT_TOKENS_MIN or call not in before.calls or before.closing is not None:
         return view
     if not is_open(call):
-        return view  # the result that the model was told came before
+        return view  # the model has seen the earlier result
     large = Large(entry.offset, call.key, event.tokens)
     return replace(view, results=(*view.results, large)[-RESULTS_MAX:])
 
@@ -149,16 +149,16 @@ def _done(
             return replace(view, results=left)
         case "memory":
             if work is not None and work.stop and not event.ok:
-                return view  # what an abort took is due again when the turn has ended
+                return view  # aborted work is due again when the turn has ended
             return _remembered(view, entry, event)
-    if event.ok:  # its summary is there, or was useless by then: not again for the same offset
+    if event.ok:  # a summary exists, or is no longer useful: do not repeat it for this offset
         return replace(view, tried_upto=max(view.tried_upto, event.upto), tried_tokens=0)
     return _tried(view, event.upto, view.said, context)
 
 
 def _remembered(view: BackgroundView, entry: Entry, event: ev.BackgroundDone) -> BackgroundView:
-    """What is remembered now. A try that came to nothing is owed anew under its own offset: it
-    covers what was missed, and whatever was said since."""
+    """Updates the memory fields. A failed try is due again under its own offset, so it also covers
+    everything since."""
     missed = 0 if event.ok else view.memory_missed + 1
     if not 0 < missed < MEMORY_TRIES:
         upto = max(view.remembered_upto, event.upto)

@@ -1,8 +1,8 @@
 """compaction: short forms by call, the newest candidate summary, and the adopted checkpoint.
 
-A candidate is in force only when an LLM_CALLED names it (design section 4). Whether a short form
-is in force is a question of order: it was there before its result was first said to the model, or
-an LLM_CALLED adopted it since by its compacted_upto.
+A candidate is in force only when an LLM_CALLED names it (design section 4). A short form is
+in force if it came before its result was first sent to the model, or if an LLM_CALLED adopted it
+since through compacted_upto.
 """
 
 from ....schemas import events as ev
@@ -14,9 +14,9 @@ from .context_view import ContextView, fragment_tokens, place_of_result
 
 
 class Short(Value):
-    """A short form of a result. `early`: no request had said the result when it came.
+    """A short form of a result. `early`: it came before any request contained the result.
 
-    `place`: the ordinal of the result's fragment; `saved`: estimated tokens that it takes less.
+    `place`: the ordinal of the result's fragment; `saved`: estimated tokens that it saves.
     """
 
     call: str
@@ -28,7 +28,7 @@ class Short(Value):
 
 
 class Summary(Value):
-    """What stands for the fragments before `kept_from`. `offset`: of its CONTEXT_COMPACTED;
+    """A summary in place of the fragments before `kept_from`. `offset`: of its CONTEXT_COMPACTED;
     `upto`: the offset it was made at."""
 
     offset: int
@@ -40,8 +40,8 @@ class Summary(Value):
 
 
 class CompactionView(Value):
-    """`candidate_at`, `checkpoint_at`: offsets of summaries, the newest that nobody adopted and the
-    one in force. `compacted_upto`: short forms that lie at or before this offset are in force;
+    """`candidate_at`, `checkpoint_at`: offsets of summaries, the newest not adopted and the one in
+    force. `compacted_upto`: short forms at or before this offset are in force;
     `waiting`: the tokens that the others would save."""
 
     shorts: Rows[Short]
@@ -74,7 +74,7 @@ def _offset(summary: Summary) -> int:
 
 
 def initial() -> CompactionView:
-    """Nothing compacted; made anew because rows share their storage."""
+    """Nothing compacted; a new value each time, because rows share storage."""
     return CompactionView(Rows(key=_call), Rows(key=_offset))
 
 
@@ -87,7 +87,7 @@ def in_force(view: CompactionView, call: str, compacted_upto: int) -> Short | No
 
 
 def kept_from(view: CompactionView) -> int:
-    """The ordinal of the first fragment that requests say as it is."""
+    """The ordinal of the first fragment that requests contain verbatim."""
     checkpoint = view.checkpoint
     return checkpoint.kept_from if checkpoint is not None else 0
 

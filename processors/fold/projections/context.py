@@ -1,7 +1,7 @@
 """context: what the model may be shown, as verbatim fragments in order, never rewritten.
 
 A request is a function of these rows up to a point (processors/request/). Fragments hold bytes as
-they came: what is left out of a request (a refused answer, an unfinished tool_use, unsigned
+received: what is left out of a request (a refused answer, an unfinished tool_use, unsigned
 thinking) is decided when it is built, by rules that do not change the rows.
 """
 
@@ -47,19 +47,19 @@ READS = frozenset(
 
 
 def initial() -> ContextView:
-    """An empty context; made anew because rows share their storage."""
+    """An empty context; a new value each time, because rows share storage."""
     return ContextView(Rows(), Rows())
 
 
 def estimated_tokens(view: ContextView) -> int:
-    """Estimated input tokens of the next request, as the family `view.counts` does."""
+    """Estimated input tokens of the next request, counted for the family `view.counts`."""
     return view.anchor_tokens + view.tail_tokens
 
 
 def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> int:
-    """Estimated input tokens of the next request, which a model of the family reads; `prefix`: one
-    that it begins with and that is not in force yet."""
-    if view.request is None:  # nothing was measured: all that is known is weighed
+    """Estimated input tokens of the next request for a model of the family; `prefix`: a prefix not
+    yet in force that the request will begin with."""
+    if view.request is None:  # nothing was measured: estimate everything
         first = prefix or standing(view.prefixes)
         return (0 if first is None else first.tokens(counts)) + view.tail_tokens
     measured = family_of(view.request.model)
@@ -68,8 +68,8 @@ def tokens_for(view: ContextView, counts: str, prefix: Prefix | None = None) -> 
 
 
 def _anchor(view: ContextView, prefix: Prefix, counts: str) -> int:
-    """What the last response weighed, had it had another prefix: at least as much as that, for the
-    old one was estimated and the whole was measured."""
+    """The tokens of the last response if it had had another prefix: at least those of that prefix,
+    because the old prefix was estimated while the whole was measured."""
     moved = heavier(standing(view.prefixes), prefix, counts)
     return max(prefix.tokens(counts), view.anchor_tokens + moved)
 
@@ -115,7 +115,7 @@ def _weight(fragment: Fragment, counts: str) -> int:
 
 
 def _grown(rows: Rows[Fragment], fragments: Iterable[Fragment], counts: str) -> Rows[Fragment]:
-    """The rows and some more, weighed: one that is new carries its own tokens or none."""
+    """The rows and the new ones, with running totals of tokens."""
     total, added = rows[-1].total if len(rows) else 0, []
     for fragment in fragments:
         total = min(SUM_MAX, total + (fragment.total or _weight(fragment, counts)))
@@ -204,8 +204,8 @@ def _called(
         last.files_after if last else -1,
     )
     view = replace(view, request=request)
-    measured = last is not None or weighed  # what came before, or all that the plan knows
-    if (moved or other) and measured:  # the last response's weight says nothing of this request
+    measured = last is not None or weighed  # measured before, or all that the plan knows
+    if (moved or other) and measured:  # the last response's tokens do not apply to this request
         return replace(view, anchor_tokens=event.prompt_tokens, tail_tokens=0)
     return view
 
@@ -216,14 +216,14 @@ def all_input(usage: ev.Usage) -> int:
 
 
 def _failed(view: ContextView, entry: Entry, event: ev.GenFailed) -> ContextView:
-    """What is not taken never will be: no request says the thoughts, or shows the files, of before
-    again. Thinking was signed for the files, too."""
+    """After a refusal no request contains the earlier thinking, or the earlier files, again.
+    Thinking was signed for the files, too."""
     request = view.request
     if event.error not in (THINKING_REFUSED, FILE_REFUSED) or request is None:
         return view
     if event.error == FILE_REFUSED:
         request = replace(request, files_after=entry.offset)
-    if not must_think(request, view.fragments):  # else only a summary in their place can help
+    if not must_think(request, view.fragments):  # otherwise only a summary in their place can help
         request = replace(request, bound_from=len(view.fragments))
     return replace(view, request=request)
 
@@ -235,7 +235,7 @@ def _completed(
     last = used + event.usage.counts[-1]
     refused = event.stop_reason == "refusal"
     measured = used if refused else last
-    if measured > REQUEST_TOKENS_MAX:  # impossible: the estimate of before stands
+    if measured > REQUEST_TOKENS_MAX:  # impossible: keep the earlier estimate
         measured = 0
     rows = view.fragments
     if not refused:
@@ -282,7 +282,7 @@ def _ended(
             place = (call.turn, call.step, call.index, entry.offset)
             fragments.append(Fragment("result", *place, None, done[1], call.call_id, True))
     unsaid = _said(entry, before.number, before.step, before.owned, messages, view.counts)
-    if entry.event.reason == "budget_exceeded":  # of what outweighs all else no request has room
+    if entry.event.reason == "budget_exceeded":  # larger than all the rest
         heavy = sum(fragment.total or _weight(fragment, view.counts) for fragment in unsaid)
         unsaid = [] if _outweighs(view, heavy, entry.event.limit) else unsaid
     if before.terminated:
@@ -291,10 +291,10 @@ def _ended(
 
 
 def _outweighs(view: ContextView, heavy: int, limit: int | None) -> bool:
-    """Whether what found no room outweighs all else that was said, or leaves less than a tenth of
-    the cap for it: then no later request has room for it either."""
+    """Whether the part that did not fit is larger than the rest of the conversation, or leaves it
+    less than a tenth of the cap: then it fits no later request either."""
     prefix = standing(view.prefixes)
-    if prefix is None or not prefix.is_weighed:  # as such logs were folded from the first
+    if prefix is None or not prefix.is_weighed:  # as such logs have always been folded
         return heavy > estimated_tokens(view)
     start = view.request.start if view.request is not None else 0
     said = fragment_tokens(view.fragments, start, len(view.fragments))
@@ -303,10 +303,10 @@ def _outweighs(view: ContextView, heavy: int, limit: int | None) -> bool:
 
 
 def _result(entry: Entry, event: Any, before: TurnView, state: SessionState) -> Fragment | None:
-    """The result that an event gives to a call of the running turn that had none."""
+    """The result that an event gives to a call of the running turn without one."""
     call = call_of(before, event)
     if call is None or call not in before.calls or not is_open(call):
-        return None  # said before: what is new about it comes as a reminder
+        return None  # the model has a result: news comes as a reminder
     body, text, error, tokens = None, "", True, 0
     match event:
         case ev.ToolInvoked():

@@ -1,4 +1,4 @@
-"""What a model has been shown: the view that the context fold makes and requests read."""
+"""The context of a session: computed by the context fold, read by requests."""
 
 from ....schemas.events import Body
 from ....schemas.tokens import NEW
@@ -30,9 +30,9 @@ class Fragment(Value):
 class Request(Value):
     """A step's request: how many fragments it covers, and what else it names.
 
-    `start`: the first fragment it says; what lies before is in the summary at `checkpoint`, or
+    `start`: the first fragment it contains; earlier ones are in the summary at `checkpoint` or
     left out. `bound_from`: thinking before this fragment was signed for another prefix, or refused.
-    `files_after`: the model could not read one of the files said up to this offset: none is shown.
+    `files_after`: the model could not read one of the files up to this offset: none is sent.
     `checkpoint`, `compacted_upto`: as in LLM_CALLED.
     """
 
@@ -52,11 +52,11 @@ class Request(Value):
 
 
 class ContextView(Value):
-    """Fragments and prefixes, the newest request, and what they weigh in tokens.
+    """Fragments and prefixes, the newest request, and their tokens.
 
     `anchor_tokens`: all input and output of the last response; `tail_tokens`: the estimate of
-    what came after it, both as the family `counts`: that of the newest request's model, or the
-    newest of all in a log that does not say what its prefix weighs, which was folded so.
+    everything after it, both counted for the family `counts`: that of the newest request's model,
+    or the newest family in an old log that does not record the tokens of its prefix.
     `last_step_tokens` is constraint 5. `answered_at`: broker time of the last response, Unix ms.
     """
 

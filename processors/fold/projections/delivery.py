@@ -1,8 +1,8 @@
-"""delivery: the answers that push channels are owed (lane D), and those that never reached theirs.
+"""delivery: answers pending for push channels (lane D), and those that were given up.
 
-A message says by which channel it came. An answer that has text goes to every push channel that a
-message of its turn came by; streaming viewers hold cursors and are owed nothing but the log. Which
-address a channel has is a setting and no fact of the log: this file must not know it.
+A message names the channel it came by. An answer with text goes to every push channel that a
+message of its turn came by; streaming viewers hold cursors and need only the log. The address of a
+channel is a setting, not a fact of the log.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ from ....schemas.nesting import parsed
 from ....schemas.value import Value, replace
 from .turn_view import Claim, TurnView
 
-OWED_MAX = 64  # waiting at a time; of more, the oldest is given up
-UNDELIVERED_MAX = 16  # kept to be shown; older ones are only counted
+OWED_MAX = 64  # pending at a time; the oldest beyond that is given up
+UNDELIVERED_MAX = 16  # kept for display; older ones are only counted
 
 
 class Asked(Value):
@@ -26,8 +26,8 @@ class Asked(Value):
 
 
 class Owed(Value):
-    """An answer that a channel is owed. status: owed, running, failed. `number`: of all deliveries
-    of the session, from 1. `error`: of the newest attempt that failed."""
+    """An answer to be delivered to a channel. status: owed, running, failed. `number`: among all
+    deliveries of the session, from 1. `error`: of the newest attempt that failed."""
 
     number: int
     turn: int
@@ -64,7 +64,7 @@ READS = frozenset(
 
 
 def find_owed(view: DeliveryView, turn: int, step: int, channel: str) -> Owed | None:
-    """What the channel is owed of that answer, or None."""
+    """The pending delivery of that answer to the channel, or None."""
     for owed in view.owed:
         if (owed.step, owed.turn, owed.channel) == (step, turn, channel):
             return owed
@@ -72,12 +72,12 @@ def find_owed(view: DeliveryView, turn: int, step: int, channel: str) -> Owed | 
 
 
 def delivery_of(view: DeliveryView, number: int) -> Owed:
-    """The delivery of that number, which must be owed."""
+    """The delivery of that number, which must be pending."""
     return next(owed for owed in view.owed if owed.number == number)
 
 
 def next_owed(view: DeliveryView) -> list[Owed]:
-    """What may be delivered now: of each channel the oldest, so that answers keep their order."""
+    """The deliveries that may run now: the oldest of each channel, to keep the order of answers."""
     first: dict[str, Owed] = {}
     for owed in view.owed:
         first.setdefault(owed.channel, owed)
@@ -130,7 +130,7 @@ def _answered(view: DeliveryView, event: ev.GenComplete, said: tuple[str, ...]) 
 
 
 def _has_text(content: ev.Body) -> bool:
-    """Whether there may be something to deliver; a blob is not read here."""
+    """Whether there may be text to deliver; blobs are not read here."""
     if content.ref is not None:
         return True
     return bool(text_of(content.inline or b"[]"))
@@ -164,7 +164,7 @@ def _given_up(view: DeliveryView, owed: Owed) -> DeliveryView:
 
 
 def _sent(view: DeliveryView, event: ev.GenSent, owed: Owed | None) -> DeliveryView:
-    """A late GEN_SENT of what was given up is the truth: the channel has it."""
+    """A late GEN_SENT of a delivery that was given up counts: the channel has the answer."""
     if owed is not None:
         return _without(view, owed)
     place = (event.turn, event.step, event.channel)

@@ -1,9 +1,9 @@
-"""items: history that another framework keeps here through an adapter, in rows that only grow.
+"""items: history that another framework stores here through an adapter, in append-only rows.
 
-Items come in batches and are taken back from the end, or all at once. What holds now is therefore a
-stack: each batch names the one that lay below it when it came, the view names the top. Taking back
-moves the top and keeps every row, so that any past is still there; the newest N are found by
-walking down, however long the rest is.
+Items are added in batches and retracted from the end, or all at once. The live items are therefore
+a stack: each batch names the one below it, and the view names the top. A retraction moves the top
+and keeps every row, so any past moment can be read; the newest N are found by walking down, in time
+independent of the rest.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from ..rows import Rows
 
 
 class Place(Value):
-    """The first `items` of the batch in row `row` hold; row -1: none does."""
+    """The first `items` of the batch in row `row` are live; row -1: none is."""
 
     row: int = -1
     items: int = 0
 
 
 class Batch(Value):
-    """Items as they came. `below`: what held right before them."""
+    """A batch of items. `below`: the top right before them."""
 
     item_id: str
     content: ev.Body
@@ -33,7 +33,7 @@ class Batch(Value):
 
 
 class Retraction(Value):
-    """A command that took items back: the last one, or all (`count` of them)."""
+    """A retraction: of the last item, or of all (`count` of them)."""
 
     command_id: str
     count: int
@@ -41,7 +41,7 @@ class Retraction(Value):
 
 
 class ItemsView(Value):
-    """Every batch and retraction there ever was; `top` and `live` say what holds now."""
+    """Every batch and retraction so far; `top` and `live` describe the live items."""
 
     batches: Rows[Batch]
     retractions: Rows[Retraction]
@@ -53,7 +53,7 @@ READS = frozenset({ev.ItemAdded, ev.ItemRetracted})
 
 
 def initial() -> ItemsView:
-    """No items yet; made anew because rows share their storage."""
+    """No items yet; a new value each time, because rows share storage."""
     return ItemsView(Rows(key=_item_id), Rows(key=_command_id))
 
 
@@ -92,7 +92,7 @@ def apply(view: ItemsView, entry: Entry) -> ItemsView:
 
 
 def version(view: ItemsView) -> int:
-    """Goes up with every event that counts: what a retraction says it has seen."""
+    """Increases with every accepted event; a retraction names the version it has seen."""
     return len(view.batches) + len(view.retractions)
 
 
@@ -103,7 +103,7 @@ def _under(view: ItemsView) -> Place:
 
 
 def newest_first(view: ItemsView) -> Iterator[tuple[Batch, int]]:
-    """The batches that hold, from the newest down, and how many items of each do."""
+    """The live batches, newest first, and the number of live items of each."""
     place = view.top
     while place.row >= 0:
         batch = view.batches[place.row]
@@ -112,7 +112,7 @@ def newest_first(view: ItemsView) -> Iterator[tuple[Batch, int]]:
 
 
 def last_item(view: ItemsView) -> tuple[str, int] | None:
-    """The batch and the index of the last item that holds."""
+    """The batch and the index of the last live item."""
     for batch, items in newest_first(view):
         return batch.item_id, items - 1
     return None

@@ -1,11 +1,9 @@
 """ledger: tokens of every physical model attempt, each counted once (failed and stopped too).
 
-An attempt that lost to another was still paid for, so this fold also takes outcomes that the
-rulings found superseded or late; background work (compaction, memory) is paid for like answers,
-and each request of an attempt of it apart.
-Usage as normalised by the models role, and nothing where it is impossible; raw usage stays in the
-event. What the tokens cost is no
-fact of the log: processors/advice/prices.py says it, from a table.
+An attempt that lost to another was still paid for, so this fold also counts superseded and late
+outcomes. Background work (compaction, memory) is counted per request. Usage is as the models role
+normalized it, and empty where it is impossible; the event has the raw usage. Prices are not facts
+of the log: processors/advice/prices.py has a table.
 """
 
 from collections.abc import Iterator
@@ -21,11 +19,11 @@ ANSWER, BACKGROUND = "answer", "background"
 
 class Spent(Value):
     """One request to a model. outcome: complete, failed or stopped. model: empty if the log does
-    not say. The four inputs add up to all that was read.
+    not name it. The four inputs add up to all tokens read.
 
-    kind: answer, or background, which lies beside the turns: turn and step are 0, and `work` and
-    `upto` say what it was. An attempt of an answer is one request; one of background work may make
-    some, and `request` says which it was, from 1.
+    kind: answer, or background. Background work belongs to no turn: turn and step are 0, and `work`
+    and `upto` identify it. An attempt of an answer is one request; an attempt of background work
+    may make several, numbered by `request` from 1.
     """
 
     turn: int
@@ -47,8 +45,8 @@ class Spent(Value):
 
     @property
     def key(self) -> tuple[str | int, ...]:
-        """What makes a repetition the same: (turn, step, attempt) of an answer, or of background
-        work (work, upto, attempt, request)."""
+        """The identity of a request, to find duplicates: (turn, step, attempt) of an answer, (work,
+        upto, attempt, request) of background work."""
         if self.kind == BACKGROUND:
             return (self.work, self.upto, self.attempt, self.request)
         return (self.turn, self.step, self.attempt)
@@ -60,7 +58,7 @@ class Spent(Value):
 
     @property
     def cache_write_tokens(self) -> int:
-        """What was written to either cache."""
+        """Tokens written to either cache."""
         return self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
 
@@ -73,7 +71,7 @@ class Asked(Value):
 
 
 class LedgerView(Value):
-    """A row per request that was paid for, and their totals."""
+    """A row per billed request, and totals."""
 
     spent: Rows[Spent]
     input_tokens: int = 0
@@ -85,7 +83,7 @@ class LedgerView(Value):
 
     @property
     def cache_write_tokens(self) -> int:
-        """What was written to either cache."""
+        """Tokens written to either cache."""
         return self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
 
@@ -103,7 +101,7 @@ def _key(row: Spent) -> tuple[str | int, ...]:
 
 
 def initial() -> LedgerView:
-    """Nothing spent; made anew because rows share their storage."""
+    """Nothing spent; a new value each time, because rows share storage."""
     return LedgerView(Rows(key=_key))
 
 
@@ -132,7 +130,7 @@ def _counted(view: LedgerView, row: Spent) -> LedgerView:
 
 
 def _rows(view: LedgerView, event: Any, offset: int) -> Iterator[Spent]:
-    """The requests that an outcome tells of, as far as their usage is known."""
+    """The requests reported by an outcome, as far as their usage is known."""
     outcome = OUTCOMES[type(event)]
     if type(event) is not ev.BackgroundDone:
         if event.usage is not None:
@@ -152,7 +150,7 @@ def _rows(view: LedgerView, event: Any, offset: int) -> Iterator[Spent]:
 
 
 def _model_of(view: LedgerView, turn: int, step: int) -> str:
-    """The model that a step asked, as far as this view still knows it."""
+    """The model that a step called, if this view still knows it."""
     if (view.asked.turn, view.asked.step) == (turn, step):
         return view.asked.model
     last = view.spent[-1] if len(view.spent) else None

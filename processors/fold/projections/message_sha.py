@@ -1,4 +1,4 @@
-"""The fingerprint of a message: what makes a repetition the same message (mission row S0.10)."""
+"""The fingerprint of a message: two with the same one are duplicates (mission row S0.10)."""
 
 from hashlib import sha256
 
@@ -6,6 +6,6 @@ from ....schemas.events import Body
 
 
 def message_sha(role: str, content: Body) -> str:
-    """Hex sha256 over the role and the content, wherever the content is."""
+    """Hex sha256 of the role and the content, inline or blob."""
     whole = content.ref.sha256.encode() if content.ref is not None else content.inline or b""
     return sha256(role.encode() + b"\0" + whole).hexdigest()

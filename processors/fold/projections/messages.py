@@ -1,6 +1,6 @@
-"""messages: every message by its id, its turn, and what became of it (mission row S0.10).
+"""messages: every message by its id, its turn, and its outcome (mission row S0.10).
 
-Rows only grow: a message is received once, then its turn's progress is told by further rows.
+Append-only: a message is received once; further rows record the progress of its turn.
 """
 
 from operator import attrgetter
@@ -15,7 +15,7 @@ from .turn_view import TurnView
 
 
 class Received(Value):
-    """A message as it came. `tokens`: estimated by the sender for the newest family, or here."""
+    """A message as received. `tokens`: estimated by the sender for the newest family, or here."""
 
     message_id: str
     sha256: str
@@ -26,12 +26,12 @@ class Received(Value):
     at: int
 
     def tokens_for(self, family: str) -> int:
-        """Its tokens as a model of the family counts them."""
+        """Its tokens, counted for a family of models."""
         return recounted(self.tokens, self.content.inline or b"", family)
 
 
 class Progress(Value):
-    """Where a message is: the turn that owns it, and the reason that turn ended, or ''."""
+    """The turn that owns a message, and the reason that turn ended, or ''."""
 
     message_id: str
     turn: int
@@ -50,7 +50,7 @@ READS = frozenset({ev.MessageReceived, ev.LlmCalled, ev.TurnEnded})
 
 
 def initial() -> MessagesView:
-    """No messages yet; made anew because rows share their storage."""
+    """No messages yet; a new value each time, because rows share storage."""
     return MessagesView(Rows(key=_message_id), Rows(key=_message_id))
 
 
@@ -58,7 +58,7 @@ _message_id = attrgetter("message_id")  # of a row of either kind
 
 
 def body_size(body: ev.Body) -> int:
-    """Bytes of a body, wherever they are."""
+    """Size of a body in bytes, inline or blob."""
     return len(body.inline or b"") + (body.ref.bytes if body.ref is not None else 0)
 
 

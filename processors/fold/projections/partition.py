@@ -1,7 +1,7 @@
-"""partition: who holds a partition for each role (design law 6). No part of any session.
+"""partition: the holder of a partition for each role (design law 6). Not part of any session.
 
-A PARTITION_TAKEN's own offset is the epoch. Claims of an older epoch may be taken over when their
-owner is surely gone: this file says when that is, for WAKE and for nobody else.
+The offset of a PARTITION_TAKEN is the epoch. A claim of an older epoch may be taken over once its
+owner is certainly dead: `claim_status` decides that for WAKE.
 """
 
 from operator import attrgetter
@@ -15,8 +15,8 @@ from .turn_view import Claim
 
 class Holder(NamedTuple):
     """The newest owner of a partition for a role. `earlier`: the epochs, oldest first, that it had
-    before without another owner between. `agents`: those it serves; empty if it did not say.
-    `gone`: other owners that are dead for certain, oldest first."""
+    before without another owner between. `agents`: those it serves; empty if unknown.
+    `gone`: other owners that are certainly dead, oldest first."""
 
     role: str
     owner: str
@@ -32,7 +32,7 @@ class PartitionView(NamedTuple):
     holders: tuple[Holder, ...] = ()
 
     def holder(self, role: str) -> Holder | None:
-        """Who holds the partition for a role, or None."""
+        """The holder of the partition for a role, or None."""
         for holder in self.holders:
             if holder.role == role:
                 return holder
@@ -40,15 +40,15 @@ class PartitionView(NamedTuple):
 
 
 INITIAL = PartitionView()
-GONE_MAX = 16  # workers that died within one claim's deadline; a claim of others waits for that
-EARLIER_MAX = 8  # outages within one claim's deadline; a claim of an older one waits for that
+GONE_MAX = 16  # dead workers kept; claims of others wait for their deadline
+EARLIER_MAX = 8  # earlier epochs kept; claims of older ones wait for their deadline
 ROLES = ("sessions", "models", "tools", "background", "delivery")
 ANSWERS = ("sessions", "models")  # the roles without which no session is answered
 
 
 def apply(view: PartitionView, entry: Entry) -> PartitionView:
-    """The view after a PARTITION_TAKEN or an OWNER_GONE; one for an unknown role or by a wrong
-    writer is nothing."""
+    """The view after a PARTITION_TAKEN or an OWNER_GONE; one for an unknown role or by the wrong
+    writer has no effect."""
     event = entry.event
     if isinstance(event, OwnerGone) and entry.writer in ROLES:
         known = all(event.owner in holder.gone for holder in view.holders)
@@ -92,19 +92,19 @@ def worker_id(owner: str) -> str:
 
 
 def claim_status(claim: Claim, holder: Holder | None, now: int, deadline: int, margin: int) -> str:
-    """mine, void, gone or other: how the current holder stands to a claim.
+    """mine, void, gone or other: the relation of the current holder to a claim.
 
     mine: made under the current epoch, or won under an earlier one by the same process with no
     other owner between: only that process knows whether it began. void: made under an older one,
-    after the newer began, so it never began. gone: its owner is dead for certain (the log says so,
-    or it is an older incarnation of the holder), or had until deadline + margin. other: wait.
+    after the newer began, so it never began. gone: its owner is certainly dead (the log says
+    so, or it is an older incarnation of the holder), or deadline + margin has passed. other: wait.
     """
     if holder is None:
         return "other"
     if claim.epoch == holder.epoch:
         return "mine"
     if claim.epoch > holder.epoch:
-        return "other"  # can not be: an epoch is an offset that this partition has folded
+        return "other"  # impossible: an epoch is an offset that this partition has folded
     if claim.offset > holder.epoch:
         return "void"
     if _was_won(claim, holder):

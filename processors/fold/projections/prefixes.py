@@ -1,7 +1,7 @@
-"""The static prefixes of a session's requests, and what each weighs for a model of either family.
+"""The static prefixes of a session's requests, and their tokens for each family of models.
 
-Its tokens are said by CONTEXT_SET, whose writer had the whole text at hand. Logs from before have
-only its size, and are folded as they were from the first.
+CONTEXT_SET carries the tokens, because its writer had the whole text. Older logs have only the size
+in bytes, and are folded as they always were.
 """
 
 from ....schemas import events as ev
@@ -24,17 +24,17 @@ class Prefix(Value):
 
     @property
     def is_weighed(self) -> bool:
-        """Whether the log says its tokens."""
+        """Whether the log has its tokens."""
         return self.new > 0
 
     def tokens(self, counts: str) -> int:
-        """Its tokens as the family counts them."""
+        """Its tokens, counted for a family of models."""
         if not self.is_weighed:
             return self.by_size(counts)
         return self.new if counts == NEW else self.old
 
     def by_size(self, counts: str) -> int:
-        """Its tokens if it were prose."""
+        """Its tokens, estimated as prose."""
         return estimate_size(body_size(self.system) + body_size(self.tools), counts)
 
 
@@ -45,12 +45,12 @@ def prefix_of(event: ev.ContextSet, offset: int = -1) -> Prefix:
 
 
 def standing(prefixes: Rows[Prefix]) -> Prefix | None:
-    """The prefix of the requests to come, as far as the log has one."""
+    """The prefix of the next requests, if the log has one."""
     return prefixes[-1] if len(prefixes) else None
 
 
 def heavier(one: Prefix | None, other: Prefix, counts: str) -> int:
-    """By how many tokens a prefix outweighs the one before it, both weighed the same way."""
+    """The difference in tokens to the prefix before it, both counted the same way."""
     if one is None:
         return other.tokens(counts)
     if one.is_weighed and other.is_weighed:

@@ -1,6 +1,6 @@
-"""session_state: what is promised to be true now, and nothing else (mission rows S0.1 to S0.4).
+"""session_state: the facts about a session that clients may rely on (mission rows S0.1 to S0.4).
 
-Seven fields and the id of the last message. Nothing is guessed from text. WRITERS names the events
+Seven fields and the id of the last message. Nothing is guessed from text. WRITERS lists the events
 that may change each; this fold is reached only by events that the rulings accepted.
 """
 

@@ -1,6 +1,6 @@
-"""transcript: what a person sees of a session, as rows that only grow.
+"""transcript: what a person sees of a session, in append-only rows.
 
-Superseded attempts never get here: only accepted outcomes do. Chunks are not stored in any view; a
+Superseded attempts never appear: only accepted outcomes do. Chunks are not stored in any view; a
 viewer folds those of the open attempt itself (consumers/).
 """
 
@@ -15,15 +15,15 @@ from .session_state import SessionState, triggered
 from .turn_view import TurnView, call_of
 
 CONTINUED = "continued"
-"""The name of an attempt's line that goes on from the words of the lost one: they count."""
+"""The name of the line of an attempt that continues the text of a lost one."""
 
 
 class Line(Value):
-    """One thing seen. kind: message, answer, partial, call, asks, result, doubt, attempt, ended,
+    """One line. kind: message, answer, partial, call, asks, result, doubt, attempt, ended,
     phase, project, terminated.
 
-    `name` is the message_id, tool name, reason or phase, of an attempt failed, resumed (the words
-    before are lost) or continued; `call` is TURN.STEP.INDEX; `text` is a note for people.
+    `name` is the message_id, tool name, reason or phase, of an attempt failed, resumed (the text
+    before is lost) or continued; `call` is TURN.STEP.INDEX; `text` is a note for people.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Line(Value):
 
 
 class Sent(Value):
-    """A channel that has an answer."""
+    """A channel that received an answer."""
 
     turn: int
     step: int
@@ -47,7 +47,7 @@ class Sent(Value):
 
 
 class TranscriptView(Value):
-    """Lines in order, and which channels have which answers."""
+    """Lines in order, and the answers that each channel received."""
 
     lines: Rows[Line]
     sent: Rows[Sent]
@@ -58,7 +58,7 @@ def _sent_key(row: Sent) -> tuple[int, int, str]:
 
 
 def initial() -> TranscriptView:
-    """An empty transcript; made anew because rows share their storage."""
+    """An empty transcript; a new value each time, because rows share storage."""
     return TranscriptView(Rows(), Rows(key=_sent_key))
 
 
@@ -81,7 +81,7 @@ OF_LIMIT = {"budget_exceeded": "tokens", "max_steps": "steps", "failed": "attemp
 
 
 def _limit(event: ev.TurnEnded) -> str:
-    """What a turn had of a limit that ended it, for people; '' for other reasons."""
+    """How much of the limit that ended it a turn had used, for people; '' for other reasons."""
     if event.limit is None or event.used is None:
         return ""
     return f"{event.used:,} {OF_LIMIT.get(event.reason, 'used')}, {event.limit:,} are allowed"

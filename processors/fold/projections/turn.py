@@ -1,7 +1,7 @@
 """turn: the fold of what is in flight. Values in turn_view.py, legality in the rulings.
 
-One function per event type, each short enough to be read aloud. Reached only by accepted events,
-so nothing is checked twice; what can not be is asserted.
+One function per event type, each short enough to be read aloud. Only accepted events get here, so
+nothing is checked twice; the impossible is asserted.
 """
 
 from collections.abc import Callable, Iterable
@@ -188,7 +188,7 @@ def _with_call(view: TurnView, call: Call, **changes: Any) -> TurnView:
 
 
 def _kept(doubts: tuple[Call, ...], ended: Iterable[Call] = ()) -> tuple[Call, ...]:
-    """Every open doubt, also of calls of a step that ended, and the newest of the resolved ones."""
+    """Every open doubt, including calls of a step that ended, and the newest resolved ones."""
     doubts = (*doubts, *[call for call in ended if _outlives(call)])
     if not doubts:  # nearly always
         return doubts
@@ -216,7 +216,7 @@ def _becomes(view: TurnView, call: Call, event: Any) -> CallStatus:
 
 def _tool_invoked(view: TurnView, entry: Entry, event: ev.ToolInvoked) -> TurnView:
     call = _call(view, event)
-    # The decision names the tool that is meant, which the model may have named in its arguments.
+    # The decision names the real tool; the model may have named it in the arguments.
     named = {"name": event.name, "effect": event.effect}
     status = _becomes(view, call, event)
     if event.outcome is not None:
@@ -281,7 +281,7 @@ def _resolved(view: TurnView, entry: Entry, event: ev.HumanResolved) -> TurnView
 
 
 def told(event: ev.HumanResolved) -> str:
-    """What the model is told of a person's answer."""
+    """The text for the model about a person's answer."""
     text = (event.content.inline or b"").decode("utf-8", "replace")
     if event.outcome == "happened":
         return f"A person reports that it happened. {text}".rstrip()

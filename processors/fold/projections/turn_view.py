@@ -1,6 +1,6 @@
-"""What is in flight in a session: the value that the turn fold makes and WAKE reads.
+"""The work in flight of a session: computed by the turn fold, read by WAKE.
 
-Bounded: content of messages is in the messages view, content of answers in the context; only
+Bounded: the content of messages is in the messages view, that of answers in the context; only the
 arguments of open calls are here.
 """
 
@@ -12,22 +12,22 @@ from ....schemas.ids import call_key, parse_call_key
 from ....schemas.value import Value, replace
 from ..calls import DOUBT, NOT_BEGUN, OPEN, PROPOSED, CallStatus, row_for
 
-REFUSALS_MAX = 64  # refusals owed at a time; older ones are only counted
-SEEN_MAX = 64  # cancel, command and reminder ids kept to recognise a repetition
+REFUSALS_MAX = 64  # pending refusals; older ones are only counted
+SEEN_MAX = 64  # cancel, command and reminder ids kept to recognize duplicates
 GRANTS_MAX = 64
 QUEUE_MAX = 256  # messages that may wait behind a turn; more are refused
-RESOLVED_MAX = 16  # resolved doubts kept, to notice a late result that contradicts them
+RESOLVED_MAX = 16  # resolved doubts kept, to detect a late result that contradicts them
 REMINDERS_MAX = 64
-CONTRADICTS_RECONCILER = 2  # rules from which on a late success contradicts a reconciler's "no"
-HOLDS_TOOLS = 2  # rules from which on tools are held to the project tool, and answered when refused
-# As GEN_FAILED says it: too long by tokens or bytes; or a part is not taken: a signature, a file.
+CONTRADICTS_RECONCILER = 2  # since these rules a late success contradicts a reconciler's "no"
+HOLDS_TOOLS = 2  # since these rules only the project tool may lock, and refused tools get answers
+# Errors in GEN_FAILED: too long in tokens or bytes; or a part was refused: a signature, a file.
 TOO_LONG = ("context_too_long", "request_too_large")
 THINKING_REFUSED = "thinking_refused"
 FILE_REFUSED = "file_refused"
 
 
 class Claim(Value):
-    """Who said "this attempt is mine", where, and until when. Times in Unix ms."""
+    """The owner of an attempt, where it was claimed, and until when. Times in Unix ms."""
 
     owner: str
     epoch: int
@@ -39,8 +39,8 @@ class Claim(Value):
 class Generation(Value):
     """The model call of the current step and its newest attempt.
 
-    status: owed, running, failed, stopped, done. `called`: digest of the LLM_CALLED. `chain`: what
-    the attempt goes on from: (attempt, the last seq that is kept of it), the oldest first.
+    status: owed, running, failed, stopped, done. `called`: digest of the LLM_CALLED. `chain`:
+    the attempts it continues: (attempt, last seq kept of it), oldest first.
     """
 
     offset: int
@@ -59,9 +59,9 @@ class Generation(Value):
 class Call(Value):
     """One tool call; calls.py says what changes its status.
 
-    `human` is what a person said happened; `denied` that a reconciler said it did not; `told` that
-    HUMAN_NEEDED was written for this state; `reported` the tool's late word against either, which
-    is heard once.
+    `human`: what a person reported; `denied`: a reconciler reported that it did not happen; `told`:
+    HUMAN_NEEDED was written for this state; `reported`: the tool's late outcome that contradicts
+    either, accepted once.
     """
 
     turn: int
@@ -92,7 +92,7 @@ class Call(Value):
 
 
 class Waiting(Value):
-    """A message behind the running turn."""
+    """A message queued behind the running turn."""
 
     message_id: str
     when_busy: str
@@ -106,7 +106,7 @@ class Closing(Value):
 
 
 class Refusal(Value):
-    """An answer owed to a producer."""
+    """A pending answer to a producer."""
 
     offset: int
     code: str
@@ -114,7 +114,7 @@ class Refusal(Value):
 
 
 class Reminder(Value):
-    """A text to be said once to the model."""
+    """A text to be sent to the model once."""
 
     reminder_id: str
     text: str
@@ -135,13 +135,13 @@ class TurnView(Value):
     opened_offset: int = -1
     step: int = 0
     due_at: int = 0  # broker time of what last made a step due, Unix ms
-    rebuilt: bool = False  # a step of this turn was refused as it was built, and built anew
+    rebuilt: bool = False  # the model refused a request of this turn, which was rebuilt
     generation: Generation | None = None
     calls: tuple[Call, ...] = ()
     closing: Closing | None = None
     should_stop: bool = False
-    owned: tuple[str, ...] = ()  # said to this turn, not yet in a request
-    said: tuple[str, ...] = ()  # in a request of this turn
+    owned: tuple[str, ...] = ()  # message ids of this turn, not yet in a request
+    said: tuple[str, ...] = ()  # message ids that are in a request of this turn
     queue: tuple[Waiting, ...] = ()
     doubts: tuple[Call, ...] = ()  # of ended turns
     grants: tuple[str, ...] = ()  # see grants.py
@@ -150,11 +150,11 @@ class TurnView(Value):
     refusals_dropped: int = 0
     cancel_ids: tuple[str, ...] = ()
     command_ids: tuple[str, ...] = ()
-    reminder_ids: tuple[str, ...] = ()  # of REMINDER_ADDED: said or not, never said again
+    reminder_ids: tuple[str, ...] = ()  # of REMINDER_ADDED, sent or not: never sent again
 
 
 class Stream(Value):
-    """How far the running attempt has streamed: apart from TurnView, for chunks are many."""
+    """How far the running attempt has streamed. Not in TurnView, because chunks are frequent."""
 
     turn: int = 0
     step: int = 0
@@ -164,7 +164,7 @@ class Stream(Value):
 
 
 def find_call(view: TurnView, turn: int, step: int, index: int) -> Call | None:
-    """The call of that name, in the open turn or in doubt from an ended one."""
+    """The call at that place, in the open turn or in doubt from an ended one."""
     for call in (*view.calls, *view.doubts):
         if call.index == index and call.step == step and call.turn == turn:
             return call
@@ -179,7 +179,7 @@ def call_of(view: TurnView, event: Any) -> Call | None:
 
 
 def calls_of(event: GenComplete) -> tuple[ProposedCall, ...]:
-    """The calls that a response really makes: a tool_use of any other stop_reason was cut."""
+    """The calls of a response: a tool_use with any other stop_reason was cut off."""
     return event.calls if event.stop_reason == "tool_use" else ()
 
 
@@ -194,17 +194,17 @@ def too_long(view: TurnView) -> bool:
 
 
 def thinking_refused(view: TurnView) -> bool:
-    """Whether it did not take what it had thought, for the first time in this turn."""
+    """Whether the model refused its own thinking, for the first time in this turn."""
     return _refused(view) == THINKING_REFUSED
 
 
 def to_rebuild(view: TurnView) -> bool:
-    """Whether the newest request must be built otherwise, which is tried once a turn."""
+    """Whether the newest request must be built differently, which is tried once per turn."""
     return too_long(view) or part_refused(view)
 
 
 def part_refused(view: TurnView) -> bool:
-    """Whether it did not take a part that can be left out, for the first time in this turn."""
+    """Whether the model refused a part that can be left out, for the first time in this turn."""
     return _refused(view) in (THINKING_REFUSED, FILE_REFUSED)
 
 
@@ -225,9 +225,9 @@ def generation_deadline(generation: Generation, stream: Stream) -> int:
 
 
 def closed(call: Call) -> tuple[Call, str] | None:
-    """What TURN_ENDED makes of a call, and what the model is told; None if it was decided.
+    """What TURN_ENDED makes of a call, and the text for the model; None if it has its outcome.
 
-    A begun `once` call stays in doubt and outlives the turn; whatever may be repeated is abandoned.
+    A begun `once` call stays in doubt and outlives the turn; repeatable calls are abandoned.
     """
     effect = "once" if call.effect == Effect.ONCE else "repeatable"
     becomes = row_for(TurnEnded, call.status, effect).becomes
@@ -247,9 +247,9 @@ OUTCOME_UNKNOWN = (
 
 
 def contradicts(call: Call, outcome: str) -> bool:
-    """Whether a late outcome goes against what a person or a reconciler had said of the call.
+    """Whether a late outcome contradicts what a person or a reconciler reported about the call.
 
-    A reconciler that found the effect has seen it: only its "did not happen" can be proved wrong.
+    A reconciler that found the effect has seen it: only its "did not happen" can be disproved.
     """
     if call.human:
         return (call.human == "happened") != (outcome == "ok")

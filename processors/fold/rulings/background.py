@@ -1,7 +1,7 @@
 """Rulings on background work, and on what a request may adopt of it.
 
-As for all that workers write: what does not fit the views is ignored, and wake decides anew. The
-first outcome of any attempt wins, for a summary is as good whoever made it.
+As for everything workers write, an event that does not fit the views is ignored, and WAKE decides
+again. The first outcome of any attempt wins: a summary is equally good from any worker.
 """
 
 from ....schemas import events as ev
@@ -16,9 +16,9 @@ from .judges import Judges
 
 
 def may_adopt(views: SessionViews, event: ev.LlmCalled) -> bool:
-    """Whether a request may name these compactions: what is in force, or the candidate.
+    """Whether a request may name these compactions: those in force, or the candidate.
 
-    No step back: the short forms that an earlier request adopted stay.
+    Short forms that an earlier request adopted stay adopted.
     """
     view = views.compaction
     try:
@@ -35,7 +35,7 @@ def may_adopt(views: SessionViews, event: ev.LlmCalled) -> bool:
 
 
 def background_started(views: SessionViews, event: ev.BackgroundStarted) -> Ruling:
-    """Claims a work that is due, or takes one over under a newer epoch."""
+    """Claims work that is due, or takes it over under a newer epoch."""
     view = views.background
     if event.kind not in KINDS:
         return Ruling("ignored", "unsupported")
@@ -45,7 +45,7 @@ def background_started(views: SessionViews, event: ev.BackgroundStarted) -> Ruli
     if work is not None:
         if event.attempt != work.attempt + 1:
             return DUPLICATE
-        # The epoch: as in gen_resumed, against forged and foreign records.
+        # The epoch guards against forged and foreign records, as in gen_resumed.
         takes_over = (work.released or event.epoch > work.claim.epoch) and not work.stop
         return ACCEPTED if takes_over else SUPERSEDED
     if event.attempt != 1:
@@ -71,17 +71,17 @@ def _runs(view: BackgroundView, kind: str) -> bool:
 
 
 def background_done(views: SessionViews, event: ev.BackgroundDone) -> Ruling:
-    """Ends claimed work, whichever attempt says so first; only the newest one releases it."""
+    """Ends claimed work: the first outcome counts, but only the newest attempt may release it."""
     work = find_work(views.background, event.kind, event.upto)
     if work is None or (event.released and work.released):
         return DUPLICATE
     if event.released and event.attempt < work.attempt:
-        return SUPERSEDED  # what it cost is in the ledger all the same
+        return SUPERSEDED  # the ledger counts its cost anyway
     return ACCEPTED if event.attempt <= work.attempt else STALE
 
 
 def result_compacted(views: SessionViews, event: ev.ResultCompacted) -> Ruling:
-    """The one short form of a result that is in the context, by whoever claimed to make it."""
+    """The short form of a result in the context, from its claimant. One per result."""
     view = views.background
     if views.compaction.shorts.last(event.call) is not None:
         return DUPLICATE
@@ -94,10 +94,10 @@ def result_compacted(views: SessionViews, event: ev.ResultCompacted) -> Ruling:
 
 
 def context_compacted(views: SessionViews, event: ev.ContextCompacted) -> Ruling:
-    """A candidate of the summary that is being made: it must cut where nothing is split."""
+    """A candidate for the summary in progress: it must cut between messages."""
     work = summary_runs(views.background)
     if has_summary(views.compaction, event.upto):
-        return DUPLICATE  # adopted or not: who took the work over need not know
+        return DUPLICATE  # adopted or not: the worker that took over need not know
     if work is None or work.upto != event.upto:
         return LATE
     if work.stop:
@@ -110,7 +110,7 @@ def context_compacted(views: SessionViews, event: ev.ContextCompacted) -> Ruling
 
 
 def compaction_skipped(views: SessionViews, event: ev.CompactionSkipped) -> Ruling:
-    """Says once that a summary at this point is not worth it."""
+    """Records once that a summary at this point is not worth its cost."""
     if event.upto <= views.background.tried_upto:
         return DUPLICATE
     due = any(_is_due(views, kind, event.upto) for kind in SUMMARIES)

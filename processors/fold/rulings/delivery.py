@@ -1,7 +1,7 @@
 """Rulings on deliveries to push channels, and on GEN_SENT.
 
-As for all that workers write: what does not fit the views is ignored, and wake decides anew. The
-first GEN_SENT of an answer and channel counts, whoever delivered it.
+As for everything workers write, an event that does not fit the views is ignored, and WAKE decides
+again. The first GEN_SENT of an answer and channel counts, from any worker.
 """
 
 from ....schemas import events as ev
@@ -12,7 +12,7 @@ from .judges import Judges
 
 
 def delivery_started(views: SessionViews, event: ev.DeliveryStarted) -> Ruling:
-    """Claims the next attempt of what a channel is owed, or takes it over under a newer epoch."""
+    """Claims the next attempt of a pending delivery, or takes it over under a newer epoch."""
     owed = find_owed(views.delivery, event.turn, event.step, event.channel)
     if owed is None:
         return LATE
@@ -24,7 +24,7 @@ def delivery_started(views: SessionViews, event: ev.DeliveryStarted) -> Ruling:
 
 
 def delivery_failed(views: SessionViews, event: ev.DeliveryFailed) -> Ruling:
-    """Only the newest attempt's failure counts; one that waits to be tried may be given up."""
+    """Only the newest attempt's failure counts; a delivery waiting for a retry may be given up."""
     owed = find_owed(views.delivery, event.turn, event.step, event.channel)
     if owed is None:
         return LATE
@@ -35,7 +35,7 @@ def delivery_failed(views: SessionViews, event: ev.DeliveryFailed) -> Ruling:
 
 
 def gen_sent(views: SessionViews, event: ev.GenSent) -> Ruling:
-    """Said once for each answer and channel."""
+    """Counts once per answer and channel."""
     key = (event.turn, event.step, event.channel)
     return DUPLICATE if views.transcript.sent.last(key) is not None else ACCEPTED
 

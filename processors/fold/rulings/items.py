@@ -1,7 +1,7 @@
-"""Rulings on the items of other frameworks: accepted, a repetition, refused, or come too late.
+"""Rulings on the items of other frameworks: accepted, duplicate, refused or stale.
 
-An adapter takes back the item that it saw at the end. If another came to lie there meanwhile, the
-command is stale, as a decision that lost a race: nobody is told, the adapter looks and asks again.
+An adapter retracts the item that it saw at the end. If another item was added since, the command
+is stale, like a decision that lost a race: it gets no answer, and the adapter reads and asks again.
 """
 
 from ....schemas import events as ev
@@ -30,7 +30,7 @@ def item_added(views: SessionViews, event: ev.ItemAdded) -> Ruling:
 
 
 def _holds(body: ev.Body, items: int) -> bool:
-    """Whether there are so many items; a blob was checked by who stored it."""
+    """Whether there are that many items; whoever stored a blob has checked it."""
     if body.ref is not None:
         return True
     try:
@@ -48,8 +48,8 @@ def item_retracted(views: SessionViews, event: ev.ItemRetracted) -> Ruling:
         return DUPLICATE
     if event.all:
         return ACCEPTED
-    # Not the last item alone: one that was stale could lie in the log twice, and its item could be
-    # the last one again by then.
+    # The last item alone is not enough: a stale command could be in the log twice, and its item
+    # could be the last one again by then.
     fits = event.seen == version(views.items)
     return ACCEPTED if fits and last_item(views.items) == (event.item_id, event.index) else STALE
 

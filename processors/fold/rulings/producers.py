@@ -1,7 +1,7 @@
-"""Rulings on what producers ask for: each is accepted, a repetition, or refused with a reason.
+"""Rulings on the commands of producers: each is accepted, a duplicate, or refused with a reason.
 
-Read top to bottom: one function per event type, each a list of reasons why not. Nothing here
-changes a view; the projections do, and only for what is accepted here.
+One function per event type, each a list of reasons to refuse. Nothing here changes a view;
+projections do, and only for events accepted here.
 """
 
 from typing import Any
@@ -20,13 +20,13 @@ from ..views import SessionViews
 from . import items as item_rulings
 from .judges import Judges
 
-SKIPPED_MAX = 64  # records passed over, of one session
+SKIPPED_MAX = 64  # skipped records of one session
 Fork = tuple[str | None, int | None, str | None]  # parent, offset and the sha256 of the seed
-RULES = 2  # version of the fold's meaning that this code has
+RULES = 2  # the newest version of the rules that this code knows
 
 
 def not_possible(views: SessionViews, event: Any) -> Ruling | None:
-    """The reasons that hold for every producer's event but SESSION_OPENED."""
+    """Reasons that apply to every producer's event except SESSION_OPENED."""
     if not views.turn.known:
         return refused("unknown_session", "unknown session: open it first")
     if getattr(event, "by_user", views.state.user_id) != views.state.user_id:
@@ -39,7 +39,7 @@ def not_possible(views: SessionViews, event: Any) -> Ruling | None:
 
 
 def session_opened(views: SessionViews, event: ev.SessionOpened) -> Ruling:
-    """Opened once; the same again is a repetition, another is refused."""
+    """Opened once; the same command again is a duplicate, another is refused."""
     if views.turn.known:
         same = (views.state.user_id, views.turn.agent) == (event.user_id, event.agent)
         same = same and _forked_from(views) == _forks(event)
@@ -73,7 +73,7 @@ def _forked_from(views: SessionViews) -> Fork | None:
 
 
 def fork_opened(parent: SessionViews, event: ev.SessionOpened) -> Ruling:
-    """A fork goes on as its parent was: `parent` is what its seed folds to."""
+    """A fork continues its parent: `parent` is the views that its seed folds to."""
     if not parent.turn.known or parent.session_id != event.parent_session:
         return refused("invalid_fork", f"the seed is not one of session {event.parent_session}")
     if parent.state.user_id != event.user_id:
@@ -88,7 +88,7 @@ EMPTY = "an empty message: say something"
 
 
 def content_error(body: ev.Body) -> str | None:
-    """Why a message's content may not be said, or None; a blob was checked by who stored it."""
+    """Why a message's content is invalid, or None; whoever stored a blob has checked it."""
     if body.ref is not None:
         return None
     try:
@@ -119,7 +119,7 @@ def message_received(views: SessionViews, event: ev.MessageReceived) -> Ruling:
 
 
 def phase_triggered(views: SessionViews, event: ev.PhaseTriggered) -> Ruling:
-    """Only what TRANSITIONS has for this phase."""
+    """Only triggers that TRANSITIONS has for this phase."""
     if not is_id(event.command_id):
         return refused("invalid_id", why_not_an_id("command_id", event.command_id))
     if event.command_id in views.turn.command_ids:
@@ -145,7 +145,7 @@ def project_locked(views: SessionViews, event: ev.ProjectLocked) -> Ruling:
 
 
 def cancel_requested(views: SessionViews, event: ev.CancelRequested) -> Ruling:
-    """Binds to the turn it names, else to the open one; of two for a turn the first counts."""
+    """Applies to the turn it names, else to the open one; the first cancel of a turn counts."""
     turn = views.turn
     if not is_id(event.cancel_id):
         return refused("invalid_id", why_not_an_id("cancel_id", event.cancel_id))
@@ -191,7 +191,7 @@ STANDS: dict[CallStatus, str] = {
 
 
 def approval_decided(views: SessionViews, event: ev.ApprovalDecided) -> Ruling:
-    """Bound to the arguments that were shown, spent once."""
+    """Bound to the arguments that were shown; counts once."""
     ruling = _about_call(views, event)
     if ruling.code == "invalid_grant":
         wrong = f"what is to be allowed later is not understood: {why_wrong(event.grant)}"
@@ -200,7 +200,7 @@ def approval_decided(views: SessionViews, event: ev.ApprovalDecided) -> Ruling:
 
 
 def human_resolved(views: SessionViews, event: ev.HumanResolved) -> Ruling:
-    """Only what is in doubt or contradicted can be resolved."""
+    """Only a call in doubt or contradicted can be resolved."""
     return _about_call(views, event)
 
 
@@ -225,13 +225,13 @@ def _about_call(views: SessionViews, event: ev.ApprovalDecided | ev.HumanResolve
 
 
 def session_terminated(views: SessionViews, event: ev.SessionTerminated) -> Ruling:
-    """Ends for good; not_possible has caught a second one."""
+    """Ends the session permanently; not_possible has caught a second one."""
     return ACCEPTED
 
 
 def record_skipped(views: SessionViews, event: ev.RecordSkipped) -> Ruling:
-    """Counts once for a record, whether this version is frozen there or not: a later one may
-    understand the record, and what was decided since relies on its having been passed over."""
+    """Counts once for a record, even if this version is not frozen there: a later version may
+    understand the record, and decisions made since rely on its having been skipped."""
     if not views.turn.known:
         return refused("unknown_session", "unknown session: open it first")
     if event.by_user != views.state.user_id:

@@ -1,7 +1,7 @@
 """Rulings on what workers write: decisions, claims, chunks and outcomes.
 
-A worker is never refused, for nobody waits for an answer: what does not fit the views is ignored,
-and wake decides anew. A stale basis is the normal fate of a decision that lost a race (law 8).
+A worker is never refused, because nothing waits for an answer: an event that does not fit the views
+is ignored, and WAKE decides again. A decision that lost a race has a stale basis (law 8).
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ CLOSING_REASONS = ("terminated", "cancelled", "interrupted")
 
 
 def context_set(views: SessionViews, event: ev.ContextSet) -> Ruling:
-    """A prefix that is already in force is a repetition; a running turn keeps its own."""
+    """A prefix that is already in force is a duplicate; a running turn keeps its own."""
     view, turn = views.context, views.turn
     if view.prefix_sha == event.sha256:
         return DUPLICATE
@@ -68,7 +68,7 @@ def tool_invoked(views: SessionViews, event: ev.ToolInvoked) -> Ruling:
 
 
 def approval_expired(views: SessionViews, event: ev.ApprovalExpired) -> Ruling:
-    """Only a call that still asks can lapse."""
+    """Only a call that still waits for approval can expire."""
     call = call_of(views.turn, event)
     if call is None or call not in views.turn.calls:
         return LATE
@@ -76,7 +76,7 @@ def approval_expired(views: SessionViews, event: ev.ApprovalExpired) -> Ruling:
 
 
 def turn_ended(views: SessionViews, event: ev.TurnEnded) -> Ruling:
-    """Ends the open turn: for the reason it closes, or when nothing of it is open."""
+    """Ends the open turn: for the reason it is closing, or when nothing in it is open."""
     turn = views.turn
     if not turn.open or event.turn != turn.number:
         return LATE
@@ -87,7 +87,7 @@ def turn_ended(views: SessionViews, event: ev.TurnEnded) -> Ruling:
     if event.reason in CLOSING_REASONS:
         return STALE
     if event.reason == "failed":
-        over = ("failed", "stopped", "running")  # the last of its attempts, whatever became of it
+        over = ("failed", "stopped", "running")  # the last attempt, in any of these states
         failed = turn.generation is not None and turn.generation.status in over
         return ACCEPTED if failed else STALE
     if event.reason == "budget_exceeded" and step_is_due(views):
@@ -96,19 +96,19 @@ def turn_ended(views: SessionViews, event: ev.TurnEnded) -> Ruling:
 
 
 def refused_event(views: SessionViews, event: ev.Refused) -> Ruling:
-    """Answers a refusal that is still owed."""
+    """Answers a refusal that is still pending."""
     owed = any(refusal.offset == event.offset for refusal in views.turn.refusals)
     return ACCEPTED if owed else DUPLICATE
 
 
 def human_needed(views: SessionViews, event: ev.HumanNeeded) -> Ruling:
-    """Said once for each doubt, and once more for a contradiction."""
+    """Once for each doubt, and once more for a contradiction."""
     call = call_of(views.turn, event)
     return DUPLICATE if call is None else row_of(views.turn, call, event).ruling
 
 
 def reminder_added(views: SessionViews, event: ev.ReminderAdded) -> Ruling:
-    """One reminder per id, whether it waits or has been said (constraint 6)."""
+    """One reminder per id, waiting or already sent (constraint 6)."""
     return DUPLICATE if event.reminder_id in views.turn.reminder_ids else ACCEPTED
 
 
@@ -122,7 +122,7 @@ def _generation(views: SessionViews, event: Any) -> Generation | Ruling:
 
 
 def gen_start(views: SessionViews, event: ev.GenStart) -> Ruling:
-    """Claims the next attempt of the step that was decided, for that very decision."""
+    """Claims the next attempt of the decided step, for exactly that decision."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
         return generation
@@ -187,7 +187,7 @@ def call_event(
 
 
 def misplaced(views: SessionViews, event: Any) -> Ruling:
-    """What is said of a partition, under a session's key, says nothing about the session."""
+    """An event about a partition, written under a session's key, does not concern the session."""
     return Ruling("ignored", "misplaced")
 
 
