@@ -7,6 +7,7 @@ bytes written to log and store in turn 200 over turn 20 of a long session.
 
 import shutil
 import time
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -101,17 +102,20 @@ def _worker(store_dir: Path) -> Worker:
     )
 
 
+def _decode(here: Installation, records: int) -> float:
+    """The bare loop: consumes and decodes every record."""
+
+    def take(batch) -> None:
+        for record in batch:
+            entry_of(record, chunks=True)
+
+    return _consume(here, records, take)
+
+
 def fold_ratio(here: Installation, runs: int) -> Ratio:
     """The fold bench on this installation."""
     records = write_log(here)
     rest_gc()  # like a worker's process, for both sides
-
-    def bare() -> float:
-        def take(batch) -> None:
-            for record in batch:
-                entry_of(record, chunks=True)
-
-        return _consume(here, records, take)
 
     def ours() -> float:
         directory = here.home / "stores"
@@ -128,6 +132,7 @@ def fold_ratio(here: Installation, runs: int) -> Ratio:
             worker.close()
             shutil.rmtree(directory)
 
+    bare = partial(_decode, here, records)
     return paired("fold", ours, bare, unit="events/s", runs=runs, aim="at least 0.7, aim above 1")
 
 
@@ -136,13 +141,6 @@ def replay(here: Installation, runs: int) -> Ratio:
     records = write_log(here)
     rest_gc()
 
-    def bare() -> float:
-        def take(batch) -> None:
-            for record in batch:
-                entry_of(record, chunks=True)
-
-        return _consume(here, records, take)
-
     def ours() -> float:
         began = time.perf_counter()
         steps = sum(1 for _ in Replay(here.log).steps())
@@ -150,6 +148,7 @@ def replay(here: Installation, runs: int) -> Ratio:
         return steps / (time.perf_counter() - began)
 
     note = f"{records:,} events of {SESSIONS} sessions; over reading and decoding every one of them"
+    bare = partial(_decode, here, records)
     return paired("replay", ours, bare, unit="events/s", runs=runs, aim="at least 0.5", note=note)
 
 

@@ -4,18 +4,16 @@ For commands and files, which need no worker and no store: a scope is one key in
 memory-events.
 """
 
-import time
 from collections.abc import Collection
 from typing import NamedTuple
 
 from ..log.door import Log
-from ..log.errors import LogUnreachable
 from ..log.made import partitions_of
 from ..log.partition import partition_for
 from ..processors.memory.fold import MemoryView, apply, initial
 from ..schemas.codec import entry_of
 from ..schemas.topics import MEMORY_EVENTS
-from .follow import POLL_S, STALL_S
+from .follow import read_before
 
 
 class MemoryAt(NamedTuple):
@@ -37,25 +35,10 @@ def read_memory(
     end = log.end_offsets(MEMORY_EVENTS)[partition] if upto is None else upto + 1
     view, then = initial(scope), dict.fromkeys((n for n in at if n == -1), initial(scope))
     pending = sorted(n for n in at if 0 <= n < end)
-    first = log.first_offsets(MEMORY_EVENTS)[partition]
-    reader = log.reader(MEMORY_EVENTS, {partition: first})
-    progressed = time.monotonic()
-    try:
-        while reader.positions()[partition] < end:
-            records = reader.poll(POLL_S)
-            if records:
-                progressed = time.monotonic()
-            elif time.monotonic() - progressed > STALL_S:
-                raise LogUnreachable(
-                    f"the log stopped responding while the memory of {scope} was read. Nothing was "
-                    "changed. Check the broker (`foldlog status`), then try again."
-                )
-            for record in records:
-                while pending and pending[0] < record.offset:
-                    then[pending.pop(0)] = view
-                if record.offset < end and record.key == scope.encode():
-                    view = apply(view, entry_of(record))
-    finally:
-        reader.close()
+    for record in read_before(log, MEMORY_EVENTS, partition, end):
+        while pending and pending[0] < record.offset:
+            then[pending.pop(0)] = view
+        if record.key == scope.encode():
+            view = apply(view, entry_of(record))
     then.update((n, view) for n in pending)
     return MemoryAt(view, then)

@@ -125,13 +125,13 @@ class BlobStore:
         """Whether the file is there with these bytes; a torn or rotten one is written anew."""
         if path.is_symlink() or not path.is_file() or path.read_bytes() != data:
             return False
-        _fsync_directory(path.parent)  # who wrote it may have died between the rename and this
+        fsync_directory(path.parent)  # who wrote it may have died between the rename and this
         return True
 
     def _write(self, path: Path, data: bytes) -> None:
         if not path.parent.is_dir():
             path.parent.mkdir(exist_ok=True)
-            _fsync_directory(self.directory)
+            fsync_directory(self.directory)
         fd, temporary = tempfile.mkstemp(dir=self._incoming)
         try:
             with open(fd, "wb") as file:
@@ -143,7 +143,7 @@ class BlobStore:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        _fsync_directory(path.parent)
+        fsync_directory(path.parent)
 
     def _drop_leftovers(self) -> None:
         before = time.time() - _LEFTOVER_AGE_S
@@ -153,7 +153,7 @@ class BlobStore:
                     os.unlink(entry.path)
 
 
-def _fsync_directory(path: Path) -> None:
+def fsync_directory(path: Path) -> None:
     """Make a rename in this directory survive a power loss."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

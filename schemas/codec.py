@@ -7,7 +7,7 @@ This file knows no topic, no broker and no fold.
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import resources
@@ -17,7 +17,7 @@ import msgspec
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from .events import EVENT_TYPES
+from .events import EVENT_TYPES, EventType
 from .memory import MEMORY_TYPES
 from .origin import HEADER as BY
 from .record import Record
@@ -95,6 +95,12 @@ def _writer(cls: type) -> tuple[bytes, Any]:
 def fingerprint_of(schema: Schema) -> bytes:
     """CRC-64-AVRO of the canonical form; fastavro's hex is already in little-endian byte order."""
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+
+
+def fingerprints(rows: Iterable[EventType]) -> str:
+    """12 hex digits that name the shapes of these events: another shape, another name."""
+    shapes = b"".join(fingerprint_of(schema_of(row.name)) for row in rows)
+    return sha256(shapes).hexdigest()[:12]
 
 
 @cache

@@ -18,9 +18,10 @@ from ...schemas.memory import MemoryWritten
 from ...schemas.topics import MEMORY_EVENTS
 from ..search.embed import Embedder
 from ..store.sqlite_errors import is_damage
+from ..store.store import Belongs
 from .extraction import unknown
 from .reader import MemoryReader
-from .store import MemoryBelongs, MemoryStore, memory_version
+from .store import MemoryStore, memory_version
 
 FILE = "memory.sqlite"
 POLL_S = 0.5  # how soon a close is noticed
@@ -133,7 +134,7 @@ class MemoryService:
         return self._opened
 
     def _open(self, anew: str | None = None) -> MemoryStore:
-        belongs = MemoryBelongs(
+        belongs = Belongs(
             self._log.identity(), self._log.topic_id(MEMORY_EVENTS), memory_version()
         )
         ends = self._log.end_offsets(MEMORY_EVENTS)

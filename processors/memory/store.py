@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from zlib import crc32
@@ -30,6 +29,7 @@ from ...schemas.value import Value, replace
 from ..search.embed import Embedder
 from ..search.index import Hit, SearchIndex
 from ..store.sqlite_errors import is_damage
+from ..store.store import Belongs
 from .fold import Kept, MemoryView, apply, initial
 
 LAYOUT = 2  # to be incremented when the tables, or what the fold stores, change
@@ -49,16 +49,7 @@ V = TypeVar("V", bound=Value)
 @cache
 def memory_version() -> str:
     """Identifies the fold and the events that it knows: if it changes, the store is refolded."""
-    shapes = b"".join(codec.fingerprint_of(codec.schema_of(row.name)) for row in MEMORY_TYPES)
-    return f"{LAYOUT}-{sha256(shapes).hexdigest()[:12]}"
-
-
-class MemoryBelongs(NamedTuple):
-    """The log that a memory store was folded from, and the version of the fold."""
-
-    cluster_id: str
-    topic_id: str
-    folds: str
+    return f"{LAYOUT}-{codec.fingerprints(MEMORY_TYPES)}"
 
 
 class _Held(NamedTuple):
@@ -77,7 +68,7 @@ class MemoryStore:
     def __init__(
         self,
         path: Path,
-        belongs: MemoryBelongs,
+        belongs: Belongs,
         ends: Mapping[int, int],
         say: Callable[[str], None],
         anew: str | None = None,
@@ -102,7 +93,7 @@ class MemoryStore:
             again = self._open(belongs, ends)
             assert again is None, again
 
-    def _open(self, belongs: MemoryBelongs, ends: Mapping[int, int]) -> str | None:
+    def _open(self, belongs: Belongs, ends: Mapping[int, int]) -> str | None:
         """Open the file. Returns the reason why it is not of this log, or None."""
         self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode = WAL")

@@ -32,14 +32,6 @@ class OutsideArguments(NamedTuple):
         """The parameters in the schema."""
         return tuple(self.schema.get("properties", {}))
 
-    def why_wrong(self, raw: bytes) -> str | None:
-        """The error in the raw JSON arguments, as text for the model, or None."""
-        try:
-            self.parse(raw)
-        except ValueError as error:
-            return str(error)
-        return None
-
     def parse(self, raw: bytes) -> dict[str, Any]:
         """The arguments in the form they are sent. Raises ValueError with the first reasons."""
         found = object_of(raw or b"{}")

@@ -29,8 +29,6 @@ class ToolArguments(Protocol):
     @property
     def schema(self) -> Mapping[str, Any]: ...
 
-    def why_wrong(self, raw: bytes) -> str | None: ...
-
     def parse(self, raw: bytes) -> dict[str, Any]: ...
 
 
@@ -40,14 +38,6 @@ class Arguments(NamedTuple):
     names: tuple[str, ...]
     schema: Mapping[str, Any]
     adapter: Any
-
-    def why_wrong(self, raw: bytes) -> str | None:
-        """The error in the raw JSON arguments, as text for the model, or None."""
-        try:
-            self.parse(raw)
-        except ValueError as error:
-            return str(error)
-        return None
 
     def parse(self, raw: bytes) -> dict[str, Any]:
         """Keyword arguments of the call. Raises ValueError with every reason."""
@@ -60,6 +50,15 @@ class Arguments(NamedTuple):
         except Exception as error:  # a validator of the tool's own types may raise anything
             raise ValueError(f"{type(error).__name__}: {error}"[:_ERROR_CHARS_MAX]) from error
         return {name: getattr(value, name) for name in self.names}
+
+
+def why_wrong(parse: Callable[[bytes], object], raw: bytes) -> str | None:
+    """The error that `parse` finds in raw JSON arguments, as text for the model, or None."""
+    try:
+        parse(raw)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def arguments_of(function: Callable, name: str) -> tuple[Arguments, str | None]:

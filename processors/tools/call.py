@@ -16,6 +16,7 @@ from ...schemas.enums import Approval, Effect, Outcome, Via
 from ...schemas.events import ToolFailedUncertain, ToolResult
 from ...schemas.events.parts import Trigger
 from ..limits import Limits
+from .arguments import why_wrong
 from .outcomes import ToolClaim, gave_up, not_run, result, short, uncertain
 from .output_sink import Sink, Stop
 from .results import Shaped, plain, shape
@@ -115,7 +116,7 @@ def _why_not(claim: ToolClaim, tool: Tool, args: bytes, stop: Stop) -> ToolResul
         return not_run(claim, f"the call is of {claim.name}, the tool is {tool.name}")
     if sha256(args).hexdigest() != claim.args_sha256:
         return not_run(claim, "its arguments are not those that were decided on")
-    wrong = tool.arguments.why_wrong(args)
+    wrong = why_wrong(tool.arguments.parse, args)
     return None if wrong is None else not_run(claim, f"its arguments are wrong: {wrong}")
 
 

@@ -43,14 +43,6 @@ class Behind(NamedTuple):
         """The schema of the tool's own arguments."""
         return self.inner.schema
 
-    def why_wrong(self, raw: bytes) -> str | None:
-        """The error in the raw arguments of use_tool, or None."""
-        try:
-            self.parse(raw)
-        except ValueError as error:
-            return str(error)
-        return None
-
     def parse(self, raw: bytes) -> dict[str, Any]:
         """Keyword arguments of the call. Raises ValueError."""
         name, arguments = _opened(raw)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from ...schemas.enums import Approval, Effect
-from .arguments import ToolArguments, arguments_of
+from .arguments import ToolArguments, arguments_of, why_wrong
 from .context import Abort, ToolContext
 
 __all__ = [
@@ -122,7 +122,7 @@ class Tool:
 
 def check_args(tool: Tool, raw: bytes) -> str | None:
     """The error in raw JSON arguments, as text for the model, or None if they are valid."""
-    why = tool.arguments.why_wrong(raw)
+    why = why_wrong(tool.arguments.parse, raw)
     return None if why is None else f"{tool.name} was not run, its arguments are wrong: {why}"
 
 

@@ -17,6 +17,7 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...log.blobs import fsync_directory
 from ...log.errors import FoldlogError
 from ...schemas import codec
 
@@ -156,7 +157,7 @@ class Outbox:
                 _write_all(fd, data)
                 os.fdatasync(fd)
                 os.replace(fresh, self.path)
-                _fsync_directory(self.path.parent)
+                fsync_directory(self.path.parent)
             except BaseException:
                 os.close(fd)
                 raise
@@ -237,11 +238,3 @@ def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
-
-
-def _fsync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -121,15 +121,23 @@ def _generation(views: SessionViews, event: Any) -> Generation | Ruling:
     return turn.generation
 
 
-def gen_start(views: SessionViews, event: ev.GenStart) -> Ruling:
-    """Claims the next attempt of the decided step, for exactly that decision."""
+def _claimable(
+    views: SessionViews, event: ev.GenStart | ev.GenResumed
+) -> Generation | Ruling:
+    """The generation of a claim that was made for exactly the decision that counts."""
     generation = _generation(views, event)
     if isinstance(generation, Ruling):
         return generation
     if views.turn.closing is not None:
         return VOID
-    if event.called != generation.called:
-        return STALE
+    return generation if event.called == generation.called else STALE
+
+
+def gen_start(views: SessionViews, event: ev.GenStart) -> Ruling:
+    """Claims the next attempt of the decided step, for exactly that decision."""
+    generation = _claimable(views, event)
+    if isinstance(generation, Ruling):
+        return generation
     if event.attempt != generation.attempt + 1:
         return DUPLICATE
     waits = generation.status in ("owed", "failed", "stopped") and not generation.permanent
@@ -142,13 +150,9 @@ def gen_resumed(views: SessionViews, event: ev.GenResumed) -> Ruling:
     The epoch is a guard against forged and foreign records, here and in every other takeover: an
     honest worker takes over under its own epoch, which is newer, and by the next attempt's number.
     """
-    generation = _generation(views, event)
+    generation = _claimable(views, event)
     if isinstance(generation, Ruling):
         return generation
-    if views.turn.closing is not None:
-        return VOID
-    if event.called != generation.called:
-        return STALE
     if generation.status != "running" or event.attempt != generation.attempt + 1:
         return DUPLICATE
     assert generation.claim is not None, "a running attempt has a claim"

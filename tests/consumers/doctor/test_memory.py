@@ -4,8 +4,9 @@ import pytest
 
 from foldlog.consumers.doctor.memory import vectors
 from foldlog.processors.memory.service import FILE
-from foldlog.processors.memory.store import MemoryBelongs, MemoryStore
+from foldlog.processors.memory.store import MemoryStore
 from foldlog.processors.search.embed import HashedEmbedder
+from foldlog.processors.store.store import Belongs
 
 HASHING = "foldlog.processors.search.embed:HashedEmbedder"
 
@@ -15,7 +16,7 @@ class Mine(HashedEmbedder):
 
 
 def store(directory, embedder):
-    MemoryStore(directory / FILE, MemoryBelongs("c", "t", "f"), {}, print, None, embedder).close()
+    MemoryStore(directory / FILE, Belongs("c", "t", "f"), {}, print, None, embedder).close()
 
 
 def test_doctor_says_which_embedder_made_the_vectors(tmp_path):

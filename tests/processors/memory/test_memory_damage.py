@@ -6,8 +6,9 @@ import time
 import pytest
 
 from foldlog.processors.memory.service import FILE
-from foldlog.processors.memory.store import MemoryBelongs, MemoryStore, memory_version
+from foldlog.processors.memory.store import MemoryStore, memory_version
 from foldlog.processors.store.sqlite_errors import is_damage
+from foldlog.processors.store.store import Belongs
 from foldlog.tests.processors.memory.desk import (
     ANA,
     new_log,
@@ -18,7 +19,7 @@ from foldlog.tests.processors.memory.desk import (
 )
 
 PATIENCE_S = 20
-BELONGS = MemoryBelongs("cluster", "topic", memory_version())
+BELONGS = Belongs("cluster", "topic", memory_version())
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from foldlog.log import DUPLICATE, Faults
 from foldlog.processors.memory import service as service_module, store as module
 from foldlog.processors.memory.fold import text_of
 from foldlog.processors.memory.service import FILE, MemoryService
-from foldlog.processors.memory.store import MemoryBelongs, MemoryStore, memory_version
+from foldlog.processors.memory.store import MemoryStore, memory_version
 from foldlog.processors.search.embed import HashedEmbedder, load_embedder
 from foldlog.processors.search.index import embedder_in
 from foldlog.processors.search.word_vectors import installed
-from foldlog.processors.store.store import fold_version
+from foldlog.processors.store.store import Belongs, fold_version
 from foldlog.schemas.events import EVENT_TYPES
 from foldlog.schemas.topics import MEMORY_EVENTS
 from foldlog.tests.processors.memory.desk import (
@@ -31,7 +31,7 @@ from foldlog.tests.processors.memory.desk import (
 )
 from foldlog.tests.processors.memory.test_memory_fold import HISTORIES
 
-BELONGS = MemoryBelongs("cluster", "topic", memory_version())
+BELONGS = Belongs("cluster", "topic", memory_version())
 ENDS = {0: 10_000}
 
 

@@ -20,6 +20,7 @@ from foldlog.processors.outside.definitions import (
 )
 from foldlog.processors.outside.results import value_of
 from foldlog.processors.outside.tools import with_outside_tools
+from foldlog.processors.tools.arguments import why_wrong
 from foldlog.processors.tools.tool import Shortened, tool
 
 OBJECT = {"type": "object", "properties": {}}
@@ -159,7 +160,7 @@ SCHEMA = {
     ],
 )
 def test_arguments_that_are_plainly_wrong_never_reach_the_server(raw, why):
-    told = OutsideArguments(SCHEMA).why_wrong(raw)
+    told = why_wrong(OutsideArguments(SCHEMA).parse, raw)
     assert told is None if why is None else why in told
 
 
@@ -168,7 +169,7 @@ def test_arguments_that_are_plainly_wrong_never_reach_the_server(raw, why):
 )
 def test_a_schema_of_nonsense_refuses_nothing(odd):
     arguments = OutsideArguments({**OBJECT, "properties": {"x": odd}})
-    assert arguments.why_wrong(b'{"x":{"y":1}}') is None
+    assert why_wrong(arguments.parse, b'{"x":{"y":1}}') is None
 
 
 def test_an_outside_tool_never_takes_the_place_of_an_own_one():

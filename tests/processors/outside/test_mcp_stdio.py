@@ -15,6 +15,7 @@ from foldlog import Agent
 from foldlog.consumers.doctor.checks import mcp_servers
 from foldlog.processors.outside import McpServer, connection
 from foldlog.processors.outside.tools import OutsideTools
+from foldlog.processors.tools.arguments import why_wrong
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.schemas.events import ToolFailedUncertain
 
@@ -38,7 +39,7 @@ def test_a_servers_tools_are_an_agents_tools_and_the_operator_decides(world):
         "small__fail": ("once", "deny"),
     }
     assert text(world.call(agent, "small__charge", cents=5)) == "charged 5"
-    assert "cents is missing" in agent.tool("small__charge").arguments.why_wrong(b"{}")
+    assert "cents is missing" in why_wrong(agent.tool("small__charge").arguments.parse, b"{}")
 
 
 def test_hints_seed_the_defaults_only_where_the_operator_trusts_them(world):

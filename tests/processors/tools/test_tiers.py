@@ -7,6 +7,7 @@ from hashlib import sha256
 import pytest
 
 from foldlog import Agent, tool
+from foldlog.processors.tools.arguments import why_wrong
 from foldlog.processors.tools.tiers import FIND, USE, arranged, resolve, schema_tokens
 from foldlog.tests.processors.tools.tool_bench import make_host, run_once
 
@@ -60,7 +61,7 @@ def test_the_schemas_fit_the_budget_and_are_the_same_bytes_again(budget):
     assert {t.name for t in agent.tools} - {FIND, USE} == {t.name for t in tools}
     wide = replace(agent, tool_schema_tokens=100_000)
     assert sorted(names(wide)) == sorted(t.name for t in tools), "and all in front again"
-    assert all(t.arguments.why_wrong(b'{"x":1}') is None for t in wide.tools)
+    assert all(why_wrong(t.arguments.parse, b'{"x":1}') is None for t in wide.tools)
 
 
 def test_a_search_gives_schemas_as_data():
@@ -91,10 +92,11 @@ def test_a_call_through_the_search_is_a_call_of_the_tool():
     agent = agent_of(made("a"), made("b", tier="rare", effect="once", approval="ask"))
     found, why = resolve(agent, USE, use("b", x=1))
     assert (found.name, found.effect, found.approval, why) == ("b", "once", "ask", "")
-    assert found.arguments.why_wrong(use("b", x=1)) is None
-    assert "valid integer" in found.arguments.why_wrong(use("b", x="1"))
-    assert "comes twice" in found.arguments.why_wrong(b'{"name":"b","name":"b","arguments":{}}')
-    assert "they are for 'a'" in found.arguments.why_wrong(use("a", x=1))
+    assert why_wrong(found.arguments.parse, use("b", x=1)) is None
+    assert "valid integer" in why_wrong(found.arguments.parse, use("b", x="1"))
+    twice = b'{"name":"b","name":"b","arguments":{}}'
+    assert "comes twice" in why_wrong(found.arguments.parse, twice)
+    assert "they are for 'a'" in why_wrong(found.arguments.parse, use("a", x=1))
 
 
 @pytest.mark.parametrize(
