@@ -1,0 +1,96 @@
+"""A changed fold gets a new LAYOUT: else a worker continues from views that the old fold made."""
+
+import ast
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from foldlog.processors.store.store import FOLDS, LAYOUT
+from foldlog.tests.structure.tree import Source, room_sources
+
+FOLD = "processors/fold/"
+# Where the source of a fold differs and the views do not: what is imported from where, types.
+NOT_FOLDED = (ast.Import, ast.ImportFrom)
+TYPES = {"returns", "annotation", "type_comment", "type_params", "kind"}
+
+
+def shape(node: Any) -> Any:
+    """A syntax tree as nested tuples: without docstrings, imports and types of parameters."""
+    if isinstance(node, list):
+        return tuple(shape(item) for item in node if not isinstance(item, NOT_FOLDED))
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    return type(node).__name__, *_fields(node)
+
+
+def _fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
+    is_field = isinstance(node, ast.AnnAssign)  # of a view: its type is how it is stored
+    for name, value in ast.iter_fields(node):
+        if value in (None, []) or (name in TYPES and not is_field):
+            continue
+        if name == "body" and isinstance(value, list):
+            value = [item for item in value if not _is_text(item)]
+        yield name, shape(value)
+
+
+def _is_text(node: ast.AST) -> bool:
+    """A docstring, of whatever it stands in or below."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def folds_of(sources: Iterable[Source]) -> str:
+    """16 hex digits that name what the files below processors/fold/ do."""
+    parts = sorted((s.path, shape(s.tree)) for s in sources if s.path.startswith(FOLD))
+    return sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def test_a_changed_fold_gets_a_new_layout():
+    found = folds_of(room_sources())
+    assert found == FOLDS, (
+        f"{FOLD} is not what LAYOUT {LAYOUT} stands for. Can a log fold to other views now, or be "
+        f"stored otherwise? Then set LAYOUT = {LAYOUT + 1} in processors/store/store.py: workers "
+        "refold instead of continuing from views of the old fold. If not (a rename, an order of "
+        f'definitions), leave LAYOUT as it is. In both cases set FOLDS = "{found}" beside it.'
+    )
+
+
+BEFORE = '''
+"""A fold."""
+from .rows import Rows
+
+class View(Value):
+    """A view."""
+    lines: int = 0
+
+def apply(view: View, entry):
+    return replace(view, lines=view.lines + 1)
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_same"),
+    [
+        ('"""A fold."""', '"""A fold of lines."""', True),
+        ("from .rows import Rows", "from ..rows import Rows\nimport json", True),
+        ("entry):", "entry: Entry) -> View:  # pure", True),
+        ("lines + 1", "lines + 2", False),
+        ("lines: int", "lines: float", False),
+        ("    return", "    if entry.late:\n        return view\n    return", False),
+    ],
+)
+def test_what_changes_the_views_changes_the_name_of_the_folds(old, new, is_same):
+    assert old in BEFORE
+    before, after = (folds_of([Source(f"{FOLD}x.py", text)]) for text in (
+        BEFORE, BEFORE.replace(old, new)
+    ))
+    assert (before == after) is is_same
+
+
+def test_a_file_elsewhere_is_no_fold():
+    assert folds_of([Source("processors/wake/x.py", BEFORE)]) == folds_of([])
