@@ -1,1 +1,1 @@
-"""The contract: an .avsc per event, dataclasses, codec, topics. Knows no other room."""
+"""The contract: one .avsc per event, dataclasses, codec, topics. Imports no other package."""

@@ -1,8 +1,8 @@
-"""Images and PDFs in a message: told by their first bytes, weighed, referred to, and expanded.
+"""Images and PDFs in a message: detects their type, estimates their tokens, expands references.
 
-The log holds a reference (sha256, media type, bytes, tokens), the blob store the bytes; a request
-holds them as base64. `expand` makes the one of the other: a pure function of the block and the
-blob, so that any past request can be rebuilt. Pure: standard library only. It must not know files.
+The log holds a reference (sha256, media type, bytes, tokens), the blob store holds the bytes, and a
+request holds them as base64. `expand` turns a reference into base64. It is a pure function of the
+block and the blob, so any past request can be rebuilt. Pure: standard library only, no file access.
 """
 
 import json
@@ -14,19 +14,19 @@ from typing import Any, NamedTuple
 from .canonical import compact
 from .events.parts import BlobRef
 
-SOURCE = "foldlog_blob"  # the type of a source that is a reference
-IMAGE_BYTES_MAX = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MiB of base64 per image
-PDF_BYTES_MAX = 20 * 1024 * 1024  # the API takes 32 MB per request: 27 MB as base64, and the rest
-MESSAGE_BYTES_MAX = 20 * 1024 * 1024  # of all attachments of one message, for the same reason
-FILES_MAX = 20  # of one message; with more than 20 images the API takes smaller ones only
-PIXELS_MAX = 8_000  # per side, the API refuses more
+SOURCE = "foldlog_blob"  # `type` of a source that is a reference
+IMAGE_BYTES_MAX = 5 * 1024 * 1024 * 3 // 4  # the API accepts 5 MiB of base64 per image
+PDF_BYTES_MAX = 20 * 1024 * 1024  # the API accepts 32 MB per request; this is 27 MB as base64
+MESSAGE_BYTES_MAX = 20 * 1024 * 1024  # all attachments of one message, for the same reason
+FILES_MAX = 20  # per message; with more than 20 images the API accepts only smaller ones
+PIXELS_MAX = 8_000  # per side; the API rejects more
 PAGES_MAX = 600  # of a PDF
 TITLE_CHARS_MAX = 200
-# Tokens: an image costs its pixels / 750, scaled down to about 4,800 at most by the newest models;
-# a page of a PDF costs its text and its picture.
+# Tokens: an image costs its pixels / 750; the newest models scale it down to about 4,800 at most.
+# A PDF page costs its text plus its image.
 PIXELS_PER_TOKEN, IMAGE_TOKENS_MAX = 750, 4_800
 PAGE_TOKENS = 3_000
-PAGE_BYTES = 60_000  # of a PDF whose pages can't be counted without unpacking it
+PAGE_BYTES = 60_000  # assumed for a PDF whose pages cannot be counted without unpacking it
 PDF = "application/pdf"
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -38,18 +38,18 @@ _MAGIC = (
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", PDF)
 _SHA = re.compile(r"[0-9a-f]{64}")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
-_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})  # JPEG: where the size is
+_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})  # JPEG: the size is here
 
 
 class Attachment(NamedTuple):
-    """What some bytes are. tokens: estimated, rather too many."""
+    """The type of some bytes. tokens: an estimate, high rather than low."""
 
     media_type: str
     tokens: int
 
 
 def inspect(data: bytes) -> Attachment:
-    """What these bytes are. Raises ValueError saying why they can not be attached."""
+    """Detect an attachment. Raises ValueError with the reason it cannot be attached."""
     media_type = media_type_of(data)
     if media_type is None:
         raise ValueError("it is neither PNG, JPEG, GIF, WebP nor PDF")
@@ -67,7 +67,7 @@ def inspect(data: bytes) -> Attachment:
 
 
 def media_type_of(data: bytes) -> str | None:
-    """The type by the first bytes; a file's name says nothing."""
+    """The media type by the first bytes; the name of the file is not used."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((media for magic, media in _MAGIC if data.startswith(magic)), None)
@@ -89,8 +89,7 @@ def reference(ref: BlobRef, tokens: int, title: str = "") -> dict[str, Any]:
 
 
 def reference_of(block: Mapping[str, Any]) -> BlobRef | None:
-    """The attachment that a block refers to, or None. Raises ValueError if it is a bad reference.
-    """
+    """The attachment that a block refers to, or None. Raises ValueError for a bad reference."""
     source = block.get("source")
     if not isinstance(source, Mapping) or source.get("type") != SOURCE:
         return None
@@ -105,7 +104,7 @@ def reference_of(block: Mapping[str, Any]) -> BlobRef | None:
 
 
 def tokens_of(block: Mapping[str, Any]) -> int:
-    """Estimated tokens of an attachment's bytes; 0 for any other block."""
+    """Estimated tokens of an attachment; 0 for any other block."""
     source = block.get("source")
     if not isinstance(source, Mapping) or source.get("type") != SOURCE:
         return 0
@@ -114,11 +113,11 @@ def tokens_of(block: Mapping[str, Any]) -> int:
 
 
 def expand(text: str, read_blob: Callable[[BlobRef], bytes]) -> str:
-    """A user's content block as a request has it: a reference becomes base64, others stay as is.
+    """A user's content block as sent in a request: references become base64, others are unchanged.
 
-    A reference to what is no attachment becomes a note: a blob is another session's too, and only
-    what is an image or a PDF may be shown this way. Raises what `read_blob` raises: a lost blob is
-    no fact of the log.
+    A reference to anything but an image or a PDF becomes a note: blobs are shared between sessions,
+    and only attachments may be shown this way. Raises what `read_blob` raises: the log does not
+    record that a blob was lost.
     """
     if f'"{SOURCE}"' not in text:
         return text
@@ -139,7 +138,7 @@ def expand(text: str, read_blob: Callable[[BlobRef], bytes]) -> str:
 
 
 def label(block: Mapping[str, Any]) -> str:
-    """An attachment for a person, as `[image/png, 1234 bytes]`; '' for any other block."""
+    """An attachment as shown to people: `[image/png, 1234 bytes]`; '' for any other block."""
     source = block.get("source")
     if not isinstance(source, Mapping) or source.get("type") != SOURCE:
         return ""
@@ -157,7 +156,7 @@ def _pdf_tokens(data: bytes) -> int:
 
 
 def _size(data: bytes, media_type: str) -> tuple[int, int] | None:
-    """Width and height in pixels, or None if the bytes do not say."""
+    """Width and height in pixels, or None if the bytes do not hold them."""
     if media_type == "image/png":
         return _pair(data[16:24], 4, "big") if data[12:16] == b"IHDR" else None
     if media_type == "image/gif":

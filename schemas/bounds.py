@@ -1,8 +1,8 @@
-"""The largest numbers that an event may carry, as types: the codec refuses what lies outside.
+"""The largest numbers that an event may hold, as types: the codec rejects larger ones.
 
-Folds add these numbers up and a store keeps the sums in 64 bits. Within the bounds no history that
-fits on a disk reaches 2**63, so views can always be encoded. Usage is what a provider reports: it
-is not refused but checked where it is used (parts.py).
+Folds add these numbers up and stores keep the sums in 64 bits. Within these bounds no history that
+fits on a disk reaches 2**63, so views can always be encoded. Usage is reported by a provider: it is
+accepted as it is and checked where it is used (parts.py).
 """
 
 from typing import Annotated
@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 COUNT_MAX = 2**53 - 1
-"""Of turns, steps, attempts, offsets: what JSON readers in other languages still take exactly."""
+"""Turns, steps, attempts, offsets: the largest integer that other JSON readers keep."""
 
 TIME_MAX = 253_402_300_799_999
 """Unix ms: the end of the year 9999."""
@@ -25,16 +25,16 @@ BYTES_MAX = 2**36
 """Bytes of one blob: 64 GiB."""
 
 SUM_MAX = 2**62
-"""Where a running total stops growing; no honest session gets near it."""
+"""Where a running total stops growing; no genuine session gets near it."""
 
 REQUEST_TOKENS_MAX = 4_000_000
-"""What one request and its answer can weigh: several times the largest context window."""
+"""Tokens of one request and its answer: several times the largest context window."""
 
 USAGE_TOKENS_MAX = 100_000_000
-"""What one attempt can be charged for: a provider's own tools may read the context many times."""
+"""Tokens charged for one attempt: a provider's own tools may read the context many times."""
 
 Count = Annotated[int, Meta(ge=-COUNT_MAX, le=COUNT_MAX)]
 TimeMs = Annotated[int, Meta(ge=-TIME_MAX, le=TIME_MAX)]
 Tokens = Annotated[int, Meta(ge=-TOKENS_MAX, le=TOKENS_MAX)]
-Items = Annotated[int, Meta(ge=-ITEMS_MAX, le=ITEMS_MAX)]  # a fold refuses one below 0
+Items = Annotated[int, Meta(ge=-ITEMS_MAX, le=ITEMS_MAX)]  # a fold refuses a negative number
 Bytes = Annotated[int, Meta(ge=0, le=BYTES_MAX)]

@@ -1,8 +1,7 @@
-"""Events to record bytes and back: Avro single-object encoding, one schema per event type.
+"""Encodes and decodes events: Avro single-object encoding, one schema per event type.
 
 A value is `C3 01`, the 8-byte fingerprint of the writer's schema, and the Avro body (Avro 1.11
-specification, single-object encoding). Headers carry the type, so a chunk can pass undecoded.
-This file knows no topic, no broker and no fold.
+specification, single-object encoding). Headers hold the type, so a chunk need not be decoded.
 """
 
 import io
@@ -35,18 +34,18 @@ _Reader = tuple[type, Any, Any]
 """Class, the writer's parsed schema, and the current one where that is another."""
 
 ROWS = (*EVENT_TYPES, *MEMORY_TYPES)
-"""Every event that has a schema. What a memory event says counts in its own topic only."""
+"""Every event that has a schema. A memory event is valid in its own topic only."""
 BY_NAME = {row.name: row for row in ROWS}
 BY_CLASS = {row.cls: row for row in ROWS}
 _MEMORY = frozenset(row.cls for row in MEMORY_TYPES)
 
 
 class Undecodable(ValueError):
-    """A record that is no event we know: it is dead-lettered, or freezes its session (law 13)."""
+    """A record that is not a known event: it is dead-lettered, or freezes its session (law 13)."""
 
 
 class ChunkSeen(Value):
-    """What a fold needs of a GEN_CHUNK, taken from its header `g` without decoding."""
+    """The fields of a GEN_CHUNK that a fold needs, read from its header `g` without decoding."""
 
     turn: int
     step: int
@@ -54,7 +53,7 @@ class ChunkSeen(Value):
 
 
 class Unreadable(Value):
-    """A record that could not become an event; `must_understand` freezes its session."""
+    """A record that could not be decoded; `must_understand` freezes its session."""
 
     type: str
     must_understand: bool
@@ -62,11 +61,11 @@ class Unreadable(Value):
 
 
 class Entry(Value):
-    """One event in its place in the log. `at`: the broker's clock in Unix ms, never used to order.
+    """One event and its position in the log. `at`: the broker's clock in Unix ms, never for order.
 
-    `writer` is the role in header `w`. `session_id` is the record's key: of memory-events, a scope.
-    `seed`: of a fork's SESSION_OPENED, once it is resolved (store/fork_seeds.py). `by`: who
-    recorded what a person asked for (origin.py), as the header says.
+    `writer` is the role in header `w`. `session_id` is the record's key; in memory-events, a scope.
+    `seed`: of a fork's SESSION_OPENED, once it is resolved (store/fork_seeds.py). `by`: the value
+    of the header that names who recorded a person's request (origin.py).
     """
 
     session_id: str
@@ -111,14 +110,14 @@ def _readers() -> dict[bytes, _Reader]:
 
 @cache
 def _history() -> list[Schema]:
-    """The files of history/, read when something is met that current code does not write."""
+    """The files of history/, read at the first record whose schema current code does not write."""
     files = resources.files(__package__).joinpath("history").iterdir()
     return [json.loads(f.read_text("utf-8")) for f in files if f.name.endswith(".json")]
 
 
 @cache
 def _retired() -> dict[bytes, _Reader]:
-    """The readers of the shapes that current code writes no more; read when one is met."""
+    """The readers of schemas that current code no longer writes; loaded when first needed."""
     return {
         head: reader for head, reader in map(reader_of, _history()) if head not in _readers()
     }
@@ -131,15 +130,15 @@ def is_ours(head: bytes) -> bool:
 
 @cache
 def shapes() -> dict[bytes, Schema]:
-    """The schema of every shape whose records can be decoded, by their head: slow to make."""
+    """Every schema whose records can be decoded, by head: slow to build."""
     schemas = [shape["schema"] for shape in _history()] + [schema_of(row.name) for row in ROWS]
     return {MAGIC + fingerprint_of(schema): schema for schema in schemas}
 
 
 def reader_of(shape: Schema) -> tuple[bytes, _Reader]:
-    """The head of a shape's records, and (class, its schema, the current one) to read them by.
+    """The head of the records of an old schema, and (class, that schema, the current one).
 
-    `shape` is a file of history/: {type, schema, ...}. Fields it lacks take their defaults.
+    `shape` is a file of history/: {type, schema, ...}. Missing fields take their defaults.
     """
     cls = BY_NAME[shape["type"]].cls
     head = MAGIC + fingerprint_of(shape["schema"])
@@ -153,7 +152,7 @@ def encode(event: object) -> bytes:
     out.write(head)
     fields = msgspec.to_builtins(event, builtin_types=(bytes,))
     try:
-        msgspec.convert(fields, type(event))  # its bounds: what we write we can read
+        msgspec.convert(fields, type(event))  # checks its bounds: whatever is written can be read
         schemaless_writer(out, schema, fields, strict=True)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{type(event).__name__}: {error}") from error
@@ -161,7 +160,7 @@ def encode(event: object) -> bytes:
 
 
 def digest(event: Any) -> bytes:
-    """8 bytes that name the fields of an event, as GEN_START.called names an LLM_CALLED."""
+    """An 8-byte hash of the fields of an event; GEN_START.called holds that of its LLM_CALLED."""
     return sha256(msgspec.msgpack.encode(event)).digest()[:8]
 
 
@@ -177,7 +176,7 @@ def decode(value: bytes) -> Any:
 
 
 def read_as(value: bytes, cls: type, written: Any, read: Any) -> Any:
-    """The event in a value of the schema `written`, resolved to `read` if that is another.
+    """The event in a value of the schema `written`, resolved to `read` if they differ.
 
     Raises Undecodable with the reason.
     """
@@ -211,7 +210,7 @@ def _header(headers: Sequence[tuple[str, bytes]], name: str) -> str:
 
 
 def entry_of(record: Record, *, chunks: bool = False) -> Entry:
-    """A record as an entry. Never raises: what can not be read becomes Unreadable.
+    """A record as an entry. Never raises: a record that cannot be decoded becomes Unreadable.
 
     `chunks=False` leaves GEN_CHUNK undecoded (ChunkSeen), which makes a refold 2-4 times faster.
     """
@@ -236,7 +235,7 @@ def _decoded(
 ) -> Any:
     try:
         event = decode(value)
-        if type(event) in _MEMORY and topic != MEMORY_EVENTS:  # no fold of a session knows it
+        if type(event) in _MEMORY and topic != MEMORY_EVENTS:  # session folds do not handle it
             raise Undecodable(f"{name} belongs into {MEMORY_EVENTS}, not into {topic}")
         if name != BY_CLASS[type(event)].name:
             raise Undecodable(f"header says {name!r}, value is {type(event).__name__}")
@@ -255,7 +254,7 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-@lru_cache(maxsize=4096)  # the attempts that stream now: all chunks of one share the header
+@lru_cache(maxsize=4096)  # per streaming attempt: all its chunks share the header
 def _chunk_seen(value: bytes) -> ChunkSeen | Unreadable:
     parts = value.decode("utf-8", "replace").split(".")
     if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 10 for p in parts):

@@ -1,8 +1,8 @@
-"""Does a file go on to where its format says that it ends? Pure: standard library only.
+"""Detects truncated images and PDFs. Pure: standard library only.
 
-It looks for the end alone, and is in doubt for the file: readers take much that is not as it should
-be, and real files have padding and other files behind their end. Only for files that are taken in:
-what is in a log already is said again as it was.
+Only the end of the file is checked, and unclear cases pass: readers accept many malformed files,
+and real files have padding and other files after their end. Used only when a file is attached;
+attachments that are already in a log are sent again unchanged.
 """
 
 import re
@@ -13,7 +13,7 @@ _PDF_OBJECT = re.compile(rb"\d\s+\d+\s+obj\b")
 
 
 def is_whole(data: bytes, media_type: str) -> bool:
-    """False if the bytes, which begin as this type and say their size, visibly end too early."""
+    """False if the bytes, which begin with a valid header of this type, are clearly truncated."""
     return _ENDS[media_type](data)
 
 
@@ -22,7 +22,7 @@ def _png(data: bytes) -> bool:
 
 
 def _jpeg(data: bytes) -> bool:
-    """Behind the segments at its head, as there may be a small picture, with an end, in them."""
+    """Searches after the header segments: a thumbnail in them has an end marker of its own."""
     place = 2
     while data[place : place + 1] == b"\xff" and place + 4 <= len(data):
         marker, length = data[place + 1], int.from_bytes(data[place + 2 : place + 4], "big")
@@ -33,7 +33,7 @@ def _jpeg(data: bytes) -> bool:
 
 
 def _gif(data: bytes) -> bool:
-    """Block by block to the trailer. Without one it may end behind a picture, as readers know."""
+    """Walks the blocks to the trailer. Without a trailer the file may end after an image."""
     place, pictures = 13 + _gif_colors(data[10:11]), 0
     while place < len(data):
         if data[place] == 0x2C:  # a picture
@@ -42,7 +42,7 @@ def _gif(data: bytes) -> bool:
         elif data[place] == 0x21:  # an extension
             place += 2
         else:
-            return True  # the trailer, or what readers take for it
+            return True  # the trailer, or bytes that readers accept as one
         while place < len(data) and data[place]:
             place += 1 + data[place]
         place += 1
@@ -50,7 +50,7 @@ def _gif(data: bytes) -> bool:
 
 
 def _gif_colors(flags: bytes) -> int:
-    """The bytes of a table of colors."""
+    """The size of a color table in bytes."""
     bits = int.from_bytes(flags)
     return 3 << (bits & 7) + 1 if bits & 0x80 else 0
 
@@ -60,8 +60,8 @@ def _webp(data: bytes) -> bool:
 
 
 def _pdf(data: bytes) -> bool:
-    """No object behind its last end: each change of a PDF adds one, and one that is made for the
-    web has its first near its beginning."""
+    """True if no object follows the last end marker: each update of a PDF appends one, and a
+    linearized PDF has its first near the beginning."""
     end = data.rfind(b"%%EOF")
     return end >= 0 and not _PDF_OBJECT.search(data, end)
 

@@ -1,7 +1,7 @@
-"""The field `grant` of APPROVAL_DECIDED: which later calls run without asking.
+"""The field `grant` of APPROVAL_DECIDED: which later calls run without approval.
 
-Empty, as in old records: every call of the tool. `same`: calls with the arguments that were shown.
-A JSON object of globs by argument: calls with these arguments and no others.
+Empty, as in old records: every call of the tool. `same`: calls with the same arguments. A JSON
+object of globs by argument: calls whose arguments match, with no other arguments.
 """
 
 import json
@@ -11,16 +11,16 @@ from .canonical import compact
 
 GRANT_SAME = "same"
 PATTERN_BYTES_MAX = 1024
-"""It is kept in a view and compared with each later call of its tool."""
+"""A view holds the pattern, and it is compared with each later call of its tool."""
 
 
 def pattern_text(globs: Mapping[str, str]) -> str:
-    """Globs by argument as the log has them."""
+    """Globs by argument as stored in the log."""
     return compact(dict(sorted(globs.items())))
 
 
 def pattern_of(text: str) -> dict[str, str]:
-    """The globs by argument; empty if the text is no pattern."""
+    """The globs by argument; empty if the text is not a pattern."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Ids: what may name a session, user, project, message or command, and how a call is named."""
+"""Ids of sessions, users, projects, messages and commands, and the keys of tool calls."""
 
 import re
 
@@ -6,16 +6,16 @@ ID_CHARS_MAX = 128  # design section 11: one limit for every id, so that keys an
 _ID = re.compile(r"[A-Za-z0-9._:@-]{1,128}")
 PARTITION_KEY = "#partition"  # key of PARTITION_TAKEN: no legal session id begins with '#'
 
-PUSH = "push:"  # what the name of a push channel begins with; who asked by it waits for no stream
+PUSH = "push:"  # prefix of a push channel; its client does not wait for a stream
 
 
 def is_id(text: str) -> bool:
-    """Whether a text may be an id: 1-128 characters of `[A-Za-z0-9._:@-]`."""
+    """Whether a text is a valid id: 1-128 characters of `[A-Za-z0-9._:@-]`."""
     return _ID.fullmatch(text) is not None
 
 
 def why_not_an_id(what: str, text: str) -> str:
-    """What to tell somebody whose id is no id."""
+    """The error message for an invalid id."""
     shown = text if len(text) <= 40 else text[:37] + "..."
     return f"{what} must be 1-{ID_CHARS_MAX} characters of [A-Za-z0-9._:@-], not {shown!r}"
 
@@ -26,12 +26,12 @@ def is_push(channel: str) -> bool:
 
 
 def call_key(turn: int, step: int, index: int) -> str:
-    """The name of a tool call in its session: TURN.STEP.INDEX."""
+    """The key of a tool call in its session: TURN.STEP.INDEX."""
     return f"{turn}.{step}.{index}"
 
 
 def parse_call_key(text: str) -> tuple[int, int, int] | None:
-    """(turn, step, index) of a call key, or None if it is none; one spelling each, so no 01.1.0."""
+    """(turn, step, index) of a call key, or None if it is invalid; 01.1.0 is invalid too."""
     parts = text.split(".")
     if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 10 for p in parts):
         return None

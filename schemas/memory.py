@@ -1,9 +1,9 @@
-"""What outlives sessions, as events of the topic memory-events, keyed by scope.
+"""Memory that outlives sessions: the events of the topic memory-events, keyed by scope.
 
-A scope is `user:ID` or `project:ID`. Memory is kept as entries of files (core.md, daily/DATE.md):
-the path says how near an entry stands to a prompt. Preferences belong to a user, todos to a
-project. Ids follow from meaning (a call, a place in the log, the content), so that writing an event
-twice is harmless. The rows below stand beside EVENT_TYPES, not in it: no session's fold reads them.
+A scope is `user:ID` or `project:ID`. Memory consists of entries in files (core.md, daily/DATE.md);
+the path decides whether an entry is in every prompt. Preferences belong to a user, todos to a
+project. Ids are derived from a call, a position in the log or the content, so writing an event
+twice is harmless. The rows below are not part of EVENT_TYPES: session folds do not read them.
 """
 
 from .bounds import Count
@@ -13,7 +13,7 @@ from .events.parts import event
 
 @event
 class MemoryWritten:
-    """Something to remember was written into a file of the scope."""
+    """An entry was written to a file of the scope."""
 
     entry_id: str
     path: str
@@ -26,7 +26,7 @@ class MemoryWritten:
 
 @event
 class MemoryRetired:
-    """An entry no longer holds."""
+    """An entry is no longer valid."""
 
     entry_id: str
     why: str
@@ -46,7 +46,7 @@ class PreferenceSet:
 
 @event
 class TodoAdded:
-    """A project has one more thing to do."""
+    """A todo was added to a project."""
 
     todo_id: str
     text: str
@@ -56,7 +56,7 @@ class TodoAdded:
 
 @event
 class TodoMarked:
-    """A todo was done, opened again, or dropped."""
+    """A todo was marked done, open again, or dropped."""
 
     command_id: str
     todo_id: str
@@ -65,8 +65,8 @@ class TodoMarked:
     by_user: str
 
 
-# Never inputs of a session, and never must-understand: an older reader passes what it does not
-# know, and refolds when it is upgraded.
+# Never inputs of a session and never must-understand: an older reader skips unknown events and
+# refolds when it is upgraded.
 _PEOPLE, _AGENTS, _WORK = "producer", "tools", "background"
 MEMORY_TYPES = (
     EventType("MEMORY_WRITTEN", MemoryWritten, False, False, (_PEOPLE, _AGENTS, _WORK)),

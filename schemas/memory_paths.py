@@ -1,7 +1,7 @@
-"""Scopes and paths of memory: whom it belongs to, and how near a prompt a file stands.
+"""Scopes and paths of memory: who owns it, and the tier of each file.
 
-The tier of a file follows from its path alone (TIERS), so nothing has to say it twice. Sizes are
-here because whoever writes an event and whoever folds it must agree on them.
+The tier of a file is determined by its path alone (TIERS). Size limits are defined here because
+writers and folds must agree on them.
 """
 
 import re
@@ -15,18 +15,18 @@ KINDS = (USER, PROJECT)
 CORE = "core.md"
 DECISIONS = "decisions.md"
 TODAY = "daily"
-"""A path that stands for the file of the day, UTC, of the record that names it: whoever writes
-needs no clock, and every fold finds the same day."""
+"""Stands for the file of the record's day, UTC: writers need no clock, and every fold finds the
+same day."""
 
 TEXT_BYTES_MAX = 8 * 1024  # of one entry: about 3,000 tokens; a longer text is many entries
-PREFERENCE_CHARS_MAX = 500  # of a value: a wish, not a document
+PREFERENCE_CHARS_MAX = 500  # per value: a short text, not a document
 TODO_CHARS_MAX = 1_000
 WHY_CHARS_MAX = 1_000
 PATH_CHARS_MAX = 200
 
 
 class Tier(StrEnum):
-    """hot: in every prompt. warm: loaded when asked for by path. cold: found by search."""
+    """hot: in every prompt. warm: loaded by path on request. cold: found by search."""
 
     HOT = "hot"
     WARM = "warm"
@@ -45,7 +45,7 @@ LEGAL_PATHS = "core.md, decisions.md, daily/YYYY-MM-DD.md or archive/NAME"
 
 
 def tier_of(path: str) -> Tier | None:
-    """The tier of a file, or None where no memory may lie at that path."""
+    """The tier of a file, or None if the path is not allowed."""
     if len(path) > PATH_CHARS_MAX:
         return None
     return next((tier for pattern, tier in TIERS if pattern.fullmatch(path)), None)
@@ -58,7 +58,7 @@ def scope_of(kind: str, id: str) -> str:
 
 
 def parse_scope(scope: str) -> tuple[str, str] | None:
-    """(kind, id) of a scope, or None if it is none."""
+    """(kind, id) of a scope, or None if it is invalid."""
     kind, colon, id = scope.partition(":")
     return (kind, id) if colon and kind in KINDS and is_id(id) else None
 
@@ -67,7 +67,7 @@ SCOPE_CHARS_MAX = len(PROJECT) + 1 + ID_CHARS_MAX
 
 
 def why_not_text(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str | None:
-    """What is wrong with a text that is to be remembered, or None. Any line of a file may be."""
+    """Why a text cannot be stored as a memory entry, or None."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:

@@ -1,8 +1,8 @@
-"""What a person may say: a JSON array of text blocks and of attachments, and nothing else in them.
+"""Validates the content of a user message: a JSON array of text blocks and attachments.
 
-It goes into every later request as the bytes that came, so whatever the Messages API would refuse
-there, or a reader could not parse, would end its session for good. An attachment is a reference,
-which a request expands (attachments.py).
+The bytes are sent unchanged in every later request, so content that the Messages API rejects, or a
+reader cannot parse, would break the session permanently. An attachment is a reference that is
+expanded in requests (attachments.py).
 """
 
 from typing import Annotated, Literal
@@ -13,7 +13,7 @@ from .attachments import TITLE_CHARS_MAX
 
 
 class TextBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """{"type": "text", "text": "..."}; of a key that comes twice, both must do."""
+    """{"type": "text", "text": "..."}; if a key occurs twice, both values must be valid."""
 
     type: Literal["text"]
     text: str
@@ -30,7 +30,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AttachmentBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """{"type": "image", "source": ...}, or "document", which may have a title."""
+    """{"type": "image", "source": ...}, or "document" with an optional title."""
 
     type: Literal["image", "document"]
     source: Source
@@ -43,10 +43,10 @@ _TEXT, _ATTACHMENT = msgspec.json.Decoder(TextBlock), msgspec.json.Decoder(Attac
 
 
 def texts_of(content: bytes) -> list[str]:
-    """The texts of a message's blocks, of an attachment its media type.
+    """The texts of a message's blocks; for an attachment, its media type.
 
-    Raises ValueError for whatever is no array of text blocks and attachments. Half of a surrogate
-    pair and nesting that no parser's stack bears are refused like the rest.
+    Raises ValueError for anything but an array of text blocks and attachments, including lone
+    surrogates and nesting that is too deep for a parser's stack.
     """
     try:
         if b'"source"' not in content:

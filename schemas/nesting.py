@@ -1,4 +1,4 @@
-"""Parses JSON that a fold judges, up to a nesting depth that does not depend on the caller.
+"""Parses JSON in folds, up to a nesting depth that does not depend on the caller.
 
 `json.loads` gives up when the interpreter's stack is full, so the same bytes can be valid in a
 worker and invalid in a gateway that calls from deeper down. Every reader of the log must reach the

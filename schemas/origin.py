@@ -1,8 +1,8 @@
-"""Who recorded what a person asked for, and by what proof: a record header, `by`.
+"""The record header `by`: who recorded a person's request, and how the person was authenticated.
 
-`by_user` of an event is what its writer says. The gateway and the command line add whom they asked,
-and how. The header is not signed: whoever may write to the topic may write it too, so ACLs on the
-topic are what it is worth. No fold reads it.
+`by_user` of an event is claimed by its writer. The gateway and the command line add who was
+authenticated, and how. The header is not signed: anyone who may write to the topic can forge it, so
+it is only as trustworthy as the ACLs on the topic. No fold reads it.
 """
 
 from enum import StrEnum
@@ -14,14 +14,14 @@ HEADER = "by"
 
 
 class Recorder(StrEnum):
-    """What wrote the record."""
+    """The program that wrote the record."""
 
     GATEWAY = "gateway"
     COMMAND = "command"
 
 
 class Proof(StrEnum):
-    """How it knows who asked. none: nobody was asked (a gateway in development mode)."""
+    """How the person was authenticated. none: not at all (a gateway in development mode)."""
 
     TOKEN = "token"
     OS_USER = "os_user"
@@ -40,7 +40,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(text: str) -> Origin | None:
-    """The origin that a header says; None if it says none that is known."""
+    """The origin in a header; None if it is not a known one."""
     try:
         recorder, proof, subject = text.split(" ")
         found = Origin(Recorder(recorder), Proof(proof), subject)

@@ -1,18 +1,17 @@
-"""One record as it was read from the log.
+"""One record as read from the log: the type that folds, decoders, stores and viewers receive.
 
-This file owns the shape that every reader of the log hands on: folds, decoders, stores, viewers.
-It must not know how a record is decoded, nor which client read it.
+It is independent of how a record is decoded and of the client that read it.
 """
 
 from typing import NamedTuple
 
 
 class Record(NamedTuple):
-    """A record at rest: where it lies, when the broker took it, and its bytes.
+    """A record: its position in the log, the time of its append, and its bytes.
 
     `topic` is the bare name, without the prefix of the installation. `timestamp_ms` is the broker's
     clock (LogAppendTime), Unix milliseconds, shown and never used to order. `key` and `value` are
-    None where the writer gave none; a None value is a tombstone in a compacted topic.
+    None if the writer set none; a None value is a tombstone in a compacted topic.
     """
 
     topic: str
@@ -24,7 +23,7 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
 
     def header(self, name: str) -> bytes | None:
-        """The last header of that name, None if there is none."""
+        """The value of the last header of that name, or None."""
         for key, value in reversed(self.headers):
             if key == name:
                 return value

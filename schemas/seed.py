@@ -1,9 +1,9 @@
-"""Seeds: what a fork begins with, as bytes for the blob store.
+"""Seeds: the history that a fork starts with, as bytes for the blob store.
 
-A seed is the records of its parent up to the fork, as they lay in the log: they are refolded by
-whoever meets the fork, so a seed is good for as long as the log itself is. Chunks are left out but
-those of an attempt that was still open. Of the same records the bytes are the same, so forks at one
-place share one blob. This file knows no blob store and no fold.
+A seed holds the records of its parent up to the fork, as stored in the log. Every reader of the
+fork refolds them, so a seed stays valid as long as the log format. Chunks are left out, except
+those of an attempt that was still open. The same records give the same bytes, so forks at the same
+offset share one blob.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,8 @@ FORMAT = 1
 
 
 class Seed(Value):
-    """The seed of a fork, resolved: the blobs of its ancestors, the oldest first, its parent's
-    last. `why`: where one can not be had, the reason; then there are none."""
+    """The resolved seed of a fork: the blobs of its ancestors, oldest first, its parent's last.
+    `why`: the reason if one is unavailable; then there are no blobs."""
 
     levels: tuple[bytes, ...] = ()
     why: str = ""
@@ -45,7 +45,7 @@ class _Sealed(Value):
 
 
 class Unsealed(NamedTuple):
-    """What a seed was made of. `seed`: what that session began with itself, if it was a fork."""
+    """The content of a seed. `seed`: the seed of that session itself, if it was a fork."""
 
     session_id: str
     seed: BlobRef | None
@@ -57,7 +57,7 @@ _DECODER = msgspec.msgpack.Decoder(_Sealed)
 
 
 def seal(session_id: str, records: Iterable[Record], seed: BlobRef | None = None) -> bytes:
-    """The bytes of a seed. records: of that session, in the order of the log."""
+    """The bytes of a seed. records: those of the session, in log order."""
     held, partition = [], 0
     for record in records:
         partition = record.partition
@@ -68,7 +68,7 @@ def seal(session_id: str, records: Iterable[Record], seed: BlobRef | None = None
 
 
 def unseal(data: bytes) -> Unsealed:
-    """What a seed was made of. Raises ValueError."""
+    """The content of a seed. Raises ValueError."""
     try:
         sealed = _DECODER.decode(data)
     except msgspec.MsgspecError as error:

@@ -1,7 +1,7 @@
-"""What is told of an open session on `user-sessions`, and how it is read. Pure.
+"""The records of `user-sessions`, one per open session. Pure.
 
-Key USER/SESSION, value {phase, project_id, opened_at} as compact JSON, or a tombstone: JSON and no
-Avro, for it is no event, nothing is decided by it, and whatever reads the topic can read it.
+Key USER/SESSION, value {phase, project_id, opened_at} as compact JSON, or a tombstone. It is JSON
+and not Avro because it is not an event, no decision depends on it, and any reader can parse it.
 """
 
 from typing import NamedTuple
@@ -35,13 +35,13 @@ def key_of(user_id: str, session_id: str) -> str:
 
 
 def names_in(key: bytes | None) -> tuple[str, str]:
-    """(user id, session id) of a record's key; an empty session id where it is none of ours."""
+    """(user id, session id) of a record's key; the session id is empty in a foreign key."""
     user, _, session_id = (key or b"").decode("utf-8", "replace").partition("/")
     return user, session_id
 
 
 def tab_in(session_id: str, value: bytes | None) -> Tab | None:
-    """What a record says; None for a tombstone, and for what nobody of ours wrote."""
+    """The open session in a record; None for a tombstone and for a foreign value."""
     if value is None:
         return None
     try:

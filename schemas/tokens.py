@@ -1,9 +1,9 @@
 """Estimated tokens of a text: byte classes and runs, weighed by ratios measured per model family.
 
-One estimate for every room. It lies here, in the room that all others import, because producers
-stamp it on a message, folds add it up and effects cut by it, and three answers for one text would
-be three budgets. Pure: standard library only. It must not know what a limit is, nor any exact
-counter (processors/advice/token_count.py).
+One estimate for all packages. It is here, in the package that all others import, because producers
+record it in a message, folds add it up and effects truncate by it, and different estimates of one
+text would be different budgets. Pure: standard library only. The exact counter is
+processors/advice/token_count.py.
 
 How it counts: a text costs so much per letter, digit or mark, and so much more where a run of them
 begins, because a tokenizer starts a token there. Weights are thousandths of a token, fitted with
@@ -20,7 +20,7 @@ from typing import NamedTuple
 OLD, NEW = "old", "new"
 FAMILIES = (OLD, NEW)
 CHARS_PER_TOKEN = {OLD: 3.4, NEW: 2.6}
-"""Characters of English prose per token, measured; for sizes whose text is not at hand."""
+"""Characters of English prose per token, measured; for sizes whose text is unavailable."""
 
 # Claude 2 to Opus 4.6 share one vocabulary, Opus 4.7 and everything after it the other.
 _OLD_MODEL = re.compile(
@@ -94,9 +94,9 @@ _ASCII_WEIGHTS = tuple(weight for weight in _WEIGHTS if weight.bytes_.isascii())
 _LEAST = 60  # thousandths: below the weight of any character, for the reach of `prefix`
 
 
-@lru_cache(maxsize=256)  # asked with every event; names of models are few
+@lru_cache(maxsize=256)  # called for every event; there are few model names
 def family_of(model: str) -> str:
-    """The family whose tokens a model counts; an unknown name is taken for the newest kind."""
+    """The tokenizer family of a model; an unknown name counts as the newest family."""
     return OLD if _OLD_MODEL.search(model) else NEW
 
 
@@ -115,16 +115,16 @@ def estimate(text: str | bytes, family: str = NEW) -> int:
 
 
 def estimate_size(size: int, family: str = NEW) -> int:
-    """Estimated tokens of so many bytes of text that is not at hand: as English prose has them."""
+    """Estimated tokens of a text of which only the size in bytes is known, as for English prose."""
     return int(size / chars_per_token(family)) + 1
 
 
 def recounted(tokens: int, text: bytes, family: str) -> int:
-    """Tokens of the newest family as another counts them; `text`: what was weighed, or b"".
+    """Converts tokens of the newest family to another; `text`: the text that was counted, or b"".
 
-    Whoever says something does not know which model will read it and weighs for the newest. What
-    the text does not account for (images) is the same for all, and so is what has no text here:
-    many a language costs the same in both families, and too many is the better mistake.
+    A producer does not know which model will read a message and counts for the newest family.
+    Tokens of images are the same for all families, and so are tokens without a text here: many
+    languages cost the same in both families, and overestimating is the safer mistake.
     """
     if family == NEW or not text:
         return tokens
@@ -134,12 +134,12 @@ def recounted(tokens: int, text: bytes, family: str) -> int:
 
 
 def raised(tokens: int, counted: str, family: str) -> int:
-    """What one family counted, for a model of another that counts more; never lowered."""
+    """Converts a count to a family that counts more; never lowers it."""
     return int(tokens * max(1.0, chars_per_token(counted) / chars_per_token(family)))
 
 
 def prefix(text: str, tokens: int, family: str = NEW) -> str:
-    """The longest beginning of a text that is estimated within the tokens."""
+    """The longest prefix of a text whose estimate is within the tokens."""
     low, high = 0, max(0, min(len(text), tokens * 1000 // _LEAST))
     if estimate(text[:high], family) <= tokens:
         return text[:high]

@@ -1,8 +1,8 @@
 """The topics of an installation, as data (design section 3).
 
-This file owns names, keys, clean-up rules and configuration; `log/admin.py` makes the cluster agree
-with it. It must not know a broker, a prefix or a client. Names here are bare: the door to the log
-puts the prefix of the installation before them, and takes it off again on reading.
+Names, keys, cleanup policies and configuration; `log/admin.py` applies them to the cluster. Names
+are without prefix: the log adds the prefix of the installation on writing and removes it on
+reading.
 """
 
 from collections.abc import Mapping
@@ -18,18 +18,18 @@ DEAD_LETTERS = "dlq.session-events"
 LOG_FACTS = "log-facts"
 
 FOREVER_MS = -1
-"""Kafka's word for: no limit of time."""
+"""Kafka's value for unlimited retention."""
 
 DEAD_LETTERS_MS = 90 * 24 * 3600 * 1000
-"""90 days. The undecodable record itself stays in its topic for ever; its letter is a notice."""
+"""90 days. The undecodable record itself stays in its topic forever; the letter is a notice."""
 
 BATCH_BYTES_MAX = 1024 * 1024 + 12
-"""What a broker takes in one record batch: 1 MiB and the 12 bytes of its frame. It is Kafka's own
-default, said aloud so that a cluster set otherwise is found when the topics are applied and not
-when the first large record is refused."""
+"""The largest record batch of a broker: 1 MiB plus a frame of 12 bytes. This is Kafka's default. It
+is set explicitly so that a cluster with another value is found when the topics are applied, not
+when the first large record is rejected."""
 
 RECORD_BYTES_MAX = 1024 * 1024 - 1024
-"""Key, value and headers of one record, in bytes. 1 MiB less what a batch of one record adds: 61
+"""Key, value and headers of one record, in bytes. 1 MiB minus the overhead of a batch: 61
 bytes of batch header, at most 40 of varints, and 10 for each header, of which 90 then fit."""
 
 
@@ -37,9 +37,9 @@ bytes of batch header, at most 40 of varints, and 10 for each header, of which 9
 class TopicSpec:
     """What one topic must look like.
 
-    `partitions` None stands for the installation's number (`Settings.partitions`); the number is
-    final, because a key must lie in the same partition for ever. `retention_ms` is unused by a
-    compacted topic. `config` holds the remaining topic properties, by Kafka's names.
+    `partitions` None stands for the installation's number (`Settings.partitions`). That number is
+    final, because a key must stay in the same partition forever. A compacted topic does not use
+    `retention_ms`. `config` holds the remaining topic properties, by Kafka's names.
     """
 
     name: str
@@ -51,7 +51,7 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def properties(self) -> dict[str, str]:
-        """Every topic property that the cluster must agree with."""
+        """Every topic property that the cluster must have."""
         wanted = {"cleanup.policy": self.cleanup, **self.config}
         if self.cleanup == "delete":
             wanted["retention.ms"] = str(self.retention_ms)
@@ -62,7 +62,7 @@ class TopicSpec:
 UNCLEAN = "unclean.leader.election.enable"
 _CONFIG: MappingProxyType[str, str] = MappingProxyType(
     {
-        # The broker's clock: one clock for all writers, and none can write into the past.
+        # The broker's clock: one clock for all writers, and no record can be dated back.
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(BATCH_BYTES_MAX),
         # A replica that lacks acknowledged records must not lead: offsets are identities here.
@@ -72,8 +72,8 @@ _CONFIG: MappingProxyType[str, str] = MappingProxyType(
 
 _READ_BY_FAUST: MappingProxyType[str, str] = MappingProxyType(
     {
-        # Whatever a producer sends, the broker keeps it so that Faust's client can read it. That
-        # client knows no zstd, and the first batch that it cannot read ends its process.
+        # The broker stores every batch in a form that Faust's client can read. That client does not
+        # support zstd, and its process dies at the first batch that it cannot read.
         "compression.type": "uncompressed",
     }
 )

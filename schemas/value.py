@@ -1,8 +1,8 @@
-"""Values: what views and entries are made of. Immutable, compared and hashed by their fields.
+"""The base class of views and entries: immutable, compared and hashed by their fields.
 
-A fold makes new values from old ones for every event of every log: the inner loop of all reading.
-They are msgspec structs, because a named tuple takes eight times as long to replace a field of a
-wide one, and four times as long to make one. A store writes them as arrays, in field order.
+A fold creates new values from old ones for every event: the inner loop of all reading. They are
+msgspec structs because replacing a field of a wide named tuple takes eight times as long, and
+creating one four times as long. A store writes them as arrays, in field order.
 """
 
 from dataclasses import fields, is_dataclass
@@ -11,7 +11,7 @@ from typing import Any, dataclass_transform
 from msgspec import Struct, structs
 
 
-# No gc: a value is made of older values only, so none can be part of a cycle. The decorator tells
+# No gc: a value refers to older values only, so it cannot be part of a cycle. The decorator tells
 # type checkers that subclasses are frozen too.
 @dataclass_transform(frozen_default=True)
 class Value(Struct, frozen=True, array_like=True, gc=False):
@@ -19,14 +19,14 @@ class Value(Struct, frozen=True, array_like=True, gc=False):
 
 
 replace = structs.replace
-"""replace(value, field=new): the same value but for the fields named."""
+"""replace(value, field=new): a copy with the named fields changed."""
 
 fields_of = structs.asdict
-"""The fields of a value by name, in order; values inside stay as they are."""
+"""The fields of a value by name, in order; nested values are not converted."""
 
 
 def field_names(thing: Any) -> tuple[str, ...]:
-    """The names of the fields of a value, an event or a named tuple, in order; of others none."""
+    """The field names of a value, an event or a named tuple, in order; () for anything else."""
     if isinstance(thing, Value):
         return thing.__struct_fields__
     if is_dataclass(thing):
