@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 120  # for a worker to take its partitions on a busy machine, or for a look to be there
-STAYS = ("foldlog dev", "foldlog worker", "python -m foldlog.local.messages_api",
-         "python -m http.server")
-LOOKS = {"show", "sessions", "status", "context", "request", "doctor", "tail", "search", "wake"}
-LOOKS = {f"foldlog {command}" for command in LOOKS} | {"cat refunds.txt"}
+WAIT_S = 120  # for a worker to take its partitions on a busy machine, or for an output
+SERVERS = ("foldlog dev", "foldlog worker", "python -m foldlog.local.messages_api",
+           "python -m http.server")
+READS = ("show", "sessions", "status", "context", "request", "doctor", "tail", "search", "wake")
+QUERIES = {f"foldlog {command}" for command in READS} | {"cat refunds.txt"}
 PORTS = ("8199", "5173")  # of the scripted server and of a page's own server, as pages have them
 GATEWAY_PORT = "8377"  # if it is free
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -34,7 +34,7 @@ _VARIES = re.compile(r"\\\.\\\.\\\.|[0-9a-f]{8,}|\d+")
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, its text, and the text block that stands behind it."""
+    """A fenced block: its language, its text, and the text block that follows it."""
 
     language: str
     text: str
@@ -68,7 +68,7 @@ def _anything(found: re.Match) -> str:
 
 
 class Reader:
-    """Somebody who types the commands of a page. Use it as a context: what it started is ended."""
+    """Types the commands of a page. Use it as a context, which ends the processes it started."""
 
     def __init__(self, directory: Path, env: Mapping[str, str]) -> None:
         kept = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "VIRTUAL_ENV", "PYTHONPATH")
@@ -106,23 +106,23 @@ class Reader:
 
     def type(self, text: str, expected: str = "") -> None:
         """Type one block; assert that nothing failed and that `expected` was printed."""
-        acts, looks = [], []
+        commands, queries = [], []
         for command in filter(None, _BEGINS.split(text.strip())):
             if command.startswith("export "):
                 name, _, value = command.removeprefix("export ").strip().partition("=")
                 self.env[name] = value
-            elif command.startswith(STAYS):
-                self._stay(command.strip(), expected)
-            elif " ".join(command.split()[:2]) in LOOKS:
-                looks.append(command)
+            elif command.startswith(SERVERS):
+                self._serve(command.strip(), expected)
+            elif " ".join(command.split()[:2]) in QUERIES:
+                queries.append(command)
             else:
-                acts += [*looks, command]
-                looks = []
-        if acts or looks:
-            self._run("".join(acts), "".join(looks), expected)
+                commands += [*queries, command]
+                queries = []
+        if commands or queries:
+            self._run("".join(commands), "".join(queries), expected)
 
-    def _stay(self, command: str, expected: str) -> None:
-        """Start what a terminal of its own is for, and wait until it has printed what it should."""
+    def _serve(self, command: str, expected: str) -> None:
+        """Start a server in a terminal of its own, and wait for its expected output."""
         out = self.directory / f"terminal-{len(self._staying)}"
         with out.open("w") as file:
             process = subprocess.Popen(
@@ -137,21 +137,21 @@ class Reader:
         if (serves := _SERVES.search(out.read_text())) is not None:
             self.ports[GATEWAY_PORT] = serves[1]
 
-    def _run(self, acts: str, looks: str, expected: str) -> None:
-        """Run what acts once, and what only looks until there is what the page shows."""
+    def _run(self, commands: str, queries: str, expected: str) -> None:
+        """Run the commands once; repeat queries at the end until they print the expected output."""
         printed, until = "", _until()
-        if acts:
-            printed, code = self._shell(acts)
-            assert code == 0, (acts, printed)
+        if commands:
+            printed, code = self._shell(commands)
+            assert code == 0, (commands, printed)
         while True:
-            shown, code = self._shell(looks) if looks else ("", 0)
+            shown, code = self._shell(queries) if queries else ("", 0)
             lost = missing(expected, printed + shown)
             if not lost and code == 0:
                 return
-            told = "\n".join([acts + looks, (printed + shown)[-4_000:],
+            report = "\n".join([commands + queries, (printed + shown)[-4_000:],
                               *(f"missing: {line}" for line in lost)])
-            assert looks and time.monotonic() < until, told
-            time.sleep(0.2)  # another process is waited for, which tells nobody
+            assert queries and time.monotonic() < until, report
+            time.sleep(0.2)  # waits for another process, which sends no signal
 
     def _shell(self, script: str) -> tuple[str, int]:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Pages that people follow: their commands are typed, their code is that of examples/."""
+"""Types the commands of pages that people follow, and compares their code with examples/."""
 
 import inspect
 import shutil
@@ -50,7 +50,7 @@ def test_the_tutorial_works_as_written(tmp_path, broker, request):
 
 
 def chats(browser, port: str) -> None:
-    """What the tutorial says of its page: an answer arrives, and a reload shows it again."""
+    """Use the chat page as the tutorial says: an answer arrives, a reload shows it again."""
     page = browser.new_page()
     page.set_default_timeout(WAIT_MS)
     page.goto(f"http://127.0.0.1:{port}/chat.html")
@@ -65,7 +65,7 @@ def chats(browser, port: str) -> None:
 
 
 def installation(tmp_path: Path, broker) -> dict[str, str]:
-    """The environment of a reader who has installed foldlog and done nothing yet."""
+    """The environment of a new installation."""
     return {
         "FOLDLOG_HOME": str(tmp_path / "home"),
         "FOLDLOG_CONFIG_DIR": str(tmp_path / "config"),
