@@ -146,15 +146,15 @@ def _rate(pieces: Iterator[str]) -> float:
 
 def _through_the_log(here: Installation) -> Iterator[str]:
     """The pieces of the story as a viewer of the session receives them."""
-    name, viewer, left = f"stream-{time.monotonic_ns()}", INITIAL, len(LONG)
+    name, viewer, chars_left = f"stream-{time.monotonic_ns()}", INITIAL, len(LONG)
     with Client(here.settings, channel="bench") as client, client.fold(name, chunks=True) as folded:
         client.say_on(folded, STORY)
-        while left > 0:
+        while chars_left > 0:
             for step in folded.poll():
-                viewer, shown = see(viewer, step)
-                for thing in shown:
+                viewer, things = see(viewer, step)
+                for thing in things:
                     if isinstance(thing, Token):
-                        left -= len(thing.text)
+                        chars_left -= len(thing.text)
                         yield thing.text
         _await(folded, lambda event: isinstance(event, ev.TurnEnded))
 

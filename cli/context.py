@@ -62,23 +62,23 @@ def print_context(
 ) -> None:
     """Print a context. Raises click.UsageError for an unknown strategy."""
     try:
-        shown = context_json(views, strategy, read)
+        context = context_json(views, strategy, read)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if views.context.request is None:
-        how = "" if strategy else f"; shown with {shown['strategy']}, the default"
+        how = "" if strategy else f"; shown with {context['strategy']}, the default"
         note(f"session {views.session_id} has made no request yet: its agent's prompt, tools and "
              f"strategy are not in the log{how}")
     if as_json:
-        emit(shown)
+        emit(context)
         return
-    line(f"strategy {shown['strategy']}: about {shown['tokens']} tokens, "
-         f"{len(shown['tools'])} tools, {len(shown['messages'])} messages")
-    if shown["large_results"]:
-        line(f"short forms: {shown['shown_short']} of {shown['large_results']} large results")
-    for block in shown["system"]:
+    line(f"strategy {context['strategy']}: about {context['tokens']} tokens, "
+         f"{len(context['tools'])} tools, {len(context['messages'])} messages")
+    if context["large_results"]:
+        line(f"short forms: {context['shown_short']} of {context['large_results']} large results")
+    for block in context["system"]:
         line(f"system  {brief(str(block.get('text', '')))}")
-    for number, message in enumerate(shown["messages"]):
+    for number, message in enumerate(context["messages"]):
         line(f"{number:3} {message['role']:9} about {message['tokens']} tokens")
         for block in message["content"]:
             line(f"      {block.get('type', '?'):12} {brief(_text_of(block), 120)}")

@@ -116,7 +116,7 @@ class Narrator:
         self.settings = settings
         self.print_line = print_line
         self.viewer: Viewer = INITIAL
-        self.shown: list[str] = []
+        self.text_parts: list[str] = []
         self.answer = ""
         self.folded = client.fold(SESSION, chunks=True)
 
@@ -140,11 +140,11 @@ class Narrator:
         for thing in things:
             match thing:
                 case Token(kind="text"):
-                    self.shown.append(thing.text)
+                    self.text_parts.append(thing.text)
                 case Dropped():
-                    self.shown.clear()
+                    self.text_parts.clear()
                 case Settled():
-                    self.answer, self.shown = "".join(self.shown), []
+                    self.answer, self.text_parts = "".join(self.text_parts), []
         line = _line(step)
         if line:
             self.print_line(f"   {step.entry.offset:>4}  {line}")
@@ -244,7 +244,7 @@ def _kill_inside_an_answer(narrator: Narrator) -> None:
         return chunk_counts[place] >= CHUNKS_BEFORE_KILL
 
     chunk = narrator.until(is_mid_answer)
-    partial = "".join(narrator.shown)
+    partial = "".join(narrator.text_parts)
     narrator.kill()
     narrator.print_line(f"         a viewer had received {len(partial)} characters of attempt 1")
     narrator.explain(narrator.until(_is(ev.GenResumed)))

@@ -44,8 +44,8 @@ class Edge:
     def configure(self, flags: Mapping[str, Any], config: Path | None) -> None:
         """Load the settings, unless they were supplied: flags override the environment, which
         overrides the file. Raises SettingsError."""
-        given = {name: value for name, value in flags.items() if value is not None}
-        self.flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        set_flags = {name: value for name, value in flags.items() if value is not None}
+        self.flags = [f"--{name.replace('_', '-')}={value}" for name, value in set_flags.items()]
         self.flags += [f"--config={config}"] if config else []
         if self._settings is None:
             self._settings = Settings.load(os.environ, config or Path(SETTINGS_FILE), flags)

@@ -127,8 +127,8 @@ def show_command(
         if strategy is not None:
             print_context(views, strategy, client.read_blob, as_json=as_json)
         elif as_json:
-            wanted = (view,) if view else VIEWS
-            found = {name: view_json(folded, name, read) for name in wanted}
+            names = (view,) if view else VIEWS
+            found = {name: view_json(folded, name, read) for name in names}
             if "ledger" in found:
                 found["ledger"] = ledger_json(views.ledger, edge.prices)
             emit(found[view] if view else found)
@@ -250,8 +250,8 @@ def tail_command(
     """
     client = edge.client()
     read = client.read_blob if resolve else None
-    wanted = None if session is None else (session,)
-    with Follow(edge.log, wanted, _begin(edge, session, start)) as events:
+    session_ids = None if session is None else (session,)
+    with Follow(edge.log, session_ids, _begin(edge, session, start)) as events:
         existing = (entry for batch in events.to(events.ends()) for entry in batch)
         matching = (entry for entry in existing if chunks or not _is_chunk(entry))
         shown = matching if last is None else deque(matching, last)
@@ -267,8 +267,8 @@ def _begin(edge: Edge, session: str | None, start: int | None) -> dict[int, int]
     if start is None:
         return {}
     first, end = edge.log.first_offsets(SESSION_EVENTS), edge.log.end_offsets(SESSION_EVENTS)
-    wanted = first if session is None else {partition_for(session, len(first)): 0}
-    return {p: min(max(start, first[p]), end[p]) for p in wanted}
+    partitions = first if session is None else {partition_for(session, len(first)): 0}
+    return {p: min(max(start, first[p]), end[p]) for p in partitions}
 
 
 def _is_chunk(entry: Entry) -> bool:

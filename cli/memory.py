@@ -81,8 +81,8 @@ def _print_report(report: Report) -> None:
     for conflict in report.conflicts:
         note(f"conflict: {conflict}")
     if report.ignored:
-        shown = ", ".join(report.ignored[:5]) + (" ..." if len(report.ignored) > 5 else "")
-        note(f"ignored, not a memory file: {shown}")
+        names = ", ".join(report.ignored[:5]) + (" ..." if len(report.ignored) > 5 else "")
+        note(f"ignored, not a memory file: {names}")
     _note_left_out(report.left_out)
     line(f"the memory of {report.scope} is in {report.directory}")
 

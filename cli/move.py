@@ -44,9 +44,9 @@ def move_command(
 
     if to_prefix == edge.settings.topic_prefix:
         raise click.UsageError(f"--to-prefix {to_prefix!r} is this log's own prefix: give another.")
-    wanted = partitions or partitions_of(edge.log)
+    partition_count = partitions or partitions_of(edge.log)
     flags = ("--to-prefix", "--partitions")
-    settings = edge.connected().of_log(to_prefix, wanted, flags=flags)
+    settings = edge.connected().of_log(to_prefix, partition_count, flags=flags)
     new = open_log(settings)
     try:
         read = edge.client().read_blob
@@ -56,13 +56,13 @@ def move_command(
     finally:
         new.close()
     if as_json:
-        emit({**moved._asdict(), "topic_prefix": to_prefix, "partitions": wanted})
+        emit({**moved._asdict(), "topic_prefix": to_prefix, "partitions": partition_count})
         return
     line(f"{moved.sessions} sessions and {moved.memory} records of memory moved")
     for name, why in moved.left:
         line(f"session {name} stays: {why}")
-    line(f"Next: set FOLDLOG_TOPIC_PREFIX={to_prefix} and FOLDLOG_PARTITIONS={wanted} wherever "
-         "foldlog runs, then start the workers")
+    line(f"Next: set FOLDLOG_TOPIC_PREFIX={to_prefix} and FOLDLOG_PARTITIONS={partition_count} "
+         "wherever foldlog runs, then start the workers")
 
 
 def _progress_of(old: Log, to_prefix: str, completed: list[str]) -> str:

@@ -33,15 +33,15 @@ def offsets(edge: Edge, text: str | None, session: str | None) -> dict[int, int]
     if text is None:
         return None
     partitions = partitions_of(edge.log)
-    wanted = range(partitions) if session is None else [partition_for(session, partitions)]
+    targets = range(partitions) if session is None else [partition_for(session, partitions)]
     if text.isascii() and text.isdigit():
-        return dict.fromkeys(wanted, int(text))
+        return dict.fromkeys(targets, int(text))
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(f"{text!r} is not a place: give {PLACE}.") from None
     found = edge.log.offsets_at(SESSION_EVENTS, int(at.timestamp() * 1000))
-    return {p: found[p] for p in wanted}
+    return {p: found[p] for p in targets}
 
 
 @click.command("replay", epilog=example(

@@ -63,21 +63,22 @@ def sql_command(
         _list(as_json)
         return
     contents = Contents(edge.client().read_blob)
-    wanted = named_tables(query)
+    table_names = named_tables(query)
     with Database() as database:
         with tempfile.TemporaryDirectory(prefix="foldlog-sql-") as name:
             directory = Path(name)
             write_tables(
-                edge.log, sessions or None, directory, contents, edge.prices, wanted,
+                edge.log, sessions or None, directory, contents, edge.prices, table_names,
                 Reporter("sql"),
             )
-            database.load(directory, wanted)
+            database.load(directory, table_names)
         database.lock()
         try:
             _print(database.query(query), as_json, rows)
         except BadQuery as error:
-            loaded = f"loaded tables: {', '.join(wanted)}; `foldlog sql --tables` lists all columns"
-            raise BadQuery(f"{error}\n{loaded}", usage=error.usage) from None
+            loaded = ", ".join(table_names)
+            hint = f"loaded tables: {loaded}; `foldlog sql --tables` lists all tables and columns"
+            raise BadQuery(f"{error}\n{hint}", usage=error.usage) from None
     note_missing(contents)
 
 

@@ -134,11 +134,11 @@ def quoted(value: str, chars_max: int) -> str:
 
 def listed(names: list[str], count_max: int) -> str:
     """`a`, `b` and `c`, with a count of the rest."""
-    shown = [f"`{name}`" for name in names[:count_max]]
-    left = len(names) - len(shown)
-    if left > 0:
-        return f"{', '.join(shown)} and {left} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+    head = [f"`{name}`" for name in names[:count_max]]
+    rest = len(names) - len(head)
+    if rest > 0:
+        return f"{', '.join(head)} and {rest} more"
+    return " and ".join([", ".join(head[:-1]), head[-1]]) if len(head) > 1 else "".join(head)
 
 
 def count_of(number: int, one: str, many: str) -> str:

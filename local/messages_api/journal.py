@@ -101,8 +101,8 @@ class Journal:
             with self._changed:
                 # Do not sleep if a fact was added between the check and the lock.
                 if checked == len(self._entries):
-                    left = end - time.monotonic()
-                    if left <= 0 or not self._changed.wait(left):
+                    remaining_s = end - time.monotonic()
+                    if remaining_s <= 0 or not self._changed.wait(remaining_s):
                         tail = "\n".join(map(json.dumps, self._entries[-12:]))
                         raise TimeoutError(f"not seen within {timeout_s} s; last facts:\n{tail}")
                 checked = len(self._entries)
