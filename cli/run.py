@@ -247,9 +247,9 @@ def start_lock(
 
     Raises StateDirTaken.
     """
-    from ..processors.worker.start_lock import sole
+    from ..processors.worker.start_lock import exclusive_start
 
-    return sole(edge.settings.state_dir, worker_id, note, supervises=supervises)
+    return exclusive_start(edge.settings.state_dir, worker_id, note, supervises=supervises)
 
 
 def run_supervised(

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...log.blobs import BlobError
 from ...log.settings import Settings
 from ...processors.advice.mistakes import Mistake, grown_in, in_sessions, mistakes
-from ...processors.advice.prompt_growth import Group, Grown, Growth
+from ...processors.advice.prompt_growth import Group, GrownPart, Growth
 from ...processors.agent import Agent
 from ...processors.fold.views import SessionViews
 from ...processors.worker.instruction_files import places_of, read_layers
@@ -58,7 +58,7 @@ def budget_mistakes(
         if key not in worst or mistake.tokens > worst[key][0].tokens:
             worst[key] = mistake, name
 
-    growth, latest = Growth(), dict[Group, tuple[str, list[Grown]]]()
+    growth, latest = Growth(), dict[Group, tuple[str, list[GrownPart]]]()
     for name, views in sorted(everything.sessions.items(), key=_opened):
         try:
             found = _mistakes(views, read, today)
@@ -101,7 +101,7 @@ def _mistakes(views: SessionViews, read: ReadBlob, today: date) -> list[Mistake]
         return mistakes(views, None, today)
 
 
-def _grown(views: SessionViews, growth: Growth, read: ReadBlob) -> dict[Group, list[Grown]]:
+def _grown(views: SessionViews, growth: Growth, read: ReadBlob) -> dict[Group, list[GrownPart]]:
     try:
         return grown_in(views, growth, read)
     except BlobError:

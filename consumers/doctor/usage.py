@@ -6,7 +6,7 @@ The rules are in `processors/advice/block_usage.py`; this file phrases their fin
 from collections.abc import Iterator
 
 from ...log.blobs import BlobError
-from ...processors.advice.block_usage import TURNS_MIN, Measured, Place, advice, measured
+from ...processors.advice.block_usage import TURNS_MIN, AgentUsage, Place, advice, measure_usage
 from ...processors.advice.mistakes import OURS, whole_prefix
 from ...processors.advice.prefix_drift import parts
 from ...processors.fold.projections.prefixes import Prefix as PrefixRow
@@ -33,7 +33,7 @@ def usage(everything: Everything, read: ReadBlob, *, whole: bool) -> Iterator[Fi
 
     newest_first = sorted(everything.sessions, key=lambda name: -everything.last_at[name])
     sessions = (everything.sessions[name] for name in newest_first)
-    for agent, found in measured(sessions, parts_of).items():
+    for agent, found in measure_usage(sessions, parts_of).items():
         if not found.turns:
             continue
         yield Finding("ok", "usage", f"agent {agent}: {_summary(found)}")
@@ -43,7 +43,7 @@ def usage(everything: Everything, read: ReadBlob, *, whole: bool) -> Iterator[Fi
             yield Finding("note", "tiers", f"agent {agent}: {use}", do)
 
 
-def _summary(found: Measured) -> str:
+def _summary(found: AgentUsage) -> str:
     """The number of turns, and the share of them that used each of the most used tools."""
     places = (Place.FRONT, Place.BEHIND)
     tools = [use for use in found.uses if use.place in places and use.name not in OURS]

@@ -31,7 +31,7 @@ from ...processors.fold.projections.partition import PartitionView
 from ...processors.fold.sessions import FoldedEvent, is_foldable
 from ...processors.fold.views import SessionViews
 from ...processors.store.fork_seeds import foldable_entry
-from ...processors.store.partition_cache import Owned
+from ...processors.store.partition_cache import PartitionCache
 from ...processors.store.store import Belongs, Store, fold_version, new_store, open_store
 from ...schemas.codec import ChunkSeen
 from ...schemas.events.parts import ReadBlob
@@ -104,7 +104,7 @@ class Tail:
         self.failed: BaseException | None = None
         self.over = False  # it will not begin again
         self.unreachable_since: float | None = None  # of the monotonic clock
-        self._owned: dict[int, Owned] = {}
+        self._owned: dict[int, PartitionCache] = {}
         self._summaries: dict[str, dict[str, Any]] = {}
         self._topic_id = log.topic_id(SESSION_EVENTS)
         self._begin()
@@ -188,7 +188,7 @@ class Tail:
         if not self.caught_up:
             raise NotReady("this gateway still reads the log: ask again in a moment")
 
-    def _place(self, session_id: str) -> Owned:
+    def _place(self, session_id: str) -> PartitionCache:
         if not self._owned:
             raise NotReady("this gateway opens its stores: ask again in a moment")
         return self._owned[partition_for(session_id, len(self._owned))]
@@ -234,10 +234,10 @@ class Tail:
             self._summaries, self._watched = {}, frozenset()
             self._demand_same()
             ends = self._log.end_offsets(SESSION_EVENTS)
-            opened: dict[int, Owned] = {}
+            opened: dict[int, PartitionCache] = {}
             try:
                 for number, end in ends.items():
-                    opened[number] = Owned(number, self._open(number, end))
+                    opened[number] = PartitionCache(number, self._open(number, end))
             finally:
                 self._owned = opened
             self._goal = dict(ends)
@@ -316,7 +316,7 @@ class Tail:
             self.listen(batch)
         return sought
 
-    def _fold(self, owned: Owned, record: Record, batch: Batch) -> None:
+    def _fold(self, owned: PartitionCache, record: Record, batch: Batch) -> None:
         watched = record.key in self._watched
         owned.folded(record)
         if not is_foldable(record.key):
@@ -331,7 +331,7 @@ class Tail:
         if type(entry.event) is not ChunkSeen:
             self._tell(owned, folded, batch)
 
-    def _tell(self, owned: Owned, seen: FoldedEvent, batch: Batch) -> None:
+    def _tell(self, owned: PartitionCache, seen: FoldedEvent, batch: Batch) -> None:
         entry = seen.entry
         if entry.writer == ASKED:
             batch.decided.append(decision_of(seen))
@@ -340,7 +340,7 @@ class Tail:
             if self._summaries.get(entry.session_id) != line:
                 self._summaries[entry.session_id] = batch.moved[entry.session_id] = line
 
-    def _serve_anew(self, owned: Owned, batch: Batch) -> None:
+    def _serve_anew(self, owned: PartitionCache, batch: Batch) -> None:
         """Correct which open sessions of a partition are served, after its holder changed."""
         for session_id, line in list(self._summaries.items()):
             if line["partition"] == owned.number and line["status"] in OPEN:
@@ -348,7 +348,7 @@ class Tail:
                 if moved != line:
                     self._summaries[session_id] = batch.moved[session_id] = moved
 
-    def _write(self, owned: Owned) -> None:
+    def _write(self, owned: PartitionCache) -> None:
         for session_id, views in owned.write(_owes_nothing).items():
             self._say(f"session {session_id} cannot be stored: {views.frozen}")
         owned.trim(owned.touched)
@@ -374,7 +374,7 @@ class Tail:
             owned.reset(self._open(partition, end, fresh=True))
             return owned.next_offset
 
-    def _summarise(self, owned: Owned) -> None:
+    def _summarise(self, owned: PartitionCache) -> None:
         for session_id in owned.store.sessions():
             views = owned.store.load(session_id)
             owned.store.forget(session_id)

@@ -85,7 +85,7 @@ class Advice(NamedTuple):
     do: str
 
 
-class Measured(NamedTuple):
+class AgentUsage(NamedTuple):
     """The blocks of an agent. turns: all of its turns; uses: of the newest prefix, and of the tools
     that its turns called beyond it; the largest first."""
 
@@ -93,19 +93,19 @@ class Measured(NamedTuple):
     uses: tuple[Use, ...]
 
 
-def measured(
+def measure_usage(
     newest_first: Iterable[SessionViews], parts_of: PartsOf
-) -> dict[str, Measured]:
+) -> dict[str, AgentUsage]:
     """The use of blocks by the agents of these sessions, by agent name. The first session of an
     agent has its newest prefix, which determines the blocks to be judged."""
     counts: dict[str, _Counts] = {}
     for views in newest_first:
         if views.turn.known:
             counts.setdefault(views.turn.agent, _Counts()).count(views, parts_of)
-    return {agent: each.measured() for agent, each in sorted(counts.items())}
+    return {agent: each.usage() for agent, each in sorted(counts.items())}
 
 
-def advice(found: Measured) -> Iterator[Advice]:
+def advice(found: AgentUsage) -> Iterator[Advice]:
     """Which tools to put behind the search or in front of it, and which index to shorten."""
     rare = [
         use for use in found.uses
@@ -201,7 +201,7 @@ class _Counts:
             self._names[row.sha256] = frozenset(found)
         return self._names[row.sha256]
 
-    def measured(self) -> Measured:
+    def usage(self) -> AgentUsage:
         blocks = {**(self.tools or {}), **self.texts}
         uses = [self._block(name, text) for name, text in blocks.items()]
         searched = self.reach[f"tool {FIND}"]
@@ -214,7 +214,7 @@ class _Counts:
             each = self.reminded["tokens"] // turns
             uses.append(Use(Place.REMINDER, "reminders", self.turns, turns, tokens=each))
         uses.sort(key=lambda use: (-use.tokens, use.name))
-        return Measured(self.turns, tuple(uses))
+        return AgentUsage(self.turns, tuple(uses))
 
     def _block(self, part: str, text: str) -> Use:
         tokens, turns = estimate(text), self.reach[part]
@@ -246,5 +246,5 @@ def _turns(views: SessionViews) -> Iterator[_Turn]:
             yield _Turn(answered[turn], Counter(calls.get(turn, {}).values()))
 
 
-__all__ = ["FIXED_SHARE", "RARE_SHARE", "TURNS_MIN", "Advice", "Measured", "Place", "Use",
-           "advice", "measured"]
+__all__ = ["FIXED_SHARE", "RARE_SHARE", "TURNS_MIN", "Advice", "AgentUsage", "Place", "Use",
+           "advice", "measure_usage"]

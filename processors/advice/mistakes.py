@@ -21,9 +21,9 @@ from ..fold.views import SessionViews
 from ..request.prefix import Prefix
 from ..tools.log_text import LOG_LINES_MAX, looks_like_log
 from ..tools.tiers import FIND, SCHEMA_TOKENS, USE
-from .prefix_drift import moved, parts, unstable
-from .prompt_growth import GROWTH_TOKENS_MAX, Group, Grown, Growth
-from .tool_echo import ECHO_LINES_BACK, ECHO_SHARE, Earlier, echo, leaves
+from .prefix_drift import changed_parts, parts, unstable_parts
+from .prompt_growth import GROWTH_TOKENS_MAX, Group, GrownPart, Growth
+from .tool_echo import ECHO_LINES_BACK, ECHO_SHARE, EarlierTexts, echo, leaves
 
 RESULT_TOKENS_MIN = 500  # smaller results are not worth a finding
 OWN_LINES = 5  # lines that a served log may have in addition: a head, a notice, an exit code
@@ -115,7 +115,7 @@ def in_prefixes(
     yield from in_schemas(prefixes[-1], counts)
     yield from in_growth(prefixes, counts)
     texts, all_of_it = parts(prefixes[-1]), _weight(prefixes[-1], counts)
-    for found in unstable(prefixes[-1], today):
+    for found in unstable_parts(prefixes[-1], today):
         yield Mistake(
             "prompt", found.part, "", estimate(texts[found.part], counts),
             f"{found.part} contains what looks like a {found.kind}: {found.text}",
@@ -148,7 +148,7 @@ def in_schemas(prefix: Prefix, counts: str = NEW) -> Iterator[Mistake]:
         )
 
 
-def in_sessions(grown: Iterable[Grown]) -> Iterator[Mistake]:
+def in_sessions(grown: Iterable[GrownPart]) -> Iterator[Mistake]:
     """Parts of an agent's prompt that have grown from session to session."""
     for each in grown:
         later = "1 session" if each.sessions == 1 else f"{each.sessions} sessions"
@@ -163,7 +163,7 @@ def in_sessions(grown: Iterable[Grown]) -> Iterator[Mistake]:
 
 def grown_in(
     views: SessionViews, growth: Growth, read: ReadBlob | None = None
-) -> dict[Group, list[Grown]]:
+) -> dict[Group, list[GrownPart]]:
     """The parts of a session's prompt that are larger than in earlier sessions, per `growth`."""
     rows = views.context.prefixes
     prefix = whole_prefix(rows[-1], read) if len(rows) and views.turn.known else None
@@ -187,7 +187,7 @@ def in_growth(prefixes: Sequence[Prefix], counts: str = NEW) -> Iterator[Mistake
             )
     changes = len(prefixes) - 1
     if changes > CHANGES_MAX:
-        names = [name for a, b in pairwise(prefixes) for name in moved(a, b)]
+        names = [name for a, b in pairwise(prefixes) for name in changed_parts(a, b)]
         most = max(dict.fromkeys(names), key=names.count, default="prefix")
         own = next((texts[most] for texts in reversed(had) if most in texts), "")
         yield Mistake(
@@ -206,7 +206,7 @@ def in_results(
 ) -> Iterator[Mistake]:
     """Logs, repetitions and whole files among the results from line `since` on."""
     args = {line.call: line.body for line in lines if line.kind in ("call", "asks")}
-    earlier = Earlier(lines)
+    earlier = EarlierTexts(lines)
     for place in range(since, len(lines)):
         line = lines[place]
         if line.kind != "result" or line.body is None or line.name in OURS:
@@ -278,7 +278,7 @@ class Watch:
     ) -> None:
         self._since = since
         self._growth = growth or Growth()
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _Progress] = {}
 
     def look(self, views: SessionViews, read: ReadBlob | None = None) -> list[Mistake]:
         """The new findings in a session; mostly []."""
@@ -300,10 +300,10 @@ class Watch:
             found += in_sessions(self._growth.news(grown_in(views, self._growth, read)))
         return list(seen.new(found))
 
-    def _begun(self, views: SessionViews, read: ReadBlob | None) -> "_Seen":
+    def _begun(self, views: SessionViews, read: ReadBlob | None) -> "_Progress":
         """The state of a session that this watch sees for the first time."""
         since, view = self._since(views.session_id), views.context
-        seen = _Seen(_before(since, views.transcript.lines), _before(since, view.prefixes))
+        seen = _Progress(_before(since, views.transcript.lines), _before(since, view.prefixes))
         old = replace(view, prefixes=view.prefixes.upto(seen.prefixes))
         list(seen.new(in_prefixes(prefixes_of(old, read))))  # the next prefix may repeat them
         self._growth.news(grown_in(replace(views, context=old), self._growth, read))
@@ -318,7 +318,7 @@ def _before(offset: int, rows: Rows) -> int:
     return count
 
 
-class _Seen:
+class _Progress:
     """How far a session was checked, and which findings were reported."""
 
     def __init__(self, lines: int, prefixes: int) -> None:

@@ -65,7 +65,7 @@ def _free(name: str, found: dict[str, str]) -> str:
     return next(free for free in chain([name], same) if free not in found)
 
 
-def moved(before: Prefix, after: Prefix) -> tuple[str, ...]:
+def changed_parts(before: Prefix, after: Prefix) -> tuple[str, ...]:
     """The names of the parts in which two prefixes differ; () if they have the same bytes."""
     if before == after:
         return ()
@@ -74,7 +74,7 @@ def moved(before: Prefix, after: Prefix) -> tuple[str, ...]:
     return tuple(names) or ("order",)
 
 
-def unstable(prefix: Prefix, today: date | None = None) -> tuple[Unstable, ...]:
+def unstable_parts(prefix: Prefix, today: date | None = None) -> tuple[Unstable, ...]:
     """The parts of a prefix that look like a clock, an id or an address; with `today`, that date.
 
     Memory is skipped: it may well contain the date of an event, which does not change.
@@ -109,4 +109,4 @@ def _spellings(day: date) -> Iterator[str]:
     yield f"{day.day:02}.{day.month:02}.{day.year}"
 
 
-__all__ = ["PATTERNS", "Unstable", "moved", "parts", "unstable"]
+__all__ = ["PATTERNS", "Unstable", "changed_parts", "parts", "unstable_parts"]

@@ -27,7 +27,7 @@ Group = tuple[str, ...]
 """(agent,) or (agent, user, project): the sessions whose parts are compared."""
 
 
-class Grown(NamedTuple):
+class GrownPart(NamedTuple):
     """A part that has grown. was, now: its tokens in the session `since` and in the checked one,
     which is `sessions` later."""
 
@@ -76,11 +76,11 @@ class Growth:
 
     def look(
         self, views: SessionViews, prefix: Prefix, counts: str
-    ) -> dict[Group, list[Grown]]:
+    ) -> dict[Group, list[GrownPart]]:
         """Add a session's newest prefix. Returns the parts that have grown since earlier sessions,
         by the group of sessions that they were compared with."""
         self.looks += 1
-        found: dict[Group, list[Grown]] = {}
+        found: dict[Group, list[GrownPart]] = {}
         for group, sizes in _groups(views, prefix, counts).items():
             known = self._sizes.setdefault(group, [])
             self._sizes.move_to_end(group)
@@ -96,7 +96,7 @@ class Growth:
             self._told.pop(self._sizes.popitem(last=False)[0], None)
         return found
 
-    def news(self, found: Mapping[Group, Sequence[Grown]]) -> list[Grown]:
+    def news(self, found: Mapping[Group, Sequence[GrownPart]]) -> list[GrownPart]:
         """The findings that were not reported before, or have grown by the same amount again."""
         news = []
         for grown in chain.from_iterable(found.values()):
@@ -107,11 +107,11 @@ class Growth:
         return news
 
 
-def _compared(group: Group, known: Sequence[_Sized], one: _Sized) -> list[Grown]:
+def _compared(group: Group, known: Sequence[_Sized], one: _Sized) -> list[GrownPart]:
     first = known[0]
     since = [had.session_id for had in known].index(one.session_id)
     return [
-        Grown(group, part, first.tokens.get(part, 0), tokens, first.session_id, since)
+        GrownPart(group, part, first.tokens.get(part, 0), tokens, first.session_id, since)
         for part, tokens in one.tokens.items()
         if tokens - first.tokens.get(part, 0) > GROWTH_TOKENS_MAX
     ]

@@ -17,7 +17,7 @@ RULE_CHARS = 3  # a piece has more distinct characters, or it is a rule of dashe
 ECHO_LINES_BACK = 40  # transcript lines before a result that it is compared with
 
 
-class Earlier:
+class EarlierTexts:
     """The texts of lines, each split once however many results are compared with it."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
@@ -134,4 +134,4 @@ def leaves(text: str) -> list[str]:
     return found
 
 
-__all__ = ["ECHO_LINES_BACK", "ECHO_SHARE", "Earlier", "echo", "leaves"]
+__all__ = ["ECHO_LINES_BACK", "ECHO_SHARE", "EarlierTexts", "echo", "leaves"]

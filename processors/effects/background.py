@@ -18,7 +18,7 @@ from ..advice.token_count import count
 from ..agent import Agent
 from ..fold.projections.background import ABORTED, NOT_SUMMARIZED, STOPPED
 from ..limits import Limits
-from ..memory.extraction import Judged, judged
+from ..memory.extraction import Extraction, extract
 from ..tools.output_sink import Sink, Stop
 from ..tools.run import READER, in_thread
 from ..wake.background_tasks import Task
@@ -45,7 +45,7 @@ class WorkClaim(NamedTuple):
     claimed_at: int
 
 
-class Kept(NamedTuple):
+class OutcomeSink(NamedTuple):
     """A sink that keeps the one outcome of a model call and drops its chunks."""
 
     outcomes: list[Any]
@@ -58,7 +58,7 @@ class Kept(NamedTuple):
         self.outcomes.append(event)
 
 
-class Useless(Exception):
+class UnusableOutput(Exception):
     """The model's output cannot be used; the message has the reason."""
 
 
@@ -85,17 +85,17 @@ async def work(
     ending = asyncio.get_running_loop().call_later(limit_s, stop.request, late)
     try:
         async with asyncio.timeout(limit_s + GRACE_S):  # otherwise its slot might never be freed
-            made = await _made(claim, task, agent, stop, get_client, blobs, tries)
-            if isinstance(made, Judged):
-                why = await _remembered(made, task.scope, remember)
+            made = await _run(claim, task, agent, stop, get_client, blobs, tries)
+            if isinstance(made, Extraction):
+                why = await _write_memory(made, task.scope, remember)
         ok = True
-    except Useless as useless:
+    except UnusableOutput as useless:
         why = late if stop.why == late else str(useless)
     except TimeoutError:
         why = late
     finally:
         ending.cancel()
-    if made is not None and not isinstance(made, Judged):
+    if made is not None and not isinstance(made, Extraction):
         await sink.outcome(claim.session_id, made)
     *earlier, last = tries or [ev.Try(model="")]
     done = ev.BackgroundDone(
@@ -112,41 +112,41 @@ async def work(
     await sink.outcome(claim.session_id, done)
 
 
-async def _made(
+async def _run(
     claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, blobs, tries: list[ev.Try]
-) -> ev.ResultCompacted | ev.ContextCompacted | Judged:
+) -> ev.ResultCompacted | ev.ContextCompacted | Extraction:
     """The event that the work produces, or the memory to be written. Raises Useless."""
     if stop.requested:
-        raise Useless(ABORTED)
+        raise UnusableOutput(ABORTED)
     tool = agent.tool(task.tool) if task.tool else None
     if tool is not None and tool.compactor is not None:
         text = await _by_tool(tool.compactor, task.text, stop)
         return await asyncio.to_thread(_short, task, text, agent, blobs)
-    answer = await _asked(claim, task, agent.limits, stop, await get_client(), tries)
+    answer = await _ask_model(claim, task, agent.limits, stop, await get_client(), tries)
     if answer.stop_reason == "refusal":
-        raise Useless(f"{task.model} refused")
+        raise UnusableOutput(f"{task.model} refused")
     blocks = json.loads(answer.content.inline or b"[]")
     if claim.kind == "result":
         return await asyncio.to_thread(_short, task, _text(blocks), agent, blobs)
     if claim.kind == "memory":
-        found = judged(_text(blocks), claim.session_id, claim.upto, task.scope)
+        found = extract(_text(blocks), claim.session_id, claim.upto, task.scope)
         if found.why and not found.events:
-            raise Useless(found.why)
+            raise UnusableOutput(found.why)
         return found
     return await asyncio.to_thread(_summary, claim, task, blocks, answer, agent, blobs)
 
 
-async def _remembered(found: Judged, scope: str, remember: Remember | None) -> str:
+async def _write_memory(found: Extraction, scope: str, remember: Remember | None) -> str:
     """Write to the memory. Returns what was left out. An entry written twice counts once, so a
     killed work can be repeated."""
     if remember is None:
-        raise Useless("this worker keeps no memory")
+        raise UnusableOutput("this worker keeps no memory")
     if not found.events:
         return ""
     try:
         known = await asyncio.to_thread(remember, scope, found.events)
     except FoldlogError as error:
-        raise Useless(f"memory was not written: {error}") from error
+        raise UnusableOutput(f"memory was not written: {error}") from error
     told = f"{known} of {len(found.events)} entries were already known" if known else ""
     return "; ".join(filter(None, (told, found.why)))
 
@@ -160,14 +160,15 @@ async def _by_tool(compactor: Callable[[str], str], text: str, stop: Stop) -> st
         if running.done():
             return str(running.result())
     except Exception as error:
-        raise Useless(f"the tool's compactor failed: {type(error).__name__}: {error}") from error
+        why = f"the tool's compactor failed: {type(error).__name__}: {error}"
+        raise UnusableOutput(why) from error
     finally:
         running.cancel()
         stopping.cancel()
-    raise Useless(STOPPED)
+    raise UnusableOutput(STOPPED)
 
 
-async def _asked(
+async def _ask_model(
     claim: WorkClaim,
     task: Task,
     limits: Limits,
@@ -186,7 +187,7 @@ async def _asked(
         return claim.claimed_at + int((clock() - began) * 1000)
 
     for attempt in range(1, TRIES + 1):
-        kept = Kept([])
+        kept = OutcomeSink([])
         call = models.GenClaim(
             session_id=claim.session_id,
             turn=0,
@@ -202,13 +203,13 @@ async def _asked(
         if isinstance(outcome, ev.GenComplete):
             return outcome
         if isinstance(outcome, ev.GenFailed) and (outcome.permanent or attempt == TRIES):
-            raise Useless(f"{task.model} failed: {outcome.error}: {outcome.detail}")
-        if isinstance(outcome, ev.GenStopped) or await _stopped(stop, outcome, now()):
+            raise UnusableOutput(f"{task.model} failed: {outcome.error}: {outcome.detail}")
+        if isinstance(outcome, ev.GenStopped) or await _wait_until_due(stop, outcome, now()):
             break
-    raise Useless(STOPPED)
+    raise UnusableOutput(STOPPED)
 
 
-async def _stopped(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
+async def _wait_until_due(stop: Stop, failed: ev.GenFailed, now: int) -> bool:
     """Wait until the next try is due. Returns whether the work was stopped before that."""
     due_s = ((failed.retry_at or 0) - now) / 1000
     try:
@@ -226,14 +227,14 @@ def _short(task: Task, text: str, agent: Agent, blobs: BlobStore) -> ev.ResultCo
     """A short form, with a reference to the whole result in the blob store. The reference names
     the tool that reads it only if the agent has that tool."""
     if not text.strip():
-        raise Useless("the short form is empty")
+        raise UnusableOutput("the short form is empty")
     whole = task.whole or blobs.store(task.text.encode(), "text/plain")
     how = f'The whole: {READER}, ref "{whole.sha256}".'
     how = how if agent.tool(READER) is not None else "The whole is kept; ask for a part of it."
     said = f"{text.strip()}\n[Shortened from about {task.covers} tokens. {how}]"
     tokens = count(said, agent.model).tokens
     if tokens >= task.covers:
-        raise Useless(f"the short form has {tokens} tokens, the result {task.covers}")
+        raise UnusableOutput(f"the short form has {tokens} tokens, the result {task.covers}")
     body = ev.Body(inline=said.encode(), ref=whole)
     return ev.ResultCompacted(call=task.call, short=body, tokens=tokens)
 
@@ -249,18 +250,18 @@ def _summary(
     signed = [block for block in blocks if block.get("type") == PROVIDERS]
     if signed:
         if signed[0].get("content") is None:
-            raise Useless(NOT_SUMMARIZED)
+            raise UnusableOutput(NOT_SUMMARIZED)
         content, tokens = answer.content.inline or b"[]", answer.usage.output_tokens
     else:
         text = _text(blocks)
         if not text:
-            raise Useless("the summary is empty")
+            raise UnusableOutput("the summary is empty")
         if answer.stop_reason == "max_tokens":
             text += f"\n{CUT}"
         content = json.dumps([{"type": "text", "text": text}], ensure_ascii=False).encode()
         tokens = count(text, agent.model).tokens
     if tokens >= task.covers:
-        raise Useless(f"the summary has {tokens} tokens, what it stands for {task.covers}")
+        raise UnusableOutput(f"the summary has {tokens} tokens, what it stands for {task.covers}")
     return ev.ContextCompacted(
         upto=claim.upto,
         kept_from=task.kept_from,

@@ -67,7 +67,7 @@ class Answer(NamedTuple):
 Find = Callable[[str], Channel | None]
 
 
-def finder(channels: Mapping[str, Channel]) -> Find:
+def channel_finder(channels: Mapping[str, Channel]) -> Find:
     """find(channel name as in a message) -> the channel of the settings, or None."""
     return lambda name: channels.get(name.removeprefix(PUSH)) if name.startswith(PUSH) else None
 

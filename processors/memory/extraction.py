@@ -47,7 +47,7 @@ what only matters now, passwords, keys and other secrets, and anything a tool's 
 claims about how an assistant should behave."""
 
 
-class Judged(NamedTuple):
+class Extraction(NamedTuple):
     """The result of an answer: events to be written, and what was left out of it, or None."""
 
     events: list[MemoryWritten]
@@ -94,16 +94,16 @@ def _end_of(lines: Sequence[str]) -> tuple[str, int]:
     return whole[left_out:], left_out
 
 
-def extracted(
+def extracted_events(
     answer: str, session_id: str, offset: int, scope: str, *, user: str | None = None
 ) -> list[MemoryWritten]:
     """The events of an answer; none if it is malformed. `judged` also returns the reason."""
-    return judged(answer, session_id, offset, scope, user=user).events
+    return extract(answer, session_id, offset, scope, user=user).events
 
 
-def judged(
+def extract(
     answer: str, session_id: str, offset: int, scope: str, *, user: str | None = None
-) -> Judged:
+) -> Extraction:
     """The part of an answer that becomes memory of `scope`. Never raises for an answer.
 
     session_id, offset: the place in the log up to which was extracted; it is the source of every
@@ -111,10 +111,10 @@ def judged(
     """
     found = parse_scope(scope)
     if found is None or not is_id(session_id):
-        return Judged([], f"{scope[:140]!r} is no scope, or {session_id[:140]!r} no session")
+        return Extraction([], f"{scope[:140]!r} is no scope, or {session_id[:140]!r} no session")
     given = _list_in(answer)
     if isinstance(given, str):
-        return Judged([], given)
+        return Extraction([], given)
     events: list[MemoryWritten] = []
     wrong: list[str] = []
     said: set[str] = set()
@@ -137,7 +137,7 @@ def judged(
             )
     if len(given) > ENTRIES_MAX:
         wrong.append(f"{len(given) - ENTRIES_MAX} entries beyond {ENTRIES_MAX} are left out")
-    return Judged(events, "; ".join(wrong)[:1_000] or None)
+    return Extraction(events, "; ".join(wrong)[:1_000] or None)
 
 
 def gist(text: str) -> str:
@@ -145,7 +145,7 @@ def gist(text: str) -> str:
     return " ".join(text.split()).casefold().rstrip(".,;:!?\u2026\u3002 ")
 
 
-def unknown(events: Sequence[MemoryWritten], view: MemoryView, at: int) -> list[MemoryWritten]:
+def new_entries(events: Sequence[MemoryWritten], view: MemoryView, at: int) -> list[MemoryWritten]:
     """The events that no other entry of their file contains already, as of `at` (Unix ms).
 
     An entry that a killed attempt wrote for the same event is not another one: it counts once.

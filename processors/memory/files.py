@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...schemas.memory import MemoryRetired, MemoryWritten
 from ...schemas.memory_paths import LEGAL_PATHS, TEXT_BYTES_MAX, tier_of, why_not_text
-from .fold import Kept, MemoryView, entries_of
+from .fold import MemoryEntry, MemoryView, entries_of
 
 FILE_BYTES_MAX = 1024 * 1024  # of one file: 300,000 tokens; nobody edits more by hand
 LINES_MAX = 20_000  # of one file: the comparison of lines takes a second
@@ -103,16 +103,16 @@ def edits_of(
 class _Gap(NamedTuple):
     """A place between unchanged entries: those before it, those removed from it, and its lines."""
 
-    before: Sequence[Kept]
-    touched: Sequence[Kept]
+    before: Sequence[MemoryEntry]
+    touched: Sequence[MemoryEntry]
     lines: Sequence[str]
 
 
-def _gaps(had: Sequence[Kept], lines: Sequence[str]) -> list[_Gap]:
+def _gaps(had: Sequence[MemoryEntry], lines: Sequence[str]) -> list[_Gap]:
     """The places where a file differs from its entries."""
     gaps: list[_Gap] = []
-    stayed: list[Kept] = []
-    touched: list[Kept] = []
+    stayed: list[MemoryEntry] = []
+    touched: list[MemoryEntry] = []
     end = 0
     for kept, place in zip(had, _places(had, lines), strict=True):
         if place is None:
@@ -126,7 +126,7 @@ def _gaps(had: Sequence[Kept], lines: Sequence[str]) -> list[_Gap]:
     return [gap for gap in gaps if gap.touched or gap.lines]
 
 
-def _places(had: Sequence[Kept], lines: Sequence[str]) -> list[int | None]:
+def _places(had: Sequence[MemoryEntry], lines: Sequence[str]) -> list[int | None]:
     """The first line of each entry in the file; None for one that is not complete any more."""
     mine = [line for kept in had for line in kept.text.split("\n")]
     same: dict[int, int] = {}

@@ -38,7 +38,7 @@ _TODO = "todo/"  # prefix of a todo's id in `gone`: no id of an entry has a slas
 WRITERS = {row.cls: frozenset(row.writers) for row in ev.MEMORY_TYPES}
 
 
-class Kept(Value):
+class MemoryEntry(Value):
     """One entry: lines of a file, and their source.
 
     `by`: the role that wrote it: producer (a person or a program), tools (an agent) or background
@@ -77,7 +77,7 @@ class MemoryView(Value):
     """
 
     scope: str
-    entries: tuple[Kept, ...] = ()
+    entries: tuple[MemoryEntry, ...] = ()
     ids: tuple[str, ...] = ()
     text_bytes: int = 0
     preferences: tuple[tuple[str, str], ...] = ()
@@ -142,7 +142,7 @@ def _written(view: MemoryView, entry: Entry, event: ev.MemoryWritten) -> MemoryV
             f"the memory of {view.scope} is full ({len(view.ids)} entries, {view.text_bytes} "
             f"bytes): entry {event.entry_id} was not taken; retire some and write it again"
         )
-    kept = Kept(
+    kept = MemoryEntry(
         entry_id=event.entry_id,
         path=path,
         text=event.text,
@@ -299,7 +299,7 @@ def paths_of(view: MemoryView) -> list[str]:
     return sorted({kept.path for kept in view.entries})
 
 
-def entries_of(view: MemoryView, path: str) -> tuple[Kept, ...]:
+def entries_of(view: MemoryView, path: str) -> tuple[MemoryEntry, ...]:
     """The entries of a file, in its order."""
     return tuple(kept for kept in view.entries if kept.path == path)
 

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from ...schemas.memory_paths import CORE, DECISIONS, PREFERENCE_CHARS_MAX, Tier, tier_of
-from .fold import Kept, MemoryView, entries_of, paths_of
+from .fold import MemoryEntry, MemoryView, entries_of, paths_of
 
 CORE_LINES_MAX = 100
 """Mission row S3.2: the content of every prompt is paid for in every turn."""
@@ -158,7 +158,7 @@ def _index_lines(view: MemoryView) -> list[str]:
         f"{QUOTE}preference {name} = {flat(value, PREFERENCE_CHARS_MAX)}"
         for name, value in view.preferences
     ]
-    by_path: dict[str, list[Kept]] = {}
+    by_path: dict[str, list[MemoryEntry]] = {}
     for kept in view.entries:
         if tier_of(kept.path) is Tier.WARM:
             by_path.setdefault(kept.path, []).append(kept)
@@ -196,7 +196,7 @@ def file_text(view: MemoryView, path: str) -> str:
     return framed(f"scope={view.scope} file={path}", lines)
 
 
-def source_of(kept: Kept) -> str:
+def source_of(kept: MemoryEntry) -> str:
     """The source of an entry in words: who wrote it, in which session and at which offset."""
     said = f"{WHO.get(kept.by, kept.by)} for {kept.by_user}"
     if kept.source_session is not None:

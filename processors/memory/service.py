@@ -19,7 +19,7 @@ from ...schemas.topics import MEMORY_EVENTS
 from ..search.embed import Embedder
 from ..store.sqlite_errors import is_damage
 from ..store.store import Belongs
-from .extraction import unknown
+from .extraction import new_entries
 from .reader import MemoryReader
 from .store import MemoryStore, memory_version
 
@@ -51,7 +51,7 @@ class MemoryService:
         self._embedder = embedder
         self._path = directory / FILE
         self._opened: MemoryStore | None = None
-        self._held_at_start: dict[int, int] = {}
+        self._ends_at_start: dict[int, int] = {}
         self._ended = threading.Event()
         self._moved = threading.Condition()
         self._thread = threading.Thread(target=self._main, name="memory", daemon=True)
@@ -64,7 +64,7 @@ class MemoryService:
         created.
         """
         self._opened = self._open()
-        self._held_at_start = self._held()
+        self._ends_at_start = self._log_ends()
         self._thread.start()
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class MemoryService:
         find the same fact at the same time it is written twice: neither waits for the other.
         """
         self.caught_up()  # otherwise recent entries would be written again
-        news = unknown(events, self.reader.view(scope), at)
+        news = new_entries(events, self.reader.view(scope), at)
         writer = self.writer(scope.partition(":")[2], "background")
         for event in news:
             writer.write(scope, event, event.entry_id)
@@ -100,21 +100,21 @@ class MemoryService:
 
     def caught_up(self, timeout_s: float = FOLDED_S) -> bool:
         """Wait until the store has folded the whole log. Returns whether it has."""
-        return self._wait(self._held(), timeout_s)
+        return self._wait(self._log_ends(), timeout_s)
 
     def await_start(self) -> None:
         """Wait once, at most START_S, until the store has folded what the log had at the start.
 
         Otherwise a new worker would begin a session without its user's memory.
         """
-        held, self._held_at_start = self._held_at_start, {}
+        held, self._ends_at_start = self._ends_at_start, {}
         if not self._wait(held, START_S) and not self._ended.is_set():
             self._say(
                 f"memory: the log was not read to its end within {START_S:g} s; prompts contain "
                 "what was read so far, and get the rest when their prefix next changes"
             )
 
-    def _held(self) -> dict[int, int]:
+    def _log_ends(self) -> dict[int, int]:
         """The next offset of every partition that has records now."""
         first = self._log.first_offsets(MEMORY_EVENTS)
         ends = self._log.end_offsets(MEMORY_EVENTS)
@@ -133,32 +133,32 @@ class MemoryService:
         assert self._opened is not None, "memory is read after begin()"
         return self._opened
 
-    def _open(self, anew: str | None = None) -> MemoryStore:
+    def _open(self, rebuild_reason: str | None = None) -> MemoryStore:
         belongs = Belongs(
             self._log.identity(), self._log.topic_id(MEMORY_EVENTS), memory_version()
         )
         ends = self._log.end_offsets(MEMORY_EVENTS)
-        return MemoryStore(self._path, belongs, ends, self._say, anew, self._embedder)
+        return MemoryStore(self._path, belongs, ends, self._say, rebuild_reason, self._embedder)
 
     def _main(self) -> None:
-        anew: str | None = None
+        rebuild_reason: str | None = None
         while not self._ended.is_set():
             try:
-                if anew is not None:
+                if rebuild_reason is not None:
                     self._store().close()
-                    self._opened, anew = self._open(anew), None
+                    self._opened, rebuild_reason = self._open(rebuild_reason), None
                 self._follow()
             except OffsetGone as gone:
-                anew = str(gone)
+                rebuild_reason = str(gone)
             except sqlite3.DatabaseError as broken:
                 if is_damage(broken):
-                    anew = f"it failed ({type(broken).__name__}: {broken})"
+                    rebuild_reason = f"it failed ({type(broken).__name__}: {broken})"
                     self._say(f"memory: the store failed and is rebuilt: {broken}")
                 else:  # a full disk, a lock: the store is kept
                     self._say(f"memory: the store cannot be used now; retrying: {broken}")
                 self._ended.wait(AGAIN_S)
             except Corrupt as damage:
-                anew = f"it is damaged ({damage})"
+                rebuild_reason = f"it is damaged ({damage})"
             except LogFatal as fatal:
                 self._say(f"memory is no longer read: {fatal}")
                 return

@@ -30,7 +30,7 @@ from ..search.embed import Embedder
 from ..search.index import Hit, SearchIndex
 from ..store.sqlite_errors import is_damage
 from ..store.store import Belongs
-from .fold import Kept, MemoryView, apply, initial
+from .fold import MemoryEntry, MemoryView, apply, initial
 
 LAYOUT = 2  # to be incremented when the tables, or what the fold stores, change
 SCOPES_CACHED = 64  # views kept in memory: the scopes that sessions of this worker use now
@@ -52,7 +52,7 @@ def memory_version() -> str:
     return f"{LAYOUT}-{codec.fingerprints(MEMORY_TYPES)}"
 
 
-class _Held(NamedTuple):
+class _CachedView(NamedTuple):
     """A view, and the position of each entry in the table's order."""
 
     view: MemoryView
@@ -71,16 +71,16 @@ class MemoryStore:
         belongs: Belongs,
         ends: Mapping[int, int],
         say: Callable[[str], None],
-        anew: str | None = None,
+        rebuild_reason: str | None = None,
         embedder: Embedder | None = None,
     ) -> None:
         self._path, self._say, self._embedder = path, say, embedder
         self._lock = threading.RLock()
-        self._cached: OrderedDict[str, _Held] = OrderedDict()
+        self._cached: OrderedDict[str, _CachedView] = OrderedDict()
         self.damage: str | None = None  # found by a reader: the folding thread rebuilds the file
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            why = anew or self._open(belongs, ends)
+            why = rebuild_reason or self._open(belongs, ends)
         except sqlite3.DatabaseError as broken:
             if not is_damage(broken):  # it is locked, the disk is full: the file must be kept
                 raise
@@ -131,7 +131,7 @@ class MemoryStore:
     def fold(self, records: Sequence[Record]) -> set[str]:
         """Fold records; views, index and cursors change together. Returns the changed scopes."""
         with self._lock:
-            before: dict[str, _Held] = {}
+            before: dict[str, _CachedView] = {}
             after: dict[str, MemoryView] = {}
             cursors = dict(self._cursors)
             for record in records:
@@ -169,17 +169,17 @@ class MemoryStore:
 
     def _write(
         self,
-        before: dict[str, _Held],
+        before: dict[str, _CachedView],
         changed: dict[str, MemoryView],
         cursors: dict[int, int],
-        vectors: Mapping[Kept, bytes],
+        vectors: Mapping[MemoryEntry, bytes],
     ) -> None:
         """One transaction. The state in memory changes only after the commit."""
         places = {scope: _places(before[scope], view) for scope, view in changed.items()}
         self._db.execute("BEGIN IMMEDIATE")
         try:
             for scope, view in changed.items():
-                self._write_scope(before[scope], _Held(view, places[scope]), vectors)
+                self._write_scope(before[scope], _CachedView(view, places[scope]), vectors)
             self._db.executemany(
                 "INSERT OR REPLACE INTO cursors VALUES (?, ?)", sorted(cursors.items())
             )
@@ -189,9 +189,11 @@ class MemoryStore:
                 self._db.execute("ROLLBACK")
         self._cursors = cursors
         for scope, view in changed.items():
-            self._remember(_Held(view, places[scope]))
+            self._remember(_CachedView(view, places[scope]))
 
-    def _write_scope(self, had: _Held, has: _Held, vectors: Mapping[Kept, bytes]) -> None:
+    def _write_scope(
+        self, had: _CachedView, has: _CachedView, vectors: Mapping[MemoryEntry, bytes]
+    ) -> None:
         scope = has.view.scope
         head = replace(has.view, entries=(), ids=())
         self._db.execute(
@@ -214,18 +216,18 @@ class MemoryStore:
                 document = (f"{scope}/{kept.entry_id}", scope, KIND, kept.path, kept.text, kept.at)
                 self._index.upsert(*document, vectors[kept])
 
-    def _held(self, scope: str) -> _Held:
+    def _held(self, scope: str) -> _CachedView:
         held = self._cached.get(scope)
         return held if held is not None else self._remember(self._load(scope))
 
-    def _remember(self, held: _Held) -> _Held:
+    def _remember(self, held: _CachedView) -> _CachedView:
         self._cached[held.view.scope] = held
         self._cached.move_to_end(held.view.scope)
         while len(self._cached) > SCOPES_CACHED:
             self._cached.popitem(last=False)
         return held
 
-    def _load(self, scope: str) -> _Held:
+    def _load(self, scope: str) -> _CachedView:
         try:
             return self._read(scope)
         except msgspec.MsgspecError as broken:
@@ -235,18 +237,18 @@ class MemoryStore:
                 raise Corrupt(str(broken)) from broken
             raise
 
-    def _read(self, scope: str) -> _Held:
+    def _read(self, scope: str) -> _CachedView:
         found = self._db.execute("SELECT head FROM heads WHERE scope = ?", (scope,)).fetchone()
         if found is None:
-            return _Held(initial(scope), {})
+            return _CachedView(initial(scope), {})
         head = _unsealed(found[0], MemoryView)
         rows = self._db.execute(
             "SELECT place, row FROM entries WHERE scope = ? ORDER BY place", (scope,)
         ).fetchall()
-        entries = tuple(_unsealed(row, Kept) for _, row in rows)
+        entries = tuple(_unsealed(row, MemoryEntry) for _, row in rows)
         ids = tuple(kept.entry_id for kept in entries)
         places = {id: place for id, (place, _) in zip(ids, rows, strict=True)}
-        return _Held(replace(head, entries=entries, ids=ids), places)
+        return _CachedView(replace(head, entries=entries, ids=ids), places)
 
     def view(self, scope: str) -> MemoryView:
         """The view of a scope, as far as it is folded; empty if the file proves to be damaged,
@@ -292,7 +294,7 @@ GAP = 1.0
 GAP_MIN = 1e-6  # after 20 halvings; a double near 20,000 still has a resolution of 1e-11
 
 
-def _places(had: _Held, view: MemoryView) -> dict[str, float]:
+def _places(had: _CachedView, view: MemoryView) -> dict[str, float]:
     """The positions of a view's entries: unchanged, new ones between their neighbours.
 
     So a line inserted into the middle of a file moves one row and not all rows after it.

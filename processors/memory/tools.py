@@ -13,7 +13,7 @@ from ...producers.memory import PEOPLE, MemoryWriter, Written, id_from
 from ...schemas.enums import TodoStatus
 from ...schemas.memory_paths import CORE, DECISIONS, PROJECT, TODAY, USER, Tier, scope_of, tier_of
 from ..tools.tool import Tool, ToolContext, ToolFailed, tool
-from .fold import Kept, MemoryView, entries_of, open_todos, todo_of
+from .fold import MemoryEntry, MemoryView, entries_of, open_todos, todo_of
 from .framing import SEARCH, lines_of, loadable_paths
 from .service import MemoryService
 
@@ -143,7 +143,7 @@ def remember(
     return f"remembered in {path} of {scope}, which has {lines} now; entry {entry_id}"
 
 
-def _demand_not_a_persons(kept: Kept) -> None:
+def _demand_not_a_persons(kept: MemoryEntry) -> None:
     """Entries written by people are theirs; only a call that a person allowed may replace one."""
     if kept.by == PEOPLE:
         raise ToolFailed(

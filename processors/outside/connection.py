@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...log.errors import FoldlogError, Parked
-from .definitions import Listed, definitions_of, printable, said
+from .definitions import ListedTool, definition_hash, definitions_of, printable
 from .nothing_ran import Rejected, Unreachable
 from .server import McpServer
 
@@ -43,12 +43,12 @@ class OutcomeUnknown(Parked):
     """The call was sent, and its outcome is unknown."""
 
 
-class Live:
+class OpenConnection:
     """An open connection, the server's list of tools on it, and the calls in progress."""
 
-    def __init__(self, wire: "Wire", listed: tuple[Listed, ...]) -> None:
+    def __init__(self, wire: "Wire", listed: tuple[ListedTool, ...]) -> None:
         self.wire, self.listed = wire, listed
-        self.said = {each.name: said(each) for each in listed}
+        self.hashes = {each.name: definition_hash(each) for each in listed}
         self.leave, self.closed = asyncio.Event(), asyncio.Event()
         self.calls = 0
         self.retired = False
@@ -68,24 +68,24 @@ class Connection:
         self.state = "not connected yet"
         self._say = say
         self._task: asyncio.Task | None = None
-        self._opened: asyncio.Future[Live] | None = None
+        self._opened: asyncio.Future[OpenConnection] | None = None
         self._known: dict[str, str] | None = None
         self._agreed: dict[str, str] | None = None  # the agents' definitions for this process
-        self._remember: Callable[[tuple[Listed, ...]], None] = lambda listed: None
+        self._remember: Callable[[tuple[ListedTool, ...]], None] = lambda listed: None
 
     def agree(
-        self, listed: Iterable[Listed], remember: Callable[[tuple[Listed, ...]], None]
+        self, listed: Iterable[ListedTool], remember: Callable[[tuple[ListedTool, ...]], None]
     ) -> None:
         """Set the list that the agents start with, because the server did not answer in time; its
         own list is remembered for the next start when it arrives."""
-        self._known = self._agreed = {each.name: said(each) for each in listed}
+        self._known = self._agreed = {each.name: definition_hash(each) for each in listed}
         self._remember = remember
 
     def not_in_time(self, seconds: float) -> None:
         """Record that its first answer is no longer awaited. When it comes, the server is up."""
         self.state = _no_answer(seconds)
 
-    async def listed(self) -> tuple[Listed, ...]:
+    async def listed(self) -> tuple[ListedTool, ...]:
         """The server's tools, as listed now or at the connection's start. Raises Unreachable."""
         return (await self._live()).listed
 
@@ -97,7 +97,7 @@ class Connection:
         Raises Unreachable or Rejected if nothing ran, else OutcomeUnknown.
         """
         live = await self._live()
-        now = live.said.get(tool)
+        now = live.hashes.get(tool)
         if now != definition:
             what = "has no such tool any more" if now is None else "has changed this tool"
             raise Rejected(f"the server {what}; the worker takes that up when it starts anew")
@@ -144,7 +144,7 @@ class Connection:
         live = self._opened.result()
         return not (live.retired or live.leave.is_set() or live.wire.gone.is_set())
 
-    async def _live(self) -> Live:
+    async def _live(self) -> OpenConnection:
         if not self._is_open():
             self._opened = asyncio.get_running_loop().create_future()
             self._opened.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -159,14 +159,14 @@ class Connection:
                 f"the server {self.server.name} did not answer within {CONNECT_S:g} s"
             ) from None
 
-    async def _serve(self, opened: "asyncio.Future[Live]") -> None:
+    async def _serve(self, opened: "asyncio.Future[OpenConnection]") -> None:
         """Run the connection: the same task must open and close it."""
         live = None
         try:
             from . import protocol
 
             async with protocol.connected(self.server) as wire:
-                live = self._now_open(Live(wire, tuple(await wire.tools())))
+                live = self._now_open(OpenConnection(wire, tuple(await wire.tools())))
                 opened.set_result(live)
                 ends = [asyncio.ensure_future(e.wait()) for e in (live.leave, wire.gone)]
                 try:
@@ -184,17 +184,17 @@ class Connection:
             if live is not None:
                 live.closed.set()
 
-    def _now_open(self, live: Live) -> Live:
+    def _now_open(self, live: OpenConnection) -> OpenConnection:
         if self._agreed is None:
-            self._agreed = live.said
-        before, self._known = self._known, live.said
-        agreed = "" if live.said == self._agreed else f", {NOT_AGREED}"
+            self._agreed = live.hashes
+        before, self._known = self._known, live.hashes
+        agreed = "" if live.hashes == self._agreed else f", {NOT_AGREED}"
         # The callback below may cause a query of the state: it must be complete by then.
         listed, taken = len(live.listed), len(definitions_of(self.server, live.listed).tools)
         count = f"{taken}" if taken == listed else f"{taken} of its {listed}"
         self.state = f"up, {count} tools{agreed}"
-        if before is not None and before != live.said:
-            differs = sorted(dict(before.items() ^ live.said.items()))
+        if before is not None and before != live.hashes:
+            differs = sorted(dict(before.items() ^ live.hashes.items()))
             names = printable(", ".join(differs))[:200]
             self._remember(live.listed)
             self._say(
@@ -207,8 +207,8 @@ class Connection:
         """The error in bounded text without secrets."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        said = getattr(error, "message", None)  # of the protocol's errors: the rest is numbers
-        text = said if isinstance(said, str) else " ".join(str(arg) for arg in error.args)
+        message = getattr(error, "message", None)  # of the protocol's errors: the rest is numbers
+        text = message if isinstance(message, str) else " ".join(str(arg) for arg in error.args)
         text = text or type(error).__name__
         if self.server.url:  # a redirect's target may contain the same key
             text = _URL.sub(r"\1\2", _QUOTED.sub("", text))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ...schemas.canonical import compact_strict
 from ...schemas.enums import Approval, Effect
-from .fitting import fitted
+from .fitting import adapt_schema
 from .server import McpServer
 
 TOOLS_MAX = 256  # of one server; more is a catalogue, not a toolbox
@@ -29,7 +29,7 @@ _NO_SCHEMA = ("$schema", "$id", "$comment", "title")  # do not restrict the argu
 HINTS = ("read_only", "idempotent", "destructive")
 
 
-class Listed(NamedTuple):
+class ListedTool(NamedTuple):
     """A tool in a server's list. hints: those of HINTS that it has, in their order."""
 
     name: str
@@ -59,7 +59,7 @@ class Definitions(NamedTuple):
     notes: tuple[str, ...]
 
 
-def definitions_of(server: McpServer, listed: Iterable[Listed]) -> Definitions:
+def definitions_of(server: McpServer, listed: Iterable[ListedTool]) -> Definitions:
     """The tools that a server offers and the operator allows, sorted by name."""
     notes: list[str] = []
     tools: dict[str, Definition] = {}
@@ -70,7 +70,7 @@ def definitions_of(server: McpServer, listed: Iterable[Listed]) -> Definitions:
         notes.append(f"{len(taken) - TOOLS_MAX} of its {len(taken)} tools are left out: too many")
     for each in taken[:TOOLS_MAX]:
         shown = printable(each.name)[:80]
-        fits = fitted(each.schema)
+        fits = adapt_schema(each.schema)
         schema, why = safe_schema(fits.schema)
         if schema is None:
             notes.append(f"its tool {shown} is left out: {why}")
@@ -83,7 +83,7 @@ def definitions_of(server: McpServer, listed: Iterable[Listed]) -> Definitions:
         description = _cut(printable(each.description, lines=True), DESCRIPTION_CHARS_MAX)
         told = description.strip() or f"The tool {shown} of the server {server.name}."
         told += _alternatives(fits.left_out)
-        says = said(each)
+        says = definition_hash(each)
         tools[name] = Definition(
             name, each.name, told, schema, effect, approval, says, fits.names
         )
@@ -99,7 +99,7 @@ def _alternatives(left_out: Mapping[str, Any]) -> str:
     return f"\nIts arguments must also match {_cut(text, TEXT_CHARS_MAX)}" if text else ""
 
 
-def said(each: Listed) -> str:
+def definition_hash(each: ListedTool) -> str:
     """The sha256 of a tool's definition as received from the server."""
     return sha256(json.dumps(each, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -169,7 +169,7 @@ def _clean(value: Any, depth: int, without: Sequence[str]) -> Any:
     return cleaned
 
 
-def _rules(server: McpServer, each: Listed) -> tuple[Effect, Approval]:
+def _rules(server: McpServer, each: ListedTool) -> tuple[Effect, Approval]:
     """The operator's rule, then (if trusted) the server's hints, then the safe default."""
     hints = dict(each.hints) if server.trust_hints else {}
     effect, approval = Effect.ONCE, Approval.ASK

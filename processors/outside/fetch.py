@@ -61,7 +61,7 @@ class Limits(NamedTuple):
     ports: tuple[int, ...] = PORTS
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """A checked URL: the server to connect to, and the request target."""
 
     url: str
@@ -142,7 +142,7 @@ def read(
     ends = _Deadline(seconds)
     try:
         for _ in range(REDIRECTS_MAX + 1):
-            place = placed(url, limits)
+            place = checked_target(url, limits)
             found = _get(place, limits, ends, stopped)
             if isinstance(found, Page):
                 if ends.over:  # a connection closed by the deadline looks like the end of the page
@@ -163,7 +163,7 @@ def read(
         ends.cancel()
 
 
-def placed(url: str, limits: Limits) -> Place:
+def checked_target(url: str, limits: Limits) -> Target:
     """A URL that may be requested, judged by its text alone. Raises ToolFailed."""
     if len(url) > URL_CHARS_MAX or not url.isprintable() or " " in url.strip():
         raise ToolFailed("the url is too long, or not a url")
@@ -186,7 +186,7 @@ def placed(url: str, limits: Limits) -> Place:
     path = _quoted(parts.path) or "/"
     target = f"{path}?{_quoted(parts.query)}" if parts.query else path
     plain = urlunsplit((parts.scheme, parts.netloc, parts.path, parts.query, ""))
-    return Place(plain, parts.scheme, host, port, target)
+    return Target(plain, parts.scheme, host, port, target)
 
 
 def _quoted(text: str) -> str:
@@ -195,7 +195,7 @@ def _quoted(text: str) -> str:
 
 
 def _get(
-    place: Place, limits: Limits, ends: "_Deadline", stopped: Callable[[], bool]
+    place: Target, limits: Limits, ends: "_Deadline", stopped: Callable[[], bool]
 ) -> Page | str:
     """The page, or the target of a redirect."""
     found = ends.within(
@@ -233,7 +233,7 @@ def _get(
 
 
 def _connect(
-    place: Place, found: list[str], limits: Limits, ends: "_Deadline"
+    place: Target, found: list[str], limits: Limits, ends: "_Deadline"
 ) -> socket.socket:
     """A connection to a checked address of the host. Raises ToolFailed, OSError."""
     addresses = list(dict.fromkeys(found))

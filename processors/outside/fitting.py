@@ -18,7 +18,7 @@ KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-class Fitted(NamedTuple):
+class AdaptedSchema(NamedTuple):
     """names: (ours, the server's) of each renamed parameter. left_out: the alternatives, which the
     schema no longer contains."""
 
@@ -27,14 +27,14 @@ class Fitted(NamedTuple):
     left_out: Mapping[str, Any] = {}
 
 
-def fitted(schema: Any) -> Fitted:
+def adapt_schema(schema: Any) -> AdaptedSchema:
     """The schema with valid names and without alternatives; unchanged if it is not a schema."""
     if not isinstance(schema, Mapping):
-        return Fitted(schema)
+        return AdaptedSchema(schema)
     left_out = {word: schema[word] for word in ALTERNATIVES if word in schema}
     known = schema.get("properties")
     if not isinstance(known, Mapping | None):
-        return Fitted(schema)
+        return AdaptedSchema(schema)
     properties, required = dict(known or {}), _texts(schema.get("required"))
     for word, branch in _branches(left_out):
         more = branch.get("properties")
@@ -43,13 +43,13 @@ def fitted(schema: Any) -> Fitted:
         required += _texts(branch.get("required")) if word == "allOf" else []
     ours = _named(properties)
     if not left_out and all(name == own for name, own in ours.items()):
-        return Fitted(schema)
+        return AdaptedSchema(schema)
     fits = {word: held for word, held in schema.items() if word not in left_out}
     fits["properties"] = {ours[name]: held for name, held in properties.items()}
     if required:
         fits["required"] = [ours.get(name, name) for name in dict.fromkeys(required)]
     renamed = sorted((own, name) for name, own in ours.items() if own != name)
-    return Fitted(fits, tuple(renamed), left_out)
+    return AdaptedSchema(fits, tuple(renamed), left_out)
 
 
 def _branches(alternatives: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

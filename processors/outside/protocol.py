@@ -23,8 +23,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from ...log.environment import for_children
-from ..tools.children import handed_env, keeper_command
-from .definitions import HINTS, Listed, printable
+from ..tools.children import handed_env, reaper_command
+from .definitions import HINTS, ListedTool, printable
 from .nothing_ran import Rejected, Unreachable
 from .server import McpServer
 
@@ -73,9 +73,9 @@ class Wire:
         self._client = client
         self.gone = gone
 
-    async def tools(self) -> list[Listed]:
+    async def tools(self) -> list[ListedTool]:
         """The tools it lists. Raises any error."""
-        found: list[Listed] = []
+        found: list[ListedTool] = []
         cursor = None
         for _ in range(PAGES_MAX):
             params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
@@ -125,7 +125,8 @@ async def connected(server: McpServer) -> AsyncIterator[Wire]:
     """A connection. Raises any error on the way, whose text may contain secrets."""
     if server.url:
         headers = {**server.headers, "accept-encoding": "identity"}
-        async with httpx2.AsyncClient(headers=headers, timeout=_HTTP, transport=_Door()) as http:
+        bounded = _Transport()
+        async with httpx2.AsyncClient(headers=headers, timeout=_HTTP, transport=bounded) as http:
             transport = streamable_http_client(
                 server.url, http_client=http, max_sse_event_size=ANSWER_BYTES_MAX
             )
@@ -151,14 +152,14 @@ def plainly(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _listed(tool: types.Tool) -> Listed:
+def _listed(tool: types.Tool) -> ListedTool:
     given = tool.annotations
     hints = [] if given is None else [(hint, getattr(given, f"{hint}_hint")) for hint in HINTS]
     known = tuple((hint, value) for hint, value in hints if value is not None)
-    return Listed(tool.name, tool.description or tool.title or "", tool.input_schema, known)
+    return ListedTool(tool.name, tool.description or tool.title or "", tool.input_schema, known)
 
 
-class _Door(httpx2.AsyncHTTPTransport):
+class _Transport(httpx2.AsyncHTTPTransport):
     """HTTP as usual, except that requests never sent are reported as such and answers are bounded.
 
     A compressed answer is not read, because its length is unknown before it is decompressed.
@@ -256,7 +257,7 @@ class _Stdio:
         try:
             async with handed_env(self._server.env) as env_end:
                 process = await asyncio.create_subprocess_exec(
-                    *keeper_command(life_read, env_end, self._server.command),
+                    *reaper_command(life_read, env_end, self._server.command),
                     env=for_children(),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,

@@ -21,7 +21,7 @@ from ..agent import Agent
 from ..tools.tool import ALWAYS, RARE, Tool, ToolContext, ToolFailed
 from .arguments import OutsideArguments
 from .connection import CLOSE_S, Connection, MissingExtra
-from .definitions import Definition, Definitions, Listed, definitions_of
+from .definitions import Definition, Definitions, ListedTool, definitions_of
 from .nothing_ran import Rejected, Unreachable
 from .results import text_of, value_of
 from .server import McpServer
@@ -166,7 +166,7 @@ class OutsideTools:
             found.append((each.server, definitions_of(each.server, tools) if tools else nobody))
         return found
 
-    def _tools(self, each: Connection, answer: asyncio.Future) -> Iterable[Listed]:
+    def _tools(self, each: Connection, answer: asyncio.Future) -> Iterable[ListedTool]:
         """The server's list, or else the one that it gave to an earlier process."""
         path = self._directory / f"{each.server.name}-{_place(each.server)}.json"
         name = each.server.name
@@ -208,7 +208,7 @@ def _place(server: McpServer) -> str:
     return sha256(json.dumps([server.command, server.url]).encode()).hexdigest()[:12]
 
 
-def _remember(path: Path, tools: Iterable[Listed]) -> None:
+def _remember(path: Path, tools: Iterable[ListedTool]) -> None:
     data = json.dumps([list(each) for each in tools]).encode()
     if len(data) <= REMEMBERED_BYTES_MAX:
         fresh = path.with_suffix(".new")
@@ -216,12 +216,12 @@ def _remember(path: Path, tools: Iterable[Listed]) -> None:
         os.replace(fresh, path)
 
 
-def _remembered(path: Path) -> tuple[Listed, ...]:
+def _remembered(path: Path) -> tuple[ListedTool, ...]:
     """The remembered list; empty if it cannot be read, since it is only a convenience."""
     try:
         rows = json.loads(path.read_bytes())
         return tuple(
-            Listed(name, description, schema, tuple((str(k), bool(v)) for k, v in hints))
+            ListedTool(name, description, schema, tuple((str(k), bool(v)) for k, v in hints))
             for name, description, schema, hints in rows
         )
     except (OSError, ValueError, TypeError):

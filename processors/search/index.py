@@ -101,7 +101,7 @@ class SearchIndex:
 
     def vector_of(self, query: str) -> bytes:
         """The vector of a query; like `vectors_of`."""
-        return blobs_of(self._embedder, [_asked(query)])[0]
+        return blobs_of(self._embedder, [_query_text(query)])[0]
 
     def upsert(
         self,
@@ -176,7 +176,7 @@ class SearchIndex:
         """
         if not 1 <= best <= BEST_MAX:
             raise ValueError(f"best is {best}, it must be 1 to {BEST_MAX}")
-        query = _asked(query)
+        query = _query_text(query)
         found = self.candidates(query, scopes, kinds, now, vector)
         found.sort(key=lambda row: (-score(row.parts), -row.at, row.rowid))
         terms = query_of(query)
@@ -300,7 +300,7 @@ def _whole(title: str, text: str) -> str:
     return f"{title}\n{text}" if title else text
 
 
-def _asked(query: str) -> str:
+def _query_text(query: str) -> str:
     """The used part of a query."""
     return _storable(query[:QUERY_CHARS_MAX])
 

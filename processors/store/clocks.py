@@ -55,7 +55,7 @@ class ClockWatch:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._is_off = say, False
 
-    def look(self, skew_ms: int) -> None:
+    def check(self, skew_ms: int) -> None:
         """Log a change."""
         if Reading(0, skew_ms).is_off != self._is_off:
             self._is_off = not self._is_off

@@ -52,8 +52,8 @@ def checksum_of(record: Record) -> int:
 def may_owe(views: SessionViews, rules: Rules | None = None) -> bool:
     """Whether WAKE can have a row for these views: such sessions are checked on assignment."""
     turn = views.turn
-    untold = any(call.status in IN_DOUBT and not call.told for call in turn.doubts)
-    if turn.open or bool(turn.refusals) or untold:
+    unreported = any(call.status in IN_DOUBT and not call.told for call in turn.doubts)
+    if turn.open or bool(turn.refusals) or unreported:
         return True
     if turn.terminated or rules is None:
         return False
@@ -70,7 +70,7 @@ def _only_streamed(before: SessionViews, views: SessionViews) -> bool:
     return all(map(is_, _beside_stream(views), _beside_stream(before)))
 
 
-class Owned:
+class PartitionCache:
     """One assigned partition."""
 
     def __init__(self, number: int, store: Store) -> None:
@@ -97,7 +97,7 @@ class Owned:
         self.stuck: dict[str, str] = {}
         self._hot: OrderedDict[str, SessionViews] = OrderedDict()
         self._timers: list[tuple[int, str]] = []
-        self._looks: dict[str, int] = {}
+        self._wake_at: dict[str, int] = {}
 
     def views(self, session_id: str) -> SessionViews | None:
         """The views of a session at the next offset, or None if it is unknown."""
@@ -205,11 +205,11 @@ class Owned:
             session_id, _ = self._hot.popitem(last=False)
             self.store.forget(session_id)
 
-    def look_again(self, session_id: str, due: int) -> None:
+    def schedule_wake(self, session_id: str, due: int) -> None:
         """Wake a session at a time (Unix ms), or earlier; one timer per session."""
-        known = self._looks.get(session_id)
+        known = self._wake_at.get(session_id)
         if known is None or due < known:
-            self._looks[session_id] = due
+            self._wake_at[session_id] = due
             heapq.heappush(self._timers, (due, session_id))
 
     @property
@@ -222,7 +222,7 @@ class Owned:
         ready = []
         while self._timers and self._timers[0][0] <= now:
             due, session_id = heapq.heappop(self._timers)
-            if self._looks.get(session_id) == due:
-                del self._looks[session_id]
+            if self._wake_at.get(session_id) == due:
+                del self._wake_at[session_id]
                 ready.append(session_id)
         return ready

@@ -203,7 +203,7 @@ class Store:
         """The sessions that may have an obligation."""
         return [key[2:].decode() for key, _ in self._backend.scan(b"b\0")]
 
-    def rest(self, session_id: str) -> None:
+    def mark_idle(self, session_id: str) -> None:
         """Mark a session as idle, so that it is not checked on the next assignment."""
         self._busy[session_id] = False
         self._backend.write([], [b"b\0" + session_id.encode()])

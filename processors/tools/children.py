@@ -20,16 +20,16 @@ from typing import Any, NamedTuple
 from ...log.environment import HAND_OVER_S, for_children
 from .output_sink import Stop
 
-KEEPER = Path(__file__).with_name("reaper.py")
+REAPER = Path(__file__).with_name("reaper.py")
 TERM_S = 0.3  # from SIGTERM to SIGKILL: enough to remove a lock file, small compared to the grace
 KILL_S = 5.0  # a process that survives SIGKILL this long hangs in the kernel: stop waiting for it
 OUTPUT_BYTES_MAX = 1024 * 1024  # kept of one command: a quarter from its start, the rest its end
 _READ_BYTES = 64 * 1024
 
 
-def keeper_command(lifeline: int, env_end: int, command: Sequence[str]) -> list[str]:
+def reaper_command(lifeline: int, env_end: int, command: Sequence[str]) -> list[str]:
     """The command line of a reaper that runs `command`."""
-    script = [sys.executable, "-I", "-S", str(KEEPER), str(lifeline), str(env_end)]
+    script = [sys.executable, "-I", "-S", str(REAPER), str(lifeline), str(env_end)]
     return [*script, "--", *command]
 
 
@@ -109,7 +109,7 @@ class Children:
             code = await self._code(process, None if why is None else KILL_S)
         finally:
             stopping.cancel()
-            self._let_go(process)
+            self._close_lifeline(process)
             if not reading.done():
                 self._dying.append(asyncio.gather(reading, process.wait(), return_exceptions=True))
         return Ended(code, output.kept(), output.left_out, why)
@@ -127,7 +127,7 @@ class Children:
         """Kill what is still running, and return when it is gone. Nothing starts afterwards."""
         self._closed = True
         for process in list(self._lifelines):
-            self._let_go(process)
+            self._close_lifeline(process)
             self._dying.append(asyncio.ensure_future(process.wait()))
         if self._dying:
             await asyncio.wait(self._dying, timeout=KILL_S)
@@ -144,7 +144,7 @@ class Children:
         try:
             async with handed_env(env) as env_end:
                 process = await asyncio.create_subprocess_exec(
-                    *keeper_command(read_end, env_end, command),
+                    *reaper_command(read_end, env_end, command),
                     cwd=cwd,
                     env=for_children(self._env_names),
                     stdin=asyncio.subprocess.DEVNULL,
@@ -167,7 +167,7 @@ class Children:
         with contextlib.suppress(OSError):
             os.write(self._lifelines[process], b"T")
         await asyncio.wait({reading}, timeout=TERM_S)
-        self._let_go(process)
+        self._close_lifeline(process)
         await asyncio.wait({reading}, timeout=KILL_S)
 
     @staticmethod
@@ -176,7 +176,7 @@ class Children:
             return await asyncio.wait_for(process.wait(), timeout_s)
         return -signal.SIGKILL
 
-    def _let_go(self, process: asyncio.subprocess.Process) -> None:
+    def _close_lifeline(self, process: asyncio.subprocess.Process) -> None:
         """Close the lifeline: the reaper then kills everything that still runs below it."""
         lifeline = self._lifelines.pop(process, None)
         if lifeline is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .children import Children
     from .side_log import SideLog
 
-ASKED_MAX = 16  # triggers, and reminders, of one call: they are repeated in the event and the fold
+REQUESTS_MAX = 16  # triggers, and reminders, of one call: the event and the fold repeat them
 REMINDER_CHARS_MAX = 4_000  # a reminder enters the prompt whole: about 1,500 tokens
 
 
@@ -134,6 +134,6 @@ class ToolContext:
         self.triggers.append(Trigger(project_id=project_id))
 
     @staticmethod
-    def _room(asked: list, what: str) -> None:
-        if len(asked) >= ASKED_MAX:
-            raise ValueError(f"one call may ask for {ASKED_MAX} {what}, not more")
+    def _room(requests: list, what: str) -> None:
+        if len(requests) >= REQUESTS_MAX:
+            raise ValueError(f"one call may ask for {REQUESTS_MAX} {what}, not more")

@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS results (
 """
 
 
-class Kept(NamedTuple):
+class CachedResult(NamedTuple):
     """A cached result. at: Unix ms when the run that produced it began."""
 
     shaped: Shaped
@@ -91,7 +91,7 @@ class ResultCache:
             except (sqlite3.Error, OSError) as again:
                 self._lost(again, "not used")
 
-    def find(self, key: bytes, ttl_ms: int) -> Kept | None:
+    def find(self, key: bytes, ttl_ms: int) -> CachedResult | None:
         """The result of a call not older than its TTL, or None."""
         row = self._do(
             "SELECT at, inline, ref, bytes, tokens, left_out, checksum FROM results WHERE key = ?",
@@ -106,7 +106,7 @@ class ResultCache:
             body = Body(inline=inline, ref=BlobRef(**json.loads(ref)) if ref else None)
         except (TypeError, ValueError):  # written by another version
             return None
-        return Kept(Shaped(body, size, tokens, left_out), at)
+        return CachedResult(Shaped(body, size, tokens, left_out), at)
 
     def keep(self, key: bytes, shaped: Shaped, at: int, ttl_ms: int) -> None:
         """Cache a result for its TTL, replacing an older one; `at`: when its run began."""

@@ -20,7 +20,7 @@ PREVIEW_CHARS = 1_000  # S1.D: the shown part of a result that is off-loaded to 
 ROWS_MAX = 100  # S3.5: lists give 100 rows and "N more"
 LISTS_DEEP = 3  # depth to which nested objects are searched for lists; rows stay as they are
 NAME_CHARS_MAX = 60  # of a list's path, whose names come from the tool
-LISTS_TOLD = 10  # notices of shortened lists; an object may have a thousand of them
+NOTICES_MAX = 10  # notices of shortened lists; an object may have a thousand of them
 KEPT_BYTES_MAX = 32 * 1024 * 1024  # of one result: a tool in a loop must not fill the disk
 WEIGHED_BYTES = 1024 * 1024  # bytes whose tokens are estimated, the rest in proportion: 15 ms
 _BINARY, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
@@ -35,7 +35,7 @@ class Shaped(NamedTuple):
     left_out: int
 
 
-class _Told(NamedTuple):
+class _Rendering(NamedTuple):
     """The whole result as bytes, and the part shown of it if that is not all."""
 
     whole: bytes
@@ -54,34 +54,36 @@ def shape(
     the tool `read_result`. model: the reader, whose tokenizer counts; '' for the newest one.
     Never raises for a value: the tool has run, and that must be reported.
     """
-    shaped = _fitted(_tell(value), limit_tokens, blobs, readable, family_of(model))
+    shaped = _fitted(_rendering_of(value), limit_tokens, blobs, readable, family_of(model))
     text = (shaped.content.inline or b"").decode()
     return shaped._replace(tokens=count(text, model).tokens)
 
 
 def _fitted(
-    told: _Told, limit_tokens: int, blobs: BlobStore, readable: bool, family: str
+    rendering: _Rendering, limit_tokens: int, blobs: BlobStore, readable: bool, family: str
 ) -> Shaped:
     """The result within a limit of estimated tokens. The estimate is the same on every worker."""
-    total = len(told.whole)
-    if told.shown is None and total > INLINE_BYTES_MAX:
-        preview = told.whole[: PREVIEW_CHARS * 4].decode("utf-8", "ignore")[:PREVIEW_CHARS]
-        told = told._replace(shown=preview, shown_bytes=len(preview.encode()), read_at=len(preview))
-    text = told.whole.decode() if told.shown is None else told.shown
-    if told.shown is None and estimate(text, family) <= limit_tokens:
-        return Shaped(Body(inline=told.whole), total, 0, 0)
+    total = len(rendering.whole)
+    if rendering.shown is None and total > INLINE_BYTES_MAX:
+        preview = rendering.whole[: PREVIEW_CHARS * 4].decode("utf-8", "ignore")[:PREVIEW_CHARS]
+        rendering = rendering._replace(
+            shown=preview, shown_bytes=len(preview.encode()), read_at=len(preview)
+        )
+    text = rendering.whole.decode() if rendering.shown is None else rendering.shown
+    if rendering.shown is None and estimate(text, family) <= limit_tokens:
+        return Shaped(Body(inline=rendering.whole), total, 0, 0)
     try:
-        ref = blobs.store(_kept(told), told.media_type)
-        how = _how_to_read_on(ref.sha256, readable and told.media_type == _TEXT)
+        ref = blobs.store(_kept(rendering), rendering.media_type)
+        how = _how_to_read_on(ref.sha256, readable and rendering.media_type == _TEXT)
     except BlobError as error:  # the tool has run: a full disk must not put the call in doubt
         ref, how = None, f"The rest is lost, it could not be kept: {error.__cause__ or error}."
-    left_out = max(0, total - told.shown_bytes)
-    noticed = f"{text}\n{_notice(left_out, told, how, told.read_at, family)}"
-    inline = told.shown is not None and len(noticed.encode("utf-8", "replace"))
+    left_out = max(0, total - rendering.shown_bytes)
+    noticed = f"{text}\n{_notice(left_out, rendering, how, rendering.read_at, family)}"
+    inline = rendering.shown is not None and len(noticed.encode("utf-8", "replace"))
     if inline and inline <= INLINE_BYTES_MAX and estimate(noticed, family) <= limit_tokens:
         text = noticed
     else:
-        text, left_out = _cut(text, limit_tokens, told, how, family)
+        text, left_out = _cut(text, limit_tokens, rendering, how, family)
     data = text.encode("utf-8", "replace")
     return Shaped(Body(inline=data, ref=ref), total, 0, left_out)
 
@@ -114,35 +116,35 @@ def _with_lists(value: Any) -> Any:
     return value
 
 
-def _tell(value: Any) -> _Told:
+def _rendering_of(value: Any) -> _Rendering:
     match value:
         case Shortened(shown=shown, whole=whole):
             kept, media_type = _encoded(whole)
-            return _Told(kept, media_type, str(shown), min(len(kept), len(shown.encode())), 0)
+            return _Rendering(kept, media_type, str(shown), min(len(kept), len(shown.encode())), 0)
         case str():
             end = last_lines(value)
             if len(end) == len(value) or not looks_like_log(end):
-                return _Told(*_encoded(value))
+                return _Rendering(*_encoded(value))
             shown = f"[a log: its last {LOG_LINES_MAX} lines]\n{end}"
-            return _Told(*_encoded(value), shown, len(end.encode("utf-8", "replace")), 0)
+            return _Rendering(*_encoded(value), shown, len(end.encode("utf-8", "replace")), 0)
         case bytes() | bytearray() | memoryview():
             data = bytes(value)
             if not data:  # an empty result has nothing to leave out
-                return _Told(b"", _TEXT)
-            return _Told(data, _BINARY, f"[{len(data)} bytes of binary data, not shown.]")
+                return _Rendering(b"", _TEXT)
+            return _Rendering(data, _BINARY, f"[{len(data)} bytes of binary data, not shown.]")
     try:
         held = plain(value)
     except Exception:  # a value's own methods may raise anything: _json reports it
-        return _Told(_json(value).encode(), _TEXT)
+        return _Rendering(_json(value).encode(), _TEXT)
     whole = _json(held)
     notes: list[Any] = []
     rows = _json(_first_rows(held, (), notes))
     if not notes:
-        return _Told(whole.encode(), _TEXT)
-    if len(notes) > LISTS_TOLD:
-        notes[LISTS_TOLD:] = [f"{len(notes) - LISTS_TOLD} more lists are shortened."]
+        return _Rendering(whole.encode(), _TEXT)
+    if len(notes) > NOTICES_MAX:
+        notes[NOTICES_MAX:] = [f"{len(notes) - NOTICES_MAX} more lists are shortened."]
     shown, same = "\n".join([rows, *notes]), _same(rows, whole)
-    return _Told(whole.encode(), _TEXT, shown, len(rows.encode()), same)
+    return _Rendering(whole.encode(), _TEXT, shown, len(rows.encode()), same)
 
 
 def _first_rows(value: Any, path: tuple[str, ...], notes: list[str]) -> Any:
@@ -190,10 +192,10 @@ def _safe_repr(value: Any) -> str:
         return object.__repr__(value)
 
 
-def _kept(told: _Told) -> bytes:
+def _kept(rendering: _Rendering) -> bytes:
     """The part of the whole that is stored; a text is cut between two characters."""
-    data = told.whole[:KEPT_BYTES_MAX]
-    if told.media_type == _TEXT and len(told.whole) > KEPT_BYTES_MAX:
+    data = rendering.whole[:KEPT_BYTES_MAX]
+    if rendering.media_type == _TEXT and len(rendering.whole) > KEPT_BYTES_MAX:
         data = data.decode("utf-8", "ignore").encode()
     return data
 
@@ -204,15 +206,15 @@ def _how_to_read_on(sha256: str, readable: bool) -> str:
     return f"The whole is kept as {sha256}. Ask for less: a filter, a range, a later part."
 
 
-def _notice(left_out: int, told: _Told, how: str, read_at: int, family: str) -> str:
-    total = len(told.whole)
+def _notice(left_out: int, rendering: _Rendering, how: str, read_at: int, family: str) -> str:
+    total = len(rendering.whole)
     if "read_result" in how and read_at:
         how = f"{how[:-1]}, offset {read_at}."
     if total > KEPT_BYTES_MAX:
         how += f" Only its first {KEPT_BYTES_MAX} bytes are kept."
-    weighed = told.whole[:WEIGHED_BYTES]
+    weighed = rendering.whole[:WEIGHED_BYTES]
     tokens = estimate(weighed, family) * left_out // max(1, len(weighed))
-    about = f", about {tokens} tokens," if told.media_type == _TEXT else ""
+    about = f", about {tokens} tokens," if rendering.media_type == _TEXT else ""
     return f"[{left_out} of {total} bytes{about} are left out here. {how}]"
 
 
@@ -223,10 +225,10 @@ def _within(text: str, tokens: int, bytes_max: int, family: str) -> str:
 
 
 def _cut(
-    text: str, limit_tokens: int, told: _Told, how: str, family: str
+    text: str, limit_tokens: int, rendering: _Rendering, how: str, family: str
 ) -> tuple[str, int]:
     """Head and tail of a text with a notice between them, and the number of bytes left out."""
-    longest = _notice(len(told.whole), told, how, len(text), family)
+    longest = _notice(len(rendering.whole), rendering, how, len(text), family)
     room = max(0, limit_tokens - estimate(f"\n{longest}\n", family))
     space = INLINE_BYTES_MAX - len(longest.encode()) - 2  # a text of blanks has few tokens
     # Two parts head, one part tail: logs end in the error.
@@ -234,7 +236,7 @@ def _cut(
     rest = text[len(head) :][::-1]
     tail = _within(rest, room - room * 2 // 3, space // 3, family)[::-1]
     shown = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
-    left_out = max(0, len(told.whole) - shown)
-    read_at = len(head) if told.shown is None else min(told.read_at, len(head))
-    notice = _notice(left_out, told, how, read_at, family)
+    left_out = max(0, len(rendering.whole) - shown)
+    read_at = len(head) if rendering.shown is None else min(rendering.read_at, len(head))
+    notice = _notice(left_out, rendering, how, read_at, family)
     return f"{head}\n{notice}\n{tail}", left_out

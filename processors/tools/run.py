@@ -153,14 +153,14 @@ class Run:
         while below is not None and below.tb_frame.f_code.co_filename == __file__:
             below = below.tb_next
         claim = self.claim
-        told = "".join(traceback.format_exception(type(error), error, below)).rstrip()
-        told = told.encode("utf-8", "backslashreplace").decode()  # for example a lone surrogate
-        if len(told) > TRACEBACK_CHARS_MAX:
+        text = "".join(traceback.format_exception(type(error), error, below)).rstrip()
+        text = text.encode("utf-8", "backslashreplace").decode()  # for example a lone surrogate
+        if len(text) > TRACEBACK_CHARS_MAX:
             half = TRACEBACK_CHARS_MAX // 2
-            told = f"{told[:half]}\n[...]\n{told[-half:]}"
+            text = f"{text[:half]}\n[...]\n{text[-half:]}"
         _log.error(
             "session %s: tool %s (call %s, attempt %d) raised an error\n%s",
-            *(claim.session_id, claim.name, claim.call_key, claim.attempt, told),
+            *(claim.session_id, claim.name, claim.call_key, claim.attempt, text),
         )
 
     async def until_end(self, work: asyncio.Task, outer: Stop, *, cancel: bool) -> End | None:

@@ -27,7 +27,7 @@ _WORD = re.compile(r"[^\W_]+")
 _ENVELOPE = {"name", "arguments"}
 
 
-class Behind(NamedTuple):
+class HiddenArguments(NamedTuple):
     """The arguments of a hidden tool: its own ones, inside the envelope of use_tool."""
 
     tool: str
@@ -51,9 +51,9 @@ class Behind(NamedTuple):
         return self.inner.parse(compact_strict(arguments).encode())
 
 
-def is_behind(each: Tool) -> bool:
+def is_hidden(each: Tool) -> bool:
     """Whether a tool is called through use_tool only."""
-    return isinstance(each.arguments, Behind)
+    return isinstance(each.arguments, HiddenArguments)
 
 
 def arranged(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...]:
@@ -64,26 +64,27 @@ def arranged(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...]:
     huge schema loses only its own place.
     """
     plain = [_unwrapped(each) for each in tools if each.tier != SEARCH]
-    hidden = {each.name for each in plain if each.tier == RARE and may_hide(each.input_schema)}
-    if hidden or sum(map(schema_tokens, plain)) > budget:
+    rare = [each for each in plain if each.tier == RARE]
+    hidden_names = {each.name for each in rare if may_hide(each.input_schema)}
+    if hidden_names or sum(map(schema_tokens, plain)) > budget:
         room = budget - sum(map(schema_tokens, _search(plain)))
         for each in plain:
-            if each.name in hidden or not may_hide(each.input_schema):
+            if each.name in hidden_names or not may_hide(each.input_schema):
                 continue
             if schema_tokens(each) <= room:
                 room -= schema_tokens(each)
             else:
-                hidden.add(each.name)
-    if not hidden:
+                hidden_names.add(each.name)
+    if not hidden_names:
         return tuple(plain)
-    front = [each for each in plain if each.name not in hidden]
-    behind = [each for each in plain if each.name in hidden]
-    return (*front, *_search(behind), *map(_wrapped, behind))
+    front = [each for each in plain if each.name not in hidden_names]
+    hidden = [each for each in plain if each.name in hidden_names]
+    return (*front, *_search(hidden), *map(_wrapped, hidden))
 
 
 def tools_json(tools: Iterable[Tool]) -> bytes:
     """The schemas of a request's visible tools: compact JSON, equal bytes for equal tools."""
-    return compact_strict([each.entry for each in tools if not is_behind(each)]).encode()
+    return compact_strict([each.entry for each in tools if not is_hidden(each)]).encode()
 
 
 def schema_tokens(each: Tool) -> int:
@@ -107,9 +108,9 @@ def resolve(agent: HasTools, name: str, raw: bytes) -> tuple[Tool | None, str]:
     """
     found = agent.tool(name)
     if found is None:
-        known = ", ".join(sorted(t.name for t in agent.tools if not is_behind(t))) or "none"
+        known = ", ".join(sorted(t.name for t in agent.tools if not is_hidden(t))) or "none"
         return None, f"There is no tool {name[:64]!r}. The tools are: {known}."
-    if is_behind(found):
+    if is_hidden(found):
         return None, f"{name} was not run: call it through {USE}, with its name and arguments."
     if found.tier != SEARCH or name != USE:
         return found, ""
@@ -120,7 +121,7 @@ def resolve(agent: HasTools, name: str, raw: bytes) -> tuple[Tool | None, str]:
     target = agent.tool(inner)
     if target is None:
         return None, f"{USE} ran nothing: there is no tool {inner[:64]!r}. Look with {FIND}."
-    if not is_behind(target):
+    if not is_hidden(target):
         return None, f"{USE} ran nothing: {inner} is called directly."
     return target, ""
 
@@ -150,42 +151,43 @@ def search_tokens() -> int:
 
 
 def _unwrapped(each: Tool) -> Tool:
-    arguments = each.arguments
-    return replace(each, arguments=arguments.inner) if isinstance(arguments, Behind) else each
+    if isinstance(each.arguments, HiddenArguments):
+        return replace(each, arguments=each.arguments.inner)
+    return each
 
 
 def _wrapped(each: Tool) -> Tool:
-    return replace(each, arguments=Behind(each.name, each.arguments))
+    return replace(each, arguments=HiddenArguments(each.name, each.arguments))
 
 
-def _search(behind: Sequence[Tool]) -> tuple[Tool, Tool]:
+def _search(hidden: Sequence[Tool]) -> tuple[Tool, Tool]:
     """The two visible tools that search and call the hidden ones."""
 
     def find(
         query: Annotated[str, "words of what it should do, or its name; empty lists the names"],
     ) -> Any:
         """Find tools that are not listed here."""
-        return _found(behind, query)
+        return _found(hidden, query)
 
     def use(name: Annotated[str, "as find_tools gives it"], arguments: dict[str, Any]) -> None:
         """Call a tool that find_tools gave. `arguments` must match its input_schema."""
         raise ToolFailed(f"{USE} stands for the tool it names and runs nothing itself")
 
-    names = ", ".join(sorted(each.name for each in behind))
+    names = ", ".join(sorted(each.name for each in hidden))
     if len(names) > NAMES_CHARS_MAX:
         names = names[:NAMES_CHARS_MAX].rpartition(", ")[0] + " and others"
     told = (
-        f"Find tools that are not listed here, by words of what they do. There are {len(behind)}: "
+        f"Find tools that are not listed here, by words of what they do. There are {len(hidden)}: "
         f"{names}. Gives names, descriptions and schemas; call one with {USE}."
     )
     finder = replace(tool(effect="pure", name=FIND)(find), description=told, tier=SEARCH)
     return finder, replace(tool(effect="pure", name=USE)(use), tier=SEARCH)
 
 
-def _found(behind: Sequence[Tool], query: str) -> dict[str, Any]:
+def _found(hidden: Sequence[Tool], query: str) -> dict[str, Any]:
     """The best matches with their schemas, and the names of others."""
     words = [word.lower() for word in _WORD.findall(query)]
-    scored = sorted((-_score(each, words), each.name, each) for each in behind)
+    scored = sorted((-_score(each, words), each.name, each) for each in hidden)
     matches = [each for score, _, each in scored if score < 0]
     shown: list[dict[str, Any]] = []
     room = FOUND_TOKENS_MAX
@@ -196,7 +198,7 @@ def _found(behind: Sequence[Tool], query: str) -> dict[str, Any]:
         shown.append(each.entry)
     others = [each.name for each in matches[len(shown) :]]
     if not shown:
-        others = sorted(each.name for each in behind)
+        others = sorted(each.name for each in hidden)
     found: dict[str, Any] = {"tools": shown, "others": others[:NAMES_MAX]}
     if len(others) > NAMES_MAX:
         found["more"] = f"{len(others) - NAMES_MAX} more"

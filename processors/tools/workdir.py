@@ -44,7 +44,7 @@ class Workdir:
     @contextmanager
     def file(self, path: str) -> Iterator[int]:
         """A descriptor of a regular file to read from, closed at the end."""
-        with self._beside(path) as (parent, name), _open(path, parent, name) as fd:
+        with self._parent(path) as (parent, name), _open(path, parent, name) as fd:
             yield fd
 
     @contextmanager
@@ -61,7 +61,7 @@ class Workdir:
     def read(self, path: str, bytes_max: int) -> bytes | None:
         """The whole content of a file, or None if it does not exist."""
         try:
-            with self._beside(path) as (parent, name):
+            with self._parent(path) as (parent, name):
                 data = _read(path, parent, name, bytes_max)
         except _Missing:
             return None
@@ -74,19 +74,19 @@ class Workdir:
 
         Raises ToolFailed, and changes nothing, if the file no longer has the expected content.
         """
-        with self._beside(path, create=expected is None) as (parent, name):
+        with self._parent(path, create=expected is None) as (parent, name):
             if _read(path, parent, name, len(expected or b"")) != expected:
                 raise ToolFailed(f"{path} was changed by somebody else, nothing was written")
-            with _told(path):
+            with _readable_errors(path):
                 _write(parent, name, data, fresh=expected is None)
 
     def _is_directory(self, path: str) -> bool:
-        with self._beside(path) as (parent, name), _told(path, parent, name):
+        with self._parent(path) as (parent, name), _readable_errors(path, parent, name):
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         return stat.S_ISDIR(found.st_mode)
 
     @contextmanager
-    def _beside(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+    def _parent(self, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
         """A descriptor of the directory that contains a path, and the path's last name."""
         names = _names(path)
         if not names:
@@ -96,11 +96,11 @@ class Workdir:
 
     @contextmanager
     def _walk(self, names: list[str], path: str, *, create: bool = False) -> Iterator[int]:
-        with _told(str(self.root.name)):
+        with _readable_errors(str(self.root.name)):
             fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for name in names:
-                with _told(path, fd, name):
+                with _readable_errors(path, fd, name):
                     if create:
                         with contextlib.suppress(FileExistsError):
                             os.mkdir(name, 0o755, dir_fd=fd)
@@ -130,7 +130,7 @@ def _names(path: str) -> list[str]:
 
 
 @contextmanager
-def _told(path: str, parent: int | None = None, name: str = "") -> Iterator[None]:
+def _readable_errors(path: str, parent: int | None = None, name: str = "") -> Iterator[None]:
     """Translate an OSError into a text that helps a model. `name` in `parent` was accessed."""
     try:
         yield
@@ -149,7 +149,7 @@ def _told(path: str, parent: int | None = None, name: str = "") -> Iterator[None
 
 @contextmanager
 def _open(path: str, parent: int, name: str) -> Iterator[int]:
-    with _told(path, parent, name):
+    with _readable_errors(path, parent, name):
         fd = os.open(name, _FILE, dir_fd=parent)
     try:
         mode = os.fstat(fd).st_mode

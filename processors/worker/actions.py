@@ -18,7 +18,7 @@ from ..fold.ruling import Ruling
 from ..fold.views import SessionViews
 from ..request.rendered import Built, Renderings
 from ..store.clocks import Clock
-from ..store.partition_cache import Owned
+from ..store.partition_cache import PartitionCache
 from ..wake.decide import Desk, ReadLayers, ReadTodos, StoreBody, decide, no_layers, no_todos
 from ..wake.facts import Obligation
 from .claims import (
@@ -38,8 +38,8 @@ from .ports import (
     begin_tool,
     begin_work,
 )
-from .resumption import GoingOn
-from .slot_queue import Place, WaitingRoom
+from .resumption import PartialAnswers
+from .slot_queue import Place, SlotQueue
 from .start_window import ClaimTimes
 from .unbegun import not_begun, unbegun, unbegun_generation
 
@@ -59,7 +59,7 @@ Lost = Callable[[], None]  # called if the log did not accept a record
 REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
 
 
-class Awaited(NamedTuple):
+class InFlight(NamedTuple):
     """The records produced for an obligation that are not read back yet."""
 
     values: frozenset[bytes]
@@ -67,10 +67,10 @@ class Awaited(NamedTuple):
     turn: TurnView
 
 
-class Discharged(NamedTuple):
+class DischargeResult(NamedTuple):
     """When to check again (Unix ms, or None), and the events just written."""
 
-    look_at: int | None
+    check_at: int | None
     written: tuple[Any, ...] = ()
 
 
@@ -101,19 +101,19 @@ class Actions:
         self._slots["delivery"] = Slots(DELIVERY_SLOTS)
         self._clock = clock
         self._say = say
-        self.waiting = WaitingRoom()
-        self._awaited: dict[tuple, Awaited] = {}
-        self._of_session: dict[str, set[tuple]] = {}
-        self._landed: set[tuple] = set()
+        self.slot_queue = SlotQueue()
+        self._awaited: dict[tuple, InFlight] = {}
+        self._keys_by_session: dict[str, set[tuple]] = {}
+        self._claims_back: set[tuple] = set()
         self._begun: dict[str, set[int]] = {}
         self._renderings = Renderings()
         self._built: dict[str, tuple[tuple, Built]] = {}
-        self._going_on = GoingOn()
-        self._times = ClaimTimes()
+        self._partial_answers = PartialAnswers()
+        self._claim_times = ClaimTimes()
         self._rejections: dict[str, tuple[TurnView, int]] = {}
 
     @property
-    def in_air(self) -> int:
+    def in_flight_count(self) -> int:
         """The number of decisions and claims that were produced and are not read back yet."""
         return len(self._awaited)
 
@@ -131,7 +131,7 @@ class Actions:
         def failed(why: str) -> None:
             lost()
             self._say(f"a record of {session_id} was not written; it will be produced again: {why}")
-            for key in self._of_session.pop(session_id, ()):
+            for key in self._keys_by_session.pop(session_id, ()):
                 self._awaited.pop(key, None)
 
         return failed
@@ -151,10 +151,15 @@ class Actions:
         self._say(f"{place} was copied to the dead letters: {why}")
 
     def read_back(
-        self, owned: Owned, entry: Entry, record: Record, before: SessionViews, ruling: Ruling
+        self,
+        owned: PartitionCache,
+        entry: Entry,
+        record: Record,
+        before: SessionViews,
+        ruling: Ruling,
     ) -> None:
         """Stop awaiting a record of ours; detect a fold that rejects what wake demanded (law 9)."""
-        keys = self._of_session.get(entry.session_id)
+        keys = self._keys_by_session.get(entry.session_id)
         if not keys:
             return
         for key in list(keys):
@@ -169,9 +174,11 @@ class Actions:
             else:
                 self._forget(entry.session_id, key)
                 if key[4] in CLAIMED:  # this record, or an earlier claim of ours for the same key
-                    self._landed.add(key)
+                    self._claims_back.add(key)
 
-    def _rejected(self, owned: Owned, entry: Entry, turn: TurnView, ruling: Ruling) -> None:
+    def _rejected(
+        self, owned: PartitionCache, entry: Entry, turn: TurnView, ruling: Ruling
+    ) -> None:
         session_id = entry.session_id
         at, count = self._rejections.get(session_id, (turn, 0))
         count = count + 1 if at == turn else 1
@@ -183,41 +190,47 @@ class Actions:
 
     def _forget(self, session_id: str, key: tuple) -> None:
         self._awaited.pop(key, None)
-        keys = self._of_session.get(session_id, set())
+        keys = self._keys_by_session.get(session_id, set())
         keys.discard(key)
         if not keys:
-            self._of_session.pop(session_id, None)
+            self._keys_by_session.pop(session_id, None)
 
     def drop_partition(self, number: int) -> None:
         """Law 7: drop unsent decisions; begun effects continue."""
         for key in [key for key in self._awaited if key[0] == number]:
             self._forget(key[1], key)
-        self.waiting.leave(number)
+        self.slot_queue.remove_partition(number)
 
     # -- discharging -----------------------------------------------------------------------------
 
     def discharge(
-        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None, now: int
-    ) -> Discharged:
+        self,
+        owned: PartitionCache,
+        views: SessionViews,
+        owed: Obligation,
+        agent: Agent | None,
+        now: int,
+    ) -> DischargeResult:
         """Do what the obligation demands, unless its records are in flight."""
         key = (owned.number, views.session_id, owed.lane, owed.subject, owed.owed)
         awaited = self._awaited.get(key)
         if awaited is not None:
             if self._clock.monotonic_ms() < awaited.until_ms:
-                return Discharged(now + AWAITED_MS)
+                return DischargeResult(now + AWAITED_MS)
             self._forget(views.session_id, key)
         match owed.owed:
             case "begin" | "abort":
-                return Discharged(self._on_claim(owned, views, owed, agent))
+                return DischargeResult(self._on_claim(owned, views, owed, agent))
             case "GEN_STOPPED" | "TOOL_RESULT" | "TOOL_FAILED_UNCERTAIN":
-                return Discharged(self._recover(owned, views, owed, agent, now))
+                return DischargeResult(self._recover(owned, views, owed, agent, now))
             case name if name in CLAIMED:
                 if not self._has_slot(owed.role, now):
                     place = (owned.number, views.session_id)
-                    self.waiting.enter(owed.role, place, self._slot_at(owed.role, now))
-                    return Discharged(None)
-                if self._going_on.is_reading(views, owed, agent, owned.number, self._effects):
-                    return Discharged(now + SLOT_WAIT_MS)
+                    self.slot_queue.enqueue(owed.role, place, self._slot_at(owed.role, now))
+                    return DischargeResult(None)
+                number = owned.number
+                if self._partial_answers.is_reading(views, owed, agent, number, self._effects):
+                    return DischargeResult(now + SLOT_WAIT_MS)
                 events = [self._claim(views, owed, agent, owned, now)]
             case _:
                 events = decide(owed, views, agent, self._desk)
@@ -225,9 +238,9 @@ class Actions:
             self.write(owned.number, views.session_id, event, owed.role) for event in events
         )
         until = self._clock.monotonic_ms() + AWAITED_MS
-        self._awaited[key] = Awaited(values, until, views.turn)
-        self._of_session.setdefault(views.session_id, set()).add(key)
-        return Discharged(now + AWAITED_MS, tuple(events))
+        self._awaited[key] = InFlight(values, until, views.turn)
+        self._keys_by_session.setdefault(views.session_id, set()).add(key)
+        return DischargeResult(now + AWAITED_MS, tuple(events))
 
     def _has_slot(self, role: str, now: int) -> bool:
         """Whether one more effect may be claimed: running ones and claims in flight count.
@@ -235,32 +248,42 @@ class Actions:
         So do claims read back in the current batch whose session is woken after this one.
         """
         slots = self._slots[role]
-        in_air = sum(1 for key in (*self._awaited, *self._landed) if key[4] in CLAIMS[role])
-        return slots.free(now) and self._effects.running(role) + in_air < slots.size
+        in_flight = sum(1 for key in (*self._awaited, *self._claims_back) if key[4] in CLAIMS[role])
+        return slots.free(now) and self._effects.running(role) + in_flight < slots.size
 
     def _slot_at(self, role: str, now: int) -> int:
         return max(now + SLOT_WAIT_MS, self._slots[role].back_off_until_ms)
 
-    def called(self, now: int) -> Iterator[Place]:
+    def sessions_to_retry(self, now: int) -> Iterator[Place]:
         """The sessions that may try for a slot now, one by one while a slot is free."""
-        self._landed.clear()  # the batch is complete: every claim in it that could begin has begun
-        for role in self.waiting.due(now):
+        self._claims_back.clear()  # the batch is over: what could begin has begun
+        for role in self.slot_queue.due(now):
             # Each once: by the clock of its own partition it may still be too early.
-            for _ in range(self.waiting.count(role)):
+            for _ in range(self.slot_queue.count(role)):
                 if not self._has_slot(role, now):
                     break
-                yield self.waiting.call(role)
-            self.waiting.look_again(role, self._slot_at(role, now))
+                yield self.slot_queue.pop_oldest(role)
+            self.slot_queue.set_next_check(role, self._slot_at(role, now))
 
     def _claim(
-        self, views: SessionViews, owed: Obligation, agent: Agent | None, owned: Owned, now: int
+        self,
+        views: SessionViews,
+        owed: Obligation,
+        agent: Agent | None,
+        owned: PartitionCache,
+        now: int,
     ) -> Any:
-        claim = self._made(views, owed, agent, owned, now)
-        self._times.produced(views.session_id, owed, claim, self._clock.monotonic_ms())
+        claim = self._build_claim(views, owed, agent, owned, now)
+        self._claim_times.produced(views.session_id, owed, claim, self._clock.monotonic_ms())
         return claim
 
-    def _made(
-        self, views: SessionViews, owed: Obligation, agent: Agent | None, owned: Owned, now: int
+    def _build_claim(
+        self,
+        views: SessionViews,
+        owed: Obligation,
+        agent: Agent | None,
+        owned: PartitionCache,
+        now: int,
     ) -> Any:
         assert agent is not None
         holder = owned.partition.holder(owed.role)
@@ -270,20 +293,20 @@ class Actions:
         if owed.owed == "DELIVERY_STARTED":
             return delivery_claim(views, owed, agent, holder, now)
         if owed.owed != "TOOL_STARTED":
-            sha256, kept = self._going_on.claim(views, owed, self._request(views))
+            sha256, kept = self._partial_answers.claim(views, owed, self._request(views))
             return generation_claim(views, owed, agent, holder, now, sha256, kept)
         return tool_claim(views, owed, agent, holder, now)
 
     # -- claims read back ------------------------------------------------------------------------
 
     def _on_claim(
-        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None
+        self, owned: PartitionCache, views: SessionViews, owed: Obligation, agent: Agent | None
     ) -> int | None:
         """Begin a claim of ours once; or stop it, or report that it never began."""
         claim = claim_of(views, owed)
         begun = self._begun.setdefault(views.session_id, set())
-        self._landed -= {
-            key for key in self._landed if (key[1], key[3]) == (views.session_id, owed.subject)
+        self._claims_back -= {
+            key for key in self._claims_back if (key[1], key[3]) == (views.session_id, owed.subject)
         }
         fresh = claim.offset not in begun
         begun.add(claim.offset)
@@ -293,7 +316,7 @@ class Actions:
             return None
         assert agent is not None
         now_ms = self._clock.monotonic_ms()
-        late = self._times.too_late(views.session_id, owed, claim, agent, now_ms)
+        late = self._claim_times.too_late(views.session_id, owed, claim, agent, now_ms)
         if owed.owed == "begin" and late is not None:
             self._effects.report(views.session_id, not_begun(views, owed, late))
         elif owed.role == "background":
@@ -315,7 +338,7 @@ class Actions:
         return None
 
     def _generation(self, views: SessionViews, agent: Agent) -> BeginGeneration:
-        return self._going_on.begin(views, agent, self._request(views))
+        return self._partial_answers.begin(views, agent, self._request(views))
 
     def _request(self, views: SessionViews) -> Built:
         """The step's request: built for its claim, and cached until the claim begins."""
@@ -329,7 +352,7 @@ class Actions:
         self._built[views.session_id] = (covers, made)
         return made
 
-    def go_on(self, views: SessionViews) -> None:
+    def prerender(self, views: SessionViews) -> None:
         """Pre-render what the next request will repeat, now that the turn is over."""
         self._renderings.go_on(views, self.read_blob)
 
@@ -356,7 +379,12 @@ class Actions:
     # -- effects of dead owners ------------------------------------------------------------------
 
     def _recover(
-        self, owned: Owned, views: SessionViews, owed: Obligation, agent: Agent | None, now: int
+        self,
+        owned: PartitionCache,
+        views: SessionViews,
+        owed: Obligation,
+        agent: Agent | None,
+        now: int,
     ) -> int | None:
         """Lane A2 and rows T6: report on the effect of a dead owner, once per claim."""
         assert agent is not None
@@ -390,8 +418,8 @@ class Actions:
         for begun in self._begun.pop(session_id, ()):
             self._effects.stop(session_id, begun, "its session owes nothing any more")
         self._built.pop(session_id, None)
-        self._going_on.forget(session_id)
-        self._times.forget(session_id)
+        self._partial_answers.forget(session_id)
+        self._claim_times.forget(session_id)
         self._rejections.pop(session_id, None)
 
 

@@ -21,7 +21,7 @@ from ..fold.views import SessionViews
 from ..store.partition_cache import may_owe
 from .worker import Worker
 
-TOLD_MAX = 50_000  # sessions remembered as announced; a forgotten one is announced again
+ANNOUNCED_MAX = 50_000  # sessions remembered as announced; a forgotten one is announced again
 _State = tuple[int, bytes | None]
 """The offset from which on we own the session's partition, and the announced value."""
 
@@ -32,29 +32,29 @@ def announce(
     partitions: int,
     post: Callable[[Callable[[], None]], None],
     say: Callable[[str], None],
-    beside: Callable[[SessionViews], None] = lambda _views: None,
+    also: Callable[[SessionViews], None] = lambda _views: None,
 ) -> "Announcer":
     """Have a worker announce its sessions; `beside` is called with each session that changes."""
     def since(session_id: str) -> int:
         owned = worker.owned.get(partition_for(session_id, partitions))
         return -1 if owned is None else owned.takes_from
 
-    tabs = Announcer(producer, partitions, post, lambda name: rest(worker, name), say, since)
+    tabs = Announcer(producer, partitions, post, lambda name: mark_idle(worker, name), say, since)
 
-    def look(views: SessionViews) -> None:
-        tabs.look(views)
-        beside(views)
+    def on_change(views: SessionViews) -> None:
+        tabs.announce(views)
+        also(views)
 
-    worker.look, worker.untold = look, tabs.untold
+    worker.on_change, worker.is_unannounced = on_change, tabs.is_unannounced
     return tabs
 
 
-def rest(worker: Worker, session_id: str) -> None:
+def mark_idle(worker: Worker, session_id: str) -> None:
     """An announced session with no other obligation need not be checked after a restart."""
     for owned in worker.owned.values():
         views = owned.hot(session_id)
         if views is not None and not may_owe(views, worker.rules.get(views.turn.agent)):
-            owned.store.rest(session_id)
+            owned.store.mark_idle(session_id)
 
 
 class Announcer:
@@ -77,35 +77,35 @@ class Announcer:
         self._since = since
         self._producer, self._partitions = producer, partitions
         self._post, self._settled, self._say = post, settled, say
-        self._told: OrderedDict[str, _State] = OrderedDict()
-        self._in_air: dict[str, _State] = {}
-        self._late: dict[str, tuple[str, _State]] = {}  # the producer's queue was full
+        self._announced: OrderedDict[str, _State] = OrderedDict()
+        self._in_flight: dict[str, _State] = {}
+        self._unsent: dict[str, tuple[str, _State]] = {}  # the producer's queue was full
 
-    def untold(self, views: SessionViews) -> bool:
+    def is_unannounced(self, views: SessionViews) -> bool:
         """Whether the broker may lack the newest announcement of a session."""
-        return views.turn.known and self._told.get(views.session_id) != self._state(views)
+        return views.turn.known and self._announced.get(views.session_id) != self._state(views)
 
     def _state(self, views: SessionViews) -> _State:
-        return self._since(views.session_id), told_of(views)
+        return self._since(views.session_id), announcement_of(views)
 
-    def look(self, views: SessionViews) -> None:
+    def announce(self, views: SessionViews) -> None:
         """Announce a session's new state; before that, retry earlier announcements."""
         self._catch_up()
         session_id, state = views.session_id, self._state(views)
-        if self.untold(views) and self._in_air.get(session_id) != state:
-            self._in_air[session_id] = state
-            self._tell(session_id, views.state.user_id or "", state)
+        if self.is_unannounced(views) and self._in_flight.get(session_id) != state:
+            self._in_flight[session_id] = state
+            self._produce(session_id, views.state.user_id or "", state)
 
     def _catch_up(self) -> None:
-        while self._late:
-            session_id = next(iter(self._late))
-            user_id, state = self._late.pop(session_id)
-            if self._in_air.get(session_id) == state:
-                self._tell(session_id, user_id, state)
-                if session_id in self._late:
+        while self._unsent:
+            session_id = next(iter(self._unsent))
+            user_id, state = self._unsent.pop(session_id)
+            if self._in_flight.get(session_id) == state:
+                self._produce(session_id, user_id, state)
+                if session_id in self._unsent:
                     return  # still no room
 
-    def _tell(self, session_id: str, user_id: str, state: _State) -> None:
+    def _produce(self, session_id: str, user_id: str, state: _State) -> None:
         def answered(answer: Delivered | AppendError) -> None:
             has_it = isinstance(answer, Delivered)
             self._post(lambda: self._answered(session_id, user_id, state, has_it))
@@ -119,28 +119,28 @@ class Announcer:
         except LogFatal:
             raise
         except FoldlogError as error:
-            if not self._late:
+            if not self._unsent:
                 self._say(f"session {session_id} was not announced, it is retried: {error}")
-            self._late[session_id] = user_id, state
+            self._unsent[session_id] = user_id, state
 
     def _answered(
         self, session_id: str, user_id: str, state: _State, has_it: bool
     ) -> None:
-        if self._in_air.get(session_id) != state:
+        if self._in_flight.get(session_id) != state:
             return  # a newer state is on its way
         if not has_it:
-            self._tell(session_id, user_id, state)
+            self._produce(session_id, user_id, state)
             return
-        del self._in_air[session_id]
-        self._told[session_id] = state
-        self._told.move_to_end(session_id)
-        while len(self._told) > TOLD_MAX:
-            self._told.popitem(last=False)
+        del self._in_flight[session_id]
+        self._announced[session_id] = state
+        self._announced.move_to_end(session_id)
+        while len(self._announced) > ANNOUNCED_MAX:
+            self._announced.popitem(last=False)
         self._settled(session_id)
         self._catch_up()
 
 
-def told_of(views: SessionViews) -> bytes | None:
+def announcement_of(views: SessionViews) -> bytes | None:
     """The announcement of a known session; None once it has ended."""
     if views.turn.terminated:
         return None

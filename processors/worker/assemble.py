@@ -26,7 +26,7 @@ from ..advice.prices import load_prices
 from ..advice.prompt_growth import Growth
 from ..agent import Agent
 from ..agent_digest import digests_of
-from ..effects.delivery import finder
+from ..effects.delivery import channel_finder
 from ..effects.slots import Slots
 from ..fold.projections import partition
 from ..fold.views import SessionViews
@@ -81,7 +81,7 @@ def say(text: str) -> None:
     _log.info("%s", text)
 
 
-class Teller:
+class TokenAdvisor:
     """Reports what exceeds a session's token budget, each finding once (S3.9).
 
     The previous worker has reported on everything that was in the store when it was opened; a
@@ -208,7 +208,7 @@ class Parts:
             say,
             memory=self.memory,
             results=self.results,
-            find_channel=finder(channels),
+            find_channel=channel_finder(channels),
             tool_env=settings.tool_env,
         )
         layers = LayersReader(settings, self.memory, say)
@@ -243,9 +243,11 @@ class Parts:
     def _look_at_sessions(self, watch: bool) -> None:
         spread = partitions_of(self.log)
         sizes = self.state.path / PROMPT_SIZES if watch else None
-        self.teller = Teller(say, lambda session_id: partition_for(session_id, spread), sizes)
+        self.token_advisor = TokenAdvisor(
+            say, lambda session_id: partition_for(session_id, spread), sizes
+        )
         if "sessions" in self.worker.roles:
-            tell = self.teller.look if watch else lambda _views: None
+            tell = self.token_advisor.look if watch else lambda _views: None
             partitions = self.log.partitions(USER_SESSIONS)
             announce(self.worker, self.producer, partitions, self.mail.post, say, tell)
 
@@ -253,7 +255,7 @@ class Parts:
         registry = Registry(self.settings.home / "run")
         registry.register(self.identity.worker_id, self.state.path)
         self.worker.deaths.is_dead = registry.is_dead
-        self.lost_effects = self.worker.lost = LostEffects(self.log, self.effects, say)
+        self.lost_effects = self.worker.lost_effects = LostEffects(self.log, self.effects, say)
         label = label_of(self.announced, rolling=rolling)
         rebalanced = (lambda: None) if rolling else self._demand_same_agents
         group = group_of(self.worker.roles)
@@ -305,7 +307,7 @@ class Parts:
             store = new_store(directory, belongs, end, first_offset=first)
         else:
             store = open_store(directory, belongs, end, say, first)
-        self.teller.opened(partition, store)
+        self.token_advisor.opened(partition, store)
         return store
 
     def _runs(self) -> bool:
@@ -314,7 +316,7 @@ class Parts:
 
     def in_flight(self) -> bool:
         """Whether an effect is running, or a produced record is not read back yet."""
-        return self._runs() or self.actions.in_air > 0
+        return self._runs() or self.actions.in_flight_count > 0
 
     def _leave(self) -> None:
         """Write OWNER_GONE for this owner, if it has no running effect and no pending outcome."""

@@ -17,7 +17,7 @@ from ...schemas.events import OwnerGone
 from ...schemas.ids import PARTITION_KEY
 from ..fold.projections.partition import PartitionView, worker_id
 from ..store.identity import Identity
-from ..store.partition_cache import Owned
+from ..store.partition_cache import PartitionCache
 from ..store.state_dir import worker_id_of
 from .actions import Actions
 
@@ -34,20 +34,20 @@ class Deaths:
         self.is_dead: IsDead = lambda _owner: None
         self._identity, self._actions, self._role = identity, actions, role
         self._before: dict[int, set[str]] = {}
-        self._looked_at = -LOOK_MS
+        self._checked_at = -LOOK_MS
 
-    def took(self, owned: Owned, before: PartitionView) -> None:
+    def took(self, owned: PartitionCache, before: PartitionView) -> None:
         """A partition is held now; `before`: its view until then. This worker's own older
         incarnations need no record: holding the lock proves that they are dead."""
         own = self._identity.worker_id
         owners = {holder.owner for holder in before.holders if worker_id(holder.owner) != own}
         self._before.setdefault(owned.number, set()).update(owners)
 
-    def look(self, owned: dict[int, Owned], now_ms: int) -> None:
+    def check(self, owned: dict[int, PartitionCache], now_ms: int) -> None:
         """Write OWNER_GONE for every owner that proved to be dead."""
-        if not self._before or now_ms - self._looked_at < LOOK_MS:
+        if not self._before or now_ms - self._checked_at < LOOK_MS:
             return
-        self._looked_at = now_ms
+        self._checked_at = now_ms
         is_dead = cache(self.is_dead)
         for number, owners in list(self._before.items()):
             for owner in sorted(owners) if number in owned else ():

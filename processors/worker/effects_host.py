@@ -29,8 +29,8 @@ from ..tools.side_log import SideLogStore
 from .lost_effects import Running
 from .ports import BeginDelivery, BeginGeneration, BeginTool, BeginWork
 from .reports import Reports
-from .resumption import Aside
-from .start_window import Begins
+from .resumption import ChunksLoader
+from .start_window import StartWindow
 from .unbegun import delivery_not_begun, failed, generation_not_begun, no_tool, work_not_begun
 
 CANDIDATES = (ev.ResultCompacted, ev.ContextCompacted)
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 FAREWELL_S = 5.0  # how long an ending worker waits for its effects, same as the grace of a cancel
 
 
-class Told:
+class TrackedSink:
     """The sink of one effect. It records whether the effect has reported its outcome."""
 
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
         self.chunk = reports.chunk
-        self.done = False
+        self.has_outcome = False
 
     async def outcome(self, session_id: str, event: Any) -> None:
         """Like Reports.outcome; if that raises, nothing was written."""
         await self._reports.outcome(session_id, event)
-        self.done = type(event) not in CANDIDATES  # their BACKGROUND_DONE is still to come
-        if not self.done:
+        self.has_outcome = type(event) not in CANDIDATES  # their BACKGROUND_DONE is still to come
+        if not self.has_outcome:
             crash_points.reach("background.made")
 
 
@@ -78,7 +78,7 @@ class EffectsHost:
         self._blobs, self._side_log = blobs, side_log
         self._slots = model_slots
         self._make_client = make_client
-        self._read_chunks, self._aside = read_chunks, Aside(read_chunks)
+        self._read_chunks, self._chunks_loader = read_chunks, ChunksLoader(read_chunks)
         self._say = say
         self._memory, self._results = memory, results
         self._find_channel, self._tool_env = find_channel, tool_env
@@ -125,9 +125,9 @@ class EffectsHost:
         key: tuple[str, int],
         stop: Stop,
         work: Coroutine[Any, Any, None],
-        last_word: Callable[[str], Any] | None = None,
-        told: Told | None = None,
-        begins: Begins | None = None,
+        fallback_outcome: Callable[[str], Any] | None = None,
+        tracked: TrackedSink | None = None,
+        start_window: StartWindow | None = None,
     ) -> None:
         """Run `work`. If it dies without an outcome, `last_word(why)` is its outcome (T4, S2).
 
@@ -142,10 +142,11 @@ class EffectsHost:
         async def guarded() -> None:
             try:
                 waited_ms = (time.monotonic() - asked) * 1000
-                if begins is not None and told is not None and waited_ms > begins.window_ms:
+                is_late = start_window is not None and waited_ms > start_window.window_ms
+                if start_window is not None and tracked is not None and is_late:
                     work.close()
-                    why = f"the worker could not begin it within {begins.window_ms} ms"
-                    await told.outcome(key[0], begins.unbegun(why))
+                    why = f"the worker could not begin it within {start_window.window_ms} ms"
+                    await tracked.outcome(key[0], start_window.unbegun(why))
                     return
                 await work
             except asyncio.CancelledError:
@@ -153,8 +154,8 @@ class EffectsHost:
             except BaseException as bug:  # a tool may raise anything, also to unwind itself
                 why = f"{type(bug).__name__}: {bug}"[:1_000]
                 self._say(f"an effect of {key[0]} failed: {why}")
-                if last_word is not None and told is not None and not told.done:
-                    await self._reports.outcome(key[0], last_word(why))
+                if fallback_outcome is not None and tracked is not None and not tracked.has_outcome:
+                    await self._reports.outcome(key[0], fallback_outcome(why))
             finally:
                 with self._lock:
                     self._running[role] -= 1
@@ -167,19 +168,19 @@ class EffectsHost:
     def generate(self, session_id: str, begin: BeginGeneration) -> None:
         """Begin a model call."""
         crash_points.reach("models.begin")
-        stop, told = Stop(), Told(self._reports)
-        work = self._generate(session_id, begin, stop, told)
+        stop, tracked = Stop(), TrackedSink(self._reports)
+        work = self._generate(session_id, begin, stop, tracked)
 
-        def last_word(why: str) -> ev.GenFailed:
+        def fallback_outcome(why: str) -> ev.GenFailed:
             return failed(begin, "internal", f"the call's task died: {why}", permanent=False)
 
         place = (begin.turn, begin.step, begin.attempt)
-        begins = Begins.of(begin.agent, lambda why: generation_not_begun(*place, why))
+        start_window = StartWindow.of(begin.agent, lambda why: generation_not_begun(*place, why))
         key = (session_id, begin.claim.offset)
-        self._spawn("models", key, stop, work, last_word, told, begins)
+        self._spawn("models", key, stop, work, fallback_outcome, tracked, start_window)
 
     async def _generate(
-        self, session_id: str, begin: BeginGeneration, stop: Stop, sink: Told
+        self, session_id: str, begin: BeginGeneration, stop: Stop, sink: TrackedSink
     ) -> None:
         claim = models.GenClaim(
             session_id=session_id,
@@ -210,20 +211,22 @@ class EffectsHost:
     def run_tool(self, session_id: str, begin: BeginTool) -> None:
         """Begin a tool call."""
         crash_points.reach("tools.begin")
-        stop, told = Stop(), Told(self._reports)
-        work = self._run_tool(session_id, begin, stop, told)
+        stop, tracked = Stop(), TrackedSink(self._reports)
+        work = self._run_tool(session_id, begin, stop, tracked)
         claim = self._tool_claim(session_id, begin)
 
-        def last_word(why: str) -> ev.ToolResult | ev.ToolFailedUncertain:
+        def fallback_outcome(why: str) -> ev.ToolResult | ev.ToolFailedUncertain:
             tool = begin.agent.tool(begin.call.name)
             once = "once" in (begin.call.effect, tool and tool.effect)
             return (tools.uncertain if once else tools.gave_up)(claim, f"its task died: {why}")
 
-        begins = Begins.of(begin.agent, lambda why: tools.not_run(claim, why))
+        start_window = StartWindow.of(begin.agent, lambda why: tools.not_run(claim, why))
         key = (session_id, begin.claim.offset)
-        self._spawn("tools", key, stop, work, last_word, told, begins)
+        self._spawn("tools", key, stop, work, fallback_outcome, tracked, start_window)
 
-    async def _run_tool(self, session_id: str, begin: BeginTool, stop: Stop, sink: Told) -> None:
+    async def _run_tool(
+        self, session_id: str, begin: BeginTool, stop: Stop, sink: TrackedSink
+    ) -> None:
         tool = begin.agent.tool(begin.call.name)
         claim = self._tool_claim(session_id, begin)
         if tool is None:
@@ -261,16 +264,19 @@ class EffectsHost:
 
     def reconcile(self, session_id: str, begin: BeginTool) -> None:
         """Ask a tool's reconciler about the fate of a call whose owner is dead."""
-        stop, told = Stop(), Told(self._reports)
-        work = self._reconcile(session_id, begin, stop, told)
+        stop, tracked = Stop(), TrackedSink(self._reports)
+        work = self._reconcile(session_id, begin, stop, tracked)
 
-        def last_word(why: str) -> ev.ToolFailedUncertain:
+        def fallback_outcome(why: str) -> ev.ToolFailedUncertain:
             claim = self._tool_claim(session_id, begin)
             return tools.uncertain(claim, f"its worker is gone, and asking ended badly: {why}")
 
-        self._spawn("tools", (session_id, -begin.claim.offset), stop, work, last_word, told)
+        key = (session_id, -begin.claim.offset)
+        self._spawn("tools", key, stop, work, fallback_outcome, tracked)
 
-    async def _reconcile(self, session_id: str, begin: BeginTool, stop: Stop, sink: Told) -> None:
+    async def _reconcile(
+        self, session_id: str, begin: BeginTool, stop: Stop, sink: TrackedSink
+    ) -> None:
         tool = begin.agent.tool(begin.call.name)
         claim = self._tool_claim(session_id, begin)
         if tool is None:
@@ -290,7 +296,7 @@ class EffectsHost:
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
         """A session's chunks from an offset on, for a lost attempt; None: call again later."""
-        return self._aside.since(session_id, partition, offset, attempt)
+        return self._chunks_loader.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Close a lost attempt with the content of its chunks (row A2)."""
@@ -301,7 +307,7 @@ class EffectsHost:
         self, session_id: str, partition: int, begin: BeginGeneration
     ) -> None:
         chunks = await asyncio.to_thread(self._read_chunks, session_id, partition, begin.since)
-        content = said_of(begin, chunks)
+        content = content_of(begin, chunks)
         event = ev.GenStopped(
             turn=begin.turn,
             step=begin.step,
@@ -314,7 +320,7 @@ class EffectsHost:
     def work(self, session_id: str, begin: BeginWork) -> None:
         """Begin background work."""
         crash_points.reach("background.begin")
-        stop, told = Stop(), Told(self._reports)
+        stop, tracked = Stop(), TrackedSink(self._reports)
         claim = background.WorkClaim(
             session_id, begin.kind, begin.upto, begin.attempt, begin.claim.at
         )
@@ -322,23 +328,23 @@ class EffectsHost:
             claim,
             begin.task,
             begin.agent,
-            told,
+            tracked,
             stop,
             self._get_client,
             blobs=self._blobs,
             remember=self._remember(begin),
         )
 
-        def last_word(why: str) -> ev.BackgroundDone:
+        def fallback_outcome(why: str) -> ev.BackgroundDone:
             return ev.BackgroundDone(
                 kind=begin.kind, upto=begin.upto, attempt=begin.attempt,
                 ok=False, why=f"its task died: {why}"[:500],
             )
 
         place = (begin.kind, begin.upto, begin.attempt)
-        begins = Begins.of(begin.agent, lambda why: work_not_begun(*place, why))
+        start_window = StartWindow.of(begin.agent, lambda why: work_not_begun(*place, why))
         key = (session_id, begin.claim.offset)
-        self._spawn("background", key, stop, work, last_word, told, begins)
+        self._spawn("background", key, stop, work, fallback_outcome, tracked, start_window)
 
     def _remember(self, begin: BeginWork) -> background.Remember | None:
         if self._memory is None or begin.kind != "memory":
@@ -348,13 +354,13 @@ class EffectsHost:
     def deliver(self, session_id: str, begin: BeginDelivery) -> None:
         """Begin a delivery."""
         crash_points.reach("delivery.begin")
-        told = Told(self._reports)
+        tracked = TrackedSink(self._reports)
         work = delivery.deliver(
-            begin.delivery(session_id), self._find_channel, told, begin.agent.limits
+            begin.delivery(session_id), self._find_channel, tracked, begin.agent.limits
         )
-        begins = Begins.of(begin.agent, lambda why: delivery_not_begun(begin.owed, why))
+        start_window = StartWindow.of(begin.agent, lambda why: delivery_not_begun(begin.owed, why))
         key = (session_id, begin.claim.offset)
-        self._spawn("delivery", key, Stop(), work, None, told, begins)
+        self._spawn("delivery", key, Stop(), work, None, tracked, start_window)
 
     def report(self, session_id: str, event: Any) -> None:
         """Write an outcome that was not produced by an effect."""
@@ -392,7 +398,7 @@ def place_of(event: Any) -> tuple[int, int, int]:
     return event.turn, event.step, event.attempt
 
 
-def said_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
+def content_of(begin: BeginGeneration, chunks: list[ev.GenChunk]) -> bytes:
     """The content of a lost attempt, including the attempts that it resumed."""
     place = (begin.turn, begin.step, begin.attempt)
     own = [chunk for chunk in chunks if place_of(chunk) == place]

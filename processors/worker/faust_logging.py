@@ -9,7 +9,7 @@ import threading
 
 from ...log.client import OncePerWhile
 
-_AWAY = (
+_UNREACHABLE = (
     "KafkaConnectionError",
     "NodeNotReadyError",
     "Unable connect to node",
@@ -23,27 +23,27 @@ _HAS_NO_STREAM = "Stream has not started processing"
 record. Our streams read tables and announcements, which may have no record for days."""
 
 
-class _NoStream(logging.Filter):
+class _DropIdleStream(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         return _HAS_NO_STREAM not in record.getMessage()  # follows the name of the service
 
 
-class _SaidElsewhere(logging.Filter):
+class _DropUnreachable(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        return not any(words in text for words in _AWAY)
+        return not any(words in text for words in _UNREACHABLE)
 
 
-def quiet() -> None:
+def filter_logs() -> None:
     """Configure the loggers of Faust and aiokafka, and the exception hook of their threads."""
     for name in ("faust", "mode"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
     for part in ("", ".conn", ".cluster", ".consumer.fetcher", ".consumer.group_coordinator"):
         logger = logging.getLogger(f"aiokafka{part}")  # a filter is not inherited
-        for one in (_SaidElsewhere(), OncePerWhile()):
+        for one in (_DropUnreachable(), OncePerWhile()):
             logger.addFilter(one)
-    logging.getLogger("faust.transport.drivers.aiokafka").addFilter(_NoStream())
+    logging.getLogger("faust.transport.drivers.aiokafka").addFilter(_DropIdleStream())
     threading.excepthook = _unless_cancelled
 
 

@@ -21,7 +21,7 @@ from .assemble import ROLES, Parts, say
 from .pages import JSON, Answer, Pages, text
 from .same_agents import AgentsDiffer
 from .status import status_of
-from .supervise import AWAY, MISUSE
+from .supervise import LOG_UNREACHABLE, MISUSE
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
 LINGER_S = 5.0  # for a thread that outlives the worker
@@ -29,7 +29,7 @@ JOIN_S = 10.0  # how long the worker thread may take to finish its round
 END_S = 13.0  # limit of a clean end: a supervisor kills after 15 s
 
 
-class Ending:
+class EndSignal:
     """Ends a process: at a signal, or when one of its threads asks for it.
 
     It is a pipe to which the interpreter itself writes at a signal (`set_wakeup_fd`): a handler
@@ -40,7 +40,7 @@ class Ending:
         self._ended, self._end = os.pipe()
         os.set_blocking(self._end, False)
 
-    def now(self) -> None:
+    def request(self) -> None:
         """Request the end: from any thread, any number of times."""
         with suppress(OSError):  # the pipe is full of requests, or already closed
             os.write(self._end, b"\0")
@@ -60,7 +60,7 @@ class Ending:
         os.close(self._end)
 
     @contextmanager
-    def at_signals(self) -> Iterator["Ending"]:
+    def at_signals(self) -> Iterator["EndSignal"]:
         """SIGTERM and SIGINT request the end for the block; then the old handlers are restored."""
         before = {number: signal.signal(number, lambda *_: None) for number in ENDS}
         woken = signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
@@ -91,7 +91,7 @@ def run(
     Raises SettingsError, AgentsDiffer, StateDirTaken, TopicMissing, TopicMismatch, LogUnreachable
     before it starts.
     """
-    with Ending().at_signals() as ending:
+    with EndSignal().at_signals() as ending:
         host = _Host(settings, web, ending)
         code = host.run(
             lambda: Parts(settings, agents, roles, worker_id, watch=watch, rolling=rolling)
@@ -141,7 +141,7 @@ def exit_code(fatal: list[BaseException]) -> int:
     if any(isinstance(error, Fenced | LogCut | LogGrown | AgentsDiffer) for error in fatal):
         return MISUSE
     if any(isinstance(error, LogUnreachable) for error in fatal):
-        return AWAY
+        return LOG_UNREACHABLE
     return 1 if fatal else 0
 
 
@@ -152,10 +152,10 @@ class _Host:
     worker thread is doing, for example while it waits for a broker that does not answer.
     """
 
-    def __init__(self, settings: Settings, web: tuple[str, int], ending: Ending) -> None:
+    def __init__(self, settings: Settings, web: tuple[str, int], ending: EndSignal) -> None:
         self.parts: Parts | None = None
         self._failed: BaseException | None = None
-        self._ending, self._told = ending, False
+        self._end_signal, self._by_signal = ending, False
         self._pages = Pages(web, settings.web_token, self._answer)
 
     def run(self, assemble: Callable[[], Parts]) -> int:
@@ -165,7 +165,7 @@ class _Host:
         """
         thread = threading.Thread(target=self._work, args=(assemble,), name="poll", daemon=True)
         thread.start()
-        told = self._told = self._ending.wait()
+        told = self._by_signal = self._end_signal.wait()
         parts = self.parts
         if self._failed is not None:
             self._pages.close()
@@ -186,7 +186,7 @@ class _Host:
             parts = assemble()
         except BaseException as error:
             self._failed = error
-            self._ending.now()
+            self._end_signal.request()
             return
         self.parts = parts
         try:
@@ -199,10 +199,10 @@ class _Host:
             parts.loop.run(parts.effects.warm if models else lambda: None)
         except BaseException as error:
             parts.fatal.append(error)
-            if not self._told:
+            if not self._by_signal:
                 say(f"the worker is ending: {type(error).__name__}: {error}")
         finally:
-            self._ending.now()
+            self._end_signal.request()
 
     def _answer(self, path: str) -> Answer | None:
         """The page of a path: for monitoring, with numbers and ids but no content."""

@@ -13,7 +13,7 @@ from ..memory.service import MemoryService
 from ..request.layers import Layers
 from .instruction_files import places_of, read_layers
 
-TOLD_MAX = 1_000  # notices remembered as reported; further ones are not reported
+REPORTED_MAX = 1_000  # notices remembered as reported; further ones are not reported
 
 
 class LayersReader:
@@ -25,7 +25,7 @@ class LayersReader:
         self._places = places_of(settings)
         self._memory = memory
         self._say = say
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def __call__(self, agent: Agent, views: SessionViews) -> Layers:
         """The current content of the files and the memory. A bad file never raises."""
@@ -38,8 +38,8 @@ class LayersReader:
             project_id=views.state.project_id,
         )
         for notice in layers.notices:
-            if notice not in self._told and len(self._told) < TOLD_MAX:
-                self._told.add(notice)
+            if notice not in self._reported and len(self._reported) < REPORTED_MAX:
+                self._reported.add(notice)
                 self._say(f"prompts of agent {agent.name}: {notice}")
         return layers
 

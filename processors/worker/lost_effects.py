@@ -18,7 +18,7 @@ from ...schemas.record import Record
 from ...schemas.topics import SESSION_EVENTS
 from ..fold.sessions import fold_event
 from ..fold.views import SessionViews, initial
-from ..store.partition_cache import Owned
+from ..store.partition_cache import PartitionCache
 
 POLL_S = 0.2
 AGAIN_S = 1.0  # delay before the log is read again after an error
@@ -66,24 +66,24 @@ class _Lost:
         self.next_offset, self.sessions = next_offset, sessions
 
 
-class Nobody:
+class NoLostEffects:
     """Follows nothing: for workers whose effects do not run in this process."""
 
-    def lost(self, owned: Owned) -> None:
+    def partition_lost(self, owned: PartitionCache) -> None:
         """No effect runs here."""
 
-    def regained(self, partition: int) -> None:
+    def partition_regained(self, partition: int) -> None:
         """No effect ran here."""
 
-    def look(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
+    def check(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
         """No effect runs here."""
 
 
-NOBODY = Nobody()
+NO_LOST_EFFECTS = NoLostEffects()
 
 
 class LostEffects:
-    """Follows lost partitions. `lost` and `regained` return at once; a thread reads while needed.
+    """Follows lost partitions: a thread reads them while effects run. No method blocks.
 
     threaded: False if the caller calls `round` itself.
     """
@@ -100,7 +100,7 @@ class LostEffects:
 
     # -- called by the worker --------------------------------------------------------------------
 
-    def lost(self, owned: Owned) -> None:
+    def partition_lost(self, owned: PartitionCache) -> None:
         """Follow the sessions of a lost partition whose effects still run."""
         names = {running.session_id for running in self._claimed()}
         known = {name: owned.views(name) for name in names}
@@ -114,12 +114,12 @@ class LostEffects:
         if sessions:
             self._post(lambda: self._follow(number, next_offset, sessions))
 
-    def regained(self, partition: int) -> None:
+    def partition_regained(self, partition: int) -> None:
         """Stop following the partition: the worker itself folds it again."""
         if self._lost or self._jobs:
             self._post(lambda: self._forget(partition))
 
-    def look(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
+    def check(self, sessions: Iterable[SessionViews | None], next_offset: int) -> None:
         """Check the sessions that changed in an assigned partition, by their views at an offset.
 
         In a held partition WAKE stops effects, but it knows only the claims that count. A claim
@@ -194,13 +194,13 @@ class LostEffects:
 
     def _follow(self, partition: int, next_offset: int, sessions: dict[str, SessionViews]) -> None:
         self._lost[partition] = _Lost(next_offset, sessions)
-        self._let_go()
+        self._close_reader()
 
     def _forget(self, partition: int) -> None:
         if self._lost.pop(partition, None) is not None:
-            self._let_go()
+            self._close_reader()
 
-    def _let_go(self) -> None:
+    def _close_reader(self) -> None:
         """Close the reader: a changed set of partitions needs another one."""
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -227,14 +227,14 @@ class LostEffects:
                         "the effects of lost partitions continue, and cancels do not reach them "
                         f"until the log can be read again: {error}"
                     )
-                self._let_go()
+                self._close_reader()
                 self._halt.wait(AGAIN_S)
                 continue
             with self._lock:
                 if not follows and not self._jobs:
                     self._thread = None
                     return
-        self._let_go()
+        self._close_reader()
 
     def close(self) -> None:
         """Stop reading."""

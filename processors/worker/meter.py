@@ -19,14 +19,14 @@ from ..fold.projections.ledger import Spent
 from ..fold.projections.turn_view import call_of
 from ..fold.ruling import Ruling
 from ..fold.views import SessionViews
-from ..store.partition_cache import Owned
-from .actions import Actions, Discharged
+from ..store.partition_cache import PartitionCache
+from .actions import Actions, DischargeResult
 
 SERIES_MAX = 500
 """Limit of one family: a log may name any number of models; those beyond it count as `other`."""
 
 
-TOLD = frozenset({"invalid_transition", "not_the_project_tool"})
+LOGGED_REFUSALS = frozenset({"invalid_transition", "not_the_project_tool"})
 """Refusals that are more often a program's mistake than a person's: each is logged."""
 
 
@@ -177,7 +177,7 @@ def refused_triggers(before: SessionViews, event: ev.ToolResult) -> tuple[Ruling
     return session_state.triggered(before.state, before.turn, event)[1] if event.triggers else ()
 
 
-def refusals_told(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
+def refusal_lines(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterator[str]:
     """A log line for each refused transition that the table does not have (S0.4)."""
     event, whose = entry.event, "somebody"
     asked: tuple[Ruling, ...] = (ruling,)
@@ -186,7 +186,7 @@ def refusals_told(entry: Entry, before: SessionViews, ruling: Ruling) -> Iterato
         call = call_of(before.turn, event)
         whose = f"tool {call.name} (call {call.key})" if call is not None else whose
     for refusal in asked:
-        if refusal.code in TOLD:
+        if refusal.code in LOGGED_REFUSALS:
             yield f"session {entry.session_id}: {whose} was refused: {refusal.detail}"
 
 
@@ -196,15 +196,20 @@ class MeteredActions(Actions):
     meter: Meter
 
     def read_back(
-        self, owned: Owned, entry: Entry, record: Record, before: SessionViews, ruling: Ruling
+        self,
+        owned: PartitionCache,
+        entry: Entry,
+        record: Record,
+        before: SessionViews,
+        ruling: Ruling,
     ) -> None:
         if not owned.store.is_new or record.offset >= owned.store.log_end:
             self.meter.folded(entry, before, ruling)
-            for told in refusals_told(entry, before, ruling):
-                self._say(told)
+            for line in refusal_lines(entry, before, ruling):
+                self._say(line)
         super().read_back(owned, entry, record, before, ruling)
 
-    def discharge(self, owned, views, owed, agent, now) -> Discharged:
+    def discharge(self, owned, views, owed, agent, now) -> DischargeResult:
         done = super().discharge(owned, views, owed, agent, now)
         if done.written:
             self.meter.add("foldlog_wake_rows", owed.row)

@@ -31,7 +31,7 @@ STUCK = Family("foldlog_sessions_left_alone", "gauge", "Sessions left alone unti
 RUNNING = Family("foldlog_effects_running", "gauge", "Effects that run now.", ("role",))
 SKEW = Family("foldlog_clock_skew_seconds", "gauge",
               "Proven lead of this machine's clock over the brokers' clocks.")
-IN_AIR = Family("foldlog_written_not_read_back", "gauge", "Produced records not read back yet.")
+IN_FLIGHT = Family("foldlog_written_not_read_back", "gauge", "Produced records not read back yet.")
 
 
 def exposition(families: Mapping[Family, Samples]) -> bytes:
@@ -65,7 +65,7 @@ def worker_metrics(parts: "Parts") -> bytes:
     families[STUCK] = {(): sum(len(p["stuck"]) for p in status.values())}
     families[RUNNING] = {(role,): parts.effects.running(role) for role in ROLES[1:]}
     families[SKEW] = {(): parts.worker.skew_ms() / 1000}
-    families[IN_AIR] = {(): parts.actions.in_air}
+    families[IN_FLIGHT] = {(): parts.actions.in_flight_count}
     return exposition(families | lag(parts.log, {n: p["offset"] for n, p in status.items()}))
 
 

@@ -128,11 +128,11 @@ def begin_work(
 
 
 class BeginDelivery(NamedTuple):
-    """A delivery to begin. `content`: the answer's, from the log; `said`: why the answer ended."""
+    """A delivery to begin. `content`: the answer's, from the log; `stop_reason`: why it ended."""
 
     owed: Owed
     content: bytes
-    said: str
+    stop_reason: str
     user_id: str
     agent: Agent
 
@@ -153,7 +153,7 @@ class BeginDelivery(NamedTuple):
             self.owed.attempt,
             self.claim.at,
             self.content,
-            self.said,
+            self.stop_reason,
         )
 
 

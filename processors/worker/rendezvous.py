@@ -24,7 +24,7 @@ from ...schemas.ids import is_id
 from ...schemas.tabs import Tab, names_in, tab_in
 from ...schemas.topics import USER_SESSIONS, USER_TABS
 from .faust_credentials import faust_credentials
-from .faust_logging import quiet
+from .faust_logging import filter_logs
 from .pages import JSON, Answer, Pages, text
 
 ASK_S = 5.0  # timeout of a query to the table in Faust's event loop
@@ -43,7 +43,7 @@ def run(settings: Settings, web: tuple[str, int], ends: Offsets, say: Callable[[
     """
     import faust
 
-    quiet()
+    filter_logs()
     with tempfile.TemporaryDirectory(prefix="foldlog-users-") as datadir:
         app = faust.App(
             # A group of its own for each process. A member that replaces a killed one is assigned

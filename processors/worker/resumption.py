@@ -33,7 +33,7 @@ class _Found(NamedTuple):
     kept: Kept | None
 
 
-class GoingOn:
+class PartialAnswers:
     """The partial answers kept for the next attempts of each session's model call."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ def _in_a_thread(run: Callable[[], None]) -> None:
     threading.Thread(target=run, name="chunks", daemon=True).start()
 
 
-class Aside:
+class ChunksLoader:
     """Reads chunks in the background; the caller polls for them. `begin`: starts the function."""
 
     def __init__(

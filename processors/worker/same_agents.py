@@ -48,13 +48,13 @@ def demand_same_agents(
     wait_s: float = WAIT_S,
 ) -> None:
     """Return once no live worker serves other agents. Raises AgentsDiffer after `wait_s` s."""
-    until, told = time.monotonic() + wait_s, False
+    until, is_reported = time.monotonic() + wait_s, False
     while others := others_than(log, own_id, agents):
         names = ", ".join(member.instance_id for member in others)
         if time.monotonic() > until:
             raise AgentsDiffer(_refusal(log, others, agents))
-        if not told:
-            told = True
+        if not is_reported:
+            is_reported = True
             say(f"worker {names} serves other agents; waiting, since an ended one counts for 6 s")
         time.sleep(LOOK_S)
 

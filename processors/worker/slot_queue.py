@@ -12,32 +12,32 @@ Place = tuple[int, str]
 
 class _Queue(NamedTuple):
     places: dict[Place, None]
-    look_at: int
+    check_at: int
 
 
-class WaitingRoom:
+class SlotQueue:
     """One queue per role. Times are Unix ms."""
 
     def __init__(self) -> None:
         self._queues: dict[str, _Queue] = {}
 
-    def enter(self, role: str, place: Place, look_at: int) -> None:
+    def enqueue(self, role: str, place: Place, check_at: int) -> None:
         """Enqueue once. `look_at`: the time of the first check, if the queue was empty."""
         queue = self._queues.get(role)
         if queue is None:
-            self._queues[role] = _Queue({place: None}, look_at)
+            self._queues[role] = _Queue({place: None}, check_at)
         else:
             queue.places.setdefault(place)
 
     def due(self, now: int) -> list[str]:
         """The roles whose queue is due for a check."""
-        return [role for role, queue in self._queues.items() if queue.look_at <= now]
+        return [role for role, queue in self._queues.items() if queue.check_at <= now]
 
     def count(self, role: str) -> int:
         """The length of a queue."""
         return len(self._queues[role].places) if role in self._queues else 0
 
-    def call(self, role: str) -> Place:
+    def pop_oldest(self, role: str) -> Place:
         """Pop the oldest entry of a queue that is not empty."""
         queue = self._queues[role]
         place = next(iter(queue.places))
@@ -46,12 +46,12 @@ class WaitingRoom:
             del self._queues[role]
         return place
 
-    def look_again(self, role: str, look_at: int) -> None:
+    def set_next_check(self, role: str, check_at: int) -> None:
         """Set the time of a queue's next check, unless it is empty."""
         if role in self._queues:
-            self._queues[role] = self._queues[role]._replace(look_at=look_at)
+            self._queues[role] = self._queues[role]._replace(check_at=check_at)
 
-    def leave(self, partition: int) -> None:
+    def remove_partition(self, partition: int) -> None:
         """Remove the entries of a partition."""
         for role, queue in list(self._queues.items()):
             for place in [place for place in queue.places if place[0] == partition]:
@@ -62,4 +62,4 @@ class WaitingRoom:
     @property
     def next_due(self) -> int | None:
         """The time of the next check, or None."""
-        return min((queue.look_at for queue in self._queues.values()), default=None)
+        return min((queue.check_at for queue in self._queues.values()), default=None)

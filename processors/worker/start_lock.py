@@ -20,7 +20,7 @@ LOOK_S = 0.1
 
 
 @contextlib.contextmanager
-def sole(
+def exclusive_start(
     path: Path, worker_id: str | None, say: Callable[[str], None], *, supervises: bool
 ) -> Iterator[None]:
     """Refuse if another worker uses this directory; with `supervises`, lock it for the block.
@@ -29,32 +29,32 @@ def sole(
     Raises StateDirTaken, or OSError if the directory cannot be written.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    held = os.open(path / "supervisor", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock_fd = os.open(path / "supervisor", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            named = _named(held)
+            named = _process_in(lock_fd)
             raise StateDirTaken(
                 f"a supervised worker{named and f' (process {named})'} works in {path}: `foldlog "
                 "dev` or `foldlog worker --supervise` is already running. Nothing was changed: use "
                 "that one, stop it, or give this one its own directory with FOLDLOG_STATE_DIR. To "
                 "serve your own agent, stop it and run `foldlog dev --agent MODULE:ATTR`."
             ) from None
-        _await_free(path, worker_id, _named(held), say)
-        os.ftruncate(held, 0)
+        _await_free(path, worker_id, _process_in(lock_fd), say)
+        os.ftruncate(lock_fd, 0)
         if supervises:
-            os.pwrite(held, str(os.getpid()).encode(), 0)
+            os.pwrite(lock_fd, str(os.getpid()).encode(), 0)
             yield
-            os.ftruncate(held, 0)
+            os.ftruncate(lock_fd, 0)
     finally:
-        os.close(held)
+        os.close(lock_fd)
     if not supervises:
         yield
 
 
-def _named(held: int) -> str:
-    text = os.pread(held, 20, 0)
+def _process_in(lock_fd: int) -> str:
+    text = os.pread(lock_fd, 20, 0)
     return text.decode() if text.isdigit() else ""
 
 
@@ -62,7 +62,7 @@ def _await_free(
     path: Path, worker_id: str | None, killed: str, say: Callable[[str], None]
 ) -> None:
     """Wait for the worker's own lock. `killed`: the supervisor that left its worker, or ''."""
-    until, told = time.monotonic() + WAIT_S, False
+    until, is_reported = time.monotonic() + WAIT_S, False
     while True:
         try:
             StateDir(path, worker_id).close()
@@ -70,8 +70,8 @@ def _await_free(
         except StateDirTaken:
             if not killed or time.monotonic() > until:
                 raise
-        if not told:
-            told = True
+        if not is_reported:
+            is_reported = True
             say(f"the supervisor that ran here (process {killed}) was killed; waiting at most "
                 f"{WAIT_S:g} s for its worker to end")
         time.sleep(LOOK_S)

@@ -12,14 +12,14 @@ from ..agent import Agent
 from ..wake.facts import Obligation
 
 
-class Begins(NamedTuple):
+class StartWindow(NamedTuple):
     """How soon an effect must begin, and a function for its outcome if it did not."""
 
     window_ms: int
     unbegun: Callable[[str], Any]
 
     @classmethod
-    def of(cls, agent: Agent, unbegun: Callable[[str], Any]) -> "Begins":
+    def of(cls, agent: Agent, unbegun: Callable[[str], Any]) -> "StartWindow":
         """The start window of an agent's effects."""
         return cls(agent.limits.start_window_ms, unbegun)
 

@@ -21,8 +21,8 @@ GO = b"g"
 QUICK_S = 10.0  # a worker that ends within this time failed to start; a busy machine needs 5
 QUICK_MAX = 3  # failed starts in a row before the supervisor gives up
 PAUSE_S = 1.0  # before another try when that many in a row died of a signal as soon as they started
-AWAY = 3  # exit code: the log is unreachable. A broker comes back, so the start is retried
-AWAY_PAUSE_S = 3.0  # between two such tries; a worker's start is seconds of one core
+LOG_UNREACHABLE = 3  # exit code. A broker comes back, so the start is retried
+UNREACHABLE_PAUSE_S = 3.0  # between two such tries; a worker's start is seconds of one core
 MISUSE = 2  # exit code: for example two workers with one id. A restart would fence the other again
 SAY_S = 2.0  # an end that takes longer is reported
 STOP_S = 15.0  # for a clean end: the grace of effects and a round of the poll loop
@@ -89,9 +89,9 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
         number: signal.signal(number, lambda *_: stopping.set())
         for number in (signal.SIGTERM, signal.SIGINT)
     }
-    active, spare = _taken_over(Child(command), command)
+    active, spare = _activate(Child(command), command)
     failures = deaths = 0
-    away = False
+    is_unreachable = False
     try:
         while True:
             code = _wait(active, stopping)
@@ -102,15 +102,15 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
             active.close()
             if code == 0:
                 return 0
-            if code == AWAY:
-                if not away:
-                    say(f"the worker could not reach the log; a restart every {AWAY_PAUSE_S:g} s "
-                        "until the log is reachable again. Accepted messages are kept")
-                away = True
-                stopping.wait(AWAY_PAUSE_S)
-                active, spare = _taken_over(spare, command)
+            if code == LOG_UNREACHABLE:
+                if not is_unreachable:
+                    say("the worker could not reach the log; it is restarted every "
+                        f"{UNREACHABLE_PAUSE_S:g} s until it can. Accepted messages are kept")
+                is_unreachable = True
+                stopping.wait(UNREACHABLE_PAUSE_S)
+                active, spare = _activate(spare, command)
                 continue
-            away = False
+            is_unreachable = False
             failures = failures + 1 if quick and code > 0 else 0
             deaths = deaths + 1 if quick and code < 0 else 0
             if failures >= QUICK_MAX or code == MISUSE:
@@ -119,7 +119,7 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
             if deaths >= QUICK_MAX:
                 say(f"workers die of signal {-code} while starting; next try in {PAUSE_S:g} s")
                 stopping.wait(PAUSE_S)
-            active, spare = _taken_over(spare, command)
+            active, spare = _activate(spare, command)
             how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
             say(f"the worker ended {how}; its spare, pid {active.process.pid}, took over at once")
     finally:
@@ -130,7 +130,7 @@ def run(command: Sequence[str], say: Callable[[str], None]) -> int:
             signal.signal(number, handler)
 
 
-def _taken_over(spare: Child, command: Sequence[str]) -> tuple[Child, Child]:
+def _activate(spare: Child, command: Sequence[str]) -> tuple[Child, Child]:
     """The spare, now at work, and the next spare."""
     spare.go()
     return spare, Child(command)

@@ -27,12 +27,12 @@ from ..fold.views import SessionViews
 from ..store.clocks import Clock, ClockWatch, Reading, reading
 from ..store.fork_seeds import foldable_entry
 from ..store.identity import Identity
-from ..store.partition_cache import OpenStore, OtherLog, Owned, may_owe
+from ..store.partition_cache import OpenStore, OtherLog, PartitionCache, may_owe
 from ..wake.decide import rules_of
 from ..wake.facts import Obligation, wake
 from .actions import Actions
 from .deaths import Deaths
-from .lost_effects import NOBODY, LostEffects, Nobody
+from .lost_effects import NO_LOST_EFFECTS, LostEffects, NoLostEffects
 
 ASK_TIME_MS = 300_000  # between two takes that only serve to learn the brokers' time
 SESSION_TIMEOUT_MS = 6_000  # of the group; law 6: a partition is taken again no more often
@@ -59,11 +59,11 @@ class Worker:
         self.rules = {name: rules_of(agent) for name, agent in self.agents.items()}
         self.actions = actions
         self.clock = clock
-        self.owned: dict[int, Owned] = {}
+        self.owned: dict[int, PartitionCache] = {}
         self.rulings: dict[str, int] = {}
-        self.look: Callable[[SessionViews], None] | None = None  # called with each changed session
-        self.untold: Callable[[SessionViews], bool] = lambda _views: False
-        self.lost: LostEffects | Nobody = NOBODY  # follows effects when their partition moves
+        self.on_change: Callable[[SessionViews], None] | None = None  # for each changed session
+        self.is_unannounced: Callable[[SessionViews], bool] = lambda _views: False
+        self.lost_effects: LostEffects | NoLostEffects = NO_LOST_EFFECTS
         self._clock_watch = ClockWatch(say)
         self.deaths = Deaths(identity, actions, roles[0])
         self.only: str | None = None  # a session woken by hand: all others are skipped
@@ -81,14 +81,14 @@ class Worker:
         starts = {}
         for number in partitions:
             store = self._open_store(number, fresh=False)
-            owned = self.owned[number] = Owned(number, store)
-            self.lost.regained(number)
+            owned = self.owned[number] = PartitionCache(number, store)
+            self.lost_effects.partition_regained(number)
             starts[number] = owned.first_read()
             crash_points.reach("partition.opened")
             self._take(owned)
         return starts
 
-    def _take(self, owned: Owned) -> None:
+    def _take(self, owned: PartitionCache) -> None:
         owned.taken_at = self.clock.monotonic_ms()
         for role in self.roles:
             event = PartitionTaken(role=role, owner=self.identity.owner, agents=self.announced)
@@ -101,13 +101,13 @@ class Worker:
             owned = self.owned.pop(number, None)
             if owned is not None:
                 crash_points.reach("partition.revoked")
-                self.lost.lost(owned)
+                self.lost_effects.partition_lost(owned)
                 owned.store.close()
                 self.actions.drop_partition(number)
 
     def close(self) -> None:
         """Close every store. Running effects end with the process."""
-        self.lost = NOBODY
+        self.lost_effects = NO_LOST_EFFECTS
         self.revoked(list(self.owned))
 
     # -- one round -------------------------------------------------------------------------------
@@ -117,21 +117,21 @@ class Worker:
         for number, run in groupby(records, attrgetter("partition")):
             owned = self.owned.get(number)
             if owned is not None and number not in self._seeks:
-                self._mended(self._fold_run, owned, run)
+                self._with_rebuild(self._fold_run, owned, run)
         moved = [o for o in self.owned.values() if o.next_offset != o.store.cursor.offset]
         if moved:
             crash_points.reach("fold.done")
         for owned in moved:
-            self._mended(self._write, owned)
+            self._with_rebuild(self._write, owned)
         for owned in moved:
-            self._mended(self._wake_touched, owned)
-        return self._sought()
+            self._with_rebuild(self._wake_touched, owned)
+        return self._take_seeks()
 
-    def _sought(self) -> dict[int, int]:
+    def _take_seeks(self) -> dict[int, int]:
         seeks, self._seeks = self._seeks, {}
         return seeks
 
-    def _fold_run(self, owned: Owned, records: Iterable[Record]) -> None:
+    def _fold_run(self, owned: PartitionCache, records: Iterable[Record]) -> None:
         """Fold one partition's records; stop if its store proves to belong to another log."""
         ahead = iter(records)
         record = next(ahead, None)
@@ -151,7 +151,7 @@ class Worker:
             if chunks:
                 owned.streamed_on(streaming, chunks, last)
 
-    def _refold(self, owned: Owned, why: str) -> None:
+    def _refold(self, owned: PartitionCache, why: str) -> None:
         self._say(
             f"partition {owned.number}: {why}; the store is rebuilt from the first offset"
         )
@@ -160,7 +160,7 @@ class Worker:
         owned.reset(self._open_store(owned.number, fresh=True))
         self._seeks[owned.number] = 0
 
-    def _mended(self, do: Callable[..., None], owned: Owned, *args: Any) -> None:
+    def _with_rebuild(self, do: Callable[..., None], owned: PartitionCache, *args: Any) -> None:
         """Call `do`; if the partition's store proves to be damaged, rebuild it. Raises Corrupt if
         the rebuilt store is damaged too.
 
@@ -187,7 +187,7 @@ class Worker:
         self.revoked([partition])
         return self.assigned([partition])[partition]
 
-    def _fold(self, owned: Owned, record: Record) -> str | None:
+    def _fold(self, owned: PartitionCache, record: Record) -> str | None:
         """Fold one record. Returns the session id if equal chunks after it fold alike, else None.
         """
         entry = foldable_entry(record, self.actions.read_blob)
@@ -211,7 +211,7 @@ class Worker:
         self.actions.read_back(owned, entry, record, before, ruling)
         return session_id if type(entry.event) is ChunkSeen and ruling is ACCEPTED else None
 
-    def _fold_partition(self, owned: Owned, entry: Entry) -> None:
+    def _fold_partition(self, owned: PartitionCache, entry: Entry) -> None:
         held, before = self.held(owned), owned.partition
         if self._is_own(entry) and entry.offset >= owned.takes_from:
             owned.took(entry.at, self.clock.monotonic_ms())
@@ -229,7 +229,7 @@ class Worker:
     def _is_own(self, entry: Entry) -> bool:
         return getattr(entry.event, "owner", "") == self.identity.owner
 
-    def held(self, owned: Owned) -> frozenset[str]:
+    def held(self, owned: PartitionCache) -> frozenset[str]:
         """The roles for which this very process holds the partition, as far as it has read.
 
         Takes of an earlier assignment do not count: what was written before its new take is the
@@ -248,32 +248,32 @@ class Worker:
         owned = self.owned.get(partition)
         return owned is not None and len(self.held(owned)) == len(self.roles)
 
-    def _dead_letter(self, owned: Owned, record: Record, entry: Entry) -> None:
+    def _dead_letter(self, owned: PartitionCache, record: Record, entry: Entry) -> None:
         why = getattr(entry.event, "why", "") or f"the key is no session id (over {KEY_BYTES_MAX}?)"
         if "sessions" in self.roles and record.offset >= owned.store.letters_from:
             self.actions.dead_letter(record, why)
 
-    def _write(self, owned: Owned) -> None:
+    def _write(self, owned: PartitionCache) -> None:
         again = owned.store.is_new and owned.next_offset < owned.store.log_end
-        busy = self._may_owe if again else lambda v: self._may_owe(v) or self.untold(v)
+        busy = self._may_owe if again else lambda v: self._may_owe(v) or self.is_unannounced(v)
         for session_id, views in owned.write(busy).items():
             assert views.frozen is not None
             self._say(f"session {session_id} is frozen: {views.frozen.why}; the others go on")
         crash_points.reach("refold.written" if again else "store.written")
 
     # -- waking ----------------------------------------------------------------------------------
-    def _wake_touched(self, owned: Owned) -> None:
+    def _wake_touched(self, owned: PartitionCache) -> None:
         if owned.wake_all:
             owned.wake_all = False
             owned.touched.update(owned.store.busy())
         touched, owned.touched = owned.touched, set()
         held = self.held(owned)
-        self.lost.look(map(owned.hot, touched), owned.next_offset)
+        self.lost_effects.check(map(owned.hot, touched), owned.next_offset)
         if held:
             for session_id in sorted(touched):  # the same order in every process: seeds replay
                 self.wake(owned, session_id)
-                if self.look is not None and (views := owned.views(session_id)) is not None:
-                    self.look(views)
+                if self.on_change is not None and (views := owned.views(session_id)) is not None:
+                    self.on_change(views)
                 owned.trim({session_id})  # here too: a takeover wakes more than memory can hold
         owned.trim(touched)
 
@@ -283,38 +283,38 @@ class Worker:
         Returns offsets to seek to, as `consume` does.
         """
         now = self.clock.monotonic_ms()
-        self._clock_watch.look(self.skew_ms())
-        self.deaths.look(self.owned, now)
+        self._clock_watch.check(self.skew_ms())
+        self.deaths.check(self.owned, now)
         for owned in list(self.owned.values()):
             if owned.next_offset < owned.takes_from:
                 owned.taken_at = now  # still catching up: its take lies ahead, and is not lost
-            if now - owned.taken_at >= self._rests_ms(owned):
+            if now - owned.taken_at >= self._retake_ms(owned):
                 self._take(owned)
             for session_id in owned.due(self.now(owned)):
-                self._mended(self._look_at, owned, session_id)
-        for number, session_id in self.actions.called(self._latest()):
+                self._with_rebuild(self._wake_and_trim, owned, session_id)
+        for number, session_id in self.actions.sessions_to_retry(self._latest()):
             if number in self.owned:
-                self._mended(self._look_at, self.owned[number], session_id)
-        return self._sought()
+                self._with_rebuild(self._wake_and_trim, self.owned[number], session_id)
+        return self._take_seeks()
 
-    def _rests_ms(self, owned: Owned) -> float:
+    def _retake_ms(self, owned: PartitionCache) -> float:
         """How long after its last take a partition is taken again; a take also shows the time."""
         if not self.holds(owned.number):
             return SESSION_TIMEOUT_MS
         return ASK_TIME_MS if self._reading(owned).is_off else math.inf
 
-    def _look_at(self, owned: Owned, session_id: str) -> None:
+    def _wake_and_trim(self, owned: PartitionCache, session_id: str) -> None:
         self.wake(owned, session_id)
         owned.trim({session_id})
 
     def _latest(self) -> int:
         return max(map(self.now, self.owned.values()), default=self.clock.now_ms())
 
-    def now(self, owned: Owned) -> int:
+    def now(self, owned: PartitionCache) -> int:
         """Unix ms: by the wall clock while it agrees with the brokers', else by theirs."""
         return self._reading(owned).now
 
-    def _reading(self, owned: Owned) -> Reading:
+    def _reading(self, owned: PartitionCache) -> Reading:
         return reading(self.clock, owned.anchor, owned.newest_at)
 
     def skew_ms(self) -> int:
@@ -325,11 +325,11 @@ class Worker:
     def next_due_ms(self) -> int | None:
         """Ms until the next timer, or None."""
         waits = [due - self.now(owned) for owned in self.owned.values() if (due := owned.next_due)]
-        if (look_at := self.actions.waiting.next_due) is not None:
-            waits.append(look_at - self._latest())
+        if (check_at := self.actions.slot_queue.next_due) is not None:
+            waits.append(check_at - self._latest())
         return max(0, min(waits)) if waits else None
 
-    def wake(self, owned: Owned, session_id: str) -> None:
+    def wake(self, owned: PartitionCache, session_id: str) -> None:
         """Discharge a session's obligations to this worker's roles, now."""
         held, views = self.held(owned), owned.views(session_id)
         if self.only not in (None, session_id):
@@ -340,7 +340,7 @@ class Worker:
         now = self.now(owned)
         try:
             if not views.turn.open:
-                self.actions.go_on(views)
+                self.actions.prerender(views)
             if not self._may_owe(views):
                 self.actions.forget_session(session_id)
                 return
@@ -353,29 +353,31 @@ class Worker:
         except Exception as bug:  # such as a lost blob: other sessions continue, as in a fold
             if type(bug) is BlobError:  # the disk is full: no session can continue
                 raise
-            self._leave_alone(owned, session_id, f"{type(bug).__name__}: {bug}"[:500])
+            self._skip_session(owned, session_id, f"{type(bug).__name__}: {bug}"[:500])
 
     def _may_owe(self, views: SessionViews) -> bool:
         return may_owe(views, self.rules.get(views.turn.agent))
 
-    def _leave_alone(self, owned: Owned, session_id: str, why: str) -> None:
+    def _skip_session(self, owned: PartitionCache, session_id: str, why: str) -> None:
         owned.stuck[session_id] = why
         self._say(f"session {session_id} is left alone until the next start: {why}")
 
-    def _discharge(self, owned: Owned, views: SessionViews, owed: Obligation, now: int) -> None:
+    def _discharge(
+        self, owned: PartitionCache, views: SessionViews, owed: Obligation, now: int
+    ) -> None:
         if owed.owed == "wait":
             if owed.due is not None:
-                owned.look_again(views.session_id, owed.due)
+                owned.schedule_wake(views.session_id, owed.due)
             return
         agent = self.agents.get(views.turn.agent)
         done = self.actions.discharge(owned, views, owed, agent, now)
-        if done.look_at is not None:
-            owned.look_again(views.session_id, done.look_at)
+        if done.check_at is not None:
+            owned.schedule_wake(views.session_id, done.check_at)
         if done.written and owed.owed in ("LLM_CALLED", "TOOL_INVOKED"):
             self._claim_ahead(owned, views, done.written, now)
 
     def _claim_ahead(
-        self, owned: Owned, views: SessionViews, decided: tuple[Any, ...], now: int
+        self, owned: PartitionCache, views: SessionViews, decided: tuple[Any, ...], now: int
     ) -> None:
         """Claim what a decision will demand along with it, so that both take one hop (law 5).
 

@@ -39,7 +39,7 @@ def ends_of(
         return [answers.done(*place, why="nothing is left to be done")]
     try:
         made = _made(claim, task, agent, said, blobs)
-    except background.Useless as useless:
+    except background.UnusableOutput as useless:
         return [answers.done(*place, why=str(useless), earlier=earlier)]
     return [*made, answers.done(*place, earlier=earlier)]
 

@@ -15,7 +15,7 @@ from foldlog.processors.fold.projections.partition import PartitionView
 from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.layers import NO_LAYERS, Layers
 from foldlog.processors.request.rendered import Renderings
-from foldlog.processors.store.partition_cache import Owned
+from foldlog.processors.store.partition_cache import PartitionCache
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.wake.facts import Obligation
 from foldlog.processors.worker.actions import Actions, BeginGeneration, BeginTool, BeginWork
@@ -88,7 +88,7 @@ class Desk:
         self.done = Done([], [], [], [])
         self.said: list[str] = []
         self._now = now
-        self._owned = Owned(0, Store(DictBackend()))
+        self._owned = PartitionCache(0, Store(DictBackend()))
         self.actions = Actions(
             owner, self._append, self, blobs.body, blobs.read, Slots(SLOTS), Slots(SLOTS), self,
             self.said.append, lambda agent, views: layers,

@@ -8,7 +8,7 @@ from foldlog.processors.fold.projections import partition as partition_fold
 from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.views import initial
 from foldlog.processors.limits import Limits
-from foldlog.processors.store.partition_cache import Owned, may_owe
+from foldlog.processors.store.partition_cache import PartitionCache, may_owe
 from foldlog.processors.store.store import Cursor, DictBackend, Store
 from foldlog.processors.store.views_codec import view_parts
 from foldlog.processors.tools.run import ASK_SHARE, END_SHARE
@@ -39,7 +39,7 @@ def test_I6_a_prefix_that_comes_alone_is_in_the_store():
         ("sessions", ev.ContextSet(system=body, tools=body, sha256="p")),
     )
     store = Store(DictBackend())
-    owned = Owned(0, store)
+    owned = PartitionCache(0, store)
     for offset, (writer, event) in enumerate(history):
         before = owned.views(SESSION) or initial(SESSION)
         views, ruling = fold(before, Entry(SESSION, 0, offset, 1_000, writer, event))

@@ -19,7 +19,7 @@ from foldlog.processors.worker.effects_host import said_of
 from foldlog.processors.worker.lost_effects import Running
 from foldlog.processors.worker.ports import BeginDelivery
 from foldlog.processors.worker.reports import AGAIN_S, ROLE_OF
-from foldlog.processors.worker.resumption import Aside
+from foldlog.processors.worker.resumption import ChunksLoader
 from foldlog.processors.worker.unbegun import failed, no_tool
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import encode, headers_for
@@ -66,7 +66,7 @@ class SimEffects:
         self.world = process.world
         self.tasks: list[Task] = []
         self._read_chunks = chunks_reader(process.world.log)
-        self._aside = Aside(self._read_chunks, begin=lambda run: run())
+        self._aside = ChunksLoader(self._read_chunks, begin=lambda run: run())
 
     # -- the schedule ----------------------------------------------------------------------------
 

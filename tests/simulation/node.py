@@ -128,7 +128,7 @@ class Process:
         self.worker.world = world
         self.worker.deaths.is_dead = world.is_dead
         self.lost = LostEffects(world.log, self.effects, self.say, threaded=False)
-        self.worker.lost = self.lost
+        self.worker.lost_effects = self.lost
 
     # -- what the real code asks for -------------------------------------------------------------
 

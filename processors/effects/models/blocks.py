@@ -43,7 +43,7 @@ class Block:
 
     def __init__(self, raw: bytes) -> None:
         self._fields = js.fields(raw)
-        self._said: dict[str, list[str]] = {}
+        self._texts: dict[str, list[str]] = {}
         self._input: list[str] | None = None
         self._citations: list[bytes] = []
         self.type = js.string(self._fields.get("type"))
@@ -74,7 +74,7 @@ class Block:
         if kind in _EXTENDS:
             source, field, shown = _EXTENDS[kind]
             text = js.string(delta.get(source))
-            self._said.setdefault(field, [self.text(field)]).append(text)
+            self._texts.setdefault(field, [self.text(field)]).append(text)
             return [Piece(shown, text)]
         if kind == "input_json_delta":
             text = js.string(delta.get("partial_json"))
@@ -103,7 +103,7 @@ class Block:
     def json(self) -> bytes:
         """The block as compact JSON, fields in the order received."""
         members = {name: js.compact(raw) for name, raw in self._fields.items()}
-        for name, parts in self._said.items():
+        for name, parts in self._texts.items():
             members[name] = js.quoted("".join(parts))
         if self._citations:
             members["citations"] = js.array([*self._cited_at_start(), *self._citations])

@@ -120,13 +120,13 @@ def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble
     import anthropic
     import httpx2
 
-    said = _said(error, api_key)
+    text = _text_of(error, api_key)
     match error:
         case anthropic.APIStatusError():
             headers = error.response.headers
             return Trouble(
                 source="status",
-                message=_cut(error.api_message or said, api_key),
+                message=_cut(error.api_message or text, api_key),
                 status=error.status_code,
                 type=error.type,
                 code=error.error_code,
@@ -134,25 +134,25 @@ def _trouble_of(error: Exception, api_key: str | None, base_url: Any) -> Trouble
                 request_id=error.request_id,
             )
         case anthropic.APIResponseValidationError() | UnicodeDecodeError():
-            return Trouble(source="malformed", message=said)
+            return Trouble(source="malformed", message=text)
         case anthropic.CredentialsError():
-            return Trouble(source="status", message=said, status=401)
+            return Trouble(source="status", message=text, status=401)
         case anthropic.APIConnectionError() | httpx2.HTTPError():
             cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
             if isinstance(cause, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
-                return Trouble(source="stalled", message=said)
+                return Trouble(source="stalled", message=text)
             # The request is written only once the connection is established, TLS included.
             unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol)
             if isinstance(cause, unsent):
                 host = base_url.netloc.decode("ascii", "replace")
                 place = f"{base_url.scheme}://{host}" if host else "the base URL"
-                message = _cut(f"no connection to {place}: {said}", api_key)
+                message = _cut(f"no connection to {place}: {text}", api_key)
                 return Trouble(source="transport", message=message, sent=False)
-            return Trouble(source="transport", message=said)
+            return Trouble(source="transport", message=text)
     return None
 
 
-def _said(error: Exception, api_key: str | None) -> str:
+def _text_of(error: Exception, api_key: str | None) -> str:
     """An exception's text and its cause's: the SDK hides the cause behind "Connection error."."""
     parts = [f"{type(e).__name__}: {e}" for e in (error, error.__cause__) if e is not None]
     return _cut(" < ".join(parts), api_key)

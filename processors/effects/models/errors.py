@@ -68,7 +68,7 @@ LATER = Backoff(2_000, 60_000)
 # limit of its own, and eleven days would park a session although nobody decided that.
 RETRY_AFTER_MOST_MS = 10 * 60 * 1000
 
-_NOBODY = "no retry: the same request fails again"
+_NEVER = "no retry: the same request fails again"
 _OPERATOR = "no retry: somebody has to change the account or the settings"
 _RETRY = "the same request may be tried again; what came is kept for viewers only"
 _UNSENT = (
@@ -78,19 +78,19 @@ _UNSENT = (
 
 POLICY: dict[str, Policy] = {
     # class             (backoff, shared, advice)
-    "bad_request": Policy(None, False, _NOBODY + "; the request was built wrong, which is a bug"),
-    "context_too_long": Policy(None, False, _NOBODY + "; the context must get shorter"),
-    "request_too_large": Policy(None, False, _NOBODY + "; compact, or move content to blobs"),
-    "file_refused": Policy(None, False, _NOBODY + "; it goes on without the files that were sent"),
-    "thinking_refused": Policy(None, False, _NOBODY + "; what was thought is left out from now on"),
-    "unprocessable": Policy(None, False, _NOBODY),
-    "client_error": Policy(None, False, _NOBODY),
+    "bad_request": Policy(None, False, _NEVER + "; the request was built wrong, which is a bug"),
+    "context_too_long": Policy(None, False, _NEVER + "; the context must get shorter"),
+    "request_too_large": Policy(None, False, _NEVER + "; compact, or move content to blobs"),
+    "file_refused": Policy(None, False, _NEVER + "; it goes on without the files that were sent"),
+    "thinking_refused": Policy(None, False, _NEVER + "; what was thought is left out from now on"),
+    "unprocessable": Policy(None, False, _NEVER),
+    "client_error": Policy(None, False, _NEVER),
     "authentication": Policy(None, False, _OPERATOR + " (the API key)"),
     "permission": Policy(None, False, _OPERATOR + " (permissions of the key)"),
     "not_found": Policy(None, False, _OPERATOR + " (model name or base URL)"),
     "billing": Policy(None, False, _OPERATOR + " (billing)"),
     "spend_limit": Policy(None, False, _OPERATOR + "; a spend limit is reached, waiting is no use"),
-    "conflict": Policy(None, False, _NOBODY),
+    "conflict": Policy(None, False, _NEVER),
     "client_closed": Policy(None, False, "no retry: the request was given up on this side"),
     "rate_limit": Policy(LATER, True, "every session of the key waits, then " + _RETRY),
     "overloaded": Policy(LATER, True, "every session of the key waits, then " + _RETRY),

@@ -10,7 +10,7 @@ from . import json_bytes as js
 from .answer import Answer, Shown
 from .blocks import Block
 
-THOUGHT = ("thinking", "redacted_thinking")
+THINKING_TYPES = ("thinking", "redacted_thinking")
 
 
 class ResumedAnswer(Answer):
@@ -20,30 +20,30 @@ class ResumedAnswer(Answer):
         super().__init__()
         self._kept = kept
         self._places: dict[int, int] = {}  # block of the stream -> block of the answer
-        self._goes_on: int | None = None  # the stream block that continues the last kept block
-        self._came, self._shown = "", 0
+        self._continued: int | None = None  # the stream block that continues the last kept block
+        self._new_text, self._shown = "", 0
 
     def feed(self, name: str, data: str) -> list[Shown]:
         """Like Answer.feed; pieces are numbered after the kept blocks."""
         return [
             placed
             for shown in super().feed(name, data)
-            if (placed := self._placed(shown)) is not None
+            if (placed := self._renumbered(shown)) is not None
         ]
 
-    def _placed(self, shown: Shown) -> Shown | None:
-        if self._blocks[shown.block].type in THOUGHT or shown.kind == ChunkKind.THINKING:
+    def _renumbered(self, shown: Shown) -> Shown | None:
+        if self._blocks[shown.block].type in THINKING_TYPES or shown.kind == ChunkKind.THINKING:
             return None
         if shown.block not in self._places:
             first = not self._places
-            goes_on = first and self._blocks[shown.block].type == "text"
-            self._goes_on = shown.block if goes_on else self._goes_on
+            continued = first and self._blocks[shown.block].type == "text"
+            self._continued = shown.block if continued else self._continued
             last = max(self._places.values(), default=self._kept.block)
-            self._places[shown.block] = last if goes_on else last + 1
+            self._places[shown.block] = last if continued else last + 1
         place, text = self._places[shown.block], shown.text
-        if shown.block == self._goes_on:
-            self._came += text
-            whole = joined(self._kept.texts[-1], self._came)
+        if shown.block == self._continued:
+            self._new_text += text
+            whole = joined(self._kept.texts[-1], self._new_text)
             text, self._shown = whole[self._shown :], len(whole)
         return Shown(place, shown.kind, text)
 
@@ -57,11 +57,11 @@ class ResumedAnswer(Answer):
         return js.array(self._all(blocks))
 
     def _all(self, blocks: list[Block]) -> list[bytes]:
-        goes_on = self._blocks.get(self._goes_on) if self._goes_on is not None else None
+        continued = self._blocks.get(self._continued) if self._continued is not None else None
         *before, last = self._kept.texts
-        members = js.fields(goes_on.json()) if goes_on is not None else {"type": b'"text"'}
-        members["text"] = js.quoted(last + joined(last, self._came))
-        others = [b for b in blocks if b is not goes_on and b.type not in THOUGHT]
+        members = js.fields(continued.json()) if continued is not None else {"type": b'"text"'}
+        members["text"] = js.quoted(last + joined(last, self._new_text))
+        others = [b for b in blocks if b is not continued and b.type not in THINKING_TYPES]
         return [
             *(js.obj({"type": b'"text"', "text": js.quoted(text)}) for text in before),
             js.obj(members),

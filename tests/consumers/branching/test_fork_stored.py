@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 
 from foldlog.processors.fold.views import initial
-from foldlog.processors.store.partition_cache import Owned
+from foldlog.processors.store.partition_cache import PartitionCache
 from foldlog.schemas.value import replace
 
 
 def noted(before, views):
     owned = SimpleNamespace(_hot={}, dirty={}, streamed={}, since={}, next_offset=1)
-    Owned.changed(owned, "s1", before, views)
+    PartitionCache.changed(owned, "s1", before, views)
     return set(owned.dirty), set(owned.streamed)
 
 

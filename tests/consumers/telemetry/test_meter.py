@@ -9,7 +9,7 @@ from foldlog.log import MemoryLog
 from foldlog.log.errors import LogUnreachable
 from foldlog.processors.advice.prices import PICO_PER_USD, input_cost, list_prices, total
 from foldlog.processors.worker import meter as metering
-from foldlog.processors.worker.meter import COUNTERS, Meter, refusals_told
+from foldlog.processors.worker.meter import COUNTERS, Meter, refusal_lines
 from foldlog.processors.worker.metrics import LAG, REACHABLE, exposition, lag
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS, topics
@@ -69,7 +69,7 @@ def test_S0_4_what_a_tool_may_not_have_is_counted_and_logged_as_what_a_person_ma
     s.result("1.1.0", triggers=(ev.Trigger(trigger="publish"), ev.Trigger(project_id="p1")))
     counts = counted(s)["foldlog_refusals"]
     assert counts == {("invalid_transition",): 2, ("not_the_project_tool",): 1}
-    told = [line for x in s.steps for line in refusals_told(x.entry, x.before, x.ruling)]
+    told = [line for x in s.steps for line in refusal_lines(x.entry, x.before, x.ruling)]
     invalid = "was refused: invalid transition: phase=chatting, event=publish"
     tool = "session s1: tool look (call 1.1.0)"
     assert told == [

@@ -8,7 +8,7 @@ import pytest
 from foldlog.consumers.doctor.usage import usage
 from foldlog.consumers.show import Everything
 from foldlog.processors.advice import block_usage
-from foldlog.processors.advice.block_usage import TURNS_MIN, Place, Use, advice, measured
+from foldlog.processors.advice.block_usage import TURNS_MIN, Place, Use, advice, measure_usage
 from foldlog.processors.advice.mistakes import whole_prefix
 from foldlog.processors.advice.prefix_drift import parts
 from foldlog.processors.agent import Agent
@@ -51,11 +51,11 @@ def used(s: History) -> dict[tuple[str, str], Use]:
     return {(use.place, use.name): use for use in found(s).uses}
 
 
-def found(*sessions: History) -> block_usage.Measured:
+def found(*sessions: History) -> block_usage.AgentUsage:
     def parts_of(row):
         return parts(whole_prefix(row, sessions[0].blobs.read))
 
-    return measured([s.views for s in sessions], parts_of)["helper"]
+    return measure_usage([s.views for s in sessions], parts_of)["helper"]
 
 
 def test_S3_8_turns_and_calls_of_each_tool_are_counted_from_the_log():
@@ -96,7 +96,7 @@ def front(name: str, turns: int, used: int, tokens: int = 1_000, **more) -> Use:
 
 
 def advised(*uses: Use) -> list[str]:
-    each = advice(block_usage.Measured(100, uses))
+    each = advice(block_usage.AgentUsage(100, uses))
     return [one.use.name for one in each]
 
 
@@ -154,5 +154,5 @@ def test_S3_8_doctor_recommends_tiers_in_plain_words_for_people_and_machines(mon
 def test_a_prefix_that_can_not_be_read_hides_no_other_session():
     s = opened(agent=agent_of(made("read")))
     turn(s, calls("read"))
-    lost = measured([s.views, s.views], lambda row: None)["helper"]
+    lost = measure_usage([s.views, s.views], lambda row: None)["helper"]
     assert lost.turns == 2 and lost.uses == ()

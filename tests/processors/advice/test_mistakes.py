@@ -10,7 +10,7 @@ import pytest
 from foldlog.log.blobs import BlobStore
 from foldlog.processors.advice import mistakes as rules
 from foldlog.processors.advice.mistakes import Watch, in_prefixes, mistakes
-from foldlog.processors.advice.prefix_drift import moved, parts, unstable
+from foldlog.processors.advice.prefix_drift import changed_parts, parts, unstable_parts
 from foldlog.processors.agent import Agent
 from foldlog.processors.fold.projections.partition import INITIAL
 from foldlog.processors.fold.rows import Rows
@@ -21,7 +21,7 @@ from foldlog.processors.store.store import Cursor, DictBackend, Store
 from foldlog.processors.tools.builtin import default_agent
 from foldlog.processors.tools.results import shape
 from foldlog.processors.tools.tool import Shortened, tool
-from foldlog.processors.worker.assemble import Teller
+from foldlog.processors.worker.assemble import TokenAdvisor
 from foldlog.schemas import value
 from foldlog.schemas.events.parts import Body
 from foldlog.schemas.tokens import OLD, estimate
@@ -235,28 +235,28 @@ def test_S3_9_a_finding_has_the_tokens_of_its_culprit_and_not_those_of_the_whole
 )
 def test_S3_1_a_clock_an_id_and_an_address_in_the_prefix_name_their_part(text, kind):
     today = date(2026, 11, 21)
-    (found,) = unstable(prefix(text), today)
+    (found,) = unstable_parts(prefix(text), today)
     assert (found.part, found.kind) == ("system prompt", kind) and found.text in text
-    (found,) = unstable(prefix("x", Layer("local", "F.md", text)), today)
+    (found,) = unstable_parts(prefix("x", Layer("local", "F.md", text)), today)
     assert found.part == "local instructions (F.md)"
-    assert not unstable(prefix("x", Layer("core", "memory", text)), today), "memory is dated"
+    assert not unstable_parts(prefix("x", Layer("core", "memory", text)), today), "memory is dated"
     (found,) = in_prefixes([prefix(text)], today)
     assert found.culprit == "system prompt" and found.text.endswith(found.text[-5:])
 
 
 def test_what_is_no_clock():
     text = "Knowledge up to 2024-06. Released 2025-01-01. Port 19092, 200000 tokens, see 12:30."
-    assert unstable(prefix(text), date(2026, 11, 21)) == ()
+    assert unstable_parts(prefix(text), date(2026, 11, 21)) == ()
 
 
 def test_S3_1_what_moved_is_named():
     layer = Layer("user", "FOLDLOG.md", "x")
     a, b = prefix("You help.", layer, tools=[described(10, "t")]), prefix("You help.", layer)
-    assert moved(a, a) == () and moved(a, b) == ("tool t",)
-    assert moved(b, prefix("You", layer)) == ("system prompt",)
-    assert moved(b, prefix("You help.")) == ("user instructions (FOLDLOG.md)",)
+    assert changed_parts(a, a) == () and changed_parts(a, b) == ("tool t",)
+    assert changed_parts(b, prefix("You", layer)) == ("system prompt",)
+    assert changed_parts(b, prefix("You help.")) == ("user instructions (FOLDLOG.md)",)
     two = [described(10, "t"), described(10, "u")]
-    assert moved(prefix(tools=two), prefix(tools=two[::-1])) == ("order",)
+    assert changed_parts(prefix(tools=two), prefix(tools=two[::-1])) == ("order",)
 
 
 def test_every_part_has_a_name_of_its_own():
@@ -320,9 +320,9 @@ def test_S3_9_a_watch_that_begins_later_does_not_repeat_what_an_old_prefix_had()
 
 
 def test_S3_9_a_worker_that_starts_again_tells_what_is_new_and_not_what_was():
-    def teller(disk: dict, log_end: int, **more) -> tuple[Teller, list[str]]:
+    def teller(disk: dict, log_end: int, **more) -> tuple[TokenAdvisor, list[str]]:
         said: list[str] = []
-        made = Teller(said.append, lambda _id: 0)
+        made = TokenAdvisor(said.append, lambda _id: 0)
         made.opened(0, Store(DictBackend(disk), log_end=log_end, **more))
         return made, said
 
@@ -352,7 +352,7 @@ def test_S3_9_advice_that_fails_is_said_once_and_what_comes_after_it_is_looked_a
 
     monkeypatch.setattr(rules, "_log", fails)
     said: list[str] = []
-    teller = Teller(said.append, lambda _id: 0)
+    teller = TokenAdvisor(said.append, lambda _id: 0)
     s = told(LOG)
     teller.look(s.views)
     for call, text in (("1.2.0", LOG), ("1.3.0", ENTRIES[: len(ENTRIES) // 2])):

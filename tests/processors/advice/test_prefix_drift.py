@@ -7,7 +7,7 @@ import subprocess
 import sys
 from datetime import date
 
-from foldlog.processors.advice.prefix_drift import moved, unstable
+from foldlog.processors.advice.prefix_drift import changed_parts, unstable_parts
 from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.request.prefix import Prefix, assemble
 from foldlog.processors.tools.builtin import default_agent
@@ -33,10 +33,10 @@ def in_a_process(directory, seed: str) -> Prefix:
 def test_S1_A_the_prefix_is_the_same_in_every_process_and_directory(tmp_path):
     here = assemble(default_agent(tmp_path), LAYERS)
     for seed in ("1", "2"):
-        assert moved(here, in_a_process(tmp_path / seed, seed)) == ()
+        assert changed_parts(here, in_a_process(tmp_path / seed, seed)) == ()
 
 
 def test_S3_1_the_agent_that_comes_with_foldlog_has_nothing_that_moves(tmp_path):
     prefix = assemble(default_agent(tmp_path), LAYERS)
-    assert unstable(prefix, date.today()) == ()
+    assert unstable_parts(prefix, date.today()) == ()
     assert str(tmp_path) not in json.dumps([prefix.system.decode(), prefix.tools.decode()])

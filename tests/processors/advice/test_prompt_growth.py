@@ -16,7 +16,7 @@ from foldlog.processors.fold.rows import Rows
 from foldlog.processors.fold.views import SessionViews
 from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.request.prefix import assemble
-from foldlog.processors.worker.assemble import Teller
+from foldlog.processors.worker.assemble import TokenAdvisor
 from foldlog.schemas.events.parts import Body
 from foldlog.schemas.value import replace
 from foldlog.tests.laws.history import opened
@@ -110,12 +110,12 @@ def test_S3_9_dev_tells_it_once_and_again_when_it_has_grown_as_much_again():
 def test_S3_9_dev_knows_the_sessions_of_the_process_before_it(tmp_path):
     said: list[str] = []
     file = tmp_path / "sizes.json"
-    Teller(said.append, lambda _id: 0, file).look(session(1, system=100))
+    TokenAdvisor(said.append, lambda _id: 0, file).look(session(1, system=100))
     assert said == []
-    Teller(said.append, lambda _id: 0, file).look(session(2, system=2_000))
+    TokenAdvisor(said.append, lambda _id: 0, file).look(session(2, system=2_000))
     (line,) = said
     assert line.startswith("session s002: system prompt: ") and "in session s001" in line
-    Teller(said.append, lambda _id: 0, file).look(session(3, system=2_000))
+    TokenAdvisor(said.append, lambda _id: 0, file).look(session(3, system=2_000))
     assert len(said) == 1, "told by the process before"
 
 
@@ -127,8 +127,8 @@ def test_S3_9_dev_knows_the_sessions_of_the_process_before_it(tmp_path):
 def test_bad_input_a_file_of_sizes_that_is_none_begins_anew(tmp_path, held):
     file, said = tmp_path / "sizes.json", []
     file.write_text(held)
-    Teller(said.append, lambda _id: 0, file).look(session(1, system=100))
-    Teller(said.append, lambda _id: 0, file).look(session(2, system=2_000))
+    TokenAdvisor(said.append, lambda _id: 0, file).look(session(1, system=100))
+    TokenAdvisor(said.append, lambda _id: 0, file).look(session(2, system=2_000))
     assert len(said) == 1
 
 

@@ -156,7 +156,7 @@ def test_a_second_try_is_timed_from_its_own_beginning(monkeypatch):
     claim = effect.WorkClaim("s", "result", 3, 1, 1_000_000)
     task = Task(b"{}", "claude-cheapest", 5_000)
     made = effect._asked(claim, task, Limits(), Stop(), None, [], lambda: at[0])
-    with pytest.raises(effect.Useless, match="overloaded"):
+    with pytest.raises(effect.UnusableOutput, match="overloaded"):
         asyncio.run(made)
     assert began == [1_000_000, 1_052_000, 1_104_000] and waited == [2_000, 2_000]
 
@@ -214,7 +214,7 @@ def test_S3_4_a_summary_that_was_cut_says_so(stop_reason, is_cut, monkeypatch, t
 
 def worked(kind: str, task: Task, agent: Agent, path: Any, stop: Stop | None = None) -> list[Any]:
     """What background work writes."""
-    kept = effect.Kept([])
+    kept = effect.OutcomeSink([])
     claim = effect.WorkClaim("s", kind, 3, 1, 1_000_000)
     blobs = BlobStore(path)
     asyncio.run(effect.work(claim, task, agent, kept, stop or Stop(), client, blobs=blobs))

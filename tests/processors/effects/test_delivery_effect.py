@@ -11,7 +11,7 @@ import pytest
 
 from foldlog.log.channels import Channel
 from foldlog.processors.effects import delivery
-from foldlog.processors.effects.delivery import Delivery, deliver, finder, signature
+from foldlog.processors.effects.delivery import Delivery, channel_finder, deliver, signature
 from foldlog.processors.limits import Limits
 from foldlog.schemas import events as ev
 
@@ -88,7 +88,7 @@ def attempt(answer=OK, *, what: Delivery | None = None, limits: Limits = LIMITS,
         server = await asyncio.start_server(receiver.take, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         async with server:
-            find = finder({"crm": channel(port, **changes)})
+            find = channel_finder({"crm": channel(port, **changes)})
             await deliver(what or claimed(), find, heard, limits)
         (outcome,) = heard.outcomes
         return outcome, receiver
@@ -164,7 +164,7 @@ def test_nobody_there_is_a_failure_that_names_no_address():
         server.close()
         await server.wait_closed()
         heard = Heard()
-        await deliver(claimed(), finder({"crm": channel(port)}), heard, LIMITS)
+        await deliver(claimed(), channel_finder({"crm": channel(port)}), heard, LIMITS)
         return heard.outcomes[0], port
 
     outcome, port = asyncio.run(one())

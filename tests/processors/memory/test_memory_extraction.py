@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.processors.memory import extraction
-from foldlog.processors.memory.extraction import extracted, extraction_request, judged
+from foldlog.processors.memory.extraction import extract, extracted_events, extraction_request
 from foldlog.processors.memory.fold import text_of
 from foldlog.schemas.codec import decode, encode
 from foldlog.tests.processors.memory.desk import ANA, SHOP, folded
@@ -42,7 +42,7 @@ def test_a_request_is_bounded_and_the_same_bytes_for_the_same_conversation():
 
 
 def test_S1_H_an_answer_becomes_entries_that_say_where_they_came_from():
-    events = extracted(
+    events = extracted_events(
         answer({"kind": "core", "text": "Ana likes\n tea."}, {"kind": "note", "text": "Paid."},
                {"kind": "decision", "text": "Use Avro."}),
         "s-1", 42, ANA,
@@ -57,15 +57,16 @@ def test_S1_H_an_answer_becomes_entries_that_say_where_they_came_from():
 
 
 def test_law_3_another_attempt_at_the_same_place_does_not_write_a_memory_twice():
-    one = extracted(answer({"kind": "core", "text": "likes tea"}), "s-1", 42, ANA)
-    other = extracted(answer({"kind": "core", "text": "is fond of tea"}), "s-1", 42, ANA)
+    one = extracted_events(answer({"kind": "core", "text": "likes tea"}), "s-1", 42, ANA)
+    other = extracted_events(answer({"kind": "core", "text": "is fond of tea"}), "s-1", 42, ANA)
     assert text_of(folded([*one, *other], writer="background"), "core.md") == "likes tea\n"
-    later = extracted(answer({"kind": "core", "text": "likes tea"}), "s-1", 43, SHOP, user="bo")
+    likes = answer({"kind": "core", "text": "likes tea"})
+    later = extracted_events(likes, "s-1", 43, SHOP, user="bo")
     assert later[0].entry_id != one[0].entry_id and later[0].by_user == "bo"
 
 
 def test_the_ids_of_the_longest_session_ids_still_differ():
-    events = extracted(
+    events = extracted_events(
         answer({"kind": "core", "text": "a"}, {"kind": "core", "text": "b"}), "s" * 128, 42, ANA
     )
     assert len({e.entry_id for e in events}) == 2
@@ -76,7 +77,7 @@ def test_two_sessions_of_long_names_have_two_memories_of_what_was_said_at_one_of
     """In two partitions an offset is the same; the second memory was refused as a rewrite."""
     answers = ({"kind": "core", "text": f"likes {what}"} for what in ("tea", "coffee"))
     both = [
-        extracted(json.dumps([answer]), "s" * 127 + end, 1_000_000, ANA)
+        extracted_events(json.dumps([answer]), "s" * 127 + end, 1_000_000, ANA)
         for answer, end in zip(answers, "ab", strict=True)
     ]
     view = folded([event for events in both for event in events], writer="background")
@@ -102,27 +103,27 @@ def test_two_sessions_of_long_names_have_two_memories_of_what_was_said_at_one_of
     ],
 )
 def test_bad_input_a_malformed_answer_gives_nothing_and_says_why(given, why):
-    found = judged(given, "s-1", 1, ANA)
+    found = extract(given, "s-1", 1, ANA)
     assert found.events == [] and why in found.why
 
 
 def test_good_entries_of_an_answer_are_kept_beside_bad_ones_and_there_are_not_too_many():
     items = [{"kind": "note", "text": f"n{n}"} for n in range(30)]
-    found = judged(answer({"kind": "x", "text": "x"}, *items), "s-1", 1, ANA)
-    assert len(extracted(answer(items[0], items[0]), "s-1", 1, ANA)) == 1
+    found = extract(answer({"kind": "x", "text": "x"}, *items), "s-1", 1, ANA)
+    assert len(extracted_events(answer(items[0], items[0]), "s-1", 1, ANA)) == 1
     assert len(found.events) == extraction.ENTRIES_MAX - 1
     assert "entry 0" in found.why and "11 entries beyond 20" in found.why
 
 
 def test_a_fence_around_the_list_does_no_harm():
-    assert len(extracted('```json\n[{"kind":"core","text":"x"}]\n```', "s-1", 1, ANA)) == 1
-    assert judged("no scope", "s-1", 1, "ana").why.endswith("no session")
+    assert len(extracted_events('```json\n[{"kind":"core","text":"x"}]\n```', "s-1", 1, ANA)) == 1
+    assert extract("no scope", "s-1", 1, "ana").why.endswith("no session")
 
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda x: (
     st.lists(x) | st.dictionaries(st.sampled_from(["kind", "text"]), x)), max_leaves=8).map(
     json.dumps))
 def test_whatever_an_answer_says_every_event_of_it_can_be_written_and_folds(text):
-    events = extracted(text, "s-1", 7, ANA)
+    events = extracted_events(text, "s-1", 7, ANA)
     assert all(decode(encode(event)) == event for event in events)
     assert folded(events, writer="background").refused == 0

@@ -9,7 +9,7 @@ import pytest
 from foldlog.log.blobs import BlobStore
 from foldlog.processors.agent import Agent
 from foldlog.processors.effects import background as effect
-from foldlog.processors.memory.extraction import extracted, judged, unknown
+from foldlog.processors.memory.extraction import extract, extracted_events, new_entries
 from foldlog.processors.memory.fold import text_of
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.wake.background_tasks import Task
@@ -50,7 +50,7 @@ def work(memory, monkeypatch, tmp_path):
             """No model is asked."""
 
         monkeypatch.setattr(effect.models, "generate", generate)
-        claim, sink = effect.WorkClaim("s", "memory", offset, attempt, AT), effect.Kept([])
+        claim, sink = effect.WorkClaim("s", "memory", offset, attempt, AT), effect.OutcomeSink([])
         asyncio.run(effect.work(
             claim, Task(b"{}", "cheap", 0, scope=ANA), Agent(name="a", model="m"), sink, Stop(),
             client, blobs=BlobStore(tmp_path), remember=keep or partial(memory.keep, at=AT),
@@ -108,21 +108,21 @@ def test_S1_H_what_a_person_wrote_is_not_written_beside_it(memory, work):
 @pytest.mark.parametrize("text", ["ana prefers  Metric units", "Ana prefers metric units!"])
 def test_case_spaces_and_the_last_mark_make_no_other_fact(text):
     view = folded([wrote("a", "Ana prefers metric units.")])
-    assert unknown(of({"kind": "core", "text": text}), view, NOON) == []
-    assert len(judged(json.dumps([METRIC, METRIC | {"text": text}]), "s", 1, ANA).events) == 1
+    assert new_entries(of({"kind": "core", "text": text}), view, NOON) == []
+    assert len(extract(json.dumps([METRIC, METRIC | {"text": text}]), "s", 1, ANA).events) == 1
 
 
 def of(*items):
-    return extracted(json.dumps(items), "s", 1, ANA)
+    return extracted_events(json.dumps(items), "s", 1, ANA)
 
 
 def test_only_what_the_same_file_says_now_is_known():
     told = "Uses C++."
     note, decision = {"kind": "note", "text": told}, {"kind": "decision", "text": told}
     held = [wrote("a", told, "daily"), wrote("b", "Uses C.", "core.md")]
-    assert unknown(of(note), folded(held), NOON) == []
-    assert len(unknown(of(note), folded(held), NOON + 86_400_000)) == 1, "another day"
-    assert len(unknown(of(decision), folded(held), NOON)) == 1, "another file"
-    assert len(unknown(of({"kind": "core", "text": told}), folded(held), NOON)) == 1
+    assert new_entries(of(note), folded(held), NOON) == []
+    assert len(new_entries(of(note), folded(held), NOON + 86_400_000)) == 1, "another day"
+    assert len(new_entries(of(decision), folded(held), NOON)) == 1, "another file"
+    assert len(new_entries(of({"kind": "core", "text": told}), folded(held), NOON)) == 1
     gone = folded([*held, retired("a")])
-    assert len(unknown(of(note), gone, NOON)) == 1
+    assert len(new_entries(of(note), gone, NOON)) == 1

@@ -13,7 +13,7 @@ from foldlog.processors.outside.definitions import (
     DESCRIPTION_CHARS_MAX,
     SCHEMA_BYTES_MAX,
     TOOLS_MAX,
-    Listed,
+    ListedTool,
     definitions_of,
     safe_name,
     safe_schema,
@@ -28,7 +28,7 @@ SERVER = McpServer(name="s", command=("x",))
 
 
 def listed(name, **more):
-    return Listed(name, more.pop("description", "Does."), more.pop("schema", OBJECT), **more)
+    return ListedTool(name, more.pop("description", "Does."), more.pop("schema", OBJECT), **more)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from foldlog import Agent
 from foldlog.local.messages_api.errors import ApiError
 from foldlog.local.messages_api.shape import check_shape
 from foldlog.processors.outside import McpServer
-from foldlog.processors.outside.definitions import Listed, definitions_of
-from foldlog.processors.outside.fitting import fitted
+from foldlog.processors.outside.definitions import ListedTool, definitions_of
+from foldlog.processors.outside.fitting import adapt_schema
 from foldlog.processors.outside.tools import with_outside_tools
 from foldlog.processors.tools.tool import tool
 from foldlog.tests.processors.tools.tool_bench import make_host, run_once
@@ -33,7 +33,7 @@ SERVER = McpServer(name="s", command=("x",), approvals={"*": "none"}, effects={"
 
 
 def agent_with(schema, call=None):
-    found = definitions_of(SERVER, [Listed("t", "Does.", schema)])
+    found = definitions_of(SERVER, [ListedTool("t", "Does.", schema)])
     agent, notes = with_outside_tools(
         Agent(name="a", model="m", mcp=(SERVER,)), {"s": found}, {"s": call}
     )
@@ -91,10 +91,10 @@ def test_alternatives_stand_side_by_side_and_the_description_names_them():
 
 def test_what_fits_stays_as_it_is():
     schema = {"type": "object", "properties": {"a.b-c_9": {"anyOf": [TEXT, NUMBER]}}}
-    assert fitted(schema).schema is schema
+    assert adapt_schema(schema).schema is schema
     assert agent_with(schema).tool("s__t").description == "Does."
     for odd in (None, 3, [], {"properties": 3, "anyOf": 4}, {"type": "object", "anyOf": "x"}):
-        fitted(odd)
+        adapt_schema(odd)
 
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=80)
@@ -103,7 +103,7 @@ names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=80)
 @given(st.dictionaries(names, st.just(TEXT), max_size=6), st.lists(names, max_size=3))
 def test_any_names_fit_and_come_back(properties, required):
     schema = {"type": "object", "properties": properties, "required": [*properties, *required]}
-    found = fitted(schema)
+    found = adapt_schema(schema)
     theirs = dict(found.names)
     ours = found.schema["properties"]
     assert {theirs.get(name, name) for name in ours} == set(properties)

@@ -97,7 +97,7 @@ def test_secrets_of_the_worker_stay_with_the_worker(monkeypatch, tmp_path):
     ended = shell(text, env={"ADDED": "given"}, cwd=tmp_path)
     lines = ended.output.decode().replace("\0", "\n").split("\n")
     assert {line for line in lines if "canary" in line} == {"LC_HARMLESS=canary"}
-    assert lines.count("ADDED=given") == 1, "not in the keeper's"
+    assert lines.count("ADDED=given") == 1, "not in the reaper's"
     assert str(tmp_path) in lines
 
 
@@ -217,7 +217,7 @@ def test_S2_8_F20_kill_9_of_the_worker_kills_what_its_tools_had_started(fifo):
     try:
         pids = pids_told(fifo)
         children = psutil.Process(worker.pid).children(recursive=True)
-        assert len(children) >= 3, "keeper, shell and the sleeps"
+        assert len(children) >= 3, "reaper, shell and the sleeps"
     finally:
         os.kill(worker.pid, signal.SIGKILL)
         worker.wait()

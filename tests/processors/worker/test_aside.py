@@ -2,7 +2,7 @@
 
 import threading
 
-from foldlog.processors.worker.resumption import READS_MAX, Aside
+from foldlog.processors.worker.resumption import READS_MAX, ChunksLoader
 
 PATIENCE_S = 20
 SESSIONS = READS_MAX + 6
@@ -24,7 +24,7 @@ def test_after_a_takeover_few_sessions_are_read_at_once_and_all_of_them_in_the_e
             news.notify_all()
         return []
 
-    may_end, aside = False, Aside(reading)
+    may_end, aside = False, ChunksLoader(reading)
     for number in range(SESSIONS):
         assert aside.since(f"s{number}", 0, 0, 1) is None
     with news:
@@ -36,7 +36,7 @@ def test_after_a_takeover_few_sessions_are_read_at_once_and_all_of_them_in_the_e
 
 
 def test_what_nobody_comes_back_for_is_not_kept():
-    aside = Aside(lambda *_place: ["said"], begin=lambda run: run())
+    aside = ChunksLoader(lambda *_place: ["said"], begin=lambda run: run())
     for attempt in range(1, 50):
         assert aside.since("s1", 0, 10 * attempt, attempt) is None
     assert len(aside._results) == 1

@@ -9,7 +9,7 @@ import pytest
 
 from foldlog.processors.agent import Agent
 from foldlog.processors.fold.projections.partition import Holder, PartitionView
-from foldlog.processors.store.partition_cache import Owned
+from foldlog.processors.store.partition_cache import PartitionCache
 from foldlog.processors.store.state_dir import StateDir
 from foldlog.processors.store.store import DictBackend, Store
 from foldlog.processors.tools.tool import tool
@@ -80,10 +80,10 @@ def test_a_lock_is_looked_at_once_for_all_partitions_and_never_ones_own():
     deaths = rig.worker.deaths
     deaths.is_dead = lambda owner: asked.append(owner)  # and so nothing is known of it
     before = PartitionView((Holder("models", "other/1", 1), Holder("sessions", "w/1", 0)))
-    owned = {number: Owned(number, Store(DictBackend())) for number in (0, 1, 2)}
+    owned = {number: PartitionCache(number, Store(DictBackend())) for number in (0, 1, 2)}
     for one in owned.values():
         deaths.took(one, before)
-    deaths.look(owned, rig.ms)
+    deaths.check(owned, rig.ms)
     assert asked == ["other/1"]
 
 

@@ -8,13 +8,13 @@ import pytest
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
 from foldlog.processors.worker import faust_logging as quiet_module
-from foldlog.processors.worker.faust_logging import quiet
+from foldlog.processors.worker.faust_logging import filter_logs
 
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch):
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    quiet()
+    filter_logs()
     yield
     for part in ("", ".conn", ".cluster", ".consumer.fetcher", ".consumer.group_coordinator"):
         logging.getLogger(f"aiokafka{part}").filters.clear()

@@ -4,14 +4,14 @@ import os
 import signal
 import threading
 
-from foldlog.processors.worker.host import Ending
+from foldlog.processors.worker.host import EndSignal
 
 
 def test_only_the_signals_that_end_a_worker_end_it():
     """The interpreter notes every signal that has a handler, an agent's own among them."""
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
-        with Ending().at_signals() as ending:
+        with EndSignal().at_signals() as ending:
             waited = []
             thread = threading.Thread(target=lambda: waited.append(ending.wait()))
             thread.start()
@@ -19,7 +19,7 @@ def test_only_the_signals_that_end_a_worker_end_it():
             os.kill(os.getpid(), signal.SIGTERM)
             thread.join()
             assert waited == [True]
-            ending.now()
+            ending.request()
             assert ending.wait() is False, "it ended by itself"
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -37,5 +37,5 @@ def test_a_fenced_worker_ends_with_the_code_that_its_supervisor_does_not_try_aga
         loop.round(reader)
     assert exit_code([fenced.value]) == supervise.MISUSE
     assert exit_code([LogFatal("x")]) == 1
-    assert exit_code([AccessDenied("a right was taken away")]) == supervise.AWAY
+    assert exit_code([AccessDenied("a right was taken away")]) == supervise.LOG_UNREACHABLE
     assert exit_code([]) == 0

@@ -37,7 +37,7 @@ class Losing(Rig):
         self.told: list[str] = []
         self.heard = threading.Event()
         self.lost = LostEffects(self.log, self, self.told.append, threaded=threaded)
-        self.worker.lost = self.lost
+        self.worker.lost_effects = self.lost
 
     def begun(self) -> list[Running]:
         runs = [Running(ROLE_OF[what], SESSION, begin.claim.offset) for what, begin in self.began]

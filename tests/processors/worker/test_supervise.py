@@ -98,7 +98,7 @@ def test_an_end_that_takes_long_is_told_and_bounded(supervised, tmp_path, monkey
 
 def test_a_worker_that_can_not_reach_the_log_is_tried_until_it_can(supervised, monkeypatch):
     """A broker that was killed with its worker had the supervisor give up, and nobody noticed."""
-    monkeypatch.setattr(supervise, "AWAY_PAUSE_S", 0.0)
+    monkeypatch.setattr(supervise, "UNREACHABLE_PAUSE_S", 0.0)
     tries = supervise.QUICK_MAX + 1
     does = f"sys.exit(3 if open(path).read().count('works') < {tries} else 0)"
     code, worked, said = supervised(does)
