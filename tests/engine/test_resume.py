@@ -21,7 +21,7 @@ from foldlog.processors.agent import Agent
 from foldlog.processors.request.build import BUILDER
 from foldlog.processors.request.continuation import CONTINUE, joined
 from foldlog.processors.tools.tool import tool
-from foldlog.processors.worker.effects_host import said_of
+from foldlog.processors.worker.effects_host import content_of
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import entry_of
 from foldlog.schemas.topics import SESSION_EVENTS
@@ -249,7 +249,7 @@ def test_a_stop_before_a_resumed_answer_begins_keeps_what_was_said(driven):
     (begin,) = recovered
     assert begin.attempt == 2 and begin.chain == ((1, 1),)
     chunks = session.chunks_since("s", 0, 0, 2)
-    assert json.loads(said_of(begin, chunks))[0]["text"] == "once upon "
+    assert json.loads(content_of(begin, chunks))[0]["text"] == "once upon "
 
 
 @pytest.mark.parametrize(("before", "text", "shown"), [

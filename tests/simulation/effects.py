@@ -15,7 +15,7 @@ from foldlog.processors.fold.projections.turn_view import THINKING_REFUSED
 from foldlog.processors.store.chunks_reader import chunks_reader
 from foldlog.processors.tools.output_sink import Stop
 from foldlog.processors.worker.actions import BeginGeneration, BeginTool, BeginWork
-from foldlog.processors.worker.effects_host import said_of
+from foldlog.processors.worker.effects_host import content_of
 from foldlog.processors.worker.lost_effects import Running
 from foldlog.processors.worker.ports import BeginDelivery
 from foldlog.processors.worker.reports import AGAIN_S, ROLE_OF
@@ -252,7 +252,7 @@ class SimEffects:
     ) -> Steps:
         yield self.world.rng.choice((0, 30))
         chunks = self._read_chunks(session_id, partition, begin.since)
-        content = said_of(begin, chunks)
+        content = content_of(begin, chunks)
         event = ev.GenStopped(
             turn=begin.turn,
             step=begin.step,

@@ -152,10 +152,10 @@ def test_a_second_try_is_timed_from_its_own_beginning(monkeypatch):
         return False
 
     monkeypatch.setattr(effect.models, "generate", generate)
-    monkeypatch.setattr(effect, "_stopped", stopped)
+    monkeypatch.setattr(effect, "_wait_until_due", stopped)
     claim = effect.WorkClaim("s", "result", 3, 1, 1_000_000)
     task = Task(b"{}", "claude-cheapest", 5_000)
-    made = effect._asked(claim, task, Limits(), Stop(), None, [], lambda: at[0])
+    made = effect._ask_model(claim, task, Limits(), Stop(), None, [], lambda: at[0])
     with pytest.raises(effect.UnusableOutput, match="overloaded"):
         asyncio.run(made)
     assert began == [1_000_000, 1_052_000, 1_104_000] and waited == [2_000, 2_000]

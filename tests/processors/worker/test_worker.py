@@ -229,7 +229,7 @@ def test_claims_that_never_came_back_are_forgotten_with_their_session():
     rig.write("models", answered(step=2))
     rig.settle()
     assert rig.events(ev.TurnEnded)
-    assert rig.worker.actions._times._produced_at == {}
+    assert rig.worker.actions._claim_times._produced_at == {}
 
 
 class LosesClaims(Faults):
