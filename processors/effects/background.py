@@ -115,7 +115,7 @@ async def work(
 async def _run(
     claim: WorkClaim, task: Task, agent: Agent, stop: Stop, get_client, blobs, tries: list[ev.Try]
 ) -> ev.ResultCompacted | ev.ContextCompacted | Extraction:
-    """The event that the work produces, or the memory to be written. Raises Useless."""
+    """The event that the work produces, or the memory to be written. Raises UnusableOutput."""
     if stop.requested:
         raise UnusableOutput(ABORTED)
     tool = agent.tool(task.tool) if task.tool else None
@@ -177,7 +177,7 @@ async def _ask_model(
     tries: list[ev.Try],
     clock: Callable[[], float] = time.monotonic,
 ) -> ev.GenComplete:
-    """The model's whole answer, retried after temporary failures. Raises Useless.
+    """The model's whole answer, retried after temporary failures. Raises UnusableOutput.
 
     tries: every request is added to it, because each is billed.
     """

@@ -66,7 +66,7 @@ class SimEffects:
         self.world = process.world
         self.tasks: list[Task] = []
         self._read_chunks = chunks_reader(process.world.log)
-        self._aside = ChunksLoader(self._read_chunks, begin=lambda run: run())
+        self._chunks_loader = ChunksLoader(self._read_chunks, begin=lambda run: run())
 
     # -- the schedule ----------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class SimEffects:
         self, session_id: str, partition: int, offset: int, attempt: int
     ) -> list[ev.GenChunk] | None:
         """As EffectsHost.chunks_since: asked again, it is there."""
-        return self._aside.since(session_id, partition, offset, attempt)
+        return self._chunks_loader.since(session_id, partition, offset, attempt)
 
     def recover_chunks(self, session_id: str, partition: int, begin: BeginGeneration) -> None:
         """Close a lost attempt with what its chunks had said (row A2)."""

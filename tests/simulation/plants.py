@@ -253,7 +253,7 @@ PLANTS = (
         "AbortsReachWhatRuns",
         "crowd",
         lost_effects.LostEffects,
-        "lost",
+        "partition_lost",
         lambda right: lambda self, owned: None,
     ),
     Plant(

@@ -17,7 +17,7 @@ ROLES = ("background", "delivery", "models", "sessions", "tools")
 
 
 class Place(NamedTuple):
-    """As much of Owned as a discharge reads."""
+    """The part of PartitionCache that a discharge reads."""
 
     number: int
     partition: PartitionView
