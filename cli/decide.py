@@ -11,7 +11,7 @@ import click
 from ..consumers.calls import call_named, demand_match
 from ..consumers.contents import shown, whole
 from ..consumers.outcomes import Decision, decision_on, demand
-from ..processors.fold.grants import told
+from ..processors.fold.grants import grant_text
 from ..schemas.enums import Decision as Decided, Resolution
 from ..schemas.grant import pattern_text
 from .edge import Edge, example, json_option, pass_edge, user_option
@@ -111,7 +111,7 @@ def approve_command(
     text = f"{found.name} is allowed"
     if remember or like:
         what = pattern_text(like) if like else found.args_sha256
-        text += f", and so are {told(f'{found.name} {what}')}, for the rest of the session"
+        text += f", and so are {grant_text(f'{found.name} {what}')}, for the rest of the session"
     report(decision, text, as_json, call=found.key, name=found.name, args=args)
 
 

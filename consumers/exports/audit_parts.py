@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from ...processors.advice.prices import PriceTable, dollars, total
-from ...processors.fold.grants import grant_of, told as grant_told
+from ...processors.fold.grants import grant_of, grant_text
 from ...processors.fold.projections.ledger import Spent
 from ...processors.fold.projections.transcript import Line
 from ...processors.fold.ruling import Ruling
@@ -278,7 +278,7 @@ def _later(name: str, event: Any) -> str:
     """The later calls that a decision also allows."""
     if not isinstance(event, ev.ApprovalDecided) or not event.remember:
         return ""
-    return f" and {grant_told(grant_of(name, event))}"
+    return f" and {grant_text(grant_of(name, event))}"
 
 
 def attempts_table(facts: SessionFacts, prices: PriceTable) -> str:

@@ -39,7 +39,7 @@ def granting(grants: Sequence[str], name: str, args_sha256: str, args: bytes) ->
     return next((f"{name} {what}" for what in patterns if _fits(pattern_of(what), given)), None)
 
 
-def told(grant: str) -> str:
+def grant_text(grant: str) -> str:
     """What a grant allows, for a person."""
     name, _, what = grant.partition(" ")
     if not what:

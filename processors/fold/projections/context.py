@@ -21,7 +21,7 @@ from .context_view import ContextView, Fragment, Request, fragment_tokens
 from .messages import MessagesView, body_size
 from .prefixes import Prefix, heavier, prefix_of, standing
 from .session_state import SessionState, triggered
-from .turn import told
+from .turn import resolution_text
 from .turn_view import FILE_REFUSED, THINKING_REFUSED, TurnView, call_of, calls_of, closed, is_open
 
 DENIED = "Not run: the user denied this call."
@@ -322,6 +322,6 @@ def _result(entry: Entry, event: Any, before: TurnView, state: SessionState) -> 
         case ev.ApprovalExpired():
             text = EXPIRED
         case ev.HumanResolved():
-            text, error = told(event), event.outcome != "happened"
+            text, error = resolution_text(event), event.outcome != "happened"
     place = (call.turn, call.step, call.index, entry.offset)
     return Fragment("result", *place, body, text, call.call_id, error, total=tokens)

@@ -277,10 +277,11 @@ def _resolved(view: TurnView, entry: Entry, event: ev.HumanResolved) -> TurnView
     view = _with_call(view, call, status=status, outcome=outcome, human=event.outcome)
     if not said_before:
         return view
-    return _remind(view, entry, [f"The earlier call {call.name} ({call.key}): {told(event)}"])
+    text = f"The earlier call {call.name} ({call.key}): {resolution_text(event)}"
+    return _remind(view, entry, [text])
 
 
-def told(event: ev.HumanResolved) -> str:
+def resolution_text(event: ev.HumanResolved) -> str:
     """The text for the model about a person's answer."""
     text = (event.content.inline or b"").decode("utf-8", "replace")
     if event.outcome == "happened":
