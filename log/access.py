@@ -1,7 +1,7 @@
 """The rights that each kind of process needs on a cluster with an authorizer, as data.
 
-This file owns the table of docs/security.md, which is generated from it, and a test runs every role
-with exactly its row. It must not know a client library. READ and WRITE imply DESCRIBE.
+The table in docs/security.md is generated from this file, and a test runs every role with exactly
+its rights. READ and WRITE imply DESCRIBE.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,9 +1,8 @@
-"""The content-addressed blob store: what is too large for an event is kept here, under its sha256.
+"""The content-addressed blob store: content that is too large for an event, stored by its sha256.
 
 One directory, shared by all workers and producers. A blob is on disk (file and directory fsynced)
-before `put` returns, so an event that names it can always be resolved. This file knows no event
-type but the reference (BlobRef, Body); it must not know topics, folds or who asks. So its errors,
-which reach users of the gateway, name blobs and no path of this machine: paths go to the log.
+before `put` returns, so an event that refers to it can always be resolved. Error messages reach
+users of the gateway, so they name blobs but no paths of this machine: paths are only logged.
 """
 
 import contextlib

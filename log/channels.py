@@ -1,11 +1,11 @@
-"""Push channels of an installation, as `foldlog.toml` names them: where answers are delivered to.
+"""Push channels of an installation, from `foldlog.toml`: the endpoints that answers are sent to.
 
     [channels.crm]
     url = "https://crm.example/foldlog"
     secret_env = "CRM_SECRET"
 
-A message that comes by the channel `push:crm` has its answers sent there. This file owns what may
-be said of a channel; it must not know how anything is sent. URL and secret are never shown.
+Answers to a message with the channel `push:crm` are sent there. This file validates the settings of
+a channel; it sends nothing. URL and secret are never shown.
 """
 
 from collections.abc import Mapping

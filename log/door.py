@@ -1,9 +1,7 @@
-"""The door to the log: what the rest of foldlog may ask of Kafka, and in which shapes.
+"""The interface to the log: the protocols that `kafka.py` (a broker) and `memory.py` implement.
 
-This file owns the protocols that `kafka.py` (a broker) and `memory.py` (its twin) both keep, held
-equal by one contract test. It must not know either of them, nor what a record means.
-Names given to the door (topics, groups) are bare: the door puts the installation's prefix before
-them. Offsets are per partition; a start offset is the next one to be read.
+One contract test runs against both. Topic and group names are passed without prefix: the log adds
+the prefix of the installation. Offsets are per partition; a start offset is the next one to read.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,44 +54,44 @@ class Producer(Protocol):
         partition: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> None:
-        """Hand over one record and return at once; `on_delivery` tells what became of it.
+        """Queue one record and return at once; `on_delivery` receives the outcome.
 
         The key chooses the partition (`partition_for`) unless one is given. Records that one
-        producer hands over for one partition keep their order. A None value is a tombstone.
+        producer queues for one partition keep their order. A None value is a tombstone.
         `on_delivery` is called exactly once, on any thread; it must not block.
         Raises RecordTooLarge, LogBusy, TopicMissing (where known at once), LogFatal.
         """
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until every record has its answer, `timeout_s` at most; how many have none yet."""
+        """Wait until every record is answered, at most `timeout_s`; returns how many are not."""
 
     def close(self) -> None:
-        """Flush for a short while and end. Appending afterwards is a bug."""
+        """Flush briefly and close. Appending afterwards is a bug."""
 
 
 class Reader(Protocol):
     """Reads given partitions of one topic from given offsets. One thread at a time."""
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
-        """What has come, in offset order within each partition; empty after `timeout_s` seconds.
+        """New records, in offset order within each partition; empty after `timeout_s` seconds.
 
-        A broker that is away is silence, not an error. Raises OffsetGone (once for a partition,
-        which is silent until `seek`), TopicMissing, LogFatal, after what was read before has been
-        handed out.
+        Returns nothing while the broker is down, and raises no error for that. Raises OffsetGone
+        (once per partition, which then returns nothing until `seek`), TopicMissing, LogFatal, after
+        all records read before have been returned.
         """
 
     def positions(self) -> Offsets:
-        """The next offset of every partition read, as handed out by `poll`."""
+        """The next offset of every partition, as returned by `poll`."""
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read `partition` from `offset` on; it must be one of those read."""
+        """Read `partition` from `offset` on; it must be assigned to this reader."""
 
     def close(self) -> None:
-        """End reading. A static member keeps its partitions for one session timeout."""
+        """Stop reading. A static member keeps its partitions for one session timeout."""
 
 
 class GroupReader(Reader, Protocol):
-    """A reader whose partitions a group hands out, cooperatively: only what moves is revoked.
+    """A reader with partitions assigned by a group, cooperatively: only moved ones are revoked.
 
     Inside `poll`, `on_revoked(partitions)` says what is no longer ours (also what was lost without
     notice), then `on_assigned(partitions)` answers with the start offset of each new one. Records
@@ -102,7 +100,7 @@ class GroupReader(Reader, Protocol):
     """
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Note next offsets at the group, without waiting: for lag metrics, never a truth."""
+        """Commit next offsets without waiting: for lag metrics only, no reader relies on them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""The environment of this process: what others may read of it, and what its children get.
+"""The environment of this process: what other processes can read of it, and what children inherit.
 
-Linux shows the environment a process was started with to every process of the same user, in
-/proc/PID/environ, whatever the process does to its variables later. A tool runs commands that a
-model wrote, so no process of ours above a tool shows a secret there: `seal` blanks the block,
-`start_process` hands variables to our own children over a socket, and every other child gets the
-names of PASSED and what an operator adds. Only values are kept from sight: memory of a process can
-still be read by root and by a debugger of the same user with the right to trace.
+Linux shows the initial environment of a process to every process of the same user, in
+/proc/PID/environ, whatever the process does to its variables later. Tools run commands written by a
+model, so no foldlog process above a tool may expose a secret there: `seal` blanks the block,
+`start_process` passes variables to foldlog's own children over a socket, and every other child gets
+the variables in PASSED and those an operator adds. Only the environment is protected: root, and a
+debugger of the same user with the right to trace, can still read the memory of a process.
 """
 
 import contextlib

@@ -1,25 +1,25 @@
 """Errors, named by what the caller must do next.
 
     FoldlogError
-     + Refused         the command is invalid now: views are kept, the caller is owed an answer
+     + Refused         the command is invalid now: views are unchanged, the caller gets an answer
      + Parked          an effect is uncertain: say so in the log, wait for a human or a reconciler
      + Retry           transient: try again later
      |  + LogUnreachable   no broker answered in time (exit code 3 of the command line)
      |  |  + AccessDenied   brokers answer and refuse our credentials, certificate or rights
      |  + LogBusy          the producer's queue is full: let it drain
-     |  + RegistryAway     the schema registry does not serve us; it is LogUnreachable and LogBusy
+     |  + RegistryAway     the schema registry is unavailable; it is LogUnreachable and LogBusy
      |  + AppendError      one record was not acknowledged; it may or may not be in the log
-     + Corrupt         what we kept disagrees with the log: delete it and refold
-     |  + OffsetGone       the asked offset is before the first or after the last record
-     |  + LogCut           records that would have to be folded were deleted from the log
-     + RecordTooLarge  the record would be refused by the broker; nothing was produced
+     + Corrupt         local state disagrees with the log: delete it and refold
+     |  + OffsetGone       the requested offset is before the first or after the last record
+     |  + LogCut           records that must be folded were deleted from the log
+     + RecordTooLarge  the broker would reject the record; nothing was produced
      + SettingsError   a setting is missing, misspelt or out of range
      + TopicMismatch   a topic is not what the installation needs; nothing was changed
      |  + TopicMissing     it does not exist
      + LogFatal        this producer or reader is finished: end the process, the log is safe
         + Fenced           another process runs under my instance id
 
-This file owns the tree for every room above it. It must not know any of them.
+All packages above use this tree.
 A message says what happened, what was kept and what to do.
 """
 

@@ -1,7 +1,6 @@
-"""What a simulator decides about the in-memory log: the time, and the fate of each append.
+"""The faults that a simulator injects into the in-memory log: time, and the fate of each append.
 
-This file owns the vocabulary of what may go wrong between a producer and the log. It must not know
-how the log stores anything. A fault that Kafka can not produce has no place here.
+Only faults that Kafka can produce belong here.
 """
 
 from collections.abc import Iterable

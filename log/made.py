@@ -1,10 +1,10 @@
-"""The number of partitions that a log was made with, as a fact that the log itself holds.
+"""The number of partitions that a log was created with, stored as a fact in the log itself.
 
-A session lies where its key and that number say. After somebody added partitions, a key would be
-written to one partition and looked for in another. So who writes compares the topic's number with
-the one that was noted when the log was made, and stops; who reads goes by the noted one. The facts
-are records of the topic `log-facts`, under the id of the topic `session-events`: made again, that
-is another log.
+A session's partition is computed from its key and that number. After someone added partitions, a
+key would be written to one partition and read from another. So writers compare the topic's number
+with the recorded one and stop if they differ; readers use the recorded one. The facts are records
+of the topic `log-facts`, keyed by the id of the topic `session-events`: a recreated topic is
+another log.
 """
 
 import json

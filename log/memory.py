@@ -1,8 +1,8 @@
-"""The in-memory twin of the log: the same promises as a broker, deterministic and fast.
+"""The in-memory log: the same guarantees as a broker, deterministic and fast.
 
-It owns partitions, offsets and producers in memory; `memory_reader.py` and `memory_group.py` read
-them. It reads no clock of its own: `clock_ms` is given. `Faults` is asked what goes wrong, so that
-a simulator decides every fate. No compaction and no retention (`trim` removes records by hand).
+It holds partitions, offsets and producers in memory; `memory_reader.py` and `memory_group.py` read
+them. The clock is injected (`clock_ms`). `Faults` decides the fate of every append, so that a
+simulator controls it. No compaction and no retention (`trim` removes records explicitly).
 """
 
 import threading

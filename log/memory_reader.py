@@ -1,7 +1,7 @@
-"""Reading from the in-memory log, outside of any group.
+"""Reads the in-memory log outside of any group.
 
-This file owns a reader's positions and what it does when its place is gone. It must not know where
-partitions come from; `memory_group.py` hands them to it.
+A reader keeps its positions and reports an offset that is gone. `memory_group.py` assigns
+partitions to it.
 """
 
 import time

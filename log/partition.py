@@ -1,7 +1,7 @@
-"""Which partition holds a key: murmur2, as librdkafka's `murmur2_random` and Java compute it.
+"""The partition of a key: murmur2, as librdkafka's `murmur2_random` and Java compute it.
 
-This file owns the rule that places a session. Readers need it to look into one partition only.
-It must not know a broker; a contract test holds it equal to the real client's choice.
+Readers need it to read only the partition of one session. A contract test compares it with the real
+client's choice.
 """
 
 from functools import lru_cache

@@ -1,12 +1,12 @@
-"""A schema registry, asked as seldom as can be: which id a schema has, which schema an id names.
+"""A client of a schema registry: the id of a schema, and the schema of an id, cached on disk.
 
-This file owns the three requests to a Confluent-compatible registry, and what is kept of the
-answers: an id means one schema for ever, so that each is asked for once per home. It must not know
-a record, nor a broker. User and password are in no message; a redirect is not followed.
+It sends three kinds of requests to a Confluent-compatible registry. An id names one schema forever,
+so each is requested once per home. User and password appear in no message; redirects are not
+followed.
 
-Kept in `<home>/registry/<host>-<hash of the URL>/`, a file per answer, which can be deleted:
+Cached in `<home>/registry/<host>-<hash of the URL>/`, one file per answer; it may be deleted:
     ids/<id>.json                       the schema's fingerprint, and the schema
-    written/<fingerprint>-<topic>.json  the id under which a type is written into a topic
+    written/<fingerprint>-<topic>.json  the id under which a type is written to a topic
 """
 
 import base64

@@ -1,9 +1,8 @@
-"""The settings of an installation: one frozen object, made once at the edge.
+"""The settings of an installation: one frozen object, created once at startup.
 
-This file owns where a setting comes from: flags over environment over `foldlog.toml` over defaults.
-Nothing else in foldlog reads the environment. It must not know what a setting is used for beyond
-its range. Secrets (the API key, the gateway's, the web token, the registry's, values of client
-properties, a password in a URL) are never shown.
+Sources by precedence: flags, environment, `foldlog.toml`, defaults. Nothing else in foldlog reads
+the environment. Secrets (the API key, the gateway's, the web token, the registry's, values of
+client properties, a password in a URL) are never shown.
 """
 
 import re

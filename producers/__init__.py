@@ -1,8 +1,8 @@
-"""The write side: what people and other programs ask of a session, as events with a receipt.
+"""The write side: requests of people and programs, written as events, with a receipt for each.
 
-Read `sessions.py` (open, say, cancel, decide and so on), then `checks.py` (what is refused before
-anything is produced) and `blobs.py` (where large content goes first). Nothing here folds: whether
-an event counted is the fold's word, and waiting for it is the business of `consumers/`.
+Read `sessions.py` (open, say, cancel, decide and so on), then `checks.py` (validation before
+anything is produced) and `log/blobs.py` (where large content is stored first). Nothing here folds:
+the fold decides whether an event is accepted, and `consumers/` waits for that decision.
 """
 
 from ..log.blobs import BlobCorrupt, BlobError, BlobMissing, BlobStore

@@ -1,7 +1,7 @@
-"""Files that go with a message: read, checked, stored as blobs, and named by content blocks.
+"""Files attached to a message: reads, validates and stores them as blobs, and builds their blocks.
 
-The blob is on disk before the message names it. What may be attached, and what it weighs, is in
-schemas/attachments.py. This file must not know sessions, topics or requests.
+The blob is on disk before the message refers to it. The accepted types and their token estimates
+are in schemas/attachments.py.
 """
 
 import os

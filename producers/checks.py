@@ -1,8 +1,7 @@
-"""What is refused before anything is produced: ids, texts, content blocks and their sizes.
+"""Validation before anything is produced: ids, texts, content blocks and their sizes.
 
-The fold checks again, for not every producer is this one; what it would refuse is caught here
-because an error at once is kinder than a record in the log for ever. This file knows no topic, no
-blob store and no session.
+The fold validates again, because other producers exist. An immediate error is better than a refused
+record that stays in the log forever.
 """
 
 from collections.abc import Mapping, Sequence

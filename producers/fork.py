@@ -1,7 +1,7 @@
-"""The write side of a fork: the records of its parent as a seed in the blob store, then the events.
+"""The write side of a fork: stores the parent's records as a seed blob, then writes the events.
 
-The blob is on disk before the SESSION_OPENED that names it is produced. Who may fork what is the
-caller's question, and the fold's; this file must not know a view.
+The blob is on disk before the SESSION_OPENED that refers to it is produced. The caller and the fold
+decide who may fork which session.
 """
 
 from collections.abc import Collection, Iterable

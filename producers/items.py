@@ -1,8 +1,8 @@
-"""Items: history that another framework keeps in a session, added in batches, taken back.
+"""Items: history that another framework keeps in a session, added and retracted in batches.
 
-As in `sessions.py` each method turns what somebody asks into one event and returns where it lies;
-with the same id it counts once. A batch is one event, so it is in the log as a whole or not at all.
-This file must not know what an item means: each is kept as the JSON that it came as.
+As in `sessions.py`, each method writes one event and returns its position; the same id takes effect
+once. A batch is one event, so it is written as a whole or not at all. Items are opaque JSON, stored
+unchanged.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""The write side of memory: each method is one event of memory-events, and says where it lies.
+"""The write side of memory: each method writes one event to memory-events and returns its position.
 
-A receipt says that the log has the event, not that it counted: a view of the scope tells (a scope
-may be full, an entry retired). Every call may be repeated and counts once. What can not be an event
-is refused here, before anything is produced. This file must not know a view or a fold.
+A receipt means that the log has the event, not that it was accepted: the view of the scope shows
+that (a scope may be full, an entry retired). Every call may be repeated and takes effect once.
+Invalid input is refused here, before anything is produced.
 """
 
 import queue

@@ -1,6 +1,6 @@
-"""Whom the present call was made for, carried into the log as the header `by`.
+"""The header `by`: on whose behalf the current call is made.
 
-The gateway sets ORIGIN once it knows who asks, and the events that the request writes have it.
+The gateway sets ORIGIN after authentication, and the events that the request writes carry it.
 """
 
 from contextvars import ContextVar

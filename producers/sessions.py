@@ -1,9 +1,9 @@
-"""Sessions: each method turns what somebody asks into one event, and returns where it lies.
+"""Sessions: each method writes one event and returns its position in the log.
 
-A receipt says that the log has the event, not that it counted: the fold decides, and consumers/
-tells. Every call may be repeated with the same id (message_id, command_id, cancel_id) and counts
-once; an id that the caller does not give is made here, and this is the only place where chance
-makes one. This file must not know a view or a fold.
+A receipt means that the log has the event, not that it was accepted: the fold decides, and
+consumers/ reports the decision. Every call may be repeated with the same id (message_id,
+command_id, cancel_id) and takes effect once. Ids that the caller omits are generated here, the only
+place that uses randomness.
 """
 
 import queue

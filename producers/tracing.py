@@ -1,7 +1,7 @@
-"""What the caller is traced as, carried into the log: W3C `traceparent`, as a record header.
+"""The trace context of the caller, written to the log: W3C `traceparent`, as a record header.
 
 Set TRACEPARENT around a call (the gateway does, from its requests) and the events that it writes
-have the header. No fold reads it; exported traces have a link to that span.
+have the header. No fold reads it; exported traces link to that span.
 """
 
 import re
