@@ -1,8 +1,8 @@
-"""What became of an event: the fold's ruling on it, and the answer that a message was owed.
+"""The outcome of an event: the fold's decision on it, and the answer to a message.
 
-A receipt says that the log has an event; whether it counted is the fold's word, which any reader
-can compute by itself: no worker is needed for it, and two who ask get the same answer. The answer
-to a message is a worker's work, so waiting for it has a bound and says what it waits for.
+A receipt proves that the log has an event; the fold decides whether it is accepted. Any reader can
+compute that decision without a worker, and all readers get the same one. The answer to a message is
+a worker's work, so waiting for it has a time limit and reports what it waits for.
 """
 
 import time
@@ -21,22 +21,22 @@ from .session_fold import SessionFold
 from .waiting import what_it_waits_for, who_lacks
 
 PATIENCE_S = 5.0
-"""Silence after which somebody who waits is told what for; a claim takes milliseconds."""
+"""Pause after which a waiting caller gets the reason; a claim takes milliseconds."""
 
 ANSWER_S = 600.0
-"""How long an answer is waited for by default; the turn goes on when nobody waits."""
+"""How long to wait for an answer by default; the turn continues without a waiting caller."""
 
-NOBODY = (
-    "nobody has answered for {seconds:.0f} s: is a worker running that has agent {agent}? `foldlog "
-    "worker --agent MODULE:ATTR` or `foldlog dev` is one, `foldlog doctor` looks; what was said is "
-    "kept"
+NO_WORKER = (
+    "no worker has responded for {seconds:.0f} s; the message is kept. Check that a worker with "
+    "agent {agent} is running: start one with `foldlog worker --agent MODULE:ATTR` or `foldlog "
+    "dev`, or find the reason with `foldlog doctor`"
 )
 
 
 class Decision(NamedTuple):
-    """The fold's word on one event. verdict: accepted, duplicate, refused or ignored.
+    """The fold's decision on one event. verdict: accepted, duplicate, refused or ignored.
 
-    `views` are those right after it. `code` is for machines, `detail` for people.
+    `views`: the views right after it. `code` is for machines, `detail` for people.
     """
 
     session_id: str
@@ -48,13 +48,14 @@ class Decision(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """Whether what was asked for holds now: it was accepted, or had been before."""
+        """Whether the request is in effect: it was accepted, now or before."""
         return self.verdict in ("accepted", "duplicate")
 
 
 class Answer(NamedTuple):
-    """How the turn of a message ended. `offset`: of its TURN_ENDED. `text`: the last thing that
-    the model said in it; `note`: why it failed, or the limit that ended it."""
+    """How the turn of a message ended. `offset`: of its TURN_ENDED. `text`: the model's last text
+    in it; `note`: why it failed, or the limit that ended it.
+    """
 
     session_id: str
     message_id: str
@@ -74,24 +75,24 @@ class CommandRefused(Refused):
 
 
 class NoAnswerYet(Retry):
-    """The bound of a wait passed. The message is in the log and will be answered."""
+    """The time limit of a wait passed. The message is in the log and will be answered."""
 
 
 class UnknownMessage(Refused):
-    """The session has no message of this id."""
+    """The session has no message with this id."""
 
 
 def decision_on(folded: SessionFold, receipt: Receipt) -> Decision:
-    """The ruling on the event of a receipt; the fold must not have passed it.
+    """The decision on the event of a receipt, which the fold must not have passed yet.
 
-    Raises LogUnreachable when the log can't be read so far.
+    Raises LogUnreachable if the log cannot be read up to that event.
     """
-    assert folded.partition == receipt.partition, "the number of partitions is final"
+    assert folded.partition == receipt.partition, "the partition count never changes"
     assert folded.cursor <= receipt.offset, "the fold has passed this event"
     last = None
     for seen in folded.upto(receipt.offset + 1):
         last = seen
-    assert last is not None and last.entry.offset == receipt.offset, "what was acknowledged is read"
+    assert last is not None and last.entry.offset == receipt.offset, "an acknowledged event is read"
     return decision_of(last)
 
 
@@ -111,14 +112,14 @@ def _why_ignored(code: str, views: SessionViews) -> str:
     if code == "frozen" and views.frozen is not None:
         return (
             f"the session is frozen at offset {views.frozen.offset} ({views.frozen.why}). This "
-            "event is kept and counts once that record is passed over (`foldlog skip`) or a "
-            "version runs that understands it"
+            "event is kept and takes effect once that record is skipped (`foldlog skip`) or a "
+            "version that understands it runs"
         )
     return f"the fold ignored this event ({code})"
 
 
 def demand(decision: Decision) -> Decision:
-    """The decision, if what was asked for holds. Raises CommandRefused."""
+    """The decision, if the request is in effect. Raises CommandRefused."""
     if not decision.counted:
         raise CommandRefused(decision)
     return decision
@@ -161,34 +162,34 @@ def _failure(lines: list[Line]) -> str:
 
 
 class Patience:
-    """Says what a session waits for: at once when it is a person, else after some silence.
+    """Reports what a session waits for: at once for a person, else after a pause.
 
-    `say` hears each reason once. Silence is the time without an event of any worker.
+    `say` gets each reason once. A pause is time without an event from a worker.
     """
 
     def __init__(self, say: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
         self._say, self._patience_s = say, patience_s
-        self._since, self._told = time.monotonic(), ""
+        self._since, self._reported = time.monotonic(), ""
 
     def restart(self) -> None:
-        """A person has just acted: silence counts from now on."""
-        self._since, self._told = time.monotonic(), ""
+        """Start counting the pause again, after a person has acted."""
+        self._since, self._reported = time.monotonic(), ""
 
     def heard(self, seen: FoldedEvent) -> None:
-        """Note an event: a worker's ends the silence."""
+        """Take an event: one from a worker ends the pause."""
         if seen.entry.writer != "producer":
             self._since = time.monotonic()
 
     def look(self, views: SessionViews, holders: PartitionView = INITIAL) -> None:
-        """Say what is waited for, if it is time to, and it was not said before."""
+        """Report what is waited for, if the pause is long enough and it was not reported before."""
         waits = what_it_waits_for(views, holders)
         text = waits.text
         if not waits.person:
-            silent = time.monotonic() - self._since > self._patience_s
-            nobody = NOBODY.format(seconds=self._patience_s, agent=views.turn.agent)
-            text = (text or nobody) if silent else ""
-        if text and text != self._told:
-            self._told = text
+            is_due = time.monotonic() - self._since > self._patience_s
+            no_worker = NO_WORKER.format(seconds=self._patience_s, agent=views.turn.agent)
+            text = (text or no_worker) if is_due else ""
+        if text and text != self._reported:
+            self._reported = text
             self._say(text)
 
 
@@ -204,8 +205,8 @@ def answer_of(
 ) -> Answer:
     """Wait until the turn that owns a message has ended (mission row S0.10).
 
-    `say` hears what is waited for: at once when a person is, and after `patience_s` seconds of
-    silence. `stop` is asked between looks. Raises NoAnswerYet after `timeout_s` seconds or when
+    `say` gets what is waited for: a person at once, anything else after a pause of `patience_s`
+    seconds. `stop` is called between polls. Raises NoAnswerYet after `timeout_s` seconds or when
     stopped, UnknownMessage, LogUnreachable.
     """
     folded.to_end()
@@ -223,7 +224,7 @@ def answer_of(
             when = "that is settled" if settles else "a worker runs"
             raise NoAnswerYet(
                 f"message {message_id} of session {folded.session_id} is not answered yet"
-                f"{settles and f': {settles}'}. It is kept, and its turn goes on "
+                f"{settles and f': {settles}'}. It is kept, and its turn continues "
                 f"when {when}. To wait again: foldlog send {folded.session_id} --message-id "
                 f"{message_id} --wait"
             )

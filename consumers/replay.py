@@ -1,8 +1,8 @@
-"""Replay: fold the log anew from its first offset, and compare with what a worker keeps.
+"""Replays the log: folds it again from its first offset, and compares with a worker's store.
 
 Anyone with the topic gets the same views, byte for byte (mission row S2.11): a replay prints the
-sha256 of every view. `verify` refolds up to the cursor of a worker's store and compares view by
-view. A fold always begins at the first offset; `--from` only chooses what is listed.
+SHA-256 of every view. `verify` refolds up to the cursor of a worker's store and compares view by
+view. A fold always begins at the first offset; `--from` only limits what is listed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ from ..schemas.topics import SESSION_EVENTS
 from .contents import plain
 from .follow import Follow
 
-TELL_EVERY = 5_000  # events between two words on how far it has come
+TELL_EVERY = 5_000  # events between two progress reports
 FIELDS = {view.name: view.field for view in VIEWS}
 
 
@@ -34,14 +34,14 @@ class Folded(FoldedSession):
 
     @property
     def hashes(self) -> dict[str, str]:
-        """Hex sha256 of each view."""
+        """Hex SHA-256 of each view."""
         return views_codec.view_hashes(self.views)
 
 
 class Replay:
     """A fold of the log, of one partition or session, up to `ends` (next offset by partition).
 
-    Iterate `steps()` once; then `sessions` and `holders` are what it came to.
+    Iterate `steps()` once; then `sessions` and `holders` have the result.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Replay:
                             yield folded
 
     def holders_of(self, partition: int) -> PartitionView:
-        """Who holds a partition."""
+        """The holders of a partition."""
         return self._folded.holders_of(partition)
 
     def run(self) -> "Replay":
@@ -91,7 +91,7 @@ class Replay:
 
 
 class Difference(NamedTuple):
-    """One view that a store holds otherwise than the log says. `where`: the first difference."""
+    """A view in a store that differs from the log. `where`: the first difference."""
 
     partition: int
     session_id: str
@@ -102,7 +102,7 @@ class Difference(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What comparing one partition's store came to. `problem`: why it could not be compared."""
+    """The result of comparing one partition's store. `problem`: why it could not be compared."""
 
     partition: int
     cursor: int
@@ -117,7 +117,7 @@ def read_blobs(settings: Settings) -> ReadBlob:
 
 
 def store_directory(settings: Settings, partition: int, state_dir: Path | None = None) -> Path:
-    """Where the worker of these settings keeps the store of a partition."""
+    """The directory of a partition's store, for the worker with these settings."""
     below = (state_dir or settings.state_dir) / "store"
     return below / settings.topic(SESSION_EVENTS) / str(partition)
 
@@ -125,7 +125,7 @@ def store_directory(settings: Settings, partition: int, state_dir: Path | None =
 def verify(log: Log, settings: Settings, session_id: str | None = None) -> Iterator[Verified]:
     """Compare every store of the worker's state directory with the log, at the store's cursor.
 
-    A running worker's store is read as of now. Nothing is changed.
+    A running worker's store is read in its present state. Nothing is changed.
     """
     for partition in range(partitions_of(log)):
         verified = verify_partition(log, settings, partition, session_id)
@@ -140,7 +140,7 @@ def verify_partition(
     session_id: str | None = None,
     tell: Callable[[int], None] = lambda _offset: None,
 ) -> Verified | None:
-    """Compare one partition's store with the log; None where there is no store. tell(offset)."""
+    """Compare one partition's store with the log; None without a store. tell(offset): progress."""
     directory = store_directory(settings, partition)
     if not directory.is_dir():
         return None
@@ -148,11 +148,11 @@ def verify_partition(
     try:
         store = open_readonly(directory)
     except Exception as broken:  # rocksdict raises plain Exception
-        return Verified(partition, 0, 0, (), f"it can not be opened: {broken}")
+        return Verified(partition, 0, 0, (), f"it cannot be opened: {broken}")
     try:
         return _compare(log, partition, store, belongs, session_id, read_blobs(settings), tell)
     except Corrupt as damage:
-        why = f"it is damaged ({damage}); the worker that meets this makes it anew from the log"
+        why = f"it is damaged ({damage}); the next worker to open it rebuilds it from the log"
         return Verified(partition, store.cursor.offset, 0, (), why)
     finally:
         store.close()
@@ -168,16 +168,16 @@ def _compare(
     tell: Callable[[int], None],
 ) -> Verified:
     cursor = store.cursor.offset
-    ends = log.end_offsets(SESSION_EVENTS)  # asked after the store was read: a worker may run
+    ends = log.end_offsets(SESSION_EVENTS)  # read after the store: a worker may be running
     if store.belongs != belongs:
         why = f"it belongs to another log or version: {plain(store.belongs)}, not {plain(belongs)}"
         return Verified(partition, cursor, 0, (), why)
     if cursor > ends[partition]:
-        why = f"its cursor {cursor} lies beyond the log's end {ends[partition]}"
+        why = f"its cursor {cursor} is beyond the log's end {ends[partition]}"
         return Verified(partition, cursor, 0, (), why)
     first = log.first_offsets(SESSION_EVENTS)[partition]
     if first > 0:
-        why = f"the log begins at offset {first}: what was before was deleted, and can't be folded"
+        why = f"the log begins at offset {first}: earlier records were deleted and cannot be folded"
         return Verified(partition, cursor, 0, (), why)
     replay = Replay(log, None, {partition: cursor}, read, partition=partition)
     for count, step in enumerate(replay.steps()):
@@ -209,13 +209,13 @@ def _differences(
 
 
 def _as_plain(views: SessionViews, view: str) -> Any:
-    if view == "turn":  # the codec hashes what belongs to it together
+    if view == "turn":  # the codec hashes these three together
         return {"turn": plain(views.turn), "stream": plain(views.stream), "frozen": views.frozen}
     return plain(getattr(views, FIELDS[view]))
 
 
 def first_difference(ours: Any, theirs: Any, path: str = "") -> str:
-    """Where two JSON values part, and what each has there: `path: log ... store ...`."""
+    """The first difference of two JSON values, with both sides: `path: log ... store ...`."""
     if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
         for name in ours:
             if ours[name] != theirs[name]:

@@ -1,9 +1,9 @@
-"""Replaying the whole topic: partition by partition, several at once where that is faster.
+"""Replays the whole topic: partition by partition, several at once if that is faster.
 
-Folding is work for a processor and partitions have nothing in common, so each is a job of its own:
-fold it and hash every view, compare it with a worker's store, or write it as a fresh store beside
-the live one. Jobs run in processes of their own where the log is on a broker and there is enough to
-fold; a process takes about a second to begin. This file must not know how anything is shown.
+Folding is computation and partitions are independent, so each partition is a job: fold it and hash
+every view, compare it with a worker's store, or write it as a new store next to the live one. Jobs
+run in separate processes if the log is on a broker and there is enough to fold; a process takes
+about a second to start.
 """
 
 import multiprocessing
@@ -24,17 +24,17 @@ from ..schemas.topics import SESSION_EVENTS
 from .replay import Replay, Verified, read_blobs, store_directory, verify_partition
 
 HASH, VERIFY, INTO = "hash", "verify", "into"
-APART_MIN = 100_000
-"""Events to fold below which one process does it all: a second's worth of folding."""
+PARALLEL_MIN = 100_000
+"""With fewer events to fold, one process does it all; it folds this many in a second."""
 
-LOOK_S = 0.2
+POLL_S = 0.2
 
 Tell = Callable[[int, int], None]
-"""tell(events read, events there)."""
+"""tell(events read, events in all): progress."""
 
 
 class Job(NamedTuple):
-    """What to do with one partition. `end`: the next offset up to which. `state_dir`: of INTO."""
+    """A job for one partition. `end`: the offset to stop before. `state_dir`: for INTO."""
 
     what: str
     partition: int
@@ -43,7 +43,7 @@ class Job(NamedTuple):
 
 
 class Hashed(NamedTuple):
-    """A session as it was folded; the fields are those of Folded, with hashes for views."""
+    """A folded session; the fields are those of Folded, with hashes instead of views."""
 
     session_id: str
     partition: int
@@ -54,7 +54,7 @@ class Hashed(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A partition after its job. `verified`: of VERIFY."""
+    """The result of a partition's job. `verified`: for VERIFY."""
 
     partition: int
     sessions: tuple[Hashed, ...] = ()
@@ -62,7 +62,7 @@ class Done(NamedTuple):
 
 
 class NotEmpty(Refused):
-    """A fresh store is not made where something lies."""
+    """The directory for a new store is not empty."""
 
 
 def jobs_of(
@@ -71,16 +71,16 @@ def jobs_of(
     """A job for each partition that has events. Raises NotEmpty, LogUnreachable."""
     if into is not None and into.exists() and any(into.iterdir()):
         raise NotEmpty(
-            f"{into} is not empty: a replay writes a fresh store and deletes nothing. Name a "
-            "directory that is not there yet."
+            f"{into} is not empty. Nothing was written: a replay writes a new store and deletes "
+            "nothing. Name a directory that does not exist yet."
         )
-    there = log.end_offsets(SESSION_EVENTS)
-    upto = {p: min((ends or {}).get(p, end), end) for p, end in there.items()}
+    log_ends = log.end_offsets(SESSION_EVENTS)
+    upto = {p: min((ends or {}).get(p, end), end) for p, end in log_ends.items()}
     return [Job(what, p, end, into) for p, end in sorted(upto.items()) if end > 0]
 
 
-def _behind(tell: Tell, before: int, there: int) -> Callable[[int], None]:
-    return lambda read: tell(before + read, there)
+def _offset_by(tell: Tell, before: int, total: int) -> Callable[[int], None]:
+    return lambda read: tell(before + read, total)
 
 
 def run_jobs(
@@ -91,64 +91,64 @@ def run_jobs(
     *,
     processes: int | None = None,
 ) -> Iterator[Done]:
-    """Do the jobs; the results in the order of the partitions.
+    """Run the jobs; the results are in the order of the partitions.
 
-    processes: how many at once; by default as many as there are processors, or one for little.
+    processes: how many at once; by default one per processor, or a single one for a small log.
     """
-    there = sum(job.end for job in jobs)
+    total = sum(job.end for job in jobs)
     if processes is None:
-        apart = settings.bootstrap_servers is not None and there >= APART_MIN
-        processes = min(len(jobs), os.cpu_count() or 1) if apart else 1
+        is_parallel = settings.bootstrap_servers is not None and total >= PARALLEL_MIN
+        processes = min(len(jobs), os.cpu_count() or 1) if is_parallel else 1
     if processes > 1:
-        yield from _apart(settings, jobs, tell, there, processes)
+        yield from _in_processes(settings, jobs, tell, total, processes)
         return
     before = 0
     for job in jobs:
-        yield do(log, settings, job, _behind(tell, before, there))
+        yield do(log, settings, job, _offset_by(tell, before, total))
         before += job.end
-        tell(before, there)
+        tell(before, total)
 
 
-def _apart(
-    settings: Settings, jobs: list[Job], tell: Tell, there: int, processes: int
+def _in_processes(
+    settings: Settings, jobs: list[Job], tell: Tell, total: int, processes: int
 ) -> Iterator[Done]:
-    context = multiprocessing.get_context("spawn")  # the log's client has threads: no fork
+    context = multiprocessing.get_context("spawn")  # not fork: the log's client has threads
     read = context.Array("Q", max(job.partition for job in jobs) + 1, lock=False)
-    with ProcessPoolExecutor(processes, context, _begin, (settings, read)) as pool:
-        running = [pool.submit(_do_apart, job) for job in jobs]
+    with ProcessPoolExecutor(processes, context, _start_process, (settings, read)) as pool:
+        running = [pool.submit(_do_in_process, job) for job in jobs]
         left = set(running)
         while left:
-            _, left = wait(left, LOOK_S, FIRST_COMPLETED)
-            tell(sum(read), there)
+            _, left = wait(left, POLL_S, FIRST_COMPLETED)
+            tell(sum(read), total)
         yield from (future.result() for future in running)
 
 
-_mine: dict[str, Any] = {}
+_process: dict[str, Any] = {}
 
 
-def _begin(settings: Settings, read: Any) -> None:
-    _mine.update(settings=settings, read=read, log=open_log(settings))
+def _start_process(settings: Settings, read: Any) -> None:
+    _process.update(settings=settings, read=read, log=open_log(settings))
 
 
-def _do_apart(job: Job) -> Done:
-    def told(read: int) -> None:
-        _mine["read"][job.partition] = read
+def _do_in_process(job: Job) -> Done:
+    def report(read: int) -> None:
+        _process["read"][job.partition] = read
 
-    done = do(_mine["log"], _mine["settings"], job, told)
-    told(job.end)
+    done = do(_process["log"], _process["settings"], job, report)
+    report(job.end)
     return done
 
 
 def do(log: Log, settings: Settings, job: Job, tell: Callable[[int], None]) -> Done:
-    """Do one job. tell(offset): how far it has come."""
+    """Do one job. tell(offset): progress."""
     read = read_blobs(settings)
     if job.what == VERIFY:
         return Done(job.partition, (), verify_partition(log, settings, job.partition, tell=tell))
     replay = Replay(log, None, {job.partition: job.end}, read, partition=job.partition)
-    told_at = 0.0
+    reported_at = 0.0
     for step in replay.steps():
-        if time.monotonic() - told_at > LOOK_S:
-            told_at = time.monotonic()
+        if time.monotonic() - reported_at > POLL_S:
+            reported_at = time.monotonic()
             tell(step.entry.offset)
     if job.what == INTO:
         assert job.state_dir is not None
@@ -161,7 +161,7 @@ def do(log: Log, settings: Settings, job: Job, tell: Callable[[int], None]) -> D
 
 
 def _write(log: Log, settings: Settings, job: Job, replay: Replay) -> None:
-    """A store as a worker would have it at that offset; any worker can go on from it."""
+    """Write a store as a worker would have it at that offset; any worker can continue from it."""
     first = log.first_offsets(SESSION_EVENTS)[job.partition]
     if first > 0:
         raise LogCut(str(job.partition), 0, first)
@@ -172,7 +172,7 @@ def _write(log: Log, settings: Settings, job: Job, replay: Replay) -> None:
         store.write(
             {name: folded.views for name, folded in replay.sessions.items()},
             {},
-            lambda _views: True,  # what they owe is looked at once, when they are assigned
+            lambda _views: True,  # pending work is checked when the partition is assigned
             replay.holders_of(job.partition),
             Cursor(job.end, _checksum(log, job.partition, job.end - 1)),
         )
@@ -181,11 +181,11 @@ def _write(log: Log, settings: Settings, job: Job, replay: Replay) -> None:
 
 
 def _checksum(log: Log, partition: int, offset: int) -> int:
-    """Of the last record folded, as a store keeps it to know its log again."""
+    """The checksum of the last record folded, by which a store recognizes its log."""
     reader = log.reader(SESSION_EVENTS, {partition: offset})
     try:
         for _ in range(100):
-            for record in reader.poll(LOOK_S):
+            for record in reader.poll(POLL_S):
                 return checksum_of(record)
     finally:
         reader.close()

@@ -1,8 +1,8 @@
-"""GEN_SENT: that a streaming viewer really has an answer (mission row S2.4).
+"""GEN_SENT: records that a streaming viewer received an answer (mission row S2.4).
 
-GEN_COMPLETE says that the model finished; this says that somebody has it. A viewer owes nobody
-anything, so it is written after the last part was flushed, without a claim and without waiting,
-and a repetition changes nothing.
+GEN_COMPLETE means that the model finished; GEN_SENT that a viewer has the answer. It is written
+after the last part was flushed, without a claim and without waiting, because no other work depends
+on it. A repetition changes nothing.
 """
 
 from ..log.door import Producer
@@ -13,7 +13,9 @@ from ..schemas.topics import SESSION_EVENTS
 
 
 def note_sent(producer: Producer, views: SessionViews, turn: int, channel: str) -> bool:
-    """Note that `channel` has the last answer of a turn; False if there is none or it is known."""
+    """Record that `channel` has a turn's last answer; False without an answer or if recorded
+    before.
+    """
     steps = [
         line.step
         for line in views.transcript.lines

@@ -1,8 +1,7 @@
-"""One session, folded as its worker folds it: from the first offset, chunks undecoded unless asked.
+"""One session, folded as its worker folds it: from the first offset, chunks undecoded by default.
 
-Whoever needs a session's views outside of a worker comes here: waiting for a decision, viewers,
-`show`, `request`, `wake`. The fold is the processors' own, so a reader and a worker can not
-disagree. This file must not know what anybody wants of the views.
+For everything that needs a session's views outside of a worker: waiting for a decision, viewers,
+`show`, `request`, `wake`. The fold is the processors' own, so readers and workers cannot disagree.
 """
 
 from collections import deque
@@ -20,8 +19,8 @@ from .follow import POLL_S, Follow
 class SessionFold:
     """The views of one session, at a place in the log that only moves forward.
 
-    `views` and `holders` (who has the partition, for wake) are those after the last event handed
-    out; `newest_ms` is its broker time. `read`: as Follow. Raises LogUnreachable, TopicMissing;
+    `views` and `holders` (of the partition, for wake) are those after the last event returned;
+    `newest_ms` is its broker time. `read`: as in Follow. Raises LogUnreachable, TopicMissing;
     polls may raise OffsetGone.
     """
 
@@ -46,7 +45,7 @@ class SessionFold:
 
     @property
     def holders(self) -> PartitionView:
-        """Who holds the session's partition."""
+        """The holders of the session's partition."""
         return self._folded.holders_of(self.partition)
 
     @property
@@ -60,9 +59,9 @@ class SessionFold:
         return self._unread[0].offset if self._unread else self._follow.cursor[self.partition]
 
     def poll(self, timeout_s: float = POLL_S) -> Iterator[FoldedEvent]:
-        """Fold what has come, one event at a time; nothing after `timeout_s` seconds of silence.
+        """Fold new events, one at a time; nothing after `timeout_s` seconds without any.
 
-        Whoever stops early loses nothing: the next poll goes on behind the last event taken.
+        Stopping early loses nothing: the next poll continues after the last event taken.
         """
         if not self._unread:
             self._unread.extend(self._follow.poll(timeout_s))
@@ -92,7 +91,7 @@ class SessionFold:
         return self.views
 
     def close(self) -> None:
-        """End reading."""
+        """Close the reader."""
         self._follow.close()
 
     def __enter__(self) -> "SessionFold":

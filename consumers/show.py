@@ -1,7 +1,6 @@
-"""Views as JSON, the rows a session owes, a past request, the list of sessions: for people to look.
+"""Views as JSON, a session's pending work, a past request, the list of sessions: for people.
 
-Everything here folds the log itself and needs no worker and no store. This file must not know how
-anything is printed.
+Everything here folds the log itself and needs no worker and no store.
 """
 
 import time
@@ -29,7 +28,7 @@ from .follow import Follow
 from .session_fold import SessionFold
 
 VIEWS = (*(view.field for view in views_fold.VIEWS), "wake")
-MORE = {False: "", True: "+resume"}
+RESUME_MARK = "+resume"
 
 
 class UnknownSession(Refused):
@@ -37,7 +36,7 @@ class UnknownSession(Refused):
 
 
 class UnknownStep(Refused):
-    """The session has decided no such step."""
+    """The session has no such step."""
 
 
 def known(folded: SessionFold, at: int | None = None) -> SessionViews:
@@ -53,7 +52,7 @@ def known(folded: SessionFold, at: int | None = None) -> SessionViews:
                 f"there is no session {folded.session_id} at offset {at} of partition "
                 f"{folded.partition}: see `foldlog tail {folded.session_id}` for where it begins"
             )
-        if not is_id(folded.session_id):  # nothing can be opened under it
+        if not is_id(folded.session_id):  # no session can have this name
             raise UnknownSession(why_not_an_id("the name of a session", folded.session_id))
         raise UnknownSession(
             f"there is no session {folded.session_id}: open one with `foldlog open "
@@ -63,14 +62,14 @@ def known(folded: SessionFold, at: int | None = None) -> SessionViews:
 
 
 def now_ms(folded: SessionFold) -> int:
-    """Unix ms as wake wants it: the later of the wall clock and the newest broker time."""
+    """The time for wake, Unix ms: the later of the wall clock and the newest broker time."""
     return max(time.time_ns() // 1_000_000, folded.newest_ms)
 
 
 def owed_json(
     views: SessionViews, holders: PartitionView, now: int, rules: Rules | None
 ) -> list[dict[str, Any]]:
-    """What the session owes now, with the reason of each row. `rules` None: agent unknown."""
+    """The session's pending work, with the reason of each row. `rules` None: agent unknown."""
     return [_owed(obligation) for obligation in wake(views, holders, now, rules)]
 
 
@@ -92,10 +91,10 @@ def view_json(folded: SessionFold, view: str, read: ReadBlob | None = None) -> A
 
 
 class Request(NamedTuple):
-    """A past request as it was sent. `claims`: each attempt's sha256 and builder, from its claim.
+    """A past request as it was sent. `claims`: each attempt's SHA-256 and builder, from its claim.
 
-    A builder with `+resume`: that attempt was sent `body` and what was kept of a lost answer.
-    `agrees`: whether every claim made by this version's builder has the sha256 of what is rebuilt.
+    A builder with `+resume`: that attempt was sent `body` and the kept part of a lost answer.
+    `agrees`: whether every claim by this version's builder has the SHA-256 of the rebuilt request.
     """
 
     body: bytes
@@ -105,8 +104,8 @@ class Request(NamedTuple):
 
 
 def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Request:
-    """Rebuild the request of a step (design law 11), and what of a lost answer was behind it for
-    attempts that resumed: for those the fold must decode chunks. Raises UnknownSession,
+    """Rebuild the request of a step (design law 11), including the kept part of a lost answer for
+    attempts that resumed it; those need a fold that decodes chunks. Raises UnknownSession,
     UnknownStep."""
     body: bytes | None = None
     chunks: list[ev.GenChunk] = []
@@ -122,9 +121,10 @@ def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Req
             case ev.GenChunk() if event.step == step:
                 chunks.append(event)
             case ev.GenStart() | ev.GenResumed() if event.step == step and body is not None:
-                resumes = getattr(event, "strategy", "") == Recovery.RESUME
-                sent = resumed_request(body, seen.views, chunks) if resumes else body
-                claims.append((event.attempt, event.request_sha256, event.builder + MORE[resumes]))
+                is_resumed = getattr(event, "strategy", "") == Recovery.RESUME
+                sent = resumed_request(body, seen.views, chunks) if is_resumed else body
+                builder = event.builder + RESUME_MARK * is_resumed
+                claims.append((event.attempt, event.request_sha256, builder))
                 is_same = sent is not None and request_sha256(sent) == event.request_sha256
                 agrees &= is_same or event.builder != BUILDER
     known(folded)
@@ -134,8 +134,8 @@ def request_of(folded: SessionFold, turn: int, step: int, read: ReadBlob) -> Req
 
 
 class Everything(NamedTuple):
-    """Every session of the log, its partition, who holds each, and when a session's last event
-    came (Unix ms)."""
+    """Every session of the log with its partition, the partitions' holders, and the time of each
+    session's last event (Unix ms)."""
 
     sessions: dict[str, SessionViews]
     places: dict[str, int]
@@ -145,7 +145,7 @@ class Everything(NamedTuple):
 
 
 def fold_everything(log: Log, read: ReadBlob | None = None) -> Everything:
-    """Fold every session to the end of the log as of now. `read`: as Follow."""
+    """Fold every session to the present end of the log. `read`: as in Follow."""
     folded: FoldedSessions[FoldedSession] = FoldedSessions()
     with Follow(log, chunks=False, folded=True, read=read) as follow:
         for batch in follow.to(follow.ends()):
@@ -164,7 +164,7 @@ def fold_everything(log: Log, read: ReadBlob | None = None) -> Everything:
 def summaries(
     everything: Everything, wanted: Callable[[SessionViews], bool] = lambda _views: True
 ) -> Iterator[dict[str, Any]]:
-    """A line per known session, last changed first."""
+    """A line for each known session, most recently changed first."""
     known_ones = [v for v in everything.sessions.values() if v.turn.known and wanted(v)]
     for views in sorted(known_ones, key=lambda v: (-v.state.updated_at, v.session_id)):
         number = everything.places[views.session_id]
@@ -173,7 +173,7 @@ def summaries(
 
 
 def summary(views: SessionViews, partition: int, holders: PartitionView) -> dict[str, Any]:
-    """What a list of sessions says of one. `holders`: of its partition."""
+    """One session's line in a list. `holders`: of its partition."""
     return {
         "session_id": views.session_id,
         "user_id": views.state.user_id,
@@ -190,7 +190,7 @@ def summary(views: SessionViews, partition: int, holders: PartitionView) -> dict
 def status_of(views: SessionViews, holders: PartitionView = partition_fold.INITIAL) -> str:
     """One word for people: frozen, terminated, asks, doubt, unserved, busy or idle.
 
-    `holders`: of its partition; whoever does not know them sees busy in place of unserved.
+    `holders`: of its partition; without them, busy is returned in place of unserved.
     """
     turn = views.turn
     calls = (*turn.calls, *turn.doubts)
@@ -208,5 +208,5 @@ def status_of(views: SessionViews, holders: PartitionView = partition_fold.INITI
 
 
 def open_status(agent: str, holders: PartitionView) -> str:
-    """The word for an open turn that waits for no person: busy, or unserved."""
+    """The status of an open turn that waits for no person: busy or unserved."""
     return "busy" if partition_fold.without(holders, agent) is None else "unserved"

@@ -1,7 +1,7 @@
-"""What a session cost, for people and machines: its ledger through a table of prices.
+"""The cost of a session, for people and machines: its ledger with a table of prices.
 
-Costs are exact decimal USD as text, or null where a model has no price; `unpriced` counts the
-attempts that a sum leaves out for that reason. This file must not know how anything is printed.
+Costs are exact decimal USD as text, or null if a model has no price; `unpriced` counts the attempts
+that a sum leaves out for that reason.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ TOKENS = tuple(
 
 
 def ledger_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
-    """The ledger with a cost per request, per turn (background work apart) and in all."""
+    """The ledger with a cost per request, per turn (background work separate) and in total."""
     rows = list(ledger.spent)
     whole = total(rows, table)
     return {
@@ -36,23 +36,23 @@ def ledger_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
 
 def turns(rows: Iterable[Spent]) -> Iterator[tuple[int | None, list[Spent]]]:
     """(turn, its attempts) in order; background work comes last, as turn None."""
-    for (beside, turn), of_turn in groupby(sorted(rows, key=_turn_of), key=_turn_of):
-        yield (None if beside else turn), list(of_turn)
+    for (is_background, turn), of_turn in groupby(sorted(rows, key=_turn_of), key=_turn_of):
+        yield (None if is_background else turn), list(of_turn)
 
 
 def session_cost(ledger: LedgerView, table: PriceTable) -> Cost:
-    """What a session cost so far."""
+    """The cost of a session so far."""
     return total(ledger.spent, table)
 
 
 def saving_of(ledger: LedgerView, table: PriceTable) -> InputCost:
-    """What a session's input cost so far, and would have cost without prompt caching."""
+    """The cost of a session's input so far, with prompt caching and without it."""
     return input_cost(ledger.spent, table)
 
 
 def caching_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
-    """What prompt caching saved of the input cost: a share, below 0 where it cost more, null where
-    no input has a known price."""
+    """The share of the input cost saved by prompt caching: below 0 if caching cost more, null if no
+    input has a known price."""
     cost = saving_of(ledger, table)
     return {
         "input_usd": usd(cost.paid),
@@ -62,7 +62,7 @@ def caching_json(ledger: LedgerView, table: PriceTable) -> dict[str, Any]:
 
 
 def ledger_lines(ledger: LedgerView, table: PriceTable) -> Iterator[dict[str, Any]]:
-    """A row per request and per turn, for a table that people read; the total comes last."""
+    """A row for each request and each turn, for a printed table; the total comes last."""
     for turn, rows in turns(ledger.spent):
         for row in rows:
             place = f"{row.work} to {row.upto}" if turn is None else f"{row.turn}.{row.step}"
@@ -105,6 +105,6 @@ def _sum(rows: list[Spent]) -> dict[str, int]:
 
 
 def cost_json(cost: Cost) -> dict[str, Any]:
-    """A sum as `usd` (null if nothing of it is known) and how many attempts it leaves out."""
+    """A sum as `usd` (null if no part is known), and the number of attempts it leaves out."""
     known = cost.picodollars or not cost.unpriced
     return {"usd": cost.usd if known else None, "unpriced": cost.unpriced}

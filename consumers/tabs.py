@@ -1,9 +1,8 @@
-"""The tabs of every user, from the compacted topic `user-sessions`: who has which sessions open.
+"""The tabs of every user, from the compacted topic `user-sessions`: which sessions are open.
 
-One thread reads the topic from its first offset and keeps the newest record of each session in
-memory, so that no worker need be asked. A tab that looks gets what is open and then what changes:
-session_open, phase (or project), session_close. It says where to look; a session's own log decides.
-This file must not know HTTP.
+One thread reads the topic from its first offset and keeps each session's newest record in memory,
+so no worker is needed. A tab gets the open sessions and then changes: session_open, phase (or
+project), session_close. This is only a list of sessions; a session's own log decides its state.
 """
 
 import threading
@@ -18,11 +17,11 @@ from ..schemas.topics import USER_SESSIONS
 
 POLL_S = 0.2
 AGAIN_S = 5.0
-"""How long it waits before it begins again, after what stopped it."""
+"""Pause before it starts over after an error."""
 
 
 class Change(NamedTuple):
-    """Something that a user's tabs are told. kind: session_open, phase, session_close."""
+    """A change that a user's tabs get. kind: session_open, phase, session_close."""
 
     kind: str
     tab: Tab
@@ -32,9 +31,9 @@ Listener = Callable[[Change], None]
 
 
 class Tabs:
-    """See the module. Ask from any thread; listeners are called in the reading one.
+    """See the module. Call from any thread; listeners are called in the reading thread.
 
-    Raises LogUnreachable, TopicMissing when it is made.
+    The constructor raises LogUnreachable, TopicMissing.
     """
 
     def __init__(self, log: Log, say: Callable[[str], None] = lambda _line: None) -> None:
@@ -50,30 +49,30 @@ class Tabs:
         self._thread = threading.Thread(target=self._run, name="tabs", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._thread.start()
 
     def close(self) -> None:
-        """End reading."""
+        """Stop reading."""
         self._halt.set()
         if self._thread.is_alive():
             self._thread.join()
         self._reader.close()
 
     def open_sessions(self, user: str) -> list[Tab]:
-        """The user's open sessions, the newest first."""
+        """The user's open sessions, newest first."""
         with self._lock:
             found = list(self._users.get(user, {}).values())
         return sorted(found, key=lambda tab: (-tab.opened_at, tab.session_id))
 
     def listen(self, user: str, listener: Listener) -> list[Tab]:
-        """What is open now; `listener` is called with every change after that, until `leave`."""
+        """The open sessions now; `listener` is called with every later change, until `leave`."""
         with self._lock:
             self._listeners.setdefault(user, []).append(listener)
             return list(self._users.get(user, {}).values())
 
     def leave(self, user: str, listener: Listener) -> None:
-        """No more changes for this listener."""
+        """Stop calling this listener."""
         with self._lock:
             left = [other for other in self._listeners.pop(user, []) if other is not listener]
             if left:
@@ -85,7 +84,7 @@ class Tabs:
         while not self._halt.is_set():
             try:
                 if self.failed is not None:
-                    self._begin_anew()
+                    self._start_over()
                 self.look(POLL_S)
             except BaseException as error:
                 if str(error) != str(self.failed):
@@ -93,8 +92,8 @@ class Tabs:
                 self.failed = error
                 self._halt.wait(AGAIN_S)
 
-    def _begin_anew(self) -> None:
-        """Read it all again: the topic is compacted, and small."""
+    def _start_over(self) -> None:
+        """Read the whole topic again; it is compacted and small."""
         goal, first = self._log.end_offsets(USER_SESSIONS), self._log.first_offsets(USER_SESSIONS)
         reader = self._log.reader(USER_SESSIONS, first)
         self._reader.close()
@@ -105,7 +104,7 @@ class Tabs:
         self._say("tabs are followed again")
 
     def look(self, timeout_s: float = 0) -> None:
-        """Take in what has come. Called by the thread, or by a test that has started none."""
+        """Take new records. Called by the thread, or by a test that has not started one."""
         try:
             records = self._reader.poll(timeout_s)
         except OffsetGone as gone:  # compacted away under a slow reader
@@ -140,7 +139,7 @@ class Tabs:
 
 def _change(before: Tab | None, tab: Tab | None) -> Change | None:
     if before == tab:
-        return None  # told twice
+        return None  # a repeated record
     if tab is None:
         assert before is not None
         return Change("session_close", before)

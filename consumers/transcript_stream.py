@@ -1,15 +1,15 @@
-"""What a viewer sees, as it happens: each token of the winning attempt exactly once.
+"""A session as a viewer sees it live: each token of the winning attempt exactly once.
 
-A pure fold beside the session's own: `see(viewer, seen) -> (viewer, things shown)`. Chunks are in
-no stored view, so a viewer folds those of the open attempt here. What is shown is a function of the
-log up to an offset, so a viewer that reconnects at a cursor folds up to it in silence and goes on
-as if it had never been away (beyond-the-seeds 1). This file must not know how things are drawn.
+A pure fold next to the session's own: `see(viewer, seen) -> (viewer, things shown)`. Stored views
+have no chunks, so a viewer folds those of the open attempt here. The output is a function of the
+log up to an offset, so a viewer that reconnects at a cursor folds silently up to it and continues
+as if it had never been away (beyond-the-seeds 1).
 
-    Token     a piece of what the model says, never repeated
-    Dropped   what was shown of an attempt does not count: another takes its place, or none does
-    Settled   the attempt's words are final; its tokens add up to them, byte for byte
+    Token     a piece of the model's output, never repeated
+    Dropped   discard what was shown of an attempt: another one replaces it, or none does
+    Settled   the attempt's content is final; its tokens add up to it, byte for byte
     Told      a line of the transcript: messages, calls, results, approvals, ends; and `taken`: a
-              message that had waited is said to the model now
+              queued message is now sent to the model
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ SPOKEN = {"text": ChunkKind.TEXT, "thinking": ChunkKind.THINKING}
 
 
 class Attempt(NamedTuple):
-    """Which try of which generation."""
+    """Identifies one attempt of one generation."""
 
     turn: int
     step: int
@@ -46,14 +46,14 @@ class Token(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """Forget what was shown of this attempt."""
+    """Discard what was shown of this attempt."""
 
     of: Attempt
     why: str
 
 
 class Settled(NamedTuple):
-    """The attempt ended well (or was stopped): what was shown of it is what is kept."""
+    """The attempt completed (or was stopped): what was shown of it is kept."""
 
     of: Attempt
     line: Line
@@ -69,8 +69,9 @@ Shown = Token | Dropped | Settled | Told
 
 
 class Viewer(NamedTuple):
-    """The open attempt, and what was shown of it. `seq`: the next chunk that counts. `goes_on`:
-    the number of the attempt that resumes it, whose words are shown as those of the first."""
+    """The open attempt, and what was shown of it. `seq`: the next chunk to take. `goes_on`: the
+    number of the attempt that resumes it, whose output is shown as the first one's.
+    """
 
     open: Attempt | None = None
     tokens: Rows[Token] = Rows()
@@ -78,7 +79,7 @@ class Viewer(NamedTuple):
     goes_on: int | None = None
 
     def is_of(self, turn: int, step: int, attempt: int) -> bool:
-        """Whether an event of that attempt is about what is shown."""
+        """Whether that attempt is the one being shown."""
         return self.open is not None and (turn, step, attempt) == (
             self.open.turn, self.open.step, self.goes_on or self.open.attempt
         )
@@ -92,7 +93,7 @@ def see(
 ) -> tuple[Viewer, list[Shown]]:
     """The viewer after a folded event (chunks decoded), and what it shows, in order.
 
-    `read` resolves content that is in the blob store; without it such content shows as it streamed.
+    `read` resolves content in the blob store; without it such content is shown as it streamed.
     """
     if not seen.ruling.accepted:
         return viewer, []
@@ -126,9 +127,9 @@ def see(
 def streamed(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
     attempt = viewer.open
     if not viewer.is_of(event.turn, event.step, event.attempt) or event.seq < viewer.seq:
-        return viewer, []  # written twice by a producer that lost an acknowledgement
+        return viewer, []  # repeated by a producer that lost an acknowledgement
     if event.seq > viewer.seq:
-        # A chunk was lost. What follows waits for the completion, so that no gap is ever shown.
+        # A chunk was lost. Later chunks wait for the completion, so that no gap is ever shown.
         return viewer, []
     assert attempt is not None
     token = Token(attempt, event.block, event.kind, event.delta)
@@ -137,12 +138,12 @@ def streamed(viewer: Viewer, event: ev.GenChunk) -> tuple[Viewer, list[Shown]]:
 
 
 def _resumed(viewer: Viewer, seen: FoldedEvent, event: ev.GenResumed) -> tuple[Viewer, list[Shown]]:
-    """What is shown goes on. What the lost attempt said after it was read counts no more: then all
-    is taken back and what is kept is said again."""
+    """Continue the shown attempt. If it streamed more than was kept, drop everything and show the
+    kept part again."""
     kept = viewer.tokens.upto(min(len(viewer.tokens), event.prior_seq + 1))
-    again = Viewer(viewer.open, kept, len(kept), event.attempt)
-    taken_back = _dropped(viewer, "its last words were lost") if len(kept) < viewer.seq else []
-    return again, [*taken_back, *(kept if taken_back else ()), *_told(seen)]
+    resumed = Viewer(viewer.open, kept, len(kept), event.attempt)
+    dropped = _dropped(viewer, "the end of its output was lost") if len(kept) < viewer.seq else []
+    return resumed, [*dropped, *(kept if dropped else ()), *_told(seen)]
 
 
 def _dropped(viewer: Viewer, why: str) -> list[Shown]:
@@ -152,7 +153,7 @@ def _dropped(viewer: Viewer, why: str) -> list[Shown]:
 
 
 def _inherited(seen: FoldedEvent, read: ReadBlob | None) -> Iterator[Shown]:
-    """What a fork begins with: the answers of its parent as if they had been said here."""
+    """The beginning of a fork: its parent's answers, as if they had been given here."""
     for line in seen.views.transcript.lines.since(0):
         if line.kind in ("answer", "partial"):
             attempt = Attempt(line.turn, line.step, 0)
@@ -171,8 +172,8 @@ def _told(seen: FoldedEvent) -> list[Shown]:
 
 
 def taken(messages: MessagesView, rows: Iterable[Progress]) -> Iterator[Line]:
-    """A line for each message that had waited behind a turn and is now said to the model, or is
-    the next turn's: it was shown when it came, and whoever sent it learns that its time has come.
+    """A line for each queued message that is now sent to the model or begins the next turn. The
+    message was shown when it arrived; this line tells its sender that its turn has come.
     """
     for row in rows:
         received = messages.received.last(row.message_id)
@@ -183,10 +184,10 @@ def taken(messages: MessagesView, rows: Iterable[Progress]) -> Iterator[Line]:
 def _settled(
     viewer: Viewer, seen: FoldedEvent, event: ev.GenComplete | ev.GenStopped, read: ReadBlob | None
 ) -> list[Shown]:
-    """What is missing of the final words, then their line.
+    """The part of the final content that was not shown, then its line.
 
-    The chunks shown are nearly always the whole of it. Where some were lost the rest is shown from
-    the content; where they say anything else, they are dropped and the content is shown instead.
+    The chunks shown are nearly always complete. If some were lost, the rest is shown from the
+    content; if they differ from the content, they are dropped and the content is shown instead.
     """
     attempt = Attempt(event.turn, event.step, event.attempt)
     if viewer.open is not None and viewer.is_of(*attempt):
@@ -196,21 +197,24 @@ def _settled(
     if content.ref is not None and read is None:
         return [Settled(attempt, line)]
     final = [Token(attempt, *piece) for piece in spoken(blocks_of(whole(content, read)))]
-    # What was stopped is kept as text alone, and its blocks may count otherwise.
+    # A stopped answer is stored as text only, and its block numbers may differ.
     kinds = set(SPOKEN.values()) if isinstance(event, ev.GenComplete) else {ChunkKind.TEXT}
-    agrees = all(_said(final, kind).startswith(_said(viewer.tokens, kind)) for kind in kinds)
+    agrees = all(
+        _text_of_kind(final, kind).startswith(_text_of_kind(viewer.tokens, kind)) for kind in kinds
+    )
     if not agrees:
-        return [*_dropped(viewer, "its chunks are not its words"), *final, Settled(attempt, line)]
-    shown = {str(kind): len(_said(viewer.tokens, kind)) for kind in SPOKEN.values()}
+        why = "its chunks differ from its answer"
+        return [*_dropped(viewer, why), *final, Settled(attempt, line)]
+    shown = {str(kind): len(_text_of_kind(viewer.tokens, kind)) for kind in SPOKEN.values()}
     return [*rest(final, shown), Settled(attempt, line)]
 
 
-def _said(tokens: Iterable[Token], kind: str) -> str:
+def _text_of_kind(tokens: Iterable[Token], kind: str) -> str:
     return "".join(token.text for token in tokens if token.kind == kind)
 
 
 def rest(final: Iterable[Token], shown: Mapping[str, int]) -> Iterator[Token]:
-    """The tokens without the first so many characters of each kind, which were shown."""
+    """The tokens without the characters of each kind that were already shown."""
     left = dict(shown)
     for token in final:
         before = left.get(token.kind, 0)
@@ -220,7 +224,7 @@ def rest(final: Iterable[Token], shown: Mapping[str, int]) -> Iterator[Token]:
 
 
 def spoken(blocks: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
-    """(block, kind, text) of what the model said or thought."""
+    """(block, kind, text) of the model's text and thinking."""
     for number, block in enumerate(blocks):
         kind = SPOKEN.get(block.get("type", ""))
         text = block.get(block.get("type", ""))
@@ -229,5 +233,5 @@ def spoken(blocks: list[dict[str, Any]]) -> Iterator[tuple[int, str, str]]:
 
 
 def snapshot(viewer: Viewer) -> list[Shown]:
-    """What a viewer that comes late is shown of the open attempt before it goes on."""
+    """The open attempt's output so far, for a viewer that joins late."""
     return list(viewer.tokens)

@@ -1,14 +1,14 @@
-"""Sessions that nobody answers: streams that clients write, and histories of other frameworks.
+"""Sessions without an agent: streams that clients write, and histories of other frameworks.
 
-A message there would open a turn that no worker has the agent for, and wait for ever. Whoever would
-say it is told before it is written. This file must not know who asks.
+A message there would open a turn that no worker can serve, and wait forever. So it is refused
+before it is written.
 """
 
 from ..log.errors import Refused
 from ..processors.fold.views import SessionViews
 from .protocols.durable.writing import AGENT as STREAM
 
-ELSEWHERE = "Nothing was written. To talk to an agent, say it in another session."
+ELSEWHERE = "Nothing was written. To talk to an agent, send the message to another session."
 
 
 class NobodyAnswers(Refused):
@@ -16,16 +16,17 @@ class NobodyAnswers(Refused):
 
 
 def demand_agent(views: SessionViews, agent: str) -> None:
-    """Raise NobodyAnswers if no agent would answer in this session; `agent`: which one opens it
-    if it is new."""
+    """Raise NobodyAnswers if no agent would answer in this session; `agent`: the agent to open a
+    new session with.
+    """
     turn, session = views.turn, views.session_id
     if (turn.agent if turn.known else agent) == STREAM:
         raise NobodyAnswers(
-            f"session {session} is a durable stream, which no agent answers: it is written by "
+            f"session {session} is a durable stream, which no agent answers; clients write it with "
             f"POST /v1/stream/{session}. {ELSEWHERE}"
         )
     if len(views.items.batches):
         raise NobodyAnswers(
-            f"session {session} holds the items of another framework, which answers there; no "
-            f"agent does here. {ELSEWHERE}"
+            f"session {session} has the items of another framework, which answers there; no "
+            f"agent of foldlog does. {ELSEWHERE}"
         )

@@ -1,6 +1,6 @@
-"""What a session waits for, in words: a person, a retry, a worker. For people who wait with it.
+"""What a session waits for, as text for people: a person, a retry, a worker.
 
-The facts are the turn view's; the words are ours. This file must not know how they are shown.
+The facts come from the turn view.
 """
 
 from typing import NamedTuple
@@ -12,25 +12,26 @@ from ..processors.fold.views import SessionViews
 
 
 class Waits(NamedTuple):
-    """What is waited for, '' if nobody can say. `person`: a human has to act."""
+    """What is waited for, '' if unknown. `person`: a person has to act."""
 
     text: str
     person: bool = False
 
 
 def asking(turn: TurnView) -> list[Call]:
-    """The calls that ask for approval, oldest first."""
+    """The calls that wait for approval, oldest first."""
     return [call for call in turn.calls if call.status == "asks"] if turn.closing is None else []
 
 
 def doubtful(turn: TurnView) -> list[Call]:
-    """The calls of which a person must say what happened, oldest first."""
+    """The calls in doubt, for which a person must report what happened, oldest first."""
     calls = (*turn.doubts, *turn.calls)
     return [call for call in calls if call.status in ("doubt", "contradicted")]
 
 
 def who_lacks(agent: str, holders: PartitionView) -> str:
-    """In words, that the worker of a session's partition lacks its agent; '' if it does not."""
+    """A message that the worker of a session's partition does not serve its agent; '' if it does.
+    """
     holder = without(holders, agent)
     if holder is None:
         return ""
@@ -42,19 +43,19 @@ def who_lacks(agent: str, holders: PartitionView) -> str:
 
 
 def what_it_waits_for(views: SessionViews, holders: PartitionView = INITIAL) -> Waits:
-    """Why the open turn does not go on by itself. `holders`: of its partition."""
+    """Why the open turn does not continue. `holders`: of its partition."""
     session_id, turn = views.session_id, views.turn
     if views.frozen is not None:
         return Waits(f"the session is frozen at offset {views.frozen.offset}: see `foldlog doctor`")
     for call in asking(turn):
         return Waits(
-            f"{call.name} asks for approval: `foldlog approve {session_id} {call.key}` or `deny`",
+            f"{call.name} waits for approval: `foldlog approve {session_id} {call.key}` or `deny`",
             person=True,
         )
     for call in doubtful(turn):
         if call in turn.calls:
             return Waits(
-                f"it is not known whether {call.name} happened: `foldlog resolve {session_id} "
+                f"it is unknown whether {call.name} happened: `foldlog resolve {session_id} "
                 f"{call.key} --happened TEXT` or `--did-not-happen`",
                 person=True,
             )
@@ -63,13 +64,14 @@ def what_it_waits_for(views: SessionViews, holders: PartitionView = INITIAL) -> 
     generation = turn.generation
     if turn.open and generation is not None:
         if generation.status == "failed":
-            return Waits(f"the model call failed ({generation.error}) and is tried again")
+            return Waits(f"the model call failed ({generation.error}) and will be retried")
         if generation.status == "running":
-            return Waits(f"the model was asked (attempt {generation.attempt})")
+            return Waits(f"the model is answering (attempt {generation.attempt})")
     started = [call for call in turn.calls if call.status == "started"]
     if started:
-        return Waits(f"{started[0].name} runs ({started[0].key})")
-    shortens = any(work.kind != "memory" and not work.released for work in views.background.works)
-    if shortens and step_is_due(views):  # row N2w; any other step is decided at once
-        return Waits("what was said is being put in short, so that the next request has room")
+        return Waits(f"{started[0].name} is running ({started[0].key})")
+    works = views.background.works
+    is_compacting = any(work.kind != "memory" and not work.released for work in works)
+    if is_compacting and step_is_due(views):  # row N2w; any other step is decided at once
+        return Waits("the conversation is being summarized, so that the next request has room")
     return Waits("")

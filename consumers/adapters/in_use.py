@@ -1,8 +1,8 @@
 """The sessions that a process uses, folded in memory by one thread that follows their partitions.
 
-A session is folded from its first offset when it is first used, and from then on as its events
-come. Whoever writes asks for the decision before it writes, and is told when the fold has it;
-whoever reads is given the views as of the log's end. This file must not know what events are for.
+A session is folded from its first offset when it is first used, and then as its events arrive. A
+writer registers for the decision before it writes, and gets it when the fold has it; a reader gets
+the views as of the log's end.
 """
 
 import threading
@@ -25,14 +25,15 @@ from ..outcomes import Decision, decision_of
 from ..session_fold import SessionFold
 
 POLL_S = 0.05
-"""How long a look waits: a partition that is new to the process is followed this late at most."""
+"""How long a poll waits, and so the longest delay before a new partition is followed."""
 
-KEPT_MAX = 1000
-"""Sessions in memory; beyond it the one that was not used for longest is folded anew when used."""
+SESSIONS_MAX = 1000
+"""Sessions in memory; the least recently used ones are dropped, and folded again when used."""
 
 
-class _Held:
-    """A session in memory, with every event before `next`; `users` wait for it now."""
+class _Session:
+    """A session in memory, with every event before `next`; `users`: how many callers wait for it.
+    """
 
     __slots__ = ("next", "partition", "users", "views")
 
@@ -43,9 +44,9 @@ class _Held:
 class InUse:
     """Sessions by id, at a place that only moves forward. May be used from several threads.
 
-    `name_of` gives the id that an event carries, for those whose decision somebody may wait for;
-    `read`: where the seeds of forks are.
-    Every question raises LogUnreachable or TopicMissing when the log can't be read.
+    `name_of` returns the id in an event, for events whose decision a caller may wait for; `read`:
+    reads the seeds of forks. Every method raises LogUnreachable or TopicMissing if the log cannot
+    be read.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class InUse:
     ) -> None:
         self._log, self._name_of, self._read = log, name_of, read
         self._changed = threading.Condition()
-        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._keys: frozenset[bytes] = frozenset()
         self._loading: set[str] = set()
         self._expected: dict[tuple[str, str], Decision | None] = {}
@@ -64,35 +65,35 @@ class InUse:
         self._closed = False
 
     def seen(self, session_id: str) -> SessionViews:
-        """The views as this process has them: at least as far as all that it was told of."""
+        """The views in this process: they include every decision that it returned."""
         with self._changed:
             return self._use(session_id).views
 
     def fresh(self, session_id: str) -> SessionViews:
-        """The views with every event that is in the log now."""
+        """The views with every event in the log now."""
         end = self._log.end_offsets(SESSION_EVENTS)[partition_for(session_id, self._partitions)]
         with self._changed:
-            held = self._use(session_id)
-            held.users += 1
+            session = self._use(session_id)
+            session.users += 1
             try:
-                self._wait_for(lambda: self._upto(held) >= end)
+                self._wait_for(lambda: self._upto(session) >= end)
             finally:
-                held.users -= 1
-            return held.views
+                session.users -= 1
+            return session.views
 
     def expect(self, session_id: str, name: str) -> None:
-        """Keep the decision on the next event of the session that carries this id."""
+        """Keep the decision on the session's next event with this id."""
         with self._changed:
             self._use(session_id).users += 1
             self._expected[session_id, name] = None
 
     def decided(self, session_id: str, name: str) -> Decision | None:
-        """The decision that is expected, if the fold has it."""
+        """The expected decision, or None if the fold does not have it yet."""
         with self._changed:
             return self._expected[session_id, name]
 
     def decision(self, session_id: str, name: str) -> Decision:
-        """The decision that is expected, when the fold has it."""
+        """Wait for the expected decision."""
         with self._changed:
             self._wait_for(lambda: self._expected[session_id, name] is not None)
             found = self._expected[session_id, name]
@@ -100,14 +101,14 @@ class InUse:
             return found
 
     def forget(self, session_id: str, name: str) -> None:
-        """End what `expect` began."""
+        """Stop expecting the decision."""
         with self._changed:
             del self._expected[session_id, name]
-            if session_id in self._held:
-                self._held[session_id].users -= 1
+            if session_id in self._sessions:
+                self._sessions[session_id].users -= 1
 
     def close(self) -> None:
-        """End following; who still waits is told."""
+        """Stop following; callers that still wait get an error."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -115,17 +116,17 @@ class InUse:
         if thread is not None:
             thread.join()
 
-    # -- for whoever asks: the lock is held --------------------------------------------------------
+    # -- called with the lock held -----------------------------------------------------------------
 
-    def _use(self, session_id: str) -> _Held:
+    def _use(self, session_id: str) -> _Session:
         while True:
             if self._closed:
                 raise RuntimeError("the sessions are closed")
-            held = self._held.get(session_id)
-            if held is not None:
-                self._held.move_to_end(session_id)
+            session = self._sessions.get(session_id)
+            if session is not None:
+                self._sessions.move_to_end(session_id)
                 self._follow()
-                return held
+                return session
             if session_id in self._loading:
                 self._changed.wait()
                 continue
@@ -138,27 +139,30 @@ class InUse:
                 self._loading.discard(session_id)
                 self._changed.notify_all()
 
-    def _upto(self, held: _Held) -> int:
-        return max(held.next, self._followed.get(held.partition, 0))
+    def _upto(self, session: _Session) -> int:
+        return max(session.next, self._followed.get(session.partition, 0))
 
     def _wait_for(self, done: Callable[[], bool]) -> None:
-        """Wait for the thread. Raises LogUnreachable when it stands still, or what ended it."""
-        moved, before = time.monotonic(), dict(self._followed)
+        """Wait for the thread. Raises LogUnreachable on a stall, or the error that ended the
+        thread.
+        """
+        progressed, before = time.monotonic(), dict(self._followed)
         while not done():
             self._follow()
             if self._closed:
                 raise RuntimeError("the sessions are closed")
             self._changed.wait(POLL_S)
             if self._followed != before:
-                moved, before = time.monotonic(), dict(self._followed)
-            elif time.monotonic() - moved > STALL_S:
+                progressed, before = time.monotonic(), dict(self._followed)
+            elif time.monotonic() - progressed > STALL_S:
                 raise LogUnreachable(
-                    f"the log stopped answering for {STALL_S:g} s while it was followed. What it "
-                    "acknowledged is kept. Look at the broker (`foldlog status`), then look again."
+                    f"the log stopped responding for {STALL_S:g} s while it was followed. "
+                    "Acknowledged events are kept. Check the broker (`foldlog status`), then try "
+                    "again."
                 )
 
     def _follow(self) -> None:
-        """Have a thread that follows; what ended the last one is raised once."""
+        """Start the following thread if it is not running; raise the error of the last one once."""
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
@@ -169,7 +173,7 @@ class InUse:
     # -- without the lock --------------------------------------------------------------------------
 
     def _load(self, session_id: str) -> None:
-        """Fold a session to where its partition is followed, and hand it to the thread."""
+        """Fold a session up to the thread's place in its partition, and hand it over."""
         with SessionFold(self._log, session_id, read=self._read) as folded:
             place = folded.end()
             while True:
@@ -177,18 +181,21 @@ class InUse:
                     pass
                 with self._changed:
                     at = self._followed.setdefault(folded.partition, place)
-                    if at <= place:  # the thread skips what is folded already
-                        self._keep(session_id, _Held(folded.views, folded.partition, place))
+                    if at <= place:  # the thread skips events that are already folded
+                        self._keep(session_id, _Session(folded.views, folded.partition, place))
                         return
                     place = at
 
-    def _keep(self, session_id: str, held: _Held) -> None:
-        self._held[session_id] = held
-        unused = (name for name, other in self._held.items() if not other.users)
-        while len(self._held) > KEPT_MAX and (name := next(unused, session_id)) != session_id:
-            del self._held[name]
-            unused = (name for name, other in self._held.items() if not other.users)
-        self._keys = frozenset(name.encode() for name in self._held)
+    def _keep(self, session_id: str, session: _Session) -> None:
+        self._sessions[session_id] = session
+        unused = (name for name, other in self._sessions.items() if not other.users)
+        while len(self._sessions) > SESSIONS_MAX:
+            name = next(unused, session_id)
+            if name == session_id:
+                break
+            del self._sessions[name]
+            unused = (name for name, other in self._sessions.items() if not other.users)
+        self._keys = frozenset(name.encode() for name in self._sessions)
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -204,7 +211,7 @@ class InUse:
                     if reader is not None:
                         reader.close()
                     reader = self._log.reader(SESSION_EVENTS, start)
-                self._look(reader)
+                self._poll(reader)
         except BaseException as error:
             with self._changed:
                 self._failed = error
@@ -213,7 +220,7 @@ class InUse:
             if reader is not None:
                 reader.close()
 
-    def _look(self, reader: Reader) -> None:
+    def _poll(self, reader: Reader) -> None:
         try:
             records = reader.poll(POLL_S)
         except OffsetGone as gone:
@@ -230,21 +237,23 @@ class InUse:
 
     def _fold(self, record: Record) -> None:
         entry = foldable_entry(record, self._read)
-        held = self._held[entry.session_id]
-        if entry.offset < held.next:
+        session = self._sessions[entry.session_id]
+        if entry.offset < session.next:
             return
-        folded = fold_event(held.views, entry)
-        held.views, held.next = folded.views, entry.offset + 1
+        folded = fold_event(session.views, entry)
+        session.views, session.next = folded.views, entry.offset + 1
         wanted = entry.session_id, self._name_of(entry.event)
-        if self._expected.get(wanted, self) is None:  # what comes twice was decided the first time
+        if self._expected.get(wanted, self) is None:  # the first of repeated events decides
             self._expected[wanted] = decision_of(folded)
 
     def _lost(self, partition: int) -> None:
-        """What is followed is no longer in the log: its sessions are folded anew when used."""
+        """The followed offset is no longer in the log: drop its sessions; they are folded again on
+        use.
+        """
         with self._changed:
             self._followed.pop(partition, None)
-            for session_id, held in list(self._held.items()):
-                if held.partition == partition:
-                    del self._held[session_id]
-            self._keys = frozenset(name.encode() for name in self._held)
+            for session_id, session in list(self._sessions.items()):
+                if session.partition == partition:
+                    del self._sessions[session_id]
+            self._keys = frozenset(name.encode() for name in self._sessions)
             self._changed.notify_all()

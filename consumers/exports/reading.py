@@ -1,7 +1,7 @@
-"""The log, read once for an export: every event with the fold's word, and the facts of sessions.
+"""Reads the log once for an export: every event with its ruling, and the facts of sessions.
 
-What is exported is the log up to its ends as they were when reading began, so an export is one
-instant, whoever writes meanwhile. This file must not know any format.
+An export has the log up to its ends when reading began, so it is a consistent snapshot even while
+others write.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,11 +19,11 @@ from .facts import SessionFacts
 from .inherited import inherit
 
 Progress = Callable[[int, int], None]
-"""progress(events read, events there): of the partitions that are read."""
+"""progress(events read, events in all): of the partitions being read."""
 
 
 class Read(NamedTuple):
-    """What reading came to: facts by session, in the order of their ids."""
+    """The result of reading: facts by session, in the order of their ids."""
 
     sessions: dict[str, SessionFacts]
     ends: Mapping[int, int]
@@ -38,9 +38,9 @@ def read_log(
     *,
     chunks: bool = False,
 ) -> Read:
-    """Fold the wanted sessions (None: all); `see` is shown each event as it is folded.
+    """Fold the wanted sessions (None: all); `see` is called with each event as it is folded.
 
-    `chunks`: decode GEN_CHUNK too. Raises UnknownSession naming what is not there, LogUnreachable,
+    `chunks`: also decode GEN_CHUNK. Raises UnknownSession with the unknown names, LogUnreachable,
     LogCut if the beginning of the log was deleted.
     """
     folded = FoldedSessions(SessionFacts)
@@ -52,7 +52,7 @@ def read_log(
     unknown = [w for w in wanted or () if w not in sessions or not sessions[w].views.turn.known]
     if unknown:
         raise UnknownSession(
-            f"there is no session {', '.join(unknown)}: see `foldlog sessions`. Nothing was written"
+            f"there is no session {', '.join(unknown)}. Nothing was written. See `foldlog sessions`"
         )
     for facts in sessions.values():
         facts.holders = folded.holders_of(facts.partition)
@@ -75,8 +75,8 @@ def _entries(
         for partition, first in begin.items():
             if first > 0:
                 raise LogCut(partition, 0, first)
-        there = sum(ends[p] - begin[p] for p in ends)
+        total = sum(ends[p] - begin[p] for p in ends)
         for batch in follow.to(ends):
             yield from (entry for entry in batch if entry.offset < ends[entry.partition])
             read = sum(min(at, ends[p]) - begin[p] for p, at in follow.cursor.items())
-            progress(read, there)
+            progress(read, total)

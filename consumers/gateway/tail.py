@@ -1,10 +1,10 @@
-"""The one reader of the log that all viewers of a gateway share: it folds, and hands on.
+"""The gateway's reader of the log, shared by all viewers: folds every partition.
 
-A thread polls every partition from the place of its store on, folds as a worker folds, and gives
-each batch to a listener. Sessions that are watched have their chunks decoded. It claims nothing and
-owes nothing: what it keeps is a cache of the log. So whatever stops it (a full disk, a topic that
-is missing) it begins again from its stores, until that works; only another log in the place of the
-one that it knows, or a bug, ends it, and with it the process.
+A thread polls every partition from its store's cursor on, folds as a worker folds, and passes each
+batch to a listener. Chunks are decoded for watched sessions only. It claims nothing and does no
+work of workers: its stores are a cache of the log. So after any error (a full disk, a missing
+topic) it starts over from its stores until that works. Only another log in place of the known one,
+or a bug, ends it, and the process with it.
 """
 
 import threading
@@ -41,34 +41,34 @@ from ..outcomes import Decision, decision_of
 from ..show import open_status, summary
 
 POLL_S = 0.2
-"""How long a look waits for records; the end of the process is felt this late at most."""
+"""How long a poll waits for records, and so the longest delay when the process ends."""
 
 OPEN = ("busy", "unserved")
-"""The words for a session that depend on who holds its partition."""
+"""Statuses of a session that depend on the holders of its partition."""
 
-AGAIN_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""How long it waits before it begins again; the last one however often."""
+RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Pauses before it starts over; the last one is repeated."""
 
 QUIET_S = 5.0
-"""Silence of the log after which it is asked whether it is there, and still the same."""
+"""Time without records after which it checks that the topic exists and is still the same."""
 
-ASKED = "producer"
-"""The writer whose events somebody waits for a decision on."""
+COMMAND_WRITER = "producer"
+"""The writer of commands, whose decisions clients wait for."""
 
 
 class NotReady(Retry):
-    """The gateway can not say yet, or no longer, how a session stands."""
+    """The gateway does not know the state of sessions yet, or no longer."""
 
 
 class Replaced(TopicMismatch):
-    """The topic was deleted and made again: whatever this process holds is of another log."""
+    """The topic was deleted and created again: everything in this process is of another log."""
 
 
 class Batch(NamedTuple):
-    """What one look at the log came to.
+    """The result of one poll.
 
-    seen: events of watched sessions, in log order of each. decided: rulings on what producers
-    asked for. moved: the new summary of every session that changed by more than its stream.
+    seen: events of watched sessions, each session's in log order. decided: decisions on commands.
+    moved: the new summary of every session that changed by more than its stream.
     """
 
     seen: list[FoldedEvent]
@@ -77,13 +77,12 @@ class Batch(NamedTuple):
 
 
 class Tail:
-    """Folds every partition, in a thread of its own, until it is closed.
+    """Folds every partition in its own thread, until it is closed.
 
-    `directory`: where its stores lie, one gateway at a time. `listen` gets every batch that is not
-    empty, in the thread. `interrupted` is called in it when batches may be missing: whoever was
-    shown them must begin anew; `ended` when it will never go on. `failed`: why it does not follow
-    the log now. `read`: where the seeds of forks are. Raises LogUnreachable, TopicMissing when it
-    is made.
+    `directory`: of its stores, for one gateway at a time. In the thread, `listen` gets every batch
+    that is not empty; `interrupted` is called when batches may be missing, so that viewers must
+    start over; `ended` when it never continues. `failed`: the error that stops it now. `read`:
+    reads the seeds of forks. The constructor raises LogUnreachable, TopicMissing.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class Tail:
         self.interrupted: Callable[[], object] = lambda: None
         self.ended: Callable[[], None] = lambda: None
         self.failed: BaseException | None = None
-        self.over = False  # it will not begin again
+        self.over = False  # it will not start over
         self.unreachable_since: float | None = None  # of the monotonic clock
         self._owned: dict[int, PartitionCache] = {}
         self._summaries: dict[str, dict[str, Any]] = {}
@@ -110,52 +109,52 @@ class Tail:
         self._begin()
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._thread.start()
 
     def close(self) -> None:
-        """End reading, and close the stores."""
+        """Stop reading, and close the stores."""
         self._halt.set()
         if self._thread.is_alive():
             self._thread.join()
         with self._lock:
             self._abandon()
 
-    # -- what others ask, from any thread ----------------------------------------------------------
+    # -- reads, from any thread --------------------------------------------------------------------
 
     def views(self, session_id: str) -> SessionViews | None:
-        """The views of a session as of now; None if it is not known."""
+        """The present views of a session; None if it is unknown."""
         with self._lock:
             found = (owned := self._place(session_id)).views(session_id)
             owned.trim({session_id})
         return found if found is not None and found.turn.known else None
 
     def user_of(self, session_id: str) -> str | None:
-        """Whose a session is; None if it is not known."""
+        """The user of a session; None if it is unknown."""
         return self._summaries.get(session_id, {}).get("user_id")
 
     def cursor(self, session_id: str) -> tuple[int, int]:
-        """The session's partition, and the next offset of it that is not folded."""
+        """The session's partition, and its next offset to fold."""
         owned = self._place(session_id)
         return owned.number, owned.next_offset
 
     def holders(self, session_id: str) -> PartitionView:
-        """Who holds the partition of a session."""
+        """The holders of a session's partition."""
         return self._place(session_id).partition
 
     def watch(self, session_id: str) -> tuple[SessionViews | None, int]:
-        """Have a session's chunks decoded from now on; its views, and the next offset."""
+        """Start decoding a session's chunks; its views, and the next offset."""
         with self._lock:
             self._watched |= {session_id.encode()}
             return self.views(session_id), self.cursor(session_id)[1]
 
     def unwatch(self, session_id: str) -> None:
-        """Leave a session's chunks alone again."""
+        """Stop decoding a session's chunks."""
         with self._lock:
             self._watched -= {session_id.encode()}
 
     def summaries(self, user: str | None = None) -> list[dict[str, Any]]:
-        """A line per session, of one user or of all, last changed first."""
+        """A line for each session of one user or of all, most recently changed first."""
         with self._lock:
             found = [s for s in self._summaries.values() if user in (None, s["user_id"])]
         return sorted(found, key=lambda s: (-s["updated_at"], s["session_id"]))
@@ -165,52 +164,52 @@ class Tail:
         return self._log.end_offsets(SESSION_EVENTS)[self._place(session_id).number]
 
     def places(self) -> dict[int, int]:
-        """The next offset that is not folded, of every partition."""
+        """The next offset to fold, for every partition."""
         return {number: owned.next_offset for number, owned in list(self._owned.items())}
 
     def lag(self) -> int:
-        """How many records lie before the end of the log. Raises LogUnreachable."""
+        """The number of records not folded yet. Raises LogUnreachable."""
         ends = self._log.end_offsets(SESSION_EVENTS)
         return sum(max(0, ends[p] - owned.next_offset) for p, owned in self._owned.items())
 
     @property
     def caught_up(self) -> bool:
-        """Whether it has come to where the log ended when it began."""
+        """Whether it has folded everything that was in the log at its start."""
         return all(owned.next_offset >= self._goal[p] for p, owned in self._owned.items())
 
     def ready(self) -> None:
-        """Raise NotReady as long as it has not come to where the log ended when it began."""
+        """Raise NotReady until it has folded everything that was in the log at its start."""
         if self.failed is not None:
             raise NotReady(
-                "this gateway does not follow the log at present; what was said is kept. It tries "
-                "again by itself; its operator finds why in what it printed."
+                "this gateway does not follow the log at present; every message is kept. It "
+                "retries automatically; its output has the reason, for the operator."
             )
         if not self.caught_up:
-            raise NotReady("this gateway still reads the log: ask again in a moment")
+            raise NotReady("this gateway is still reading the log: try again in a moment")
 
     def _place(self, session_id: str) -> PartitionCache:
         if not self._owned:
-            raise NotReady("this gateway opens its stores: ask again in a moment")
+            raise NotReady("this gateway is opening its stores: try again in a moment")
         return self._owned[partition_for(session_id, len(self._owned))]
 
     # -- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        waits = iter(AGAIN_S)
+        waits = iter(RETRY_S)
         while not self._halt.is_set():
             try:
                 if self.failed is not None:
                     self._begin()
                     self._say("the gateway follows the log again")
                     self.failed, self.unreachable_since = None, None
-                    waits = iter(AGAIN_S)
+                    waits = iter(RETRY_S)
                     self.interrupted()
                 self._follow()
             except (FoldlogError, OSError) as error:
                 self._fail(error)
                 if isinstance(error, Replaced):
                     return self._end()
-                self._halt.wait(next(waits, AGAIN_S[-1]))
+                self._halt.wait(next(waits, RETRY_S[-1]))
             except BaseException as error:
                 self._fail(error)
                 return self._end()
@@ -223,12 +222,11 @@ class Tail:
         is_news = str(error) != str(self.failed)
         self.failed = error
         if is_news:
-            what = f"{type(error).__name__}: {error}"
-            self._say(f"the gateway does not follow the log: {what}")
+            self._say(f"the gateway does not follow the log: {type(error).__name__}: {error}")
         self.interrupted()
 
     def _begin(self) -> None:
-        """Open every store, and have a line of each session. Raises Replaced."""
+        """Open every store, and make a summary of each session. Raises Replaced."""
         with self._lock:
             self._abandon()
             self._summaries, self._watched = {}, frozenset()
@@ -245,10 +243,10 @@ class Tail:
                 try:
                     self._summarise(owned)
                 except Corrupt as damage:
-                    self._anew(number, f"its store is damaged ({damage})")
+                    self._rebuild(number, f"its store is damaged ({damage})")
 
     def _abandon(self) -> None:
-        """Close every store as well as may be: after a failed write RocksDB complains of that."""
+        """Close every store, ignoring errors: after a failed write RocksDB raises on close."""
         owned, self._owned = self._owned, {}
         for one in owned.values():
             with suppress(Exception):
@@ -257,43 +255,44 @@ class Tail:
     def _demand_same(self) -> None:
         if self._log.topic_id(SESSION_EVENTS) != self._topic_id:
             raise Replaced(
-                f"the topic {SESSION_EVENTS} was deleted and made again: what this gateway knows "
-                "is of the one that is gone. It ends; started again it shows what there is now."
+                f"the topic {SESSION_EVENTS} was deleted and created again, so this gateway's "
+                "state belongs to the deleted topic. It ends; restart it to show the new topic."
             )
 
     def _follow(self) -> None:
-        """Read on until told to end. Raises what stops it."""
+        """Read until closed. Raises the error that stops it."""
         start = {p: owned.first_read() for p, owned in self._owned.items()}
         reader = self._log.reader(SESSION_EVENTS, start)
         try:
-            heard = monotonic()
+            progressed = monotonic()
             while not self._halt.is_set():
                 places = self.places()
-                for partition, offset in self._look(reader).items():
+                for partition, offset in self._poll(reader).items():
                     reader.seek(partition, offset)
                 if self.places() != places:
-                    heard, self.unreachable_since = monotonic(), None
-                elif monotonic() - heard > QUIET_S:
-                    self._ask_whether_it_is_there()
-                    heard = monotonic()
+                    progressed, self.unreachable_since = monotonic(), None
+                elif monotonic() - progressed > QUIET_S:
+                    self._check_topic()
+                    progressed = monotonic()
         finally:
             reader.close()
 
-    def _ask_whether_it_is_there(self) -> None:
-        """A deleted topic and a broker that is away are both silence to a reader."""
+    def _check_topic(self) -> None:
+        """A reader gets no error from a deleted topic or a dead broker, so check for both."""
         try:
             self._demand_same()
             self.unreachable_since = None
         except LogUnreachable:
             self.unreachable_since = self.unreachable_since or monotonic()
 
-    def _look(self, reader: Reader) -> dict[int, int]:
-        """Fold what has come; where to read on, of partitions whose store was made anew."""
+    def _poll(self, reader: Reader) -> dict[int, int]:
+        """Fold new records; the offsets to continue from, for partitions whose store was rebuilt.
+        """
         try:
             records = reader.poll(POLL_S)
         except OffsetGone as gone:
-            self.interrupted()  # viewers were shown what is gone
-            return {gone.partition: self._anew(gone.partition, str(gone))}
+            self.interrupted()  # viewers were shown records that no longer exist
+            return {gone.partition: self._rebuild(gone.partition, str(gone))}
         batch, sought = Batch([], [], {}), {}
         for number, run in groupby(records, attrgetter("partition")):
             if number in sought:
@@ -310,7 +309,7 @@ class Tail:
             except LogCut:
                 raise
             except Corrupt as damage:
-                sought[number] = self._anew(number, f"its store is damaged ({damage})")
+                sought[number] = self._rebuild(number, f"its store is damaged ({damage})")
                 self.interrupted()
         if any(batch):
             self.listen(batch)
@@ -324,24 +323,24 @@ class Tail:
         entry = foldable_entry(record, self._read, chunks=watched)
         folded = owned.feed(entry)
         if folded is None:
-            self._serve_anew(owned, batch)
+            self._update_served(owned, batch)
             return
         if watched:
             batch.seen.append(folded)
         if type(entry.event) is not ChunkSeen:
-            self._tell(owned, folded, batch)
+            self._add_to_batch(owned, folded, batch)
 
-    def _tell(self, owned: PartitionCache, seen: FoldedEvent, batch: Batch) -> None:
+    def _add_to_batch(self, owned: PartitionCache, seen: FoldedEvent, batch: Batch) -> None:
         entry = seen.entry
-        if entry.writer == ASKED:
+        if entry.writer == COMMAND_WRITER:
             batch.decided.append(decision_of(seen))
         if seen.views.turn.known and seen.views is not seen.before:
             line = summary(seen.views, owned.number, owned.partition)
             if self._summaries.get(entry.session_id) != line:
                 self._summaries[entry.session_id] = batch.moved[entry.session_id] = line
 
-    def _serve_anew(self, owned: PartitionCache, batch: Batch) -> None:
-        """Correct which open sessions of a partition are served, after its holder changed."""
+    def _update_served(self, owned: PartitionCache, batch: Batch) -> None:
+        """Update which open sessions of a partition are served, after its holders changed."""
         for session_id, line in list(self._summaries.items()):
             if line["partition"] == owned.number and line["status"] in OPEN:
                 moved = {**line, "status": open_status(line["agent"], owned.partition)}
@@ -349,7 +348,7 @@ class Tail:
                     self._summaries[session_id] = batch.moved[session_id] = moved
 
     def _write(self, owned: PartitionCache) -> None:
-        for session_id, views in owned.write(_owes_nothing).items():
+        for session_id, views in owned.write(_never_pending).items():
             self._say(f"session {session_id} cannot be stored: {views.frozen}")
         owned.trim(owned.touched)
         owned.touched = set()
@@ -364,11 +363,11 @@ class Tail:
             return new_store(directory, belongs, end, first_offset=first)
         return open_store(directory, belongs, end, self._say, first)
 
-    def _anew(self, partition: int, why: str) -> int:
-        """Where to read on from with a new store of a partition. Raises LogCut."""
+    def _rebuild(self, partition: int, why: str) -> int:
+        """Rebuild a partition's store; the offset to continue from. Raises LogCut."""
         with self._lock:
             owned = self._owned[partition]
-            self._say(f"the gateway's store {partition} is made anew from the log: {why}")
+            self._say(f"the gateway's store {partition} is rebuilt from the log: {why}")
             owned.store.abandon()
             end = self._log.end_offsets(SESSION_EVENTS)[partition]
             owned.reset(self._open(partition, end, fresh=True))
@@ -382,5 +381,5 @@ class Tail:
                 self._summaries[session_id] = summary(views, owned.number, owned.partition)
 
 
-def _owes_nothing(_views: SessionViews) -> bool:
+def _never_pending(_views: SessionViews) -> bool:
     return False

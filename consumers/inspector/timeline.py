@@ -1,9 +1,8 @@
-"""A session with its views after each event: the time scrubber's ground.
+"""A session with its views after each event: the data of the time scrubber.
 
 The session is folded from its first offset, as its worker folds it, and every value is kept: views
-are immutable and share their rows, so ten thousand of them cost little more than the last. A
-timeline reads on when the log has grown and holds nothing open in between.
-This file must not know what is asked of a moment, nor HTTP.
+are immutable and share their rows, so ten thousand of them cost little more than the last one. A
+timeline continues when the log has grown, and keeps nothing open in between.
 """
 
 import threading
@@ -28,28 +27,28 @@ from ..show import UnknownSession
 from ..transcript_stream import INITIAL, Viewer, see
 
 SESSIONS_MAX = 6
-"""Timelines kept, the last used ones: somebody looks at one session, and compares with another."""
+"""Most recently used timelines in memory: a person reads one session, and compares another."""
 
 EVENTS_MAX = 200_000
-"""Events kept in all of them, about 1 KB each; the one that is asked for is always kept."""
+"""Events in all of them, about 1 KB each; the requested timeline is always kept."""
 
 
 FOLDS_PER_USER_MAX = 2
-"""Sessions that are folded anew for one user at a time: each fold reads a whole partition."""
+"""New timelines being folded for one user at a time: each fold reads a whole partition."""
 
 
 class TooManyTimelines(Retry):
-    """As many sessions are being folded for this user as may be at a time."""
+    """The limit of timelines being folded for this user is reached."""
 
 
 class UnknownOffset(UnknownSession):
-    """The session has no event at or before that offset: it is not there yet."""
+    """The session has no event at or before that offset."""
 
 
 class Moment(NamedTuple):
-    """One event, the fold's word on it, and all that was so right after it.
+    """One event, its ruling, and the state right after it.
 
-    `viewer`: what the open attempt had said. `now_ms`: the newest broker time, for wake.
+    `viewer`: the open attempt's output so far. `now_ms`: the newest broker time, for wake.
     """
 
     place: int
@@ -64,7 +63,7 @@ class Moment(NamedTuple):
 class Timeline:
     """The moments of one session, in log order. Raises from the log; many threads may use it.
 
-    `read`: for seeds of forks, and for answers that were too large for the log.
+    `read`: for the seeds of forks, and for answers too large for the log.
     """
 
     def __init__(self, log: Log, session_id: str, read: ReadBlob | None = None) -> None:
@@ -74,14 +73,14 @@ class Timeline:
         self.next_offset = first[self.partition]
         self.moments: list[Moment] = []
         self.steps: list[int] = []
-        """Places of the LLM_CALLED events that counted."""
+        """Places of the accepted LLM_CALLED events."""
         self._folded: FoldedSessions[FoldedSession] = FoldedSessions()
         self._log, self._read = log, read
         self._offsets: list[int] = []
         self._lock = threading.Lock()
 
     def extend(self) -> "Timeline":
-        """Fold what the log has by now."""
+        """Fold the log up to its present end."""
         with self._lock:
             end = self._log.end_offsets(SESSION_EVENTS)[self.partition]
             if end <= self.next_offset:
@@ -103,25 +102,26 @@ class Timeline:
         viewer = self.moments[-1].viewer if self.moments else INITIAL
         try:
             viewer, _ = see(viewer, folded, self._read)
-        except BlobError:  # it is said where the blob is shown
+        except BlobError:  # reported where the blob is shown
             viewer, _ = see(viewer, folded)
         place, (_, ruling, _, views) = len(self.moments), folded
         newest = self._folded.newest_ms
         moment = Moment(place, entry, ruling, views, self.holders, viewer, newest)
         self.moments.append(moment)
-        # Behind it, and in this order: others read meanwhile, and what names a moment finds it.
+        # After it, and in this order: other threads read meanwhile, and must find every named
+        # moment.
         if ruling.accepted and isinstance(entry.event, ev.LlmCalled):
             self.steps.append(place)
         self._offsets.append(entry.offset)
 
     @property
     def holders(self) -> PartitionView:
-        """Who holds the session's partition."""
+        """The holders of the session's partition."""
         return self._folded.holders_of(self.partition)
 
     @property
     def known(self) -> bool:
-        """Whether somebody opened the session."""
+        """Whether the session was opened."""
         return bool(self.moments) and self.moments[-1].views.turn.known
 
     def place_at(self, offset: int) -> int:
@@ -136,18 +136,18 @@ class Timeline:
             where = f"begins at offset {self._offsets[0]}" if self._offsets else "has no events"
             raise UnknownOffset(
                 f"session {self.session_id} {where} of partition {self.partition}: "
-                f"nothing is known of it at offset {offset}"
+                f"it did not exist yet at offset {offset}. Choose a later offset"
             )
         return moments[place]
 
     def called(self, moment: Moment) -> Moment | None:
-        """The moment of the newest model request that was decided by then."""
+        """The moment of the newest model request decided by then."""
         before = bisect_right(self.steps, moment.place) - 1
         return self.moments[self.steps[before]] if before >= 0 else None
 
 
 class Timelines:
-    """The timelines that were looked at last."""
+    """The most recently used timelines."""
 
     def __init__(
         self,
@@ -159,44 +159,45 @@ class Timelines:
     ) -> None:
         self._log, self._read = log, read
         self._sessions_max, self._events_max = sessions_max, events_max
-        self._kept: OrderedDict[str, Timeline] = OrderedDict()
+        self._recent: OrderedDict[str, Timeline] = OrderedDict()
         self._folding: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def of(self, session_id: str, user: str = "") -> Timeline:
-        """The session's timeline, folded to the end of the log as of now. Raises
-        TooManyTimelines where it must be folded anew and others are, for the same user."""
+        """The session's timeline, folded to the present end of the log. Raises TooManyTimelines if
+        it is not in memory and too many others are being folded for the same user.
+        """
         with self._lock:
-            timeline = self._kept.get(session_id)
+            timeline = self._recent.get(session_id)
             is_new = timeline is None
             if timeline is None:
                 if self._folding[user] >= FOLDS_PER_USER_MAX:
                     raise TooManyTimelines(
-                        f"{FOLDS_PER_USER_MAX} sessions are being read for you at this moment: "
-                        "look at this one when they are there"
+                        f"{FOLDS_PER_USER_MAX} sessions are already being read for you: nothing "
+                        "was read. Open this one when they are loaded"
                     )
-                timeline = self._kept[session_id] = Timeline(self._log, session_id, self._read)
+                timeline = self._recent[session_id] = Timeline(self._log, session_id, self._read)
                 self._folding[user] += 1
-            self._kept.move_to_end(session_id)
+            self._recent.move_to_end(session_id)
         try:
             timeline.extend()
-        except Exception:  # what was folded so far may end amid a batch: begin anew next time
+        except Exception:  # it may have ended inside a batch: start over next time
             with self._lock:
-                self._kept.pop(session_id, None)
+                self._recent.pop(session_id, None)
             raise
         finally:
             if is_new:
                 with self._lock:
                     self._folding[user] -= 1
-                    self._folding = +self._folding  # forgets who has none
+                    self._folding = +self._folding  # drops the users at zero
         with self._lock:
             self._forget(session_id)
         return timeline
 
     def _forget(self, wanted: str) -> None:
-        for name in [*self._kept]:
-            events = sum(len(kept.moments) for kept in self._kept.values())
-            if len(self._kept) <= self._sessions_max and events <= self._events_max:
+        for name in [*self._recent]:
+            events = sum(len(timeline.moments) for timeline in self._recent.values())
+            if len(self._recent) <= self._sessions_max and events <= self._events_max:
                 return
             if name != wanted:
-                del self._kept[name]
+                del self._recent[name]

@@ -1,10 +1,9 @@
 """Full-text search over the transcripts of all sessions (mission row S0.8: messages, own store).
 
 The index is a fold of the log like any other: every event goes through the sessions' own fold, and
-what that adds to a transcript becomes a document. So a refused, repeated or superseded message is
-never found, for the reason for which nobody sees it. The index is brought up to date in batches,
-each one transaction with the cursor: a run that is killed is gone on with by the next. This file
-must not know how anything is printed.
+each line that it adds to a transcript becomes a document. So a refused, repeated or superseded
+message is never found, because no transcript has it. The index is updated in batches, each in one
+transaction with the cursor: the next run continues after a killed one.
 """
 
 from collections import OrderedDict
@@ -30,16 +29,16 @@ from ..contents import text_of, whole
 from ..follow import Follow
 from .search_file import Document, IndexFile
 
-LAYOUT = 1  # a new value whenever other documents or other words are made of the same log
-BATCH_EVENTS = 2_000  # of one transaction: some 50 ms of folding
+LAYOUT = 1  # change it when the same log gives other documents or other words
+BATCH_EVENTS = 2_000  # in one transaction: about 50 ms of folding
 HOT_SESSIONS_MAX = 500  # kept as objects between batches, about 10 KB each
-TEXT_CHARS_MAX = 100_000  # of a document that is searched: a pasted book is found by its beginning
-RESULT_CHARS_MAX = 20_000  # of a tool's result: what a model was shown of it, and not much more
-BEHIND_MIN = 20_000  # events; catching up with fewer takes less than a second: nothing to report
+TEXT_CHARS_MAX = 100_000  # indexed of a document: a pasted book is found by its beginning
+RESULT_CHARS_MAX = 20_000  # indexed of a tool's result: about the part that a model gets
+BEHIND_MIN = 20_000  # events; catching up with fewer takes under a second: not reported
 BEST, BEST_MAX = 10, 1_000
 
 KINDS = {"message": "said", "answer": "answered", "partial": "stopped", "result": "result"}
-"""Lines of a transcript that become documents, and what people call them."""
+"""Kinds of transcript lines that become documents, and their names in results."""
 
 
 class Found(NamedTuple):
@@ -51,22 +50,22 @@ class Found(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far catching up has come, in events of the log."""
+    """The progress of catching up, in events of the log."""
 
     read: int
     behind: int
 
 
 def index_path(settings: Settings) -> Path:
-    """Where the index of this installation lies."""
+    """The path of this installation's index."""
     return settings.home / "search" / f"{settings.topic_prefix}transcripts.sqlite"
 
 
 class TranscriptIndex:
     """The index of one installation's transcripts, up to date after `catch_up`.
 
-    `read`: resolves content that is in the blob store. `say`: told what people should know.
-    Raises IndexUnusable, LogUnreachable, TopicMissing.
+    `read`: resolves content in the blob store. `say`: prints messages for people. Raises
+    IndexUnusable, LogUnreachable, TopicMissing.
     """
 
     def __init__(
@@ -85,14 +84,14 @@ class TranscriptIndex:
     # -- catching up -------------------------------------------------------------------------------
 
     def catch_up(self, progress: Callable[[Progress], None] = lambda _progress: None) -> int:
-        """Index what the log has got since the last time; how many documents came.
+        """Index the events since the last run; the number of new documents.
 
-        `progress` is called after each batch, when it is safe on disk.
+        `progress` is called after each batch, once it is committed.
         """
         with self._file.errors_as_unusable(), self._file.locked():
             stores = self._stores()
             start = {partition: store.cursor.offset for partition, store in stores.items()}
-            catching = _CatchUp(stores, self._read)
+            indexer = _Indexer(stores, self._read)
             with Follow(
                 self._log, start=start, chunks=False, folded=True, read=self._read
             ) as follow:
@@ -101,27 +100,28 @@ class TranscriptIndex:
                 for entries, cursor in _batches(follow, ends):
                     with self._file.transaction():
                         self._file.claim()
-                        self._file.add(catching.folded(entries))
-                        catching.write(cursor)
+                        self._file.add(indexer.fold(entries))
+                        indexer.write(cursor)
                     progress(Progress(sum(cursor[p] - start[p] for p in cursor), behind))
-        if catching.unreadable:
+        if indexer.unreadable:
             self._say(
-                f"search: {catching.unreadable} texts are not in the blob store at hand, and are "
-                "found by their beginning only; point FOLDLOG_BLOBS at the store of this log and "
-                f"delete {self._file.path} to have them whole"
+                f"search: {indexer.unreadable} texts are missing from the blob store, and only "
+                "their beginnings are indexed. To index them fully, point FOLDLOG_BLOBS at the "
+                f"store of this log and delete {self._file.path}"
             )
-        return catching.documents
+        return indexer.documents
 
     def _stores(self) -> dict[int, Store]:
-        """The views of each partition at its cursor; all anew if the log can not go on there."""
+        """Each partition's store at its cursor; all are rebuilt if the log cannot continue there.
+        """
         first, end = self._log.first_offsets(SESSION_EVENTS), self._log.end_offsets(SESSION_EVENTS)
         stores = {partition: self._file.store(partition) for partition in first}
         for partition, store in stores.items():
             at, is_new = store.cursor.offset, store.cursor == Cursor()
             if not is_new and not first[partition] <= at <= end[partition]:
                 self._say(
-                    f"search: the index has come to offset {at} of partition {partition}, the log "
-                    f"holds {first[partition]} to {end[partition]}"
+                    f"search: the index is at offset {at} of partition {partition}, but the log "
+                    f"has {first[partition]} to {end[partition]}"
                 )
                 self._file.rebuild()
                 return self._stores()
@@ -138,7 +138,8 @@ class TranscriptIndex:
         session: str | None = None,
         limit: int = BEST,
     ) -> list[Found]:
-        """The best matches of one user's, one session's or all documents, newest of equals first.
+        """The best matches in one user's, one session's or all documents; of equals the newest
+        first.
 
         Any text is a query; one without a letter or digit finds nothing.
         """
@@ -155,12 +156,12 @@ class TranscriptIndex:
 
     def _within(self, user: str | None, session: str | None) -> set[int] | None:
         wanted = {"user_id": user, "session_id": session}
-        given = {name: value for name, value in wanted.items() if value is not None}
-        if not given:
+        filters = {name: value for name, value in wanted.items() if value is not None}
+        if not filters:
             return None
         rows = self._file.connection.execute(
-            f"SELECT rowid FROM documents WHERE {' AND '.join(f'{name} = ?' for name in given)}",
-            [*given.values()],
+            f"SELECT rowid FROM documents WHERE {' AND '.join(f'{name} = ?' for name in filters)}",
+            [*filters.values()],
         )
         return {rowid for (rowid,) in rows}
 
@@ -182,7 +183,7 @@ class TranscriptIndex:
 
 
 def _batches(follow: Follow, ends: Offsets) -> Iterator[tuple[list[Entry], Offsets]]:
-    """Entries in bounded batches, each with the cursor behind it."""
+    """Entries in bounded batches, each with the cursor after it."""
     for entries in follow.to(ends):
         after = follow.cursor
         cursor = {**after, **{e.partition: e.offset for e in reversed(entries)}}
@@ -190,11 +191,11 @@ def _batches(follow: Follow, ends: Offsets) -> Iterator[tuple[list[Entry], Offse
             batch, entries = entries[:BATCH_EVENTS], entries[BATCH_EVENTS:]
             cursor.update((e.partition, e.offset + 1) for e in batch)
             yield batch, dict(cursor)
-        yield entries, after  # records that are no session's event have been read as well
+        yield entries, after  # includes records that are not events of sessions
 
 
-class _CatchUp:
-    """Folds events, makes documents of what they add to transcripts, and keeps the views."""
+class _Indexer:
+    """Folds events, makes documents of new transcript lines, and keeps the views."""
 
     def __init__(self, stores: dict[int, Store], read: ReadBlob) -> None:
         self._stores, self._read = stores, read
@@ -202,8 +203,8 @@ class _CatchUp:
         self._changed: dict[tuple[int, str], SessionViews] = {}
         self.documents = self.unreadable = 0
 
-    def folded(self, entries: list[Entry]) -> list[Document]:
-        """The documents that these events make."""
+    def fold(self, entries: list[Entry]) -> list[Document]:
+        """The documents from these events."""
         found: list[Document] = []
         for entry in entries:
             if entry.session_id == PARTITION_KEY:
@@ -213,7 +214,7 @@ class _CatchUp:
             self._hot[key] = self._changed[key] = views
             for line in views.transcript.lines.since(len(before.transcript.lines)):
                 inherited = views.origin is not None and line.offset <= views.origin.opened
-                text = "" if inherited else self._text(line)  # it is found in the parent
+                text = "" if inherited else self._text(line)  # found in the parent
                 if text.strip():
                     found.append(_document(views, entry.partition, line, text))
         self.documents += len(found)
@@ -227,7 +228,7 @@ class _CatchUp:
         return self._stores[partition].load(session_id)
 
     def write(self, cursor: Offsets) -> None:
-        """Keep the changed views and the cursor, in the caller's transaction."""
+        """Store the changed views and the cursor, in the caller's transaction."""
         for partition, store in self._stores.items():
             changed = {name: views for (p, name), views in self._changed.items() if p == partition}
             if changed or cursor[partition] != store.cursor.offset:
@@ -238,7 +239,7 @@ class _CatchUp:
             self._stores[partition].forget(name)
 
     def _text(self, line: Line) -> str:
-        """What of a line is searched; '' where it is no document."""
+        """The text of a line to index; '' if it is not a document."""
         if line.kind not in KINDS or line.body is None:
             return ""
         if line.kind == "result":

@@ -265,7 +265,7 @@ def test_E31_the_time_that_a_person_takes_is_no_silence_of_a_worker(at_terminal,
         terminal.type("/quit\n")
 
     code, screen = at_terminal(person)
-    assert code == 0 and "nobody has answered" not in screen
+    assert code == 0 and "no worker has responded" not in screen
 
 
 def test_E31_a_line_that_comes_while_a_person_answers_leaves_the_question_in_sight(at_terminal):

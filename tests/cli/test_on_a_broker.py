@@ -103,7 +103,7 @@ def _approve_until_answered(machine, message_id):
     """Wait for the answer in one process, and allow in another what it says is asked for."""
     waiting = machine.start("send", "s1", "--message-id", message_id, "--wait", "--json")
     for line in waiting.stderr:
-        if "asks for approval" in line:
+        if "waits for approval" in line:
             call = line.split("`")[1].split()[-1]
             assert "is allowed" in machine("approve", "s1", call)
     out, _ = waiting.communicate(timeout=WAIT_S)

@@ -181,7 +181,7 @@ def test_a_wait_for_a_person_says_what_to_do_at_once(log, settings):
     told = []
     with pytest.raises(NoAnswerYet, match="goes on when that is settled"):
         answer(log, "m1", patience_s=60, say=told.append, stop=lambda: bool(told))
-    assert told == ["charge asks for approval: `foldlog approve s1 1.1.0` or `deny`"]
+    assert told == ["charge waits for approval: `foldlog approve s1 1.1.0` or `deny`"]
 
 
 def test_a_doubt_that_holds_the_turn_says_what_to_do(log, settings):

@@ -126,7 +126,7 @@ def test_a_store_that_can_not_be_opened_is_said(log, played, settings):
     directory.mkdir(parents=True)
     (directory / "CURRENT").write_text("rubbish")
     (verified,) = verify(log, settings)
-    assert "can not be opened" in verified.problem
+    assert "cannot be opened" in verified.problem
 
 
 def test_a_store_with_rows_that_nobody_can_read_is_said(log, played, settings):

@@ -208,7 +208,7 @@ def test_S3_6_over_the_hard_cap_a_step_waits_for_the_summary_and_goes_on_with_it
     assert len(session.held) == 1
     waiting, said = session.views.turn.number, []
     Patience(said.append, patience_s=-1.0).look(session.views)
-    assert said == ["what was said is being put in short, so that the next request has room"]
+    assert said == ["the conversation is being summarized, so that the next request has room"]
     session.release().run()
     assert what_it_waits_for(session.views).text == ""
     assert reasons(session) == ["end_turn"] * waiting

@@ -146,7 +146,7 @@ def test_B_a_full_disk_is_told_and_outlived(log, tmp_path):
             for number in range(8):
                 sessions.say("s1", "x" * 60_000, message_id=f"m{number}")
             it.until(lambda tail: isinstance(tail.failed, OSError))
-            with pytest.raises(NotReady, match="tries again by itself"):
+            with pytest.raises(NotReady, match="retries automatically"):
                 it.tail.ready()
             assert it.interrupted and not it.tail.over
         it.until(lambda tail: tail.failed is None)
@@ -207,7 +207,7 @@ def test_B_a_topic_that_was_made_again_ends_it_and_one_that_is_missing_does_not(
         log.apply_topics(specs).demand()
         assert ended.wait(PATIENCE_S)
         assert isinstance(it.tail.failed, tail_module.Replaced) and it.tail.over
-        assert "deleted and made again" in it.said[-1]
+        assert "deleted and created again" in it.said[-1]
     with Following(log, tmp_path / "gateway") as again:
         again.until(lambda tail: tail.caught_up)
         assert again.tail.views("s1") is None

@@ -82,7 +82,7 @@ def test_a_log_that_was_truncated_and_written_on_is_folded_anew(own_broker, tmp_
     later.start()
     agrees(later, again)
     later.close()
-    assert [line for line in told if "made anew" in line]
+    assert [line for line in told if "is rebuilt from the log" in line]
     log.close()
     again.close()
 

@@ -253,7 +253,7 @@ def test_a_cursor_beyond_the_end_of_the_log_is_made_anew(library, talk):
         cursor = bytes([0x92, 0xCD, 0x7F, 0xFF, 0])  # offset 32767
         connection.execute("UPDATE views SET value = ? WHERE key = ?", (cursor, b"\0cursor"))
     assert len(library.find("walrus")) == 2
-    assert "has come to offset 32767" in library.said[0]
+    assert "is at offset 32767" in library.said[0]
     assert library.documents() == library.transcripts()
 
 
@@ -281,7 +281,7 @@ def test_a_missing_blob_is_said_and_its_beginning_is_found(library, talk):
 
     library.read = missing
     library.caught_up()
-    assert "1 texts are not in the blob store" in library.said[0]
+    assert "1 texts are missing from the blob store" in library.said[0]
 
 
 def test_a_text_without_end_is_bounded(library, talk):
