@@ -58,7 +58,7 @@ class Client:
         self._blobs: BlobStore | None = None
         self.sessions = Sessions(self.log, settings, brief=brief, origin=origin)
 
-    # -- commands: each returns the decision, which says accepted or done before -------------------
+    # -- commands: each returns the decision, accepted now or before -------------------------------
 
     def open(self, session_id: str, *, agent: str = DEFAULT_AGENT) -> Decision:
         """Open a session; repeating it with the same agent is harmless."""
@@ -75,7 +75,8 @@ class Client:
         when_busy: str = WhenBusy.QUEUE,
         agent: str | None = None,
     ) -> tuple[Decision, str]:
-        """Send a message; the decision, and the message_id. Opens the session if it is new."""
+        """Send a message. Returns the decision and the message_id. Opens the session if it is new.
+        """
         with self.fold(session_id) as folded:
             receipt = self.say_on(
                 folded,

@@ -83,7 +83,7 @@ class UnknownMessage(Refused):
 
 
 def decision_on(folded: SessionFold, receipt: Receipt) -> Decision:
-    """The decision on the event of a receipt, which the fold must not have passed yet.
+    """Fold up to a receipt's event and return its decision. `folded` must be before that event.
 
     Raises LogUnreachable if the log cannot be read up to that event.
     """

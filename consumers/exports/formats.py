@@ -121,7 +121,7 @@ FORMATS = {
 
 
 def export(name: str, order: Export) -> Counts:
-    """Write an export; its row or record counts. Raises CanNotWrite, UnknownSession."""
+    """Write an export and return its row or record counts. Raises CanNotWrite, UnknownSession."""
     return FORMATS[name].write(order)
 
 

@@ -48,7 +48,7 @@ class Tables:
         self.counts: dict[str, int] = {}
 
     def add(self, table: str, row: Mapping[str, Any]) -> int:
-        """Add a row; its rowid."""
+        """Add a row and return its rowid."""
         values = tuple(row.values())
         try:
             cursor = self._connection.execute(_insert(table, tuple(row)), values)

@@ -32,7 +32,7 @@ def write_tables(
     tables: Collection[str] = tuple(BY_NAME),
     progress: Progress = lambda _read, _there: None,
 ) -> tuple[Read, dict[str, int]]:
-    """Write NAME.jsonl for each of these tables; the sessions read, and the row counts."""
+    """Write NAME.jsonl for each of these tables. Returns the sessions read, and the row counts."""
     files = _Files(directory, tables)
     try:
         wants_events = EVENTS.name in tables
@@ -73,7 +73,7 @@ class _Files:
         file.write(_line(event_row(entry, ruling.verdict, ruling.code)))
 
     def close(self) -> dict[str, int]:
-        """Join the events and close all files; the row count of each table."""
+        """Join the events and close all files. Returns the row count of each table."""
         for _, part in sorted(self._events.items()):
             part.close()
             path = Path(part.name)

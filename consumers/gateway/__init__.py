@@ -1,1 +1,2 @@
-"""The HTTP server of viewers: it holds no truth, only views of the log and who looks at them."""
+"""The HTTP server for viewers: it owns no state, only views of the log and the connected viewers.
+"""

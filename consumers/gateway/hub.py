@@ -193,7 +193,7 @@ class Hub:
             async with self._histories:
                 past = watching.moment().lacking(seat.place, self._read)
                 await asyncio.to_thread(seat.show, past)
-            # May have been dropped meanwhile
+            # The session may have been dropped meanwhile
             seat.watching = watching = await self._watch(session_id)
             seat.show(watching.moment().lacking(seat.place, self._read))
         except BaseException:

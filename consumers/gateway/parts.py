@@ -113,7 +113,7 @@ class Gateway:
         return demand(await self.hub.decided(receipt.session_id, receipt.offset))
 
     def attach(self, data: bytes) -> dict[str, Any]:
-        """Stores bytes as a blob; a block that refers to it. Blocking."""
+        """Store bytes as a blob and return a block that refers to it. Blocking."""
         attachment = admitted(data)
         blob = BlobStore(self.settings.blobs_dir).store(data, attachment.media_type)
         return reference(blob, attachment.tokens)

@@ -143,7 +143,7 @@ class Tail:
         return self._place(session_id).partition
 
     def watch(self, session_id: str) -> tuple[SessionViews | None, int]:
-        """Start decoding a session's chunks; its views, and the next offset."""
+        """Start decoding a session's chunks. Returns its views, and the next offset."""
         with self._lock:
             self._watched |= {session_id.encode()}
             return self.views(session_id), self.cursor(session_id)[1]
@@ -286,7 +286,8 @@ class Tail:
             self.unreachable_since = self.unreachable_since or monotonic()
 
     def _poll(self, reader: Reader) -> dict[int, int]:
-        """Fold new records; the offsets to continue from, for partitions whose store was rebuilt.
+        """Fold new records. Returns the offsets to continue from, for partitions with a rebuilt
+        store.
         """
         try:
             records = reader.poll(POLL_S)
@@ -364,7 +365,7 @@ class Tail:
         return open_store(directory, belongs, end, self._say, first)
 
     def _rebuild(self, partition: int, why: str) -> int:
-        """Rebuild a partition's store; the offset to continue from. Raises LogCut."""
+        """Rebuild a partition's store. Returns the offset to continue from. Raises LogCut."""
         with self._lock:
             owned = self._owned[partition]
             self._say(f"the gateway's store {partition} is rebuilt from the log: {why}")

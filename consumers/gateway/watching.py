@@ -133,7 +133,7 @@ class Moment(NamedTuple):
     offset: int
 
     def lacking(self, place: Place, read: ReadBlob) -> Iterator[tuple[int, list[Shown]]]:
-        """What a viewer at a place lacks, grouped by event: (next offset, things)."""
+        """The things that a viewer at a place lacks, grouped by event: (next offset, things)."""
         group: list[Shown] = []
         at = -1
         for offset, thing in missed(place, self.views, self.viewer, read):

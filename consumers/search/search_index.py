@@ -84,7 +84,7 @@ class TranscriptIndex:
     # -- catching up -------------------------------------------------------------------------------
 
     def catch_up(self, progress: Callable[[Progress], None] = lambda _progress: None) -> int:
-        """Index the events since the last run; the number of new documents.
+        """Index the events since the last run, and return the number of new documents.
 
         `progress` is called after each batch, once it is committed.
         """

@@ -73,7 +73,7 @@ def _value(value: Any) -> dict[str, Any]:
 
 
 def send(spans: Iterable[Span], url: str, headers: Mapping[str, str] | None = None) -> int:
-    """Send spans to a receiver, `URL/v1/traces`; the number sent. Raises NotSent."""
+    """Send spans to a receiver, `URL/v1/traces`, and return the number sent. Raises NotSent."""
     remaining, sent = iter(spans), 0
     place = url if url.endswith(PATH) else url.rstrip("/") + PATH
     while batch := list(islice(remaining, BATCH)):

@@ -71,7 +71,7 @@ def router(gateway: Gateway) -> APIRouter:
 
 
 async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInput) -> int | None:
-    """Send the answers to interrupts and await the decisions; the offset of the last, or None."""
+    """Send the answers to interrupts and await the decisions. Returns the last offset, or None."""
     last, sessions = None, gateway.client.sessions
     for interrupt, payload in wanted.resume:
         views = gateway.owned(request, wanted.thread)
@@ -94,8 +94,9 @@ async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInpu
 
 
 async def _send_messages(gateway: Gateway, request: Request, wanted: RunInput) -> dict[str, int]:
-    """Send the user's newest messages and await the decisions; the offset of each. A message that
-    was sent before keeps its offset, so a repeated request gets the same run again."""
+    """Send the user's newest messages and await the decisions. Returns the offset of each. A
+    message that was sent before keeps its offset, so a repeated request gets the same run again.
+    """
     who, offsets = gateway.who(request), {}
     for new in newest(wanted.messages):
         views = gateway.seen_by(who, wanted.thread)

@@ -138,7 +138,7 @@ def _other_routes(routes: APIRouter, gateway: Gateway) -> None:
 
 
 async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest) -> str:
-    """Send the newest message and await its decision; its id. A repeated id is harmless."""
+    """Send the newest message, await the decision, and return its id. A repeated id is harmless."""
     assert wanted.message is not None
     content = await gateway.blocking(content_of, wanted.message, gateway.attach)
     options = {"agent": wanted.agent, "when_busy": wanted.when_busy, "channel": CHANNEL}
@@ -150,9 +150,10 @@ async def _send_message(gateway: Gateway, request: Request, wanted: ChatRequest)
 
 
 async def _answer_approvals(gateway: Gateway, request: Request, wanted: ChatRequest) -> list[str]:
-    """Send the answers to approvals and await the decisions; the answered calls. If a new message
-    follows them, only pending approvals are answered: the others are old answers that the client
-    repeats."""
+    """Send the answers to approvals, await the decisions, and return the answered calls. If a new
+    message follows them, only pending approvals are answered: the others are old answers that the
+    client repeats.
+    """
     if not wanted.answers:
         return []
     calls = []
@@ -194,7 +195,7 @@ def _was_decided(views: SessionViews, answer: Answer) -> bool:
 
 
 async def _regenerate(gateway: Gateway, request: Request, wanted: ChatRequest) -> tuple[str, int]:
-    """Fork before a turn and send its message again there; the new session, and its turn."""
+    """Fork before a turn and send its message again there. Returns the new session and its turn."""
     views = gateway.owned(request, wanted.session_id)
     of_message = views.messages.progress.last(wanted.about)
     turn = _named_turn({"messageId": wanted.about}) or (of_message and of_message.turn)

@@ -335,7 +335,7 @@ def session_json(gateway: Gateway, views) -> dict[str, Any]:
 
 
 def call_json(call: Call) -> dict[str, Any]:
-    """A call that is open or in doubt."""
+    """An open call, or a call in doubt, as JSON."""
     fields = ("key", "call_id", "name", "status", "attempt", "args_sha256", "expires_at")
     return {name: getattr(call, name) for name in fields} | {"args": plain(call.args)}
 

@@ -105,7 +105,7 @@ class Written:
         return None if self.life is None or self.life.is_over(at) else self.life
 
     def take(self, op: Op, offset: int, at: int) -> Verdict:
-        """Fold one request; its verdict."""
+        """Fold one request and return its verdict."""
         self.batches += 1
         verdict = self.judge(op, at)
         if verdict.status < 300 and verdict.why != "known":

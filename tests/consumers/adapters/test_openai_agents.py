@@ -201,7 +201,7 @@ def test_S4_1_a_batch_is_whole_for_whoever_reads_meanwhile(sessions):
 
 
 def test_sessions_beyond_what_is_kept_are_folded_anew(sessions, monkeypatch):
-    monkeypatch.setattr(in_use, "KEPT_MAX", 2)
+    monkeypatch.setattr(in_use, "SESSIONS_MAX", 2)
 
     async def play():
         for round in range(2):
