@@ -179,7 +179,7 @@ def test_a_wait_for_a_person_says_what_to_do_at_once(log, settings):
     played.complete("", [("charge", {"cents": 5})])
     played.invoke(approval="ask")
     told = []
-    with pytest.raises(NoAnswerYet, match="goes on when that is settled"):
+    with pytest.raises(NoAnswerYet, match="continues when that is settled"):
         answer(log, "m1", patience_s=60, say=told.append, stop=lambda: bool(told))
     assert told == ["charge waits for approval: `foldlog approve s1 1.1.0` or `deny`"]
 
@@ -247,4 +247,4 @@ def test_silence_names_the_agent_that_is_needed(log, settings):
     sessions.say("s1", "hi", message_id="m1")
     said = []
     Patience(said.append, patience_s=-1.0).look(played.views)
-    assert "has agent shop" in said[0] and "foldlog doctor" in said[0]
+    assert "worker with agent shop" in said[0] and "foldlog doctor" in said[0]

@@ -27,7 +27,7 @@ def poison(client, session_id="s1", value=POISON, headers=HEADERS) -> int:
 
 def unheard(client, word: str) -> None:
     """Say something to a frozen session."""
-    with pytest.raises(CommandRefused, match=r"counts once .*`foldlog skip`"):
+    with pytest.raises(CommandRefused, match=r"takes effect once .*`foldlog skip`"):
         client.say("s1", f"say {word}", message_id=f"m-{word}")
 
 
