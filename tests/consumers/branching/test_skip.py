@@ -46,7 +46,7 @@ def followed(client, directory):
     tail = Tail(client.log, directory, lambda _line: None, client.read_blob)
     reader = client.log.reader(SESSION_EVENTS, tail.places())
     while tail.lag():
-        tail._look(OneByOne(reader))
+        tail._poll(OneByOne(reader))
     views = tail.views("s1")
     reader.close()
     tail.close()

@@ -122,7 +122,7 @@ def test_law_13_the_gateway_goes_on_behind_usage_that_passes_64_bits(tmp_path):
     tail = Tail(rig.log, tmp_path, pytest.fail)
     while not tail.caught_up:
         reader = rig.log.reader(SESSION_EVENTS, tail.places())
-        tail._look(reader)
+        tail._poll(reader)
         reader.close()
     assert view_hashes(tail.views(POISONED)) == view_hashes(folded(rig, POISONED))
     assert tail.views(NEIGHBOUR).turn.open
