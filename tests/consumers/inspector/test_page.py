@@ -154,7 +154,8 @@ def test_the_rows_that_were_owed_and_why(url, page_at, place):
     assert "T2w" in owed.first.inner_text() and "a person has to answer" in owed.first.inner_text()
     page.get_by_role("heading", name="asks").click()
     page.keyboard.press("ArrowLeft")
-    page.locator(".wake").get_by_text("the model proposed a call that is not decided yet").wait_for()
+    why = "the model proposed a call that is not decided yet"
+    page.locator(".wake").get_by_text(why).wait_for()
 
 
 def test_two_offsets_are_compared(url, page_at, moments):
