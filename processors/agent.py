@@ -219,8 +219,8 @@ def _arranged(agent: Agent) -> tuple[Tool, ...]:
     taken = next((tool.name for tool in tools if tool.name in search and tool.tier != SEARCH), None)
     if taken is not None:  # two tools of one name: the provider rejects every request
         raise ValueError(
-            f"agent {agent.name}: the name {taken!r} is reserved for the search for tools that are "
-            "rare or do not fit; rename your tool"
+            f"agent {agent.name}: the name {taken!r} is reserved for the tool search, which finds "
+            "tools that are rare or do not fit; rename yours"
         )
     return tools
 

@@ -221,7 +221,7 @@ def _request(channel: Channel, delivery: Delivery, body: bytes) -> bytes:
 
 
 async def _answer(reader: asyncio.StreamReader) -> Answer:
-    """The final head that the receiver sends. Raises Failed, OSError, EOFError."""
+    """Read the head of the receiver's final response. Raises Failed, OSError, EOFError."""
     for _ in range(4):  # a few provisional answers may come first
         try:
             head = await reader.readuntil(b"\r\n\r\n")

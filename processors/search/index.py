@@ -41,7 +41,7 @@ _TABLES = (
 
 
 def embedder_in(connection: sqlite3.Connection) -> str | None:
-    """NAME/DIMENSIONS of the embedder of an index's vectors; None if it has no vectors."""
+    """The embedder that computed an index's vectors, as NAME/DIMENSIONS; None without vectors."""
     found = connection.execute("SELECT value FROM search_meta WHERE name = 'embedder'").fetchone()
     return None if found is None else str(found[0])
 

@@ -1,7 +1,7 @@
 """The time for decisions: the wall clock while it agrees with the brokers' clocks, else theirs.
 
-A broker stamps every record. From a record of its own a worker knows the broker's clock to within
-the time that the record took; from then on the monotonic clock extends it.
+A broker stamps every record. When a worker reads back a record of its own, it learns the broker's
+time with an error of at most the record's round trip; the monotonic clock measures the time since.
 """
 
 from collections.abc import Callable

@@ -100,7 +100,7 @@ def _field(tool: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) ->
     """One parameter as a dataclass field. Raises TypeError."""
     where = f"parameter {parameter.name!r} of tool {tool}"
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise TypeError(f"{where} must not be variadic or positional-only: a model names arguments")
+        raise TypeError(f"{where} must not be variadic or positional-only: models name arguments")
     if parameter.name.startswith("_"):
         raise TypeError(f"{where} must not begin with an underscore")
     if _NAME.fullmatch(parameter.name) is None:

@@ -38,8 +38,8 @@ ALWAYS, RARE, SEARCH = "always", "rare", "search"
 class ToolFailed(Exception):
     """Raised by a tool that knows it failed; the text is the reason, for the model.
 
-    It ends a call definitely: outcome `error`, even of a `once` tool. Raise it only when the state
-    of the world is known; any other exception of a `once` tool puts the call in doubt.
+    It ends a call definitely: outcome `error`, even of a `once` tool. Raise it only when the
+    effects of the call are known; any other exception of a `once` tool puts the call in doubt.
     """
 
 

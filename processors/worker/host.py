@@ -61,7 +61,7 @@ class EndSignal:
 
     @contextmanager
     def at_signals(self) -> Iterator["EndSignal"]:
-        """SIGTERM and SIGINT request the end for the block; then the old handlers are restored."""
+        """In the block SIGTERM and SIGINT request the end; then the old handlers are restored."""
         before = {number: signal.signal(number, lambda *_: None) for number in ENDS}
         woken = signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         try:

@@ -90,7 +90,7 @@ def test_a_relative_workdir_is_made_absolute_once():
         (
             {"tools": [replace(look, name="find_tools"), replace(run_it, tier="rare")]},
             ValueError,
-            "'find_tools' is reserved for the search for tools that are rare or do not fit; rename",
+            "'find_tools' is reserved for the tool search, which finds tools that are rare",
         ),
         ({"tools": [len]}, TypeError, "len is not a tool, decorate it with @tool"),
         ({"tools": look}, TypeError, r"tools must be a list, not .{60}\.\.\.$"),
