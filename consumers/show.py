@@ -11,7 +11,9 @@ from ..log.door import Log
 from ..log.errors import Refused
 from ..processors.fold import views as views_fold
 from ..processors.fold.projections import partition as partition_fold
+from ..processors.fold.projections.background import KINDS
 from ..processors.fold.projections.partition import PartitionView
+from ..processors.fold.references import WorkRef
 from ..processors.fold.sessions import FoldedSession, FoldedSessions
 from ..processors.fold.views import SessionViews
 from ..processors.request.build import BUILDER, request_bytes, request_sha256
@@ -74,7 +76,10 @@ def owed_json(
 
 
 def _owed(obligation: Obligation) -> dict[str, Any]:
-    row = {**plain(obligation), "subject": ".".join(map(str, obligation.subject))}
+    subject: tuple[int | str, ...] = obligation.subject
+    if isinstance(obligation.subject, WorkRef):
+        subject = KINDS.index(obligation.subject.kind), obligation.subject.upto
+    row = {**plain(obligation), "subject": ".".join(map(str, subject))}
     return {**row, "why": BY_ID[obligation.row].why}
 
 

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 from ...schemas import events as ev
 from ...schemas.events.parts import ReadBlob
-from ...schemas.ids import call_key
 from ...schemas.tokens import NEW, OLD, estimate, family_of
 from ..agent import Agent
 from ..fold.cut_points import is_fixed
 from ..fold.grants import granting
-from ..fold.projections.background import ABORTED, KINDS, find_work
+from ..fold.projections.background import ABORTED, find_work
 from ..fold.projections.delivery import delivery_of
 from ..fold.projections.prefixes import prefix_of
 from ..fold.projections.turn_view import Call, find_call, part_refused
@@ -91,7 +90,7 @@ def decide(
         case "TOOL_INVOKED":
             return [_tool_invoked(_call(owed, views), views, agent, desk.read_blob)]
         case "APPROVAL_EXPIRED":
-            return [ev.ApprovalExpired(call=call_key(*owed.subject))]
+            return [ev.ApprovalExpired(call=owed.call.key)]
         case "TURN_ENDED" if owed.row == "N2":
             return _over_cap(owed, views, agent, desk)
         case "TURN_ENDED":
@@ -99,7 +98,7 @@ def decide(
         case "LLM_CALLED":
             return _llm_called(views, agent, desk)
         case "COMPACTION_SKIPPED":
-            return [ev.CompactionSkipped(upto=owed.subject[1], why=TOO_LITTLE)]
+            return [ev.CompactionSkipped(upto=owed.work.upto, why=TOO_LITTLE)]
         case "BACKGROUND_DONE":
             return [_given_up(owed, views)]
         case "DELIVERY_FAILED":
@@ -108,13 +107,13 @@ def decide(
 
 
 def _call(owed: Obligation, views: SessionViews) -> Call:
-    call = find_call(views.turn, *owed.subject)
+    call = find_call(views.turn, *owed.call)
     assert call is not None
     return call
 
 
 def _refused(owed: Obligation, views: SessionViews) -> ev.Refused:
-    refusal = next(r for r in views.turn.refusals if (r.offset,) == owed.subject)
+    refusal = next(r for r in views.turn.refusals if r.offset == owed.refusal.offset)
     return ev.Refused(offset=refusal.offset, code=refusal.code, detail=refusal.detail)
 
 
@@ -129,7 +128,7 @@ def _human_needed(owed: Obligation, views: SessionViews) -> ev.HumanNeeded:
 
 
 def _given_up(owed: Obligation, views: SessionViews) -> ev.BackgroundDone:
-    work = find_work(views.background, KINDS[owed.subject[0]], owed.subject[1])
+    work = find_work(views.background, *owed.work)
     assert work is not None
     why = ABORTED if work.stop else "its attempts are used up"
     return ev.BackgroundDone(
@@ -138,7 +137,7 @@ def _given_up(owed: Obligation, views: SessionViews) -> ev.BackgroundDone:
 
 
 def _undelivered(owed: Obligation, views: SessionViews) -> ev.DeliveryFailed:
-    wanted = delivery_of(views.delivery, *owed.subject)
+    wanted = delivery_of(views.delivery, owed.delivery.number)
     last = f"; the last: {wanted.error}" if wanted.error else ""
     return ev.DeliveryFailed(
         turn=wanted.turn,

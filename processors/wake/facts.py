@@ -7,26 +7,58 @@ decides. There is no clock: `now` is an argument (Unix ms).
 from typing import NamedTuple
 
 from ..fold.calls import ASKS, STARTED
-from ..fold.projections.background import KINDS, Work
+from ..fold.projections.background import Work
 from ..fold.projections.delivery import Owed, next_owed
 from ..fold.projections.partition import PartitionView, claim_status
 from ..fold.projections.turn_view import Call, Claim, generation_deadline, is_open, part_refused
+from ..fold.references import (
+    CallRef,
+    DeliveryRef,
+    RefusalRef,
+    StepRef,
+    Subject,
+    TurnRef,
+    WorkRef,
+)
 from ..fold.views import SessionViews
 from .budget import Due, Rules, due_works, may_still_come, must_shorten, plan
 from .table import REBUILT, Facts, Row, match
 
 
 class Obligation(NamedTuple):
-    """One thing owed. `subject`: (turn, step, index) for a call, (turn, step) for a model call,
-    (turn,) for a turn, (offset,) for a refusal, (number of the kind, upto) for background work,
-    (number,) of a delivery. `due`: Unix ms to look again, on a wait."""
+    """One thing owed. `subject`: what it is about; a property names it where its type is known.
+    `due`: Unix ms to look again, on a wait."""
 
     row: str
     lane: str
     role: str
     owed: str
-    subject: tuple[int, ...]
+    subject: Subject
     due: int | None = None
+
+    @property
+    def call(self) -> CallRef:
+        """The tool call that it is about."""
+        assert isinstance(self.subject, CallRef), self
+        return self.subject
+
+    @property
+    def work(self) -> WorkRef:
+        """The background work that it is about."""
+        assert isinstance(self.subject, WorkRef), self
+        return self.subject
+
+    @property
+    def delivery(self) -> DeliveryRef:
+        """The delivery that it is about."""
+        assert isinstance(self.subject, DeliveryRef), self
+        return self.subject
+
+    @property
+    def refusal(self) -> RefusalRef:
+        """The refusal that it answers."""
+        assert isinstance(self.subject, RefusalRef), self
+        return self.subject
 
 
 def wake(
@@ -34,7 +66,10 @@ def wake(
 ) -> tuple[Obligation, ...]:
     """Everything owed. `rules` is None if no agent of that name is known: then only refusals and
     the end of a closing turn (rows C) are, which need nothing of an agent."""
-    owed = [_owe("R", {}, (refusal.offset,)) for refusal in views.turn.refusals]
+    owed: list[Obligation | None] = []
+    for refusal in views.turn.refusals:
+        row = match("R", {})
+        owed.append(None if row is None else _owe(row, RefusalRef(refusal.offset)))
     halted = views.frozen is not None or (views.turn.terminated and not views.turn.open)
     gate = "halted" if halted or rules is None else "live"
     closing = views.turn.closing is not None
@@ -49,7 +84,7 @@ def wake(
         owed.append(_next(common, views, now, rules))
     if ends and views.turn.open:
         effects = _effects({"gate": "live", "closing": True}, views, partition, now, rules)
-        owed.extend(one for one in effects if one is not None and one.lane == "C")
+        owed.extend(one for one in effects if one.lane == "C")
     if gate == "live":
         for work in views.background.works:
             owed.append(_claimed_work(common, partition, now, rules, work))
@@ -59,14 +94,9 @@ def wake(
     return tuple(obligation for obligation in owed if obligation is not None)
 
 
-def _owe(
-    lane: str, facts: Facts, subject: tuple[int, ...], due: int | None = None
-) -> Obligation | None:
-    row: Row | None = match(lane, facts)
-    if row is None:
-        return None
+def _owe(row: Row, subject: Subject, due: int | None = None) -> Obligation:
     when = due if row.owed == "wait" else None
-    return Obligation(row.id, lane, row.role, row.owed, subject, when)
+    return Obligation(row.id, row.lane, row.role, row.owed, subject, when)
 
 
 def _standing(
@@ -93,7 +123,8 @@ def _tool(
         "left": call.attempt < rules.limits.tool_attempts,
         "told": call.told,
     }
-    return _owe("T", facts, (call.turn, call.step, call.index), due)
+    row = match("T", facts)
+    return None if row is None else _owe(row, CallRef(call.turn, call.step, call.index), due)
 
 
 def _model(
@@ -118,7 +149,8 @@ def _model(
         "retry_due": now >= generation.retry_at,
         "rebuilds": due_step(views, rules) in REBUILT,
     }
-    return _owe("S", facts, (views.turn.number, views.turn.step), due)
+    row = match("S", facts)
+    return None if row is None else _owe(row, StepRef(views.turn.number, views.turn.step), due)
 
 
 def due_step(views: SessionViews, rules: Rules) -> str:
@@ -165,7 +197,8 @@ def _next(
         facts["over_cap"] = over or (due == "too_long" and not planned.adopts)
         facts["may_come"] = facts["over_cap"] and may_still_come(views, rules, now)
         wait_until = views.turn.due_at + rules.limits.candidate_wait_ms
-    return _owe("N", facts, (views.turn.number,), wait_until)
+    row = match("N", facts)
+    return None if row is None else _owe(row, TurnRef(views.turn.number), wait_until)
 
 
 def _claimed_work(
@@ -182,8 +215,9 @@ def _claimed_work(
         "claim": "gone" if work.released else claim,
         "left": work.attempt < rules.limits.background_attempts,
     }
-    subject = (KINDS.index(work.kind), work.upto)
-    return _owe("B", facts, subject, work.claim.deadline + margin)
+    row = match("B", facts)
+    due = work.claim.deadline + margin
+    return None if row is None else _owe(row, WorkRef(work.kind, work.upto), due)
 
 
 def _delivery(
@@ -202,22 +236,25 @@ def _delivery(
         "left": owed.attempt < rules.limits.delivery_attempts,
         "retry_due": now >= owed.retry_at,
     }
-    return _owe("D", facts, (owed.number,), due)
+    row = match("D", facts)
+    return None if row is None else _owe(row, DeliveryRef(owed.number), due)
 
 
 def _due_work(common: Facts, now: int, due: Due) -> Obligation | None:
     facts = {**common, "status": "due", "worth": due.worth, "retry_due": now >= due.at}
-    return _owe("B", facts, (KINDS.index(due.kind), due.upto), due.at)
+    row = match("B", facts)
+    return None if row is None else _owe(row, WorkRef(due.kind, due.upto), due.at)
 
 
 def _effects(
     common: Facts, views: SessionViews, partition: PartitionView, now: int, rules: Rules
-) -> list[Obligation | None]:
+) -> list[Obligation]:
     """Lanes A and C: effects that still run while the turn closes, and whether it may end."""
     closing = views.turn.closing
     if closing is None:
         return []
-    owed, waits = [], False
+    owed: list[Obligation] = []
+    waits = False
     margin = rules.limits.margin_ms
     generation = views.turn.generation
     if generation is not None and generation.status == "running":
@@ -228,7 +265,8 @@ def _effects(
         lost = "gone" if standing == "gone" else "other"
         effect = "mine" if _is_mine(generation.claim, "models", partition) else lost
         facts: Facts = {**common, "kind": "generation", "effect": effect, "chunks": chunks}
-        owed.append(_owe("A", facts, (views.turn.number, views.turn.step)))
+        if (row := match("A", facts)) is not None:
+            owed.append(_owe(row, StepRef(views.turn.number, views.turn.step)))
         waits |= standing == "mine" or (standing == "gone" and chunks)
     for call in views.turn.calls:
         if call.status == STARTED:
@@ -238,11 +276,13 @@ def _effects(
             )
             effect = "mine" if _is_mine(call.claim, "tools", partition) else "other"
             facts = {**common, "kind": "call", "effect": effect, "chunks": False}
-            owed.append(_owe("A", facts, (call.turn, call.step, call.index)))
+            if (row := match("A", facts)) is not None:
+                owed.append(_owe(row, CallRef(call.turn, call.step, call.index)))
             waits |= standing == "mine"
     grace_ends = closing.since + rules.limits.grace_ms
     facts = {**common, "may_end": not waits or now >= grace_ends}
-    owed.append(_owe("C", facts, (views.turn.number,), grace_ends))
+    if (row := match("C", facts)) is not None:
+        owed.append(_owe(row, TurnRef(views.turn.number), grace_ends))
     return owed
 
 

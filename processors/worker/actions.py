@@ -322,8 +322,7 @@ class Actions:
         elif owed.role == "background":
             self._begin_work(views, owed, agent)
         elif owed.role == "delivery":
-            (number,) = owed.subject
-            delivery = begin_delivery(views, number, agent, self.read_blob)
+            delivery = begin_delivery(views, owed.delivery.number, agent, self.read_blob)
             self._effects.deliver(views.session_id, delivery)
         elif owed.role == "tools":
             self._begin_tool(views, owed, agent)
@@ -357,7 +356,7 @@ class Actions:
         self._renderings.go_on(views, self.read_blob)
 
     def _begin_tool(self, views: SessionViews, owed: Obligation, agent: Agent) -> None:
-        call = find_call(views.turn, *owed.subject)
+        call = find_call(views.turn, *owed.call)
         assert call is not None and call.claim is not None
         if owed.owed == "abort":
             self._effects.report(views.session_id, unbegun(call, "the turn ended first"))
@@ -395,7 +394,7 @@ class Actions:
                 begun.add(-begin.claim.offset)
                 self._effects.recover_chunks(views.session_id, owned.number, begin)
             return None
-        call = find_call(views.turn, *owed.subject)
+        call = find_call(views.turn, *owed.call)
         assert call is not None and call.claim is not None
         if -call.claim.offset in begun:
             return None

@@ -5,7 +5,7 @@ from typing import Any
 from ...schemas import events as ev
 from ...schemas.enums import Recovery
 from ..agent import Agent
-from ..fold.projections.background import ABORTED, KINDS, NOTHING_LEFT, Work, find_work
+from ..fold.projections.background import ABORTED, NOTHING_LEFT, Work, find_work
 from ..fold.projections.delivery import delivery_of
 from ..fold.projections.partition import Holder
 from ..fold.projections.turn_view import Claim, find_call
@@ -52,7 +52,7 @@ def tool_claim(
     views: SessionViews, owed: Obligation, agent: Agent, holder: Holder, now: int
 ) -> ev.ToolStarted:
     """The claim of the next attempt of a tool call."""
-    call = find_call(views.turn, *owed.subject)
+    call = find_call(views.turn, *owed.call)
     assert call is not None
     tool, limits = agent.tool(call.name), agent.limits
     timeout = (tool.timeout_ms if tool else None) or limits.tool_timeout_ms
@@ -74,7 +74,7 @@ def delivery_claim(
     views: SessionViews, owed: Obligation, agent: Agent, holder: Holder, now: int
 ) -> ev.DeliveryStarted:
     """The claim of the next attempt of a delivery."""
-    wanted = delivery_of(views.delivery, *owed.subject)
+    wanted = delivery_of(views.delivery, owed.delivery.number)
     return ev.DeliveryStarted(
         turn=wanted.turn,
         step=wanted.step,
@@ -93,9 +93,9 @@ def claim_of(views: SessionViews, owed: Obligation) -> Claim:
         case "background":
             claim = claimed_work(views, owed).claim
         case "delivery":
-            claim = delivery_of(views.delivery, *owed.subject).claim
+            claim = delivery_of(views.delivery, owed.delivery.number).claim
         case "tools":
-            call = find_call(views.turn, *owed.subject)
+            call = find_call(views.turn, *owed.call)
             assert call is not None
             claim = call.claim
         case _:
@@ -107,7 +107,7 @@ def claim_of(views: SessionViews, owed: Obligation) -> Claim:
 
 def claimed_work(views: SessionViews, owed: Obligation) -> Work:
     """The claimed background work that an obligation is about."""
-    work = find_work(views.background, KINDS[owed.subject[0]], owed.subject[1])
+    work = find_work(views.background, *owed.work)
     assert work is not None
     return work
 
@@ -116,7 +116,7 @@ def work_claim(
     views: SessionViews, owed: Obligation, agent: Agent, holder: Holder, now: int
 ) -> ev.BackgroundStarted:
     """The claim of the next attempt of background work."""
-    kind, upto = KINDS[owed.subject[0]], owed.subject[1]
+    kind, upto = owed.work
     work = find_work(views.background, kind, upto)
     return ev.BackgroundStarted(
         kind=kind,

@@ -52,4 +52,4 @@ class ClaimTimes:
 def _place(owed: Obligation, claim: Any) -> tuple:
     """Identifies a claim when it is read back. The deadline is part of it: a claim that is read
     back late differs from the one that was made again since."""
-    return owed.role, *owed.subject, claim.epoch, claim.deadline
+    return owed.role, owed.subject, claim.epoch, claim.deadline

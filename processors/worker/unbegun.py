@@ -34,9 +34,9 @@ def not_begun(views: SessionViews, owed: Obligation, why: str) -> Any:
             work = claimed_work(views, owed)
             return work_not_begun(work.kind, work.upto, work.attempt, why)
         case "delivery":
-            return delivery_not_begun(delivery_of(views.delivery, *owed.subject), why)
+            return delivery_not_begun(delivery_of(views.delivery, owed.delivery.number), why)
         case "tools":
-            call = find_call(views.turn, *owed.subject)
+            call = find_call(views.turn, *owed.call)
             assert call is not None
             return unbegun(call, why)
     turn = views.turn

@@ -12,16 +12,22 @@ from foldlog.consumers.show import (
     UnknownStep,
     fold_everything,
     known,
+    owed_json,
     request_of,
     status_of,
     summaries,
     view_json,
 )
+from foldlog.processors.fold.projections.background import BackgroundView
+from foldlog.processors.fold.projections.partition import PartitionView
+from foldlog.processors.fold.views import initial
 from foldlog.processors.request.build import request_bytes
+from foldlog.processors.wake.budget import Rules
 from foldlog.producers import BlobMissing, BlobStore, Sessions
 from foldlog.schemas import events as ev
 from foldlog.schemas.codec import ChunkSeen, Entry, Unreadable
 from foldlog.schemas.topics import SESSION_EVENTS
+from foldlog.schemas.value import replace
 from foldlog.tests.consumers.played import Played, opened, settings_in
 
 
@@ -71,6 +77,12 @@ def test_S2_7_the_wake_view_has_each_row_with_its_reason(log, talk):
         "1",
     )
     assert "next step" in owed["why"]
+
+
+def test_S2_7_background_work_is_shown_by_the_number_of_its_kind_and_its_offset():
+    views = replace(initial("s1"), background=BackgroundView(idle_at=7))
+    (owed,) = owed_json(views, PartitionView(), 0, Rules(memory=True))
+    assert (owed["row"], owed["subject"]) == ("B1", "3.7")
 
 
 def test_beyond_2_a_past_request_is_rebuilt_and_has_the_hash_of_its_claim(log, talk):

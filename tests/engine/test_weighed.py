@@ -10,6 +10,7 @@ from foldlog.consumers.session_fold import SessionFold
 from foldlog.local.messages_api import Reply, Rule, ScriptedServer, text
 from foldlog.processors.agent import Agent, Compaction
 from foldlog.processors.fold.projections.context import all_input, estimated_tokens
+from foldlog.processors.fold.references import TurnRef
 from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.views import initial
 from foldlog.processors.limits import Limits
@@ -240,7 +241,7 @@ def test_S3_6_what_is_still_to_do_is_weighed_and_left_out_where_it_has_no_room(l
     history, todo = opened(agent=agent), "To do: " + "- a thing to do\n" * lines
     history.say("Hello.")
     desk = Desk(history.blobs.body, history.blobs.read, no_layers, lambda agent, views: todo)
-    owed = Obligation("N3", "N", "sessions", "LLM_CALLED", (1,))
+    owed = Obligation("N3", "N", "sessions", "LLM_CALLED", TurnRef(1))
     *others, called = decide(owed, history.views, agent, desk)
     bare = decide(owed, history.views, agent, desk._replace(read_todos=no_todos))[-1]
     assert called.prompt_tokens == bare.prompt_tokens + (estimate(todo) if said else 0)
