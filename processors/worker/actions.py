@@ -14,6 +14,7 @@ from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS
 from ..agent import Agent
 from ..effects.slots import Slots
 from ..fold.projections.turn_view import Call, TurnView, find_call
+from ..fold.references import Subject
 from ..fold.ruling import Ruling
 from ..fold.views import SessionViews
 from ..request.rendered import Built, Renderings
@@ -59,6 +60,16 @@ Lost = Callable[[], None]  # called if the log did not accept a record
 REJECTIONS_MAX = 2  # law 9: the second rejection at the same view is a bug, not a race
 
 
+class OwedKey(NamedTuple):
+    """What an obligation is known by, whatever views it came from."""
+
+    partition: int
+    session_id: str
+    lane: str
+    subject: Subject
+    owed: str
+
+
 class InFlight(NamedTuple):
     """The records produced for an obligation that are not read back yet."""
 
@@ -102,9 +113,9 @@ class Actions:
         self._clock = clock
         self._say = say
         self.slot_queue = SlotQueue()
-        self._awaited: dict[tuple, InFlight] = {}
-        self._keys_by_session: dict[str, set[tuple]] = {}
-        self._claims_back: set[tuple] = set()
+        self._awaited: dict[OwedKey, InFlight] = {}
+        self._keys_by_session: dict[str, set[OwedKey]] = {}
+        self._claims_back: set[OwedKey] = set()
         self._begun: dict[str, set[int]] = {}
         self._renderings = Renderings()
         self._built: dict[str, tuple[tuple, Built]] = {}
@@ -173,7 +184,7 @@ class Actions:
                 self._awaited[key] = awaited._replace(values=left)
             else:
                 self._forget(entry.session_id, key)
-                if key[4] in CLAIMED:  # this record, or an earlier claim of ours for the same key
+                if key.owed in CLAIMED:  # this record, or an earlier claim of ours for the key
                     self._claims_back.add(key)
 
     def _rejected(
@@ -188,7 +199,7 @@ class Actions:
             owned.stuck[session_id] = why
             self._say(f"session {session_id} is left alone until the next start: {why}")
 
-    def _forget(self, session_id: str, key: tuple) -> None:
+    def _forget(self, session_id: str, key: OwedKey) -> None:
         self._awaited.pop(key, None)
         keys = self._keys_by_session.get(session_id, set())
         keys.discard(key)
@@ -197,8 +208,8 @@ class Actions:
 
     def drop_partition(self, number: int) -> None:
         """Law 7: drop unsent decisions; begun effects continue."""
-        for key in [key for key in self._awaited if key[0] == number]:
-            self._forget(key[1], key)
+        for key in [key for key in self._awaited if key.partition == number]:
+            self._forget(key.session_id, key)
         self.slot_queue.remove_partition(number)
 
     # -- discharging -----------------------------------------------------------------------------
@@ -212,7 +223,7 @@ class Actions:
         now: int,
     ) -> DischargeResult:
         """Do what the obligation demands, unless its records are in flight."""
-        key = (owned.number, views.session_id, owed.lane, owed.subject, owed.owed)
+        key = OwedKey(owned.number, views.session_id, owed.lane, owed.subject, owed.owed)
         awaited = self._awaited.get(key)
         if awaited is not None:
             if self._clock.monotonic_ms() < awaited.until_ms:
@@ -248,7 +259,8 @@ class Actions:
         So do claims read back in the current batch whose session is woken after this one.
         """
         slots = self._slots[role]
-        in_flight = sum(1 for key in (*self._awaited, *self._claims_back) if key[4] in CLAIMS[role])
+        keys = (*self._awaited, *self._claims_back)
+        in_flight = sum(1 for key in keys if key.owed in CLAIMS[role])
         return slots.free(now) and self._effects.running(role) + in_flight < slots.size
 
     def _slot_at(self, role: str, now: int) -> int:
@@ -306,7 +318,9 @@ class Actions:
         claim = claim_of(views, owed)
         begun = self._begun.setdefault(views.session_id, set())
         self._claims_back -= {
-            key for key in self._claims_back if (key[1], key[3]) == (views.session_id, owed.subject)
+            key
+            for key in self._claims_back
+            if (key.session_id, key.subject) == (views.session_id, owed.subject)
         }
         fresh = claim.offset not in begun
         begun.add(claim.offset)
