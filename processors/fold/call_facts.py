@@ -6,7 +6,7 @@ from typing import Any
 from ...schemas import events as ev
 from ...schemas.enums import Outcome
 from ...schemas.grant import why_wrong
-from .calls import Row, row_for
+from .calls import DONE, Row, row_for
 from .projections.turn_view import Call, TurnView, contradicts
 
 Facts = tuple[object, ...]
@@ -55,7 +55,7 @@ def _result(turn: TurnView, call: Call, event: ev.ToolResult) -> Facts:
     if event.attempt > call.attempt:
         attempt = "unknown"
     named = event.outcome in (Outcome.ERROR, Outcome.NOT_RUN)
-    heard = not call.reported and contradicts(call, event.outcome)
+    heard = call.status == DONE and not call.reported and contradicts(call, event.outcome)
     return call.status, attempt, event.outcome if named else "other", heard
 
 

@@ -183,6 +183,16 @@ DOMAINS: dict[type, When] = {
 BY_EVENT = {event: tuple(row for row in CALLS if row.event is event) for event in DOMAINS}
 
 
+def _only_status(event: type) -> CallStatus | None:
+    """The status that every accepted row of an event gives, if they agree."""
+    statuses = {row.becomes for row in BY_EVENT[event] if row.ruling.accepted}
+    return statuses.pop() if len(statuses) == 1 else None
+
+
+ONLY_STATUS = {event: _only_status(event) for event in DOMAINS}
+"""Where an accepted event has one possible status, no row must be searched for it."""
+
+
 @cache  # facts have few values
 def row_for(event: type, *facts: object) -> Row:
     """The row for an event; `facts` in the order of its DOMAINS."""

@@ -11,7 +11,7 @@ from ....schemas import events as ev
 from ....schemas.codec import ChunkSeen, Entry, digest
 from ....schemas.value import replace
 from ..call_facts import row_of
-from ..calls import CONTRADICTED, DONE, IN_DOUBT, CallStatus
+from ..calls import CONTRADICTED, DONE, IN_DOUBT, ONLY_STATUS, CallStatus
 from ..grants import grant_of
 from ..partial_answer import Chain
 from .turn_view import (
@@ -209,7 +209,7 @@ def _call(view: TurnView, event: Any) -> Call:
 
 def _becomes(view: TurnView, call: Call, event: Any) -> CallStatus:
     """The status that CALLS gives a call for an accepted event."""
-    becomes = row_of(view, call, event).becomes
+    becomes = ONLY_STATUS[type(event)] or row_of(view, call, event).becomes
     assert becomes is not None, "the event changes the call's status"
     return becomes
 
