@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from foldlog.processors.fold.grants import granting, told
+from foldlog.processors.fold.grants import grant_text, granting
 
 SHA = "5" * 64
 
@@ -80,8 +80,8 @@ def test_arguments_that_are_no_object_are_allowed_only_by_their_sha256(args):
     assert granting((pattern, f"run_command {SHA}"), "run_command", SHA, args)
 
 
-def test_a_grant_is_told_in_words():
-    assert told("mail") == "every later call of mail"
-    assert told(f"mail {SHA}") == "later calls of mail with exactly these arguments"
-    globs = told('mail {"to":"a*"}')
+def test_a_grant_has_a_text_for_people():
+    assert grant_text("mail") == "every later call of mail"
+    assert grant_text(f"mail {SHA}") == "later calls of mail with exactly these arguments"
+    globs = grant_text('mail {"to":"a*"}')
     assert globs == "later calls of mail where to is 'a*', with no other argument"
