@@ -1,8 +1,7 @@
-"""What every librdkafka client of foldlog shares: properties, log lines, the meaning of errors.
+"""What every librdkafka client of foldlog shares: properties, log lines, error mapping.
 
-This file owns the properties that correctness rests on and refuses to let `client.properties`
-change them. It must not know a topic's content. Beside it only
-`kafka.py`, `kafka_reader.py` and `admin.py` import confluent_kafka.
+The properties that correctness depends on are defined here; `client.properties` cannot change
+them. Only this file, `kafka.py`, `kafka_reader.py` and `admin.py` import confluent_kafka.
 """
 
 import logging
@@ -18,7 +17,7 @@ from .errors import AccessDenied, Fenced, FoldlogError, LogFatal, LogUnreachable
 Made = TypeVar("Made")
 
 _DEFAULTS: Mapping[str, Any] = {
-    # A broker that is back must be found again at once: kill -9 to first ack 0.7 s with these.
+    # Reconnect to a restarted broker at once: 0.7 s from kill -9 to the first ack with these.
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
     "log.connection.close": False,
@@ -26,47 +25,47 @@ _DEFAULTS: Mapping[str, Any] = {
 
 _PRODUCER_DEFAULTS: Mapping[str, Any] = {
     "compression.type": "zstd",
-    # The client counts the bytes of a batch before compression; a record is checked by ourselves.
+    # The client counts the bytes of a batch before compression; check_size checks each record.
     "message.max.bytes": BATCH_BYTES_MAX,
 }
 
 _CONSUMER_DEFAULTS: Mapping[str, Any] = {
-    # With the default of 1000 a fast reader stalls for a second whenever its queue was full.
+    # With the default of 1000 a fast reader stalls for a second each time its queue was full.
     "fetch.queue.backoff.ms": 5,
-    # A partition that is assigned or sought waits until the broker has answered the fetch before
-    # it, which on a quiet topic takes all of this time: 0.5 s with the default of 500. A record
-    # that arrives is answered at once in either case. The price is 20 empty fetches a second.
+    # A newly assigned or sought partition waits until the broker has answered the previous fetch,
+    # which on a quiet topic takes all of this time: 0.5 s with the default of 500. A record
+    # that arrives is delivered at once in either case. The cost is 20 empty fetches a second.
     "fetch.wait.max.ms": 50,
 }
 
 _PRODUCER_FIXED: Mapping[str, Any] = {
     "acks": "all",
     "enable.idempotence": True,
-    # Where a session lives: every client must place a key alike. librdkafka's default is CRC32.
+    # Every client must map a key to the same partition. librdkafka's default is CRC32.
     "partitioner": "murmur2_random",
 }
 
 _BRIEF: Mapping[str, Any] = {
-    # librdkafka asks for the id of an idempotent producer 500 ms after it was made, not earlier.
+    # librdkafka requests the id of an idempotent producer 500 ms after its creation, not earlier.
     "enable.idempotence": False,
-    # A record that is sent again keeps its place; it may then be in the log twice.
+    # A retried record keeps its position in the order; it may then be in the log twice.
     "max.in.flight.requests.per.connection": 1,
 }
 
 _CONSUMER_FIXED: Mapping[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
-    # The store's cursor decides where to read. A hole must be loud.
+    # The store's cursor decides where to read. A gap must be an error.
     "auto.offset.reset": "error",
 }
 
 _GROUP_FIXED: Mapping[str, Any] = {
-    # Classic and static: a killed worker has its partitions back in 0.1 s. KIP-848: 45 s or fatal.
+    # Classic and static: a restarted worker has its partitions in 0.1 s. KIP-848: 45 s or fatal.
     "group.protocol": "classic",
-    # Cooperative: only what moves is revoked, so a second worker does not make the first refold.
+    # Cooperative: only moved partitions are revoked, so a second worker causes no refold.
     "partition.assignment.strategy": "cooperative-sticky",
     "session.timeout.ms": 6000,
-    # How late a member hears of a rebalance; a move takes two of them.
+    # How late a member learns of a rebalance; moving a partition takes two intervals.
     "heartbeat.interval.ms": 250,
 }
 
@@ -88,7 +87,7 @@ _AWAY = frozenset(
 _PROPERTIES = "in client.properties (FOLDLOG_CLIENT_PROPERTIES)"
 _LOGIN = f"Correct sasl.username, sasl.password or sasl.mechanism {_PROPERTIES}."
 _TLS = f"Correct ssl.ca.location, ssl.certificate.location or ssl.key.location {_PROPERTIES}."
-_RIGHTS = f"Grant it the rights of its role (docs/security.md), or name another {_PROPERTIES}."
+_RIGHTS = f"Grant it the rights of its role (docs/security.md), or set another {_PROPERTIES}."
 
 _DENIED: Mapping[int, tuple[str, str]] = {
     KafkaError._AUTHENTICATION: ("the login failed", _LOGIN),
@@ -100,7 +99,7 @@ _DENIED: Mapping[int, tuple[str, str]] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: ("this principal lacks a right to group", _RIGHTS),
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: ("this principal may write to no topic", _RIGHTS),
 }
-"""Refusals of a secured cluster: what failed, and what to do about it."""
+"""Errors of a secured cluster: what failed, and what to do about it."""
 
 MISSING = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
@@ -117,43 +116,43 @@ TRANSIENT = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""A leader is being found: for a moment after a topic was made, or a broker went."""
+"""Leader election: for a short time after a topic was created or a broker went down."""
 
 _QUIET_S = 10.0
-"""One line of a kind in so many seconds: a client without a broker writes thousands a minute."""
+"""At most one line of each kind per interval: a client without a broker logs thousands a minute."""
 
 
 def check_properties(given: Mapping[str, str]) -> None:
-    """Raise SettingsError if `given` would change a property that correctness rests on."""
+    """Raise SettingsError if `given` would change a property that correctness depends on."""
     fixed = {**_PRODUCER_FIXED, **_CONSUMER_FIXED, **_GROUP_FIXED}
     for name, value in given.items():
         if name in fixed and str(value).lower() != str(fixed[name]).lower():
             raise SettingsError(
                 f"client.properties sets {name}={value}, but foldlog needs {name}={fixed[name]}: "
-                "its guarantees rest on it. Remove that line."
+                "its guarantees depend on it. Remove that line."
             )
         if name in _GIVEN - {"bootstrap.servers"}:
             raise SettingsError(f"client.properties sets {name}, which foldlog sets itself.")
 
 
 def common_properties(bootstrap_servers: str, given: Mapping[str, str]) -> dict[str, Any]:
-    """The properties of any client. `given` is what `client.properties` holds."""
+    """The properties of any client. `given`: the contents of `client.properties`."""
     check_properties(given)
     passed = {name: value for name, value in given.items() if name not in _GIVEN}
     return {**_DEFAULTS, **passed, "bootstrap.servers": bootstrap_servers}
 
 
 def producer_properties(common: Mapping[str, Any], linger_ms: float, brief: bool) -> dict[str, Any]:
-    """An idempotent producer; `brief`: one that need not wait for its id (see door.py)."""
+    """An idempotent producer; `brief`: one that does not wait for its id (see door.py)."""
     defaults = {**_PRODUCER_DEFAULTS, "linger.ms": linger_ms}
     fixed = {**_PRODUCER_FIXED, **(_BRIEF if brief else {})}
     return {**defaults, **common, **fixed}
 
 
 def reader_properties(common: Mapping[str, Any], group: str) -> dict[str, Any]:
-    """A consumer outside of any group; the client insists on a group id, and brokers check it.
+    """A consumer outside of any group; the client requires a group id, and brokers check it.
 
-    It is told of ends, so that who reads up to a known end arrives there even where compaction or a
+    End-of-partition events are on, so that a reader reaches a known end even if compaction or a
     transaction left a gap before it.
     """
     fixed = {**_CONSUMER_FIXED, "enable.partition.eof": True, "group.id": group}
@@ -163,7 +162,7 @@ def reader_properties(common: Mapping[str, Any], group: str) -> dict[str, Any]:
 def group_properties(
     common: Mapping[str, Any], group: str, instance_id: str, label: str = ""
 ) -> dict[str, Any]:
-    """A static member. Not told of ends: each would wake its loop once more for nothing."""
+    """A static member. End-of-partition events are off: each would wake its loop needlessly."""
     fixed = {**_GROUP_FIXED, "group.instance.id": instance_id, "enable.partition.eof": False}
     if label:
         fixed["client.id"] = f"{common.get('client.id', 'foldlog')}{LABEL}{label}"
@@ -171,8 +170,8 @@ def group_properties(
 
 
 LABEL = "."
-"""Before the label at the end of a member's client id: the one field of a member that the broker
-shows to all and that it may choose anew with each start."""
+"""Separates the label at the end of a member's client id: the only field of a member that the
+broker shows to everyone and that a member may change at each start."""
 
 
 def label_of(client_id: str) -> str:
@@ -181,11 +180,11 @@ def label_of(client_id: str) -> str:
 
 
 STARTING = "Coordinator load in progress"
-"""What a broker in its first second says of an idempotent producer: it is asked again by itself."""
+"""A broker's error in its first second, for an idempotent producer; the client retries it."""
 
 
 class OncePerWhile(logging.Filter):
-    """Lets one line of each kind through per `_QUIET_S`, and says how many it held back.
+    """Passes one line of each kind per `_QUIET_S`, and counts those it suppressed.
 
     A kind is librdkafka's facility (FAIL, ERROR, GETPID, ...), which its lines begin with; of
     others it is what a line is made from.
@@ -203,73 +202,74 @@ class OncePerWhile(logging.Filter):
         if kind.startswith("%s ") and isinstance(record.args, tuple) and record.args:
             kind = str(record.args[0])
         now = self._monotonic_s()
-        since, held = self._kinds.get(kind, (float("-inf"), 0))
+        since, suppressed = self._kinds.get(kind, (float("-inf"), 0))
         if now - since < _QUIET_S:
-            self._kinds[kind] = (since, held + 1)
+            self._kinds[kind] = (since, suppressed + 1)
             return False
         self._kinds[kind] = (now, 0)
-        if held:
-            record.msg = f"{record.getMessage()} ({held} more like it were not shown)"
+        if suppressed:
+            record.msg = f"{record.getMessage()} ({suppressed} more like it were not shown)"
             record.args = ()
         return True
 
 
 LOGGER = logging.getLogger("foldlog.log.client")
-"""What clients write, and what comes as often as records do: one line of a kind in a while."""
+"""For clients, and for messages that may come with every record: rate-limited by kind."""
 LOGGER.addFilter(OncePerWhile())
 
 ALARM = logging.getLogger("foldlog.log")
-"""What must be seen whenever it happens."""
+"""For messages that are never suppressed."""
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Whether the client is finished; to the error callback it says so by the code alone."""
+    """Whether the client is unusable; the error callback gets only the code, not the flag."""
     return error.fatal() or error.code() == KafkaError._FATAL
 
 
 def open_client(build: Callable[..., Made], properties: Mapping[str, Any], **more: Any) -> Made:
-    """A client. Raises SettingsError where the library does not know or accept a property."""
+    """Create a client. Raises SettingsError if the library rejects a property."""
     try:
         return build(dict(properties), **more)
     except KafkaException as error:
         raise SettingsError(
-            f"the Kafka client refuses its properties: {error.args[0].str()}. Nothing was read or "
-            "written. Mend that line of client.properties (FOLDLOG_CLIENT_PROPERTIES)."
+            f"the Kafka client rejects its properties: {error.args[0].str()}. Nothing was read or "
+            "written. Correct that line of client.properties (FOLDLOG_CLIENT_PROPERTIES)."
         ) from error
 
 
 def denied(error: KafkaError, servers: str, about: str = "") -> AccessDenied | None:
-    """The refusal that `error` reports; None if it is none. `about`: the topic or group."""
+    """The AccessDenied that `error` means, or None. `about`: the topic or group."""
     code, text = error.code(), error.str()
     if code == KafkaError._FATAL and "authorization failed" in text.lower():
         code = KafkaError.CLUSTER_AUTHORIZATION_FAILED  # the callback gets no other code
     if code == KafkaError._TRANSPORT and "SSL routines" in text:
-        code = KafkaError._SSL  # a broker that refuses our certificate closes the connection
+        code = KafkaError._SSL  # a broker that rejects our certificate closes the connection
     if code not in _DENIED:
         return None
     what, do = _DENIED[code]
     subject = f" {about}" if about and do is _RIGHTS else ""
     return AccessDenied(
-        f"Kafka at {servers} refuses access: {what}{subject} ({text}). What was acknowledged is "
-        f"safe in the log. {do}"
+        f"Kafka at {servers} refuses access: {what}{subject} ({text}). Acknowledged records "
+        f"are safe in the log. {do}"
     )
 
 
 def unreachable(servers: str, reason: str) -> LogUnreachable:
     return LogUnreachable(
         f"no Kafka broker answers at {servers} ({reason}). Nothing was read or written. Start it, "
-        "or name another in KAFKA_BOOTSTRAP_SERVERS; where that is not set, `foldlog up` starts a "
+        "or set another in KAFKA_BOOTSTRAP_SERVERS; if that is not set, `foldlog up` starts a "
         "local one."
     )
 
 
 def meaning(error: KafkaError, servers: str, about: str = "") -> FoldlogError:
-    """The error of ours that says what to do about `error`. `about`: the topic or group."""
+    """The foldlog error for `error`: it states what to do. `about`: the topic or group."""
     code = error.code()
     if code == KafkaError.FENCED_INSTANCE_ID or "fenced" in error.str().lower():
         return Fenced(
-            "another process joined the group under my instance id; this one stops. Nothing is "
-            "lost: it owns the partitions now. Two workers must not share a state directory."
+            "another process joined the group under this instance id, so this one stops. Nothing "
+            "is lost: the other owns the partitions now. Two workers must not share a state "
+            "directory: stop one of them."
         )
     refused = denied(error, servers, about)
     if refused is not None:
@@ -277,6 +277,6 @@ def meaning(error: KafkaError, servers: str, about: str = "") -> FoldlogError:
     if code in _AWAY and not is_fatal(error):
         return unreachable(servers, error.str())
     return LogFatal(
-        f"Kafka says {error.name()}: {error.str()}. What was acknowledged is safe in the log. End "
-        "this process, correct what it names (rights, versions, configuration), start it again."
+        f"Kafka reports {error.name()}: {error.str()}. Acknowledged records are safe in the log. "
+        "End this process, correct the cause (rights, versions, configuration), start it again."
     )

@@ -2,11 +2,11 @@
 
     FoldlogError
      + Refused         the command is invalid now: views are unchanged, the caller gets an answer
-     + Parked          an effect is uncertain: say so in the log, wait for a human or a reconciler
+     + Parked          an effect is in doubt: record that, wait for a human or a reconciler
      + Retry           transient: try again later
      |  + LogUnreachable   no broker answered in time (exit code 3 of the command line)
-     |  |  + AccessDenied   brokers answer and refuse our credentials, certificate or rights
-     |  + LogBusy          the producer's queue is full: let it drain
+     |  |  + AccessDenied   brokers respond, but reject our credentials, certificate or rights
+     |  + LogBusy          the producer's queue is full: wait until it has drained
      |  + RegistryAway     the schema registry is unavailable; it is LogUnreachable and LogBusy
      |  + AppendError      one record was not acknowledged; it may or may not be in the log
      + Corrupt         local state disagrees with the log: delete it and refold
@@ -17,10 +17,10 @@
      + TopicMismatch   a topic is not what the installation needs; nothing was changed
      |  + TopicMissing     it does not exist
      + LogFatal        this producer or reader is finished: end the process, the log is safe
-        + Fenced           another process runs under my instance id
+        + Fenced           another process runs under this instance id
 
 All packages above use this tree.
-A message says what happened, what was kept and what to do.
+A message has three parts: what happened, what was kept, what to do.
 """
 
 
@@ -37,7 +37,7 @@ class Parked(FoldlogError):
 
 
 class Retry(FoldlogError):
-    """It failed for a passing reason and may be tried again."""
+    """A transient failure: the operation may be retried."""
 
 
 class LogUnreachable(Retry):
@@ -45,26 +45,27 @@ class LogUnreachable(Retry):
 
 
 class AccessDenied(LogUnreachable):
-    """The cluster refuses us. The message names what it refuses, and never holds a secret.
+    """The cluster denies access. The message names what was denied and contains no secret.
 
     For the operator: correct `client.properties`, or grant the right (docs/security.md). It counts
-    as unreachable, not as fatal: whoever outlives an outage outlives a rotated password as well.
+    as unreachable, not as fatal: a process that survives an outage also survives a rotated
+    password.
     """
 
 
 class LogBusy(Retry):
-    """The producer's queue is full because the broker is slow or away. Nothing was queued."""
+    """The producer's queue is full because the broker is slow or down. Nothing was queued."""
 
 
 class RegistryAway(LogUnreachable, LogBusy):
-    """The schema registry did not answer, or not as asked. Nothing was queued, nothing skipped."""
+    """The schema registry sent no usable response. Nothing was queued and nothing was skipped."""
 
 
 class AppendError(Retry):
     """One record was not acknowledged: it may be in the log or not (law 3: write it again).
 
-    `partition` is None where none had been chosen yet. `denied`: the cluster refused it for want
-    of a right, so it is not in the log. Handed to `on_delivery`, never raised.
+    `partition` is None if none had been chosen yet. `denied`: the cluster rejected the record
+    because a right is missing, so it is not in the log. Passed to `on_delivery`, never raised.
     """
 
     def __init__(
@@ -84,56 +85,57 @@ class AppendError(Retry):
 
 
 class Corrupt(FoldlogError):
-    """What we kept disagrees with the log.
+    """Local state disagrees with the log.
 
-    For the operator: stop the worker, delete its state directory, start it; it refolds the log.
+    For the operator: stop the worker, delete its state directory and start it. It refolds the log.
     """
 
 
 class OffsetGone(Corrupt):
-    """A reader asked for an offset that the log does not hold: a hole must be loud.
+    """A reader requested an offset that is not in the log. A gap is always an error.
 
-    For the operator: the topic was trimmed, deleted and made anew, or restored from an older copy.
-    What was folded from it is no longer the log's; delete the store of that partition and refold.
+    For the operator: the topic was trimmed, deleted and recreated, or restored from an older copy.
+    The stored state no longer matches the log: delete the store of that partition and refold.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, first: int, end: int) -> None:
         super().__init__(
-            f"offset {offset} of {topic}/{partition} is not in the log, which holds {first} to "
+            f"offset {offset} of {topic}/{partition} is not in the log, which has {first} to "
             f"{end} (end excluded): its records were deleted, or this is another log. Nothing was "
-            "skipped. Delete what was kept for this partition and refold it."
+            "skipped. Delete the local state of this partition and refold it."
         )
         self.topic, self.partition, self.offset = topic, partition, offset
         self.first, self.end = first, end
 
 
 class LogCut(Corrupt):
-    """The beginning of a partition was deleted before it was folded: no views can be made of it.
+    """The beginning of a partition was deleted before it was folded: its views cannot be built.
 
-    For the operator: bring the records back (another replica, a backup), and have nothing delete
-    records of the log: its topics have no retention. Where they are lost, begin a new installation.
+    For the operator: restore the records (from another replica or a backup), and make sure that
+    nothing deletes records of the log: its topics have no retention limit. If the records are lost,
+    start a new installation.
     """
 
     def __init__(self, partition: str | int, folded: int, first: int) -> None:
         super().__init__(
-            f"partition {partition}: records from offset {folded} on would have to be folded, and "
-            f"the log begins at {first}: somebody deleted what was before (foldlog never does). "
-            "Nothing was changed and nothing was skipped. Bring the records back; or, if they are "
-            "lost for good, begin a new installation with another FOLDLOG_TOPIC_PREFIX."
+            f"partition {partition}: folding must start at offset {folded}, but the log begins at "
+            f"{first}: the records before it were deleted (foldlog never deletes any). "
+            "Nothing was changed and nothing was skipped. Restore the records or, if they are "
+            "lost, start a new installation with another FOLDLOG_TOPIC_PREFIX."
         )
         self.first = first
 
 
 class RecordTooLarge(FoldlogError):
-    """The record exceeds what a broker takes; nothing was produced.
+    """The record exceeds the broker's limit; nothing was produced.
 
-    Large content belongs into the blob store, the event holds a reference to it.
+    Large content belongs in the blob store; the event refers to it.
     """
 
     def __init__(self, topic: str, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
             f"a record for {topic} has {size_bytes} bytes, the limit is {limit_bytes}. Nothing was "
-            "produced. Put its content into the blob store and log a reference."
+            "produced. Put its content in the blob store and log a reference."
         )
         self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
 
@@ -145,7 +147,7 @@ class SettingsError(FoldlogError):
 class TopicMismatch(FoldlogError):
     """A topic is not what the installation needs. Nothing was changed.
 
-    For the operator: a number of partitions is final. Set `partitions` to what the topic has, or
+    For the operator: the number of partitions is final. Set `partitions` to the topic's number,
     choose another topic prefix, or move the data to a new topic.
     """
 
@@ -159,11 +161,11 @@ class TopicMissing(TopicMismatch):
 
 
 class LogFatal(FoldlogError):
-    """The client can not go on: end the process and start a new one. The log is safe."""
+    """The client cannot continue: end the process and start a new one. The log is safe."""
 
 
 class Fenced(LogFatal):
-    """Another process joined the group under my instance id. It owns the partitions now.
+    """Another process joined the group under this instance id. It owns the partitions now.
 
     For the operator: two workers share one state directory or worker id; stop one of them.
     """

@@ -1,14 +1,13 @@
-"""Confluent framing at the door: what is above it sees Avro single-object encoding only.
+"""Confluent framing: translated here, so that all other code sees Avro single-object encoding.
 
     Avro       C3 01 and the fingerprint of the schema (10 bytes), then the body
     Confluent  00 and the schema's id in a registry (5 bytes), then the same body
 
-A log wrapped by FramedLog exchanges the head of a record and touches nothing else: on writing, if
-it is told to, the first for the second; on reading always the second for the first. So stores,
-replay, checksums and bundles do not know which one a log holds. This file owns that exchange. It
-must not know a broker, nor decode a body.
+FramedLog replaces the head of a record and nothing else: writes change the first to the second if
+so configured; reads always change the second to the first. Stores, replay, checksums and bundles
+are therefore independent of a log's framing. Bodies are not decoded here.
 
-A value that is no record of ours in either framing passes as it is, and the codec says what it is.
+A value that is not a foldlog record in either framing passes unchanged; the codec rejects it.
 """
 
 import logging
@@ -32,13 +31,13 @@ from .registry import Registry
 CONFLUENT = b"\0"
 FRAME_BYTES = 5  # the zero and the id, big-endian
 EVENT_TOPICS = frozenset({SESSION_EVENTS, MEMORY_EVENTS})
-"""Where events are. A dead letter stays as it was found; the other topics hold no Avro."""
+"""Topics with events. A dead letter keeps its original bytes; the other topics contain no Avro."""
 
 LOGGER = logging.getLogger("foldlog.log.client")
 
 
 def to_confluent(value: bytes | None, topic: str, registry: Registry) -> bytes | None:
-    """A value as the registry's tools read it. Raises RegistryAway. `topic`: its full name."""
+    """A value in Confluent framing. Raises RegistryAway. `topic`: its full name."""
     if value is None or value[:2] != MAGIC:
         return value
     head = value[:HEAD_BYTES]
@@ -48,7 +47,7 @@ def to_confluent(value: bytes | None, topic: str, registry: Registry) -> bytes |
 
 
 def from_confluent(value: bytes | None, registry: Registry) -> bytes | None:
-    """A value as the codec reads it. Raises RegistryAway."""
+    """A value in Avro single-object encoding. Raises RegistryAway."""
     if value is None or len(value) < FRAME_BYTES or value[:1] != CONFLUENT:
         return value
     head = registry.head_of(int.from_bytes(value[1:FRAME_BYTES], "big"))
@@ -56,7 +55,7 @@ def from_confluent(value: bytes | None, registry: Registry) -> bytes | None:
 
 
 class FramedProducer:
-    """See `door.Producer`. `append` also raises RegistryAway, for a type not written before."""
+    """See `door.Producer`. `append` also raises RegistryAway, for a type that has no id yet."""
 
     def __init__(self, inner: Producer, registry: Registry, prefix: str) -> None:
         self._inner, self._registry, self._prefix = inner, registry, prefix
@@ -80,8 +79,9 @@ class FramedProducer:
 class FramedReader:
     """See `door.Reader` and `door.GroupReader`.
 
-    While the registry is away a record that needs it is not handed out, nor any after it in its
-    partition: they are read again until it answers. A broker that is away is as silent.
+    While the registry is down, a record that needs it is not returned, nor any record after it in
+    its partition: they are read again until the registry responds. This is the same as while the
+    broker is down: `poll` returns nothing.
     """
 
     def __init__(self, inner: Reader | GroupReader, registry: Registry) -> None:
@@ -96,26 +96,26 @@ class FramedReader:
         else:
             return found
         records = self._translated(found)
-        if not records:  # they come again at once
+        if not records:  # the next poll returns the same ones at once
             time.sleep(max(0.0, deadline - time.monotonic()))
         return records
 
     def _translated(self, found: list[Record]) -> list[Record]:
         records: list[Record] = []
-        waits: set[int] = set()
+        waiting: set[int] = set()
         for record in found:
-            if record.partition in waits:
+            if record.partition in waiting:
                 continue
             try:
                 value = from_confluent(record.value, self._registry)
             except RegistryAway as error:
-                waits.add(record.partition)
+                waiting.add(record.partition)
                 self._inner.seek(record.partition, record.offset)
                 place = f"{record.topic}/{record.partition} waits at offset {record.offset}"
                 LOGGER.error("%s %s: %s", "REGISTRY", place, error)
                 continue
             if value is not record.value:
-                # As in kafka_reader.py: a replay runs through here; _replace takes twice as long.
+                # As in kafka_reader.py: every replay runs this; _replace takes twice as long.
                 record = tuple.__new__(Record, (*record[:5], value, record.headers))
             records.append(record)
         return records
@@ -125,9 +125,9 @@ class FramedReader:
 
 
 class FramedLog:
-    """See `door.Log`: `inner`, whose events are read in both framings.
+    """See `door.Log`: wraps `inner`, and reads its events in both framings.
 
-    confluent: they are written in that framing. prefix: what `inner` puts before a topic's name.
+    confluent: write events in Confluent framing. prefix: the topic prefix that `inner` adds.
     """
 
     def __init__(self, inner: Log, registry: Registry, *, confluent: bool, prefix: str) -> None:
@@ -135,8 +135,8 @@ class FramedLog:
         self._confluent, self._prefix = confluent, prefix
 
     def producer(self, on_fatal: OnFatal | None = None, **more: Any) -> Producer:
-        made = self._inner.producer(on_fatal, **more)
-        return FramedProducer(made, self._registry, self._prefix) if self._confluent else made
+        inner = self._inner.producer(on_fatal, **more)
+        return FramedProducer(inner, self._registry, self._prefix) if self._confluent else inner
 
     def reader(self, topic: str, start: Mapping[int, int]) -> Reader:
         reader: Reader = self._framed(topic, self._inner.reader(topic, start))
@@ -146,8 +146,8 @@ class FramedLog:
         reader: GroupReader = self._framed(topic, self._inner.group_reader(topic, *joining))
         return reader
 
-    def _framed(self, topic: str, made: Any) -> Any:
-        return FramedReader(made, self._registry) if topic in EVENT_TOPICS else made
+    def _framed(self, topic: str, reader: Any) -> Any:
+        return FramedReader(reader, self._registry) if topic in EVENT_TOPICS else reader
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

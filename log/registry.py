@@ -29,24 +29,24 @@ from .errors import RegistryAway, SettingsError
 from .settings import Settings
 
 TIMEOUT_S = 3.0
-"""How long one request may take; a caller waits for it, in front of a record."""
+"""How long one request may take; reading or writing a record waits for it."""
 
 REST_S = 1.0
-"""How long nothing is asked again after a failure: whoever asks meanwhile has the same answer."""
+"""How long after a failure no request is repeated: callers in this time get the same error."""
 
 _ANSWER_BYTES_MAX = 4 * 1024 * 1024
-_ABSENT_MAX = 10_000  # ids in records that are no records of ours
-_NO_SUCH_SCHEMA = 40403  # the registry's own code; any server says 404
+_ABSENT_MAX = 10_000  # ids in records that are not foldlog's
+_NO_SUCH_SCHEMA = 40403  # the registry's own code; any server may return 404
 _AWAY = (*range(500, 600), 408, 429)
 _HINTS = {
-    401: "it does not know our user; see FOLDLOG_REGISTRY_USER and FOLDLOG_REGISTRY_PASSWORD",
+    401: "it does not accept our user; see FOLDLOG_REGISTRY_USER and FOLDLOG_REGISTRY_PASSWORD",
     403: "our user may not do this; see FOLDLOG_REGISTRY_USER",
-    409: "it holds that ours is not compatible with what the subject has; its compatibility must "
-    "be BACKWARD_TRANSITIVE at most, and nobody else may write that subject",
-    422: "it takes no such schema",
-    **dict.fromkeys(_AWAY, "it can not answer now"),
+    409: "it finds our schema incompatible with those of the subject; its compatibility must "
+    "be BACKWARD_TRANSITIVE at most, and no other program may write that subject",
+    422: "it rejects the schema",
+    **dict.fromkeys(_AWAY, "it is unavailable"),
 }
-"""What a status means. What the registry says in words is not shown: it may repeat anything."""
+"""What a status means. The registry's own text is not shown: it may repeat anything."""
 
 _FINGERPRINT = re.compile(r"([0-9a-f]{16})?")
 _CONTENT = "application/vnd.schemaregistry.v1+json"
@@ -71,8 +71,8 @@ class Registry:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.url, self._timeout_s, self._now = url, timeout_s, monotonic_s
-        host = urlsplit(url).hostname or ""
-        self.kept = folder / f"{host.replace(':', '_')}-{sha256(url.encode()).hexdigest()[:12]}"
+        host = (urlsplit(url).hostname or "").replace(":", "_")
+        self.cache_dir = folder / f"{host}-{sha256(url.encode()).hexdigest()[:12]}"
         self._headers = {"Accept": _CONTENT, "Content-Type": _CONTENT}
         if user is not None:
             pair = base64.b64encode(f"{user}:{password}".encode()).decode()
@@ -82,10 +82,10 @@ class Registry:
         self._heads: dict[int, bytes | None] = {}
         self._absent: set[int] = set()
         self._failed: dict[str, tuple[float, str]] = {}
-        """By path, or "" for any: until when it is not asked again, and why."""
+        """By path, or "" for any: until when it is not requested again, and why."""
 
     def id_of(self, topic: str, head: bytes) -> int:
-        """The id under which records with this head are written into a topic (its full name).
+        """The id under which records with this head are written to a topic (its full name).
 
         A schema that the registry lacks is registered. Raises RegistryAway.
         """
@@ -103,22 +103,22 @@ class Registry:
             return found
         schema = shapes()[head]
         subject = f"{topic}-{schema['namespace']}.{schema['name']}"
-        said = f"the schema of {subject} could not be registered"
+        failure = f"the schema of {subject} could not be registered"
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        found = self._ask("POST", path, said, {"schema": json.dumps(schema)}).get("id")
+        found = self._ask("POST", path, failure, {"schema": json.dumps(schema)}).get("id")
         if not _is_id(found):
-            raise self._away(path, f"{said}: the answer holds no id")
-        self._keep("written", name, {"subject": subject, "id": found})
+            raise self._away(path, f"{failure}: the response has no id")
+        self._cache("written", name, {"subject": subject, "id": found})
         if found not in self._heads:
-            kept = {"fingerprint": head.hex()[4:], "schema": json.dumps(schema)}
-            self._keep("ids", str(found), kept)
+            cached = {"fingerprint": head.hex()[4:], "schema": json.dumps(schema)}
+            self._cache("ids", str(found), cached)
             self._heads[found] = head
         return found
 
     def head_of(self, schema_id: int) -> bytes | None:
-        """The head that records of this schema have in Avro's own framing; None: no Avro record.
+        """The head of this schema's records in Avro single-object encoding; None: no Avro schema.
 
-        Raises RegistryAway, also where the registry does not say that it has no such schema.
+        Raises RegistryAway, unless the registry states that it has no such schema.
         """
         if schema_id in self._heads:
             return self._heads[schema_id]
@@ -135,25 +135,26 @@ class Registry:
         return self._heads[schema_id]
 
     def _find(self, schema_id: int) -> bytes | None:
-        kept = self._read("ids", str(schema_id))
-        if not _FINGERPRINT.fullmatch(str(kept.get("fingerprint"))):
-            said = f"the schema with id {schema_id} could not be read"
-            answer = self._ask("GET", f"/schemas/ids/{schema_id}", said)
+        cached = self._read("ids", str(schema_id))
+        if not _FINGERPRINT.fullmatch(str(cached.get("fingerprint"))):
+            failure = f"the schema with id {schema_id} could not be read"
+            path = f"/schemas/ids/{schema_id}"
+            answer = self._ask("GET", path, failure)
             if not isinstance(answer.get("schema"), str):
-                raise self._away(f"/schemas/ids/{schema_id}", f"{said}: the answer holds no schema")
-            kept = _fingerprinted(answer)
-            self._keep("ids", str(schema_id), kept)
-        return MAGIC + bytes.fromhex(kept["fingerprint"]) if kept["fingerprint"] else None
+                raise self._away(path, f"{failure}: the response has no schema")
+            cached = _fingerprinted(answer)
+            self._cache("ids", str(schema_id), cached)
+        return MAGIC + bytes.fromhex(cached["fingerprint"]) if cached["fingerprint"] else None
 
     def check(self) -> None:
-        """Ask something cheap. Raises RegistryAway."""
+        """Send one cheap request. Raises RegistryAway."""
         with self._lock:
-            self._ask("GET", "/schemas/types", "a first look at it failed")
+            self._ask("GET", "/schemas/types", "the first request failed")
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
-    def _ask(self, method: str, path: str, said: str, body: Any = None) -> Any:
-        """The answer's JSON. Raises _Absent, RegistryAway."""
+    def _ask(self, method: str, path: str, failure: str, body: Any = None) -> Any:
+        """The response's JSON. `failure`: begins the error. Raises _Absent, RegistryAway."""
         for key in ("", path):
             until, why = self._failed.get(key, (0.0, ""))
             if self._now() < until:
@@ -161,14 +162,14 @@ class Registry:
         try:
             status, answer = self._exchange(method, path, body)
         except (OSError, http.client.HTTPException) as error:
-            raise self._away("", f"{said}: it does not answer ({_reason(error)})") from None
+            raise self._away("", f"{failure}: it does not respond ({_reason(error)})") from None
         code = answer.get("error_code") if isinstance(answer, dict) else None
         if method == "GET" and status == 404 and code == _NO_SUCH_SCHEMA:
             raise _Absent
         if status != 200 or answer is None:
             why = f"HTTP {status}, error {code}" if isinstance(code, int) else f"HTTP {status}"
-            hint = _HINTS.get(status, "this is no answer of a schema registry")
-            raise self._away("" if status in _AWAY else path, f"{said}: {hint} ({why})")
+            hint = _HINTS.get(status, "this is not the response of a schema registry")
+            raise self._away("" if status in _AWAY else path, f"{failure}: {hint} ({why})")
         return answer
 
     def _exchange(self, method: str, path: str, body: Any) -> tuple[int, Any]:
@@ -183,11 +184,11 @@ class Registry:
             data = None if body is None else json.dumps(body).encode()
             line.request(method, parts.path + path, data, self._headers)
             answer = line.getresponse()
-            held = answer.read(_ANSWER_BYTES_MAX)
+            content = answer.read(_ANSWER_BYTES_MAX)
         finally:
             line.close()
         try:
-            found = json.loads(held)
+            found = json.loads(content)
         except (ValueError, RecursionError):
             found = None
         return answer.status, found if isinstance(found, dict | list) else None
@@ -200,30 +201,30 @@ class Registry:
 
     def _error(self, why: str) -> RegistryAway:
         return RegistryAway(
-            f"schema registry {self.url}: {why}. Nothing was written and nothing was skipped: "
-            "bring the registry back or correct registry_url, then it goes on."
+            f"schema registry {self.url}: {why}. Nothing was written and nothing was skipped. "
+            "Restart the registry or correct registry_url; the work then continues."
         )
 
-    # -- keeping ---------------------------------------------------------------------------------
+    # -- the cache ---------------------------------------------------------------------------------
 
     def _read(self, kind: str, name: str) -> dict[str, Any]:
         try:
-            held = json.loads((self.kept / kind / f"{name}.json").read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):  # not there, or cut by a power failure
+            content = json.loads((self.cache_dir / kind / f"{name}.json").read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):  # missing, or truncated by a power failure
             return {}
-        return held if isinstance(held, dict) else {}
+        return content if isinstance(content, dict) else {}
 
-    def _keep(self, kind: str, name: str, held: dict[str, Any]) -> None:
-        folder = self.kept / kind
+    def _cache(self, kind: str, name: str, content: dict[str, Any]) -> None:
+        folder = self.cache_dir / kind
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(
                 "w", encoding="utf-8", dir=folder, delete=False
             ) as file:
-                json.dump(held, file)
+                json.dump(content, file)
             os.replace(file.name, folder / f"{name}.json")
-        except OSError as error:  # it is asked for again by the next process
-            LOGGER.warning("%s %s is not kept: %s", "REGISTRY", folder / name, error)
+        except OSError as error:  # the next process requests it again
+            LOGGER.warning("%s %s is not cached: %s", "REGISTRY", folder / name, error)
 
 
 def _is_id(found: object) -> TypeGuard[int]:
@@ -235,12 +236,12 @@ def _reason(error: Exception) -> str:
 
 
 def _fingerprinted(answer: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a schema; without a fingerprint where no record of ours can have it."""
+    """The cache entry of a schema; its fingerprint is empty if no foldlog record can have it."""
     text = answer["schema"]
     if answer.get("schemaType", "AVRO") == "AVRO" and not answer.get("references"):
         try:
             return {"fingerprint": fingerprint_of(json.loads(text)).hex(), "schema": text}
-        except Exception as error:  # whatever fastavro makes of somebody else's schema
+        except Exception as error:  # fastavro raises many kinds for a third-party schema
             LOGGER.info("%s no Avro schema: %s", "REGISTRY", type(error).__name__)
     return {"fingerprint": "", "schema": text}
 
@@ -248,8 +249,8 @@ def _fingerprinted(answer: dict[str, Any]) -> dict[str, Any]:
 def registry_of(settings: Settings) -> Registry | None:
     """The registry that `settings` name.
 
-    Raises SettingsError where none is named and this home has used one: what is in the log may
-    then be readable with it alone, and without it would be taken for damage.
+    Raises SettingsError if none is named but this home has used one: records of the log may be
+    readable only with it, and without it would look corrupt.
     """
     folder = settings.home / "registry"
     if settings.registry_url is not None:
@@ -257,8 +258,9 @@ def registry_of(settings: Settings) -> Registry | None:
         return Registry(settings.registry_url, folder, user, password)
     if folder.is_dir() and any(folder.iterdir()):
         raise SettingsError(
-            f"this home has used a schema registry ({folder}) and none is named now: records of "
-            'the log may be readable with it alone. Set registry_url (with framing "avro" nothing '
-            "new is registered); or delete that folder if no log that you read needs it."
+            f"this home has used a schema registry ({folder}), but registry_url is not set now: "
+            "records of the log may be readable only with that registry. Nothing was read. Set "
+            'registry_url (with framing "avro" nothing new is registered), or delete that folder '
+            "if no log that you read needs it."
         )
     return None

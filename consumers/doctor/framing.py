@@ -26,7 +26,7 @@ def framing(settings: Settings) -> Iterator[Finding]:
             "framing",
             f"{settings.framing}: {error}",
             "start the registry: until then, new event types and unknown schema ids must wait; "
-            f"the known ones are cached in {registry.kept}",
+            f"the known ones are cached in {registry.cache_dir}",
         )
     else:
         yield Finding(

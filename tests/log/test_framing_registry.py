@@ -40,7 +40,7 @@ def test_the_user_is_said_to_the_registry_and_to_nobody_else(mock, tmp_path, cap
     mock.users["ana-the-user"] = "hunter2"
     registry = registry_of(given)
     assert registry.head_of(registry.id_of("t", HEADS[0])) == HEADS[0]
-    shown += [file.read_text() for file in registry.kept.rglob("*") if file.is_file()]
+    shown += [file.read_text() for file in registry.cache_dir.rglob("*") if file.is_file()]
     shown += [str(path) for path in tmp_path.rglob("*")] + [caplog.text]
     assert len(shown) > 5
     assert not [secret for secret in SECRETS for text in shown if secret in text]
@@ -73,7 +73,7 @@ def test_what_is_no_answer_of_a_registry_is_as_if_it_were_away(mock, tmp_path, a
         registry.head_of(7)
     with pytest.raises(RegistryAway):
         registry.id_of("t", HEADS[0])
-    assert not list(registry.kept.rglob("*.json"))
+    assert not list(registry.cache_dir.rglob("*.json"))
     mock.answers = None
     again = Registry(mock.url, tmp_path)
     assert again.head_of(7) is None and again.id_of("t", HEADS[0])
@@ -91,7 +91,7 @@ def test_a_schema_that_the_subject_does_not_take_hinders_no_other(mock, tmp_path
 def test_what_is_kept_may_be_torn_or_unwritable(mock, tmp_path):
     first = Registry(mock.url, tmp_path)
     found = first.id_of("t", HEADS[0])
-    for file in first.kept.rglob("*.json"):
+    for file in first.cache_dir.rglob("*.json"):
         file.write_text('{"fingerprint": "xyz", "id": -1', "utf-8")
     again = Registry(mock.url, tmp_path)
     assert (again.id_of("t", HEADS[0]), again.head_of(found)) == (found, HEADS[0])
