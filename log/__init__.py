@@ -1,4 +1,4 @@
-"""The room `log`: the only door to Kafka, and its in-memory twin under one contract test.
+"""The package `log`: the only access to Kafka, and its in-memory twin under one contract test.
 
 Read in this order:
     errors.py     what can go wrong, named by what the caller must do next
@@ -9,9 +9,9 @@ Read in this order:
     partition.py  which partition holds a key
     memory.py, memory_reader.py, memory_group.py   the twin: deterministic and fast
     faults.py     what a simulator may do to the twin
-    kafka.py, kafka_reader.py, admin.py, client.py   the real one; they alone import confluent_kafka
-    framing.py, registry.py   Confluent framing over either, for who has a schema registry
-Knows `schemas` (records, topics) and none of the rooms above it.
+    kafka.py, kafka_reader.py, admin.py, client.py   Kafka; only they import confluent_kafka
+    framing.py, registry.py   Confluent framing over either, for users of a schema registry
+Imports `schemas` (records, topics) and no other package of foldlog.
 """
 
 from typing import TYPE_CHECKING
@@ -103,18 +103,19 @@ __all__ = [
 
 
 def open_log(settings: Settings) -> "KafkaLog | FramedLog":
-    """The log that `settings` name. Connects to nothing yet; raises SettingsError without broker,
+    """The log that `settings` name. It does not connect yet. Raises SettingsError without a broker,
     or without the schema registry that this home has used before.
 
-    The client library is imported here and not above: folds, tests and the simulator use this room
-    without it.
+    The client library is imported here and not above: folds, tests and the simulator use this
+    package without it.
     """
     from .kafka import KafkaLog
 
     if settings.bootstrap_servers is None:
         raise SettingsError(
-            "no Kafka broker is configured: set KAFKA_BOOTSTRAP_SERVERS, or bootstrap_servers in "
-            "foldlog.toml. Of the local one `foldlog up` prints the address, also where it runs."
+            "no Kafka broker is configured. Nothing was read or written. Set "
+            "KAFKA_BOOTSTRAP_SERVERS, or bootstrap_servers in foldlog.toml. `foldlog up` starts a "
+            "local broker, if none is running, and prints its address."
         )
     kafka = KafkaLog(
         settings.bootstrap_servers,

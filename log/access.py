@@ -19,7 +19,7 @@ from ..schemas.topics import (
 )
 
 GROUPS = "foldlog"
-"""What the names of all consumer groups begin with, after the topic prefix."""
+"""The beginning of every consumer group's name, after the topic prefix."""
 
 
 class Right(StrEnum):
@@ -33,7 +33,7 @@ class Right(StrEnum):
 
 
 class Resource(StrEnum):
-    """What a right is granted on. A topic is matched literally, a group by its prefix."""
+    """The resource of a right. A topic is matched literally, a group by its prefix."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -48,7 +48,7 @@ class Grant(NamedTuple):
 
 
 class Role(NamedTuple):
-    """Who needs which rights to which topics; `reads`: it opens consumers."""
+    """A kind of process and its rights to topics; `reads`: it opens consumers."""
 
     who: str
     topics: Mapping[str, tuple[Right, ...]]
@@ -58,13 +58,13 @@ class Role(NamedTuple):
 _READ, _WRITE = (Right.READ,), (Right.WRITE,)
 _BOTH = (Right.READ, Right.WRITE)
 _SETTINGS = (Right.DESCRIBE, Right.DESCRIBE_CONFIGS)
-"""Whoever starts, and `status` and `doctor`, compares the topics with what they must be."""
+"""Every process at its start, `status` and `doctor` compare the topics with their specs."""
 
 ALL = tuple(topic.name for topic in TOPICS)
 
 
 def _with_settings(rights: Mapping[str, tuple[Right, ...]]) -> dict[str, tuple[Right, ...]]:
-    """These rights, and on every topic what comparing its settings needs."""
+    """These rights, and on every topic those that comparing its settings needs."""
     rights = {LOG_FACTS: _READ, **rights}
     return {
         name: (*rights[name], Right.DESCRIBE_CONFIGS) if name in rights else _SETTINGS

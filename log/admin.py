@@ -1,7 +1,6 @@
-"""Questions to the cluster, and topics made as `schemas/topics.py` says.
+"""Kafka's admin API: requests about the cluster, and topics created from `schemas/topics.py`.
 
-This file owns everything that goes through Kafka's admin API. It must not know what a topic holds.
-Making topics is idempotent and never changes an existing one: what differs is said.
+Creating topics is idempotent and never changes an existing one: differences are reported.
 Topic names in this file are full names, prefix included.
 """
 
@@ -29,42 +28,42 @@ from .errors import AccessDenied, FoldlogError, LogUnreachable, TopicMissing
 T = TypeVar("T")
 
 _REFUSED_S = 2.0
-"""How long to go on where every broker refuses: a killed local one is back in 1.8 s."""
+"""How long to retry while every broker refuses connections: a killed local one is up in 1.8 s."""
 
-_LOOK_S = 0.1
-"""How often a waiting question looks whether all brokers refuse."""
+_CHECK_S = 0.1
+"""How often a waiting request checks whether all brokers refuse connections."""
 
 
 _SILENT = "no answer"
 _CLOSED = (
-    "it closes the connection; if it is secured, set security.protocol and what belongs to it in "
-    "client.properties, see docs/security.md"
+    "it closes the connection; if it is secured, set security.protocol and its related properties "
+    "in client.properties, see docs/security.md"
 )
 
 _OPEN: set[AdminClient] = set()
-"""Clients not yet closed. An admin client answers on a thread of its own; if the garbage collector
-ran there and freed that very client, it would abort the process. So none is ever garbage."""
+"""Clients not yet closed. An admin client completes requests on its own thread; if the garbage
+collector ran there and freed that client, the process would abort. This set keeps them alive."""
 
 
 class _NotYet(LogUnreachable):
-    """A leader is being found; the question may be asked again at once."""
+    """A leader election is under way; the request may be retried at once."""
 
 
 class Cluster:
-    """One cluster, asked through the admin API; each question is bounded by `timeout_s`."""
+    """The admin client of one cluster; each request is bounded by `timeout_s`."""
 
     def __init__(self, properties: Mapping[str, Any], timeout_s: float) -> None:
         self._servers = str(properties["bootstrap.servers"])
         self._timeout_s = timeout_s
         self._reason = _SILENT
         self._refused = False
-        """Every known broker refused a connection since the last answer."""
+        """Every known broker refused a connection since the last response."""
         self._interrupted = False
         self._denied: AccessDenied | None = None
-        """The last refusal of our credentials since the last answer."""
+        """The last denial of access since the last response."""
         self._may_be_secured = "security.protocol" not in properties
-        """It may expect TLS or a login, of which the properties say nothing."""
-        # Its errors are raised to the caller; lines about them would say everything twice.
+        """It may expect TLS or a login that the properties do not set."""
+        # Its errors are raised to the caller; logging them too would report everything twice.
         self._admin = open_client(
             AdminClient,
             {**properties, "log_level": 0, "error_cb": self._note, "client.id": "foldlog-admin"},
@@ -72,11 +71,11 @@ class Cluster:
         _OPEN.add(self._admin)
 
     def interrupt(self) -> None:
-        """Let questions that wait fail now, from another thread."""
+        """Make waiting requests fail now; called from another thread."""
         self._interrupted = True
 
     def close(self) -> None:
-        """End the client; asking afterwards is a bug."""
+        """Close the client; a request after that is a bug."""
         _OPEN.discard(self.__dict__.pop("_admin", None))
 
     def _note(self, error: KafkaError) -> None:
@@ -87,30 +86,30 @@ class Cluster:
         self._denied = denied(error, self._servers) or self._denied
 
     def _unreachable(self) -> LogUnreachable:
-        """Why nothing answers, as far as the client has said."""
+        """Why no broker responds, as far as the client has reported."""
         if self._denied is not None:
             return self._denied
         if self._reason == _SILENT and self._refused and self._may_be_secured:
             return unreachable(self._servers, _CLOSED)
         return unreachable(self._servers, self._reason)
 
-    def _ask(self, question: str, *about: Any, **more: Any) -> Any:
-        """The futures that the client's method `question` gives.
+    def _ask(self, method: str, *about: Any, **more: Any) -> Any:
+        """The futures that this method of the client returns.
 
-        By its name, because a frame that held the method would hold the client, and a traceback
-        holds frames: see `_OPEN`.
+        Passed by name: a frame with a reference to the method would keep the client alive, and a
+        traceback keeps frames alive. See `_OPEN`.
         """
         try:
-            return getattr(self._admin, question)(*about, request_timeout=self._timeout_s, **more)
+            return getattr(self._admin, method)(*about, request_timeout=self._timeout_s, **more)
         except KafkaException as error:
             raise self._meaning("", error) from error
 
     def _wait(self, what: str, answer: Future[T]) -> T:
-        """The answer to one question about `what`, a topic or the cluster."""
+        """The response to one request about `what`, a topic or the cluster."""
         began = time.monotonic()
         while True:
             try:
-                found = answer.result(_LOOK_S)
+                found = answer.result(_CHECK_S)
             except KafkaException as error:
                 if error.args[0].code() in TRANSIENT:
                     raise _NotYet(
@@ -124,7 +123,7 @@ class Cluster:
                 self._admin.poll(0)  # `_note` is called in here only
                 waited = time.monotonic() - began
                 bound = min(_REFUSED_S, self._timeout_s) if self._refused else self._timeout_s
-                # The request ends by itself in time; the second more is for a client that hangs.
+                # The request times out by itself; the extra second is for a client that hangs.
                 if waited > bound + (0 if self._refused else 1):
                     raise self._unreachable() from error
             else:
@@ -136,7 +135,7 @@ class Cluster:
         error: KafkaError = raised.args[0]
         if error.code() in MISSING:
             return TopicMissing(topic)
-        self._admin.poll(0)  # the client says why in a callback that only runs here
+        self._admin.poll(0)  # the client reports why in a callback that only runs here
         found = meaning(error, self._servers, topic)
         if isinstance(found, LogUnreachable) and not isinstance(found, AccessDenied):
             return self._unreachable()
@@ -159,16 +158,16 @@ class Cluster:
 
     def offsets(self, topic: str, spec: OffsetSpec) -> Offsets:
         """The offset that `spec` names, in every partition; -1 where there is none."""
-        asked = {TopicPartition(topic, p): spec for p in range(self.partitions(topic))}
+        requests = {TopicPartition(topic, p): spec for p in range(self.partitions(topic))}
 
         def once() -> Offsets:
-            answers = self._ask("list_offsets", asked)
-            return {at.partition: self._wait(topic, got).offset for at, got in answers.items()}
+            answers = self._ask("list_offsets", requests)
+            return {at.partition: self._wait(topic, each).offset for at, each in answers.items()}
 
         return self._again_while(once, _NotYet)
 
     def _again_while(self, ask: Callable[[], T], *passing: type[FoldlogError]) -> T:
-        """Ask again while the answer is one of these errors, until the time is up."""
+        """Retry while the request raises one of these errors, until the timeout."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -185,7 +184,7 @@ class Cluster:
         return self.offsets(topic, OffsetSpec.latest())
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
-        # The ends are asked first: a record that comes between can only make the answer earlier.
+        # The ends are read first: a record in between can only make the result earlier.
         ends = self.end_offsets(topic)
         found = self.offsets(topic, OffsetSpec.for_timestamp(timestamp_ms))
         return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
@@ -200,7 +199,7 @@ class Cluster:
         for answer in (self._ask("describe_consumer_groups", names) if names else {}).values():
             try:
                 group = self._wait("a group", answer)
-            except AccessDenied:  # it is not ours to see
+            except AccessDenied:  # this principal may not see the group
                 continue
             except LogUnreachable:
                 raise
@@ -214,7 +213,7 @@ class Cluster:
         return found
 
     def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
-        """What the cluster holds, compared with `specs` (full names); nothing is created."""
+        """Compare the cluster's topics with `specs` (full names); nothing is created."""
         same, missing, differs = [], [], []
         for spec in specs:
             try:
@@ -231,16 +230,16 @@ class Cluster:
         return TopicReport((), tuple(same), tuple(missing), tuple(differs))
 
     def apply_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
-        """Create what is missing and wait until it can be written to; say what differs."""
+        """Create missing topics and wait until they are writable; report differences."""
         wanted = {spec.name: spec for spec in specs}
         before = self.check_topics(wanted.values())
         if not before.missing:
             return before
         created = self._create([wanted[name] for name in before.missing])
         for name in before.missing:
-            # What the controller has made, the brokers learn of a moment later.
+            # Brokers learn of a new topic shortly after the controller has created it.
             self._again_while(partial(self.end_offsets, name), TopicMissing)
-        # Read again: another process may have made one of them meanwhile, and differently.
+        # Read again: another process may have created one of them with other settings.
         after = self.check_topics(wanted.values())
         same = tuple(name for name in after.same if name not in created)
         return replace(after, created=tuple(created), same=same)
@@ -249,7 +248,7 @@ class Cluster:
         new = []
         for spec in specs:
             assert spec.partitions is not None, spec
-            # -1: as many copies as the cluster's default.
+            # -1: the cluster's default replication factor.
             new.append(NewTopic(spec.name, spec.partitions, -1, config=spec.properties()))
         answers = self._ask("create_topics", new, operation_timeout=self._timeout_s)
         created = []

@@ -1,7 +1,6 @@
-"""The log on a Kafka cluster: producers, and the object that opens everything else.
+"""The log on a Kafka cluster: the producer, and KafkaLog, which opens everything else.
 
-This file owns how foldlog writes to a broker. It must not know what a record means.
-The choices that look odd are measured; they are named where they are made, and in `client.py`.
+Choices that look odd were measured; each is explained at its place here or in `client.py`.
 """
 
 import threading
@@ -52,14 +51,14 @@ from .kafka_reader import KafkaGroupReader, KafkaReader
 from .partition import partition_for
 
 _POLL_S = 0.2
-"""How long the producer's thread waits for an answer before it looks whether it shall end."""
+"""How long the producer's thread waits for acknowledgements before it checks whether to end."""
 
 _CLOSE_S = 5.0
-"""How long closing waits for answers. What has none then may or may not be in the log."""
+"""How long closing waits for acknowledgements. Records without one may or may not be in the log."""
 
 
 class KafkaProducer:
-    """See `door.Producer`. Owns a thread that fetches the answers, so that they come at once."""
+    """See `door.Producer`. Its own thread polls for acknowledgements, so that they come at once."""
 
     def __init__(
         self,
@@ -95,7 +94,7 @@ class KafkaProducer:
                     self._changed.notify_all()
 
     def _on_error(self, error: KafkaError) -> None:
-        """All but fatal errors are news, not failures: a record that fails says so itself."""
+        """End the producer on a fatal error; log any other, as a failed record reports itself."""
         if is_fatal(error):
             self._die(meaning(error, self._servers))
         elif refused := denied(error, self._servers):
@@ -128,7 +127,7 @@ class KafkaProducer:
         raw = key.encode() if isinstance(key, str) else key
         check_size(topic, raw, value, headers)
         if partition is None and raw is not None and topic in self._counts:
-            # Not by the count that the client knows: somebody may add partitions at any time.
+            # Not by the client's count: somebody may add partitions at any time.
             partition = partition_for(raw, self._counts[topic])
 
         try:
@@ -139,13 +138,13 @@ class KafkaProducer:
                 headers=list(headers),
                 partition=-1 if partition is None else partition,
                 on_delivery=(
-                    partial(self._answered, topic, raw, on_delivery) if on_delivery else _unheard
+                    partial(self._answered, topic, raw, on_delivery) if on_delivery else _log_lost
                 ),
             )
         except BufferError as error:
             raise LogBusy(
-                "the producer's queue is full: the broker is slower than what is written, or away. "
-                "This record was not queued; those before it wait. Try again when some have gone."
+                "the producer's queue is full: the broker is down or slower than the writers. "
+                "This record was not queued; those before it stay queued. Try again later."
             ) from error
         except KafkaException as error:
             raise self._refused(topic, raw, value, headers, error.args[0]) from error
@@ -168,9 +167,12 @@ class KafkaProducer:
                 refused = denied(error, self._servers, self._prefix + topic)
                 on_delivery(AppendError(topic, key, _partition(message), error.str(), refused))
         except Exception as error:
-            # Nobody is above this thread: a bug in a callback must not pass in silence.
+            # This thread has no caller, so a bug in a callback must be logged and end the producer.
             ALARM.exception("BUG on_delivery raised")
-            self._die(LogFatal(f"on_delivery raised {error!r}: a bug; end this process."))
+            self._die(LogFatal(
+                f"on_delivery raised {error!r}, which is a bug. Acknowledged records are safe in "
+                "the log. End this process and start it again."
+            ))
 
     def _refused(
         self,
@@ -188,9 +190,9 @@ class KafkaProducer:
         return self._fatal or meaning(error, self._servers, self._prefix + topic)
 
     def flush(self, timeout_s: float) -> int:
-        # Not the client's flush(): it would call back on this thread too, and looks only every
-        # 10 ms whether the thread that owns the answers has had the last one. The client counts a
-        # record until its callback has returned.
+        # Not the client's flush(): it would run callbacks on this thread too, and checks only every
+        # 10 ms whether the polling thread has received the last acknowledgement. The client counts
+        # a record until its callback has returned.
         assert threading.current_thread() is not self._thread, "a callback must not flush"
         with self._changed:
             self._flushing += 1
@@ -208,8 +210,8 @@ class KafkaProducer:
             ALARM.error("LOST %d records had no answer when the producer was closed", left)
 
 
-def _unheard(error: KafkaError | None, message: Message) -> None:
-    """The answer to a record whose writer asked for none."""
+def _log_lost(error: KafkaError | None, message: Message) -> None:
+    """The callback of a record without `on_delivery`."""
     if error is not None:
         LOGGER.error("LOST a record for %s: %s", message.topic(), error.str())
 
@@ -220,10 +222,10 @@ def _partition(message: Message | None) -> int | None:
 
 
 class KafkaLog:
-    """See `door.Log`. Nothing is connected before it is used.
+    """See `door.Log`. It connects on first use.
 
-    linger_ms: how long a producer waits for company for a record, 0 to 5. timeout_s: how long a
-    question to the cluster may take before it is LogUnreachable.
+    linger_ms: how long a producer waits to fill a batch, 0 to 5. timeout_s: how long a request to
+    the cluster may take before it raises LogUnreachable.
     """
 
     def __init__(
@@ -239,7 +241,7 @@ class KafkaLog:
         self._common = common_properties(bootstrap_servers, client_properties or {})
         self._cluster: Cluster | None = None
         self._counts: dict[str, int] = {}
-        """How many partitions a topic had when it was first asked for."""
+        """How many partitions a topic had at its first request."""
         self._open: WeakSet[KafkaProducer | KafkaReader] = WeakSet()
 
     def _ask(self) -> Cluster:
@@ -249,17 +251,17 @@ class KafkaLog:
 
     def producer(self, on_fatal: OnFatal | None = None, *, brief: bool = False) -> KafkaProducer:
         properties = producer_properties(self._common, self._linger_ms, brief)
-        made = KafkaProducer(properties, self._prefix, on_fatal, self._counts)
-        self._open.add(made)
-        return made
+        producer = KafkaProducer(properties, self._prefix, on_fatal, self._counts)
+        self._open.add(producer)
+        return producer
 
     def reader(self, topic: str, start: Mapping[int, int]) -> KafkaReader:
-        # The client would wait for a topic that does not exist, in silence and for ever.
+        # The client would wait for a missing topic forever, without an error.
         self._demand(topic, start)
         properties = reader_properties(self._common, self._prefix + "foldlog-readers")
-        made = KafkaReader(properties, self._prefix, topic).start(start)
-        self._open.add(made)
-        return made
+        reader = KafkaReader(properties, self._prefix, topic).start(start)
+        self._open.add(reader)
+        return reader
 
     def group_reader(
         self,
@@ -272,9 +274,9 @@ class KafkaLog:
     ) -> KafkaGroupReader:
         self._demand(topic, ())
         properties = group_properties(self._common, self._prefix + group, instance_id, label)
-        made = KafkaGroupReader(properties, self._prefix, topic, on_assigned, on_revoked)
-        self._open.add(made)
-        return made
+        reader = KafkaGroupReader(properties, self._prefix, topic, on_assigned, on_revoked)
+        self._open.add(reader)
+        return reader
 
     def members(self, prefix: str) -> list[Member]:
         found = self._ask().members(self._prefix + prefix)
@@ -320,8 +322,8 @@ class KafkaLog:
             self._cluster.interrupt()
 
     def close(self) -> None:
-        for opened in list(self._open):
-            opened.close()
+        for client in list(self._open):
+            client.close()
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None

@@ -1,7 +1,7 @@
-"""Reading from a Kafka cluster: given partitions, or those that a group hands out.
+"""Readers of a Kafka cluster: of given partitions, or of those that a consumer group assigns.
 
-This file owns the poll loop's shape and the meaning of errors that come in the place of records. It
-must not know what a record means, nor keep an offset anywhere but in its own positions.
+Errors that the client delivers instead of records are mapped to foldlog's here. Offsets are stored
+only in a reader's positions.
 """
 
 import time
@@ -19,7 +19,7 @@ _GONE = frozenset(
     {
         KafkaError._AUTO_OFFSET_RESET,
         KafkaError.OFFSET_OUT_OF_RANGE,
-        KafkaError._LOG_TRUNCATION,  # offsets that were read are other records' now
+        KafkaError._LOG_TRUNCATION,  # these offsets now belong to other records
     }
 )
 _FORBIDDEN = frozenset(
@@ -28,41 +28,41 @@ _FORBIDDEN = frozenset(
 
 
 OUT_S = 30.0
-"""How long brokers may answer a member that was put out and is given nothing, before it ends. The
-client joins again within 10 s, or never (seen once in 9 pauses of a broker, of 30 s each)."""
+"""How long an evicted member may stay without partitions while brokers respond, before it ends. The
+client rejoins within 10 s, or never (observed once in 9 broker pauses of 30 s each)."""
 
-_OUT_LOOK_S = 5.0
-"""How often such a member asks whether a broker answers."""
+_OUT_CHECK_S = 5.0
+"""How often such a member checks whether a broker responds."""
 
 _Headers = tuple[tuple[str, bytes], ...]
 
 
 def _headers(messages: list[Message]) -> list[_Headers]:
-    """The headers of each message; none of one whose header names are no UTF-8.
+    """The headers of each message; an empty tuple if its header names are not valid UTF-8.
 
-    Such a name, which anybody may write, must not cost a record, nor the process: the client then
-    returns a broken list and leaves an error behind it. Called by `map` the error is raised; called
-    as `message.headers()` in a loop that runs warm, CPython 3.11 and newer do not look for it, and
-    the process dies of SIGSEGV at the first use of the list. Never ask such a message twice.
+    Any producer may write such a name; it must neither lose the record nor crash the process. The
+    client then returns a broken list and leaves an exception set. Called by `map`, the exception is
+    raised; called as `message.headers()` in a hot loop, CPython 3.11 and newer do not check for it,
+    and the process dies of SIGSEGV at the first use of the list. Read such headers only once.
     """
     found: list[_Headers] = []
-    ask = map(Message.headers, messages)
+    header_lists = map(Message.headers, messages)
     while len(found) < len(messages):
         try:
-            found.extend(_clean(held) if held else () for held in ask)
+            found.extend(_clean(headers) if headers else () for headers in header_lists)
         except (SystemError, UnicodeDecodeError):
-            odd = messages[len(found)]
-            LOGGER.warning("HEADER names are no UTF-8: %s offset %d", odd.topic(), odd.offset())
+            bad = messages[len(found)]
+            LOGGER.warning("HEADER names are not UTF-8: %s offset %d", bad.topic(), bad.offset())
             found.append(())
     return found
 
 
-def _clean(held: Any) -> _Headers:
-    """As they are; a null value, which others may write, becomes an empty one."""
-    for _, value in held:
+def _clean(headers: Any) -> _Headers:
+    """The headers as a tuple; a null value, which other producers may write, becomes empty."""
+    for _, value in headers:
         if value is None:
-            return tuple((name, value or b"") for name, value in held)
-    return tuple(held)
+            return tuple((name, value or b"") for name, value in headers)
+    return tuple(headers)
 
 
 class KafkaReader:
@@ -74,7 +74,7 @@ class KafkaReader:
         self._group = str(properties["group.id"])
         self._positions: Offsets = {}
         self._moved: set[int] = set()
-        """Partitions given or taken since the last `poll` of the client returned."""
+        """Partitions assigned or revoked since the last `poll` of the client returned."""
         self._failures: list[FoldlogError] = []
         noted = {**properties, "error_cb": self._on_error}
         self._client = open_client(Consumer, noted, logger=LOGGER)
@@ -96,7 +96,7 @@ class KafkaReader:
                 return records
 
     def _messages(self, timeout_s: float, max_records: int) -> list[Message]:
-        """What the client has, errors and ends of partitions among it."""
+        """The client's messages, including errors and ends of partitions."""
         try:
             first = self._client.poll(timeout_s)
             self._moved.clear()
@@ -107,12 +107,12 @@ class KafkaReader:
         except KafkaException as error:
             self._failures.append(meaning(error.args[0], self._servers))
             return []
-        # What the group moved inside consume() makes a record fetched before it stale.
+        # If the group moved the partition inside consume(), the record fetched before is stale.
         return messages if first.partition() in self._moved else [first, *messages]
 
     def _records(self, messages: list[Message]) -> list[Record]:
         topic, positions, records = self._topic, self._positions, []
-        new = tuple.__new__  # a third off the cost of this loop, which every replay runs through
+        new = tuple.__new__  # saves a third of this loop's cost, which every replay pays
         for message, headers in zip(messages, _headers(messages), strict=True):
             error = message.error()
             if error is not None:
@@ -128,10 +128,10 @@ class KafkaReader:
         return records
 
     def _fail(self, error: KafkaError, message: Message) -> None:
-        """An error that came in the place of a record, or the end of a partition."""
+        """Handle an error delivered instead of a record, or the end of a partition."""
         code, partition = error.code(), message.partition()
         if code == KafkaError._PARTITION_EOF:
-            # Beyond the last record where compaction or a transaction left a gap at the end.
+            # Past the last record if compaction or a transaction left a gap at the end.
             end = message.offset()
             if partition in self._positions and end is not None:
                 self._positions[partition] = end
@@ -145,7 +145,7 @@ class KafkaReader:
             LOGGER.warning("%s: %s", error.name(), error.str())
 
     def _about(self, code: int) -> str:
-        """What a missing right is missing for."""
+        """The group or topic that a missing right is for."""
         return self._group if code == KafkaError.GROUP_AUTHORIZATION_FAILED else self._full
 
     def _offset_gone(self, partition: int) -> OffsetGone:
@@ -154,11 +154,11 @@ class KafkaReader:
             at = TopicPartition(self._full, partition)
             first, end = self._client.get_watermark_offsets(at, timeout=1.0, cached=False)
         except KafkaException as error:
-            LOGGER.info("%s", error)  # the bounds only make the message better
+            LOGGER.info("%s", error)  # the bounds only improve the message
         return OffsetGone(self._full, partition, self._positions[partition], first, end)
 
     def _on_error(self, error: KafkaError) -> None:
-        """Anything but a fatal error is news: the client tries again by itself."""
+        """Record a fatal error; log any other one, since the client retries by itself."""
         if is_fatal(error):
             self._failures.append(meaning(error, self._servers))
         elif refused := denied(error, self._servers):
@@ -171,7 +171,7 @@ class KafkaReader:
 
     def seek(self, partition: int, offset: int) -> None:
         assert partition in self._positions, f"partition {partition} is not read here"
-        # Not the client's seek(): it fails on a partition that has lost its place.
+        # Not the client's seek(): it fails on a partition whose offset is out of range.
         at = TopicPartition(self._full, partition, offset)
         self._client.incremental_unassign([at])
         self._client.incremental_assign([at])
@@ -196,15 +196,15 @@ class KafkaGroupReader(KafkaReader):
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._joined = self._closing = self._out = False
         self._answered_since_s: float | None = None
-        """Since when brokers answer, as far as was asked, while this member is out."""
-        self._look_at_s = 0.0
+        """While this member is evicted: since when every check found a broker responding."""
+        self._check_at_s = 0.0
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
         if not self._joined:
-            # Not earlier: a member that does not poll yet would hold partitions that nobody reads.
+            # Not earlier: before its first poll a member would own partitions and read none.
             self._joined = True
             self._client.subscribe(
-                [self._full], on_assign=self._given, on_revoke=self._taken, on_lost=self._lost
+                [self._full], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
             )
         try:
             found = super().poll(timeout_s, max_records)
@@ -214,19 +214,19 @@ class KafkaGroupReader(KafkaReader):
         except Fenced as fenced:
             if not self._out:
                 raise
-            # No broker answered for a session timeout. The client joined anew, under the same
-            # instance id, while its old heartbeat was on the way: it fenced itself, 1 time in 20.
+            # No broker responded for a session timeout. The client rejoined under the same instance
+            # id while its old heartbeat was in flight, and so fenced itself: 1 time in 20.
             raise LogFatal(
-                "the group put this member out while no broker answered, and its client can not "
+                "the group evicted this member while no broker answered, and its client cannot "
                 "join again. Nothing is lost. End this process and start it again."
             ) from fenced
 
     def _check_joins(self) -> None:
-        """Raise LogFatal when brokers have answered for OUT_S and the client has not joined."""
+        """Raise LogFatal if brokers have responded for OUT_S and the client has not rejoined."""
         now_s = time.monotonic()
-        if now_s < self._look_at_s:
+        if now_s < self._check_at_s:
             return
-        self._look_at_s = now_s + _OUT_LOOK_S
+        self._check_at_s = now_s + _OUT_CHECK_S
         try:
             self._client.list_topics(self._full, timeout=1.0)
         except KafkaException:
@@ -236,18 +236,18 @@ class KafkaGroupReader(KafkaReader):
             self._answered_since_s = now_s
         elif now_s - self._answered_since_s > OUT_S:
             raise LogFatal(
-                "the group put this member out while no broker answered, and its client does not "
+                "the group evicted this member while no broker answered, and its client does not "
                 "join again although brokers answer. Nothing is lost. End this process and start "
                 "it again."
             )
 
-    def _lost(self, client: Consumer, lost: list[TopicPartition]) -> None:
+    def _lose(self, client: Consumer, lost: list[TopicPartition]) -> None:
         self._out, self._answered_since_s = True, None
-        self._taken(client, lost)
+        self._revoke(client, lost)
 
-    def _given(self, client: Consumer, given: list[TopicPartition]) -> None:
+    def _assign(self, client: Consumer, assigned: list[TopicPartition]) -> None:
         self._out = False
-        partitions = sorted(at.partition for at in given)
+        partitions = sorted(at.partition for at in assigned)
         if not partitions or self._closing:
             return
         start = self._on_assigned(partitions)
@@ -256,9 +256,9 @@ class KafkaGroupReader(KafkaReader):
             self._positions[partition] = start[partition]
         self._moved.update(partitions)
 
-    def _taken(self, client: Consumer, taken: list[TopicPartition]) -> None:
-        """Called for what is revoked and for what was lost; the client unassigns by itself."""
-        partitions = sorted(at.partition for at in taken if at.partition in self._positions)
+    def _revoke(self, client: Consumer, revoked: list[TopicPartition]) -> None:
+        """Called for revoked and for lost partitions; the client unassigns them by itself."""
+        partitions = sorted(at.partition for at in revoked if at.partition in self._positions)
         for partition in partitions:
             del self._positions[partition]
         self._moved.update(partitions)
@@ -267,10 +267,10 @@ class KafkaGroupReader(KafkaReader):
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         try:
-            held = [TopicPartition(self._full, p, offset) for p, offset in offsets.items()]
-            self._client.commit(offsets=held, asynchronous=True)
+            committed = [TopicPartition(self._full, p, offset) for p, offset in offsets.items()]
+            self._client.commit(offsets=committed, asynchronous=True)
         except KafkaException as error:
-            LOGGER.info("%s", error)  # a hint: the next one will do
+            LOGGER.info("%s", error)  # only metrics use it: the next commit repairs them
 
     def close(self) -> None:
         self._closing = True

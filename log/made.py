@@ -1,6 +1,6 @@
 """The number of partitions that a log was created with, stored as a fact in the log itself.
 
-A session's partition is computed from its key and that number. After someone added partitions, a
+A session's partition is computed from its key and that number. If partitions were added, a
 key would be written to one partition and read from another. So writers compare the topic's number
 with the recorded one and stop if they differ; readers use the recorded one. The facts are records
 of the topic `log-facts`, keyed by the id of the topic `session-events`: a recreated topic is
@@ -24,15 +24,15 @@ POLL_S = 0.05
 class LogGrown(TopicMismatch):
     """Somebody added partitions to the log. Nothing was written.
 
-    For the operator: the sessions lie where they lay; move them with `foldlog move` to a log that
-    is made with the number you want.
+    For the operator: the sessions are still in their partitions; move them with `foldlog move` to
+    a log with the number of partitions that you want.
     """
 
     def __init__(self, made: int, now: int) -> None:
         super().__init__(
-            f"{SESSION_EVENTS} was made with {made} partitions and has {now} now: somebody added "
-            "partitions, which Kafka can't take back, and others would write a session to where "
-            "nobody looks. Nothing was written here; what is in the log is kept and can be "
+            f"{SESSION_EVENTS} was created with {made} partitions and has {now} now: somebody "
+            "added partitions, which Kafka cannot remove, and new events of a session would go to "
+            "a partition that no reader expects. Nothing was written; the log is intact and can be "
             "read. End all workers and gateways, then move the sessions to a new log: foldlog move "
             f"--to-prefix NEW --partitions {now}"
         )
@@ -46,12 +46,12 @@ class LogMoved(TopicMismatch):
         super().__init__(
             f"the sessions of this log were moved to the topics beginning with {prefix!r}. Nothing "
             f"was written here, and this log can still be read. Set FOLDLOG_TOPIC_PREFIX={prefix} "
-            "(or topic_prefix in foldlog.toml), and `partitions` to what that log was made with."
+            "(or topic_prefix in foldlog.toml), and `partitions` to the number of that log."
         )
 
 
 class Facts(NamedTuple):
-    """What a log says of itself. partitions: None if it was not noted. moved_to: a prefix."""
+    """The recorded facts of a log. partitions: None if not recorded. moved_to: a prefix."""
 
     partitions: int | None = None
     moved_to: str | None = None
@@ -61,9 +61,9 @@ _MADE: "WeakKeyDictionary[Log, int]" = WeakKeyDictionary()
 
 
 def partitions_of(log: Log) -> int:
-    """The number of partitions by which the log places its keys; asked once of each Log object.
+    """The number of partitions that the log's keys are mapped to; read once per Log object.
 
-    It is right for reading whatever has become of the topic. Raises TopicMissing, LogUnreachable.
+    It is correct for reading even if partitions were added. Raises TopicMissing, LogUnreachable.
     """
     made = _MADE.get(log)
     if made is None:
@@ -73,7 +73,7 @@ def partitions_of(log: Log) -> int:
 
 
 def demand_as_made(log: Log) -> int:
-    """The same, for those who write. Raises LogGrown, LogMoved as well."""
+    """As `partitions_of`, for writers. Also raises LogGrown, LogMoved."""
     now, facts = log.partitions(SESSION_EVENTS), facts_of(log)
     if facts.moved_to is not None:
         raise LogMoved(facts.moved_to)
@@ -83,12 +83,12 @@ def demand_as_made(log: Log) -> int:
 
 
 def facts_of(log: Log) -> Facts:
-    """What the log says of itself. Raises TopicMissing, LogUnreachable."""
+    """The recorded facts of the log. Raises TopicMissing, LogUnreachable."""
     about = log.topic_id(SESSION_EVENTS)
     try:
         at, end = log.first_offsets(LOG_FACTS)[0], log.end_offsets(LOG_FACTS)[0]
     except TopicMissing:
-        return Facts()  # made by an earlier version, or a bundle
+        return Facts()  # created by an earlier version, or a bundle
     if at == end:
         return Facts()
     found: dict[str, object] = {}
@@ -97,14 +97,14 @@ def facts_of(log: Log) -> Facts:
     try:
         while reader.positions()[0] < end:
             for record in reader.poll(POLL_S):
-                # From the right: a topic's id is base64, and may have a slash.
+                # Split from the right: a topic's id is base64 and may contain a slash.
                 topic_id, _, name = (record.key or b"").decode("utf-8", "replace").rpartition("/")
                 if topic_id == about and record.value is not None:
                     found.setdefault(name, json.loads(record.value))
             if time.monotonic() > until:
                 raise LogUnreachable(
                     f"the log stopped answering while {LOG_FACTS} was read. Nothing was changed. "
-                    "Look at the broker (`foldlog status`), then try again."
+                    "Check the broker (`foldlog status`), then try again."
                 )
     finally:
         reader.close()
@@ -116,7 +116,7 @@ def facts_of(log: Log) -> Facts:
 
 
 def note(log: Log, name: str, value: int | str) -> None:
-    """Write down a fact. Raises LogUnreachable if the log did not take it."""
+    """Record a fact. Raises LogUnreachable if the log did not acknowledge it."""
     answers: list[object] = []
     producer = log.producer(brief=True)
     key = f"{log.topic_id(SESSION_EVENTS)}/{name}"
@@ -125,13 +125,13 @@ def note(log: Log, name: str, value: int | str) -> None:
     producer.close()
     if not answers or isinstance(answers[0], AppendError):
         raise LogUnreachable(
-            f"{LOG_FACTS} did not take a record within {READ_S:g} s. Look at the broker (`foldlog "
-            "status`), then try again."
+            f"{LOG_FACTS} did not acknowledge a record within {READ_S:g} s. It may or may not be "
+            "in the log. Check the broker (`foldlog status`), then try again: it counts once."
         )
 
 
 def apply_topics(log: Log, partitions: int) -> TopicReport:
-    """Make the topics that are missing, and note the number. Raises LogGrown, LogMoved."""
+    """Create missing topics and record the number. Raises LogGrown, LogMoved."""
     with suppress(TopicMissing):
         demand_as_made(log)
     report = log.apply_topics(topics(partitions))
@@ -141,27 +141,27 @@ def apply_topics(log: Log, partitions: int) -> TopicReport:
 
 
 def note_made(log: Log) -> None:
-    """Note the number of partitions, if that was not done. Raises LogUnreachable."""
+    """Record the number of partitions, unless it is recorded. Raises LogUnreachable."""
     if facts_of(log).partitions is None:
         note(log, "partitions", log.partitions(SESSION_EVENTS))
 
 
 def demand_topics(log: Log, partitions: int, *, notes: bool = False) -> None:
-    """The topics are as an installation of so many partitions needs them.
+    """Check that the topics are what an installation with this many partitions needs.
 
-    notes: note the number, of a log that an earlier version made.
+    notes: also record the number, for a log that an earlier version created.
     Raises LogGrown, LogMoved, TopicMissing, TopicMismatch.
     """
     made = demand_as_made(log)
     noted = facts_of(log).partitions
     if noted is not None and partitions != noted:
         raise TopicMismatch(
-            f"this log was made with {made} partitions, and `partitions` (FOLDLOG_PARTITIONS) is "
-            f"{partitions}. Nothing was changed: set it to {made}. For more partitions move the "
-            f"sessions: foldlog move --to-prefix NEW --partitions {partitions}"
+            f"this log was created with {made} partitions, and `partitions` (FOLDLOG_PARTITIONS) "
+            f"is {partitions}. Nothing was changed. Set it to {made}; for more partitions, move "
+            f"the sessions: foldlog move --to-prefix NEW --partitions {partitions}"
         )
     log.check_topics(topics(partitions)).demand()
     for topic in (USER_SESSIONS, MEMORY_EVENTS):
-        log.partitions(topic)  # from now on keys are placed by these numbers
+        log.partitions(topic)  # from now on keys are mapped by these numbers
     if notes:
         note_made(log)

@@ -84,7 +84,7 @@ def test_A5_a_log_with_more_partitions_than_it_was_made_with_is_refused_and_move
     ]
     for refused in refusals:
         assert refused.code == 3
-        assert "made with 2 partitions and has 4 now" in refused.err
+        assert "created with 2 partitions and has 4 now" in refused.err
         assert "foldlog move --to-prefix NEW --partitions 4" in refused.err
     listed = foldlog("sessions", "--json").json
     assert sorted(row["session_id"] for row in listed) == names
@@ -154,7 +154,7 @@ def test_A5_a_setting_that_is_not_the_logs_number_names_it(installation):
     })
     refused = installation("worker", settings=other)
     assert refused.code == 3
-    assert "made with 2 partitions" in refused.err and "set it to 2" in refused.err
+    assert "created with 2 partitions" in refused.err and "Set it to 2" in refused.err
 
 
 @pytest.mark.parametrize("stage", ["the topics of the new log exist", "partition 0 of 2 moved"])

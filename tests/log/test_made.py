@@ -42,7 +42,7 @@ def test_A5_the_number_is_noted_once_when_the_topics_are_made(log):
 def test_A5_after_growth_who_writes_is_refused_and_who_reads_goes_by_the_old_number(log):
     grow(log, 3)
     for write in (demand_as_made, lambda to: demand_topics(to, 3), lambda to: apply_topics(to, 3)):
-        with pytest.raises(LogGrown, match="made with 2 partitions and has 3 now"):
+        with pytest.raises(LogGrown, match="created with 2 partitions and has 3 now"):
             write(log)
     assert partitions_of(log) == 2
     name = next(n for n in map(str, range(99)) if partition_for(n, 2) != partition_for(n, 3))
