@@ -26,13 +26,13 @@ _log = logging.getLogger("foldlog.blobs")
 
 
 @lru_cache(maxsize=1024)
-def _tell_once(what: str) -> None:
-    """The log of the process names the path, once: a lost blob may be asked for all the time."""
-    _log.warning("%s", what)
+def _warn_once(message: str) -> None:
+    """Log the path, once per message: a missing blob may be requested all the time."""
+    _log.warning("%s", message)
 
 
 class BlobError(FoldlogError):
-    """A blob can not be kept or given; the message says which, and what to do."""
+    """A blob cannot be stored or read; the message names it and says what to do."""
 
 
 class BlobMissing(BlobError):
@@ -44,7 +44,7 @@ class BlobCorrupt(BlobError):
 
 
 class Stored(NamedTuple):
-    """What `put` made of some bytes: their name, and how many there were."""
+    """The result of `put`: the blob's name and its size."""
 
     sha256: str
     bytes: int
@@ -61,14 +61,14 @@ class BlobStore:
         self._drop_leftovers()
 
     def put(self, data: bytes) -> Stored:
-        """Keep some bytes, durably. The same bytes twice are kept once. Raises BlobError."""
+        """Store some bytes durably. The same bytes are stored only once. Raises BlobError."""
         name = sha256(data).hexdigest()
         path = self._path(name)
         try:
             if not self._holds(path, data):
                 self._write(path, data)
         except OSError as error:
-            _tell_once(f"blob store {self.directory}: {error}")
+            _warn_once(f"blob store {self.directory}: {error}")
             raise BlobError(
                 f"{len(data)} bytes could not be kept in the blob store: {error.strerror}. Nothing "
                 "was stored under their name. Free space or fix its directory, then try again."
@@ -76,23 +76,23 @@ class BlobStore:
         return Stored(name, len(data))
 
     def get(self, name: str) -> bytes:
-        """The bytes of this name, checked against it. Raises BlobMissing, BlobCorrupt."""
+        """The blob's bytes, verified against its name. Raises BlobMissing, BlobCorrupt."""
         path = self._path(name)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with open(fd, "rb") as file:
                 data = file.read()
         except FileNotFoundError:
-            _tell_once(f"there is no blob {path}")
+            _warn_once(f"there is no blob {path}")
             raise BlobMissing(
                 f"blob {name} is not in the blob store: the log names content that this store "
                 "does not hold. Point FOLDLOG_BLOBS at the store that the writer used."
             ) from None
         except OSError as error:
-            _tell_once(f"blob {path} can't be read: {error}")
+            _warn_once(f"blob {path} can't be read: {error}")
             raise BlobCorrupt(f"blob {name} can't be read: {error.strerror}") from error
         if sha256(data).hexdigest() != name:
-            _tell_once(f"blob {path} holds other bytes than were stored")
+            _warn_once(f"blob {path} holds other bytes than were stored")
             raise BlobCorrupt(
                 f"blob {name} holds other bytes than were stored "
                 f"({len(data)} of them). Restore the file, or delete it and store it again."
@@ -100,7 +100,7 @@ class BlobStore:
         return data
 
     def store(self, data: bytes, media_type: str) -> BlobRef:
-        """Keep some bytes and return the reference that an event may hold."""
+        """Store some bytes and return the reference for an event."""
         stored = self.put(data)
         return BlobRef(sha256=stored.sha256, bytes=stored.bytes, media_type=media_type)
 
@@ -111,7 +111,7 @@ class BlobStore:
         return Body(ref=self.store(data, media_type))
 
     def resolve(self, body: Body) -> bytes:
-        """The whole content of a Body, its preview put aside."""
+        """The whole content of a Body; its preview is ignored."""
         return self.get(body.ref.sha256) if body.ref is not None else body.inline or b""
 
     def _path(self, name: str) -> Path:
@@ -121,10 +121,10 @@ class BlobStore:
 
     @staticmethod
     def _holds(path: Path, data: bytes) -> bool:
-        """Whether the file is there with these bytes; a torn or rotten one is written anew."""
+        """Whether the file exists with these bytes; a torn or corrupt one is rewritten."""
         if path.is_symlink() or not path.is_file() or path.read_bytes() != data:
             return False
-        fsync_directory(path.parent)  # who wrote it may have died between the rename and this
+        fsync_directory(path.parent)  # its writer may have died between the rename and this
         return True
 
     def _write(self, path: Path, data: bytes) -> None:

@@ -22,7 +22,7 @@ _KNOWN = ("url", "secret_env", "networks")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
     """One webhook. secret None: its variable is not set here. networks: private networks, such as
-    10.1.2.0/24, that it may lie in; without them it must lie on the public internet."""
+    10.1.2.0/24, that its address may be in; without them it must be on the public internet."""
 
     name: str
     url: str = field(repr=False)
@@ -32,38 +32,38 @@ class Channel:
 
 
 def channels_from(
-    held: Any, source: str, env: Mapping[str, str]
+    table: Any, source: str, env: Mapping[str, str]
 ) -> tuple[dict[str, Channel], tuple[str, ...]]:
-    """The channels of a `[channels]` table, by name, and what is wrong with the others."""
-    if not isinstance(held, dict):
+    """The channels of a `[channels]` table, by name, and the errors of the others."""
+    if not isinstance(table, dict):
         return {}, (f"{source}: channels must be tables, as in [channels.crm]",)
     good, wrong = {}, []
-    for name, said in held.items():
+    for name, options in table.items():
         try:
-            good[name] = _channel(name, said, f"{source}, channels.{name}", env)
+            good[name] = _channel(name, options, f"{source}, channels.{name}", env)
         except SettingsError as error:
             wrong.append(str(error).rstrip("."))
     return good, tuple(wrong)
 
 
-def _channel(name: str, said: Any, where: str, env: Mapping[str, str]) -> Channel:
+def _channel(name: str, options: Any, where: str, env: Mapping[str, str]) -> Channel:
     if not name.isascii() or not all(c.isalnum() or c in "._-" for c in name) or len(name) > 64:
         raise SettingsError(f"{where}: the name must be 1-64 of A-Z a-z 0-9 . _ -")
-    if not isinstance(said, dict):
+    if not isinstance(options, dict):
         raise SettingsError(f"{where} must be a table with url and secret_env")
-    unknown = sorted(set(said) - set(_KNOWN))
+    unknown = sorted(set(options) - set(_KNOWN))
     if unknown:
         raise SettingsError(f"{where}: unknown {', '.join(unknown)}. Known: {', '.join(_KNOWN)}.")
     for what in ("url", "secret_env"):
-        if not isinstance(said.get(what), str) or not said[what].strip():
+        if not isinstance(options.get(what), str) or not options[what].strip():
             raise SettingsError(f"{where}: {what} is missing")
-    networks = _networks(said.get("networks", []), where)
-    _check_url(said["url"], networks, where)
-    secret = env.get(said["secret_env"]) or None
+    networks = _networks(options.get("networks", []), where)
+    _check_url(options["url"], networks, where)
+    secret = env.get(options["secret_env"]) or None
     return Channel(
         name=name,
-        url=said["url"],
-        secret_env=said["secret_env"],
+        url=options["url"],
+        secret_env=options["secret_env"],
         secret=secret,
         networks=networks,
     )
@@ -79,16 +79,16 @@ def _networks(given: Any, where: str) -> tuple[str, ...]:
 
 
 def _check_url(url: str, networks: tuple[str, ...], where: str) -> None:
-    """The URL itself is not shown: it may hold a secret."""
+    """Raise SettingsError if the URL is unusable. It is not shown: it may contain a secret."""
     try:
         parts = urlsplit(url)
         named = bool(parts.hostname) and parts.port != 0
     except ValueError:
         named = False
     if not named or not url.isascii() or any(c.isspace() for c in url):
-        raise SettingsError(f"{where}: url is no url")
+        raise SettingsError(f"{where}: url is not a URL")
     if parts.username is not None or parts.password is not None:
-        raise SettingsError(f"{where}: url must not hold a user or a password")
+        raise SettingsError(f"{where}: url must not contain a user or a password")
     if parts.scheme != "https" and not (parts.scheme == "http" and networks):
         raise SettingsError(
             f"{where}: url must begin with https://; http:// only for a channel with networks"

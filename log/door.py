@@ -34,7 +34,7 @@ OnFatal = Callable[[LogFatal], None]
 
 
 class Member(NamedTuple):
-    """A live member of a group. `label`: what it said of itself when it joined; '' if nothing."""
+    """A live member of a group. `label`: the label it joined with, or ''."""
 
     group: str
     instance_id: str
@@ -93,19 +93,19 @@ class Reader(Protocol):
 class GroupReader(Reader, Protocol):
     """A reader with partitions assigned by a group, cooperatively: only moved ones are revoked.
 
-    Inside `poll`, `on_revoked(partitions)` says what is no longer ours (also what was lost without
-    notice), then `on_assigned(partitions)` answers with the start offset of each new one. Records
-    of a partition come only between the two. An exception of theirs leaves `poll`.
+    Inside `poll`, `on_revoked(partitions)` is called for revoked partitions (and for those lost
+    without notice), then `on_assigned(partitions)` returns the start offset of each new one.
+    Records of a partition come only while it is assigned. An exception in either leaves `poll`.
     `poll` raises Fenced when another process has taken this instance id.
     """
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit next offsets without waiting: for lag metrics only, no reader relies on them."""
+        """Commit next offsets without waiting. Only lag metrics use them; no reader does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing in which a topic differs from its spec. `fatal`: no worker may start on it."""
+    """One difference between a topic and its spec. `fatal`: no worker may start on it."""
 
     topic: str
     what: str
@@ -119,7 +119,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """What applying or checking topics found, by full topic name. Nothing existing is changed."""
+    """The result of applying or checking topics, by full name. Existing topics never change."""
 
     created: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
@@ -133,23 +133,23 @@ class TopicReport:
         fatal = [str(found) for found in self.differs if found.fatal]
         if fatal:
             raise TopicMismatch(
-                "; ".join(fatal) + ". Nothing was changed: a number of partitions is final. Set "
-                "`partitions` to what the log was made with; if somebody added partitions, see "
-                "`foldlog doctor`."
+                "; ".join(fatal) + ". Nothing was changed; the number of partitions is final. Set "
+                "`partitions` to the number that the log was created with. If somebody added "
+                "partitions, see `foldlog doctor`."
             )
 
 
 class Log(Protocol):
     """One installation's topics on one cluster.
 
-    Every question to the cluster raises LogUnreachable if no broker answers in time.
+    Every request to the cluster raises LogUnreachable if no broker responds in time.
     """
 
     def producer(self, on_fatal: OnFatal | None = None, *, brief: bool = False) -> Producer:
-        """A new producer. `on_fatal` is called once, on any thread, when it can not go on.
+        """A new producer. `on_fatal` is called once, on any thread, when it cannot continue.
 
-        brief: for a process that writes a few records and ends, such as a command. Its first answer
-        comes 0.5 s earlier; the log may get a record twice, which law 3 makes harmless.
+        brief: for a process that writes a few records and ends, such as a command. Its first
+        acknowledgement comes 0.5 s earlier; a record may be stored twice, harmless by law 3.
         """
 
     def reader(self, topic: str, start: Mapping[int, int]) -> Reader:
@@ -169,22 +169,22 @@ class Log(Protocol):
     ) -> GroupReader:
         """A static member of `group`; it joins at its first poll.
 
-        label: what `members` shows of it, letters, digits and `-`.
+        label: shown by `members`; letters, digits and `-`.
         Raises TopicMissing, LogUnreachable.
         """
 
     def members(self, prefix: str) -> list[Member]:
         """The static members of every group whose name begins with `prefix`.
 
-        One that ended or was killed stays a member for one session timeout. Groups that this client
-        may not see are left out. Raises LogUnreachable.
+        A member that ended or was killed stays listed for one session timeout. Groups that this
+        client may not see are left out. Raises LogUnreachable.
         """
 
     def partitions(self, topic: str) -> int:
         """The number of partitions. Raises TopicMissing."""
 
     def first_offsets(self, topic: str) -> Offsets:
-        """The oldest offset still held, by partition."""
+        """The oldest offset that still exists, by partition."""
 
     def end_offsets(self, topic: str) -> Offsets:
         """The offset that the next record will get, by partition."""
@@ -196,16 +196,16 @@ class Log(Protocol):
         """The cluster's id."""
 
     def topic_id(self, topic: str) -> str:
-        """The topic's id: another one after it was deleted and made anew."""
+        """The topic's id; it changes when the topic is deleted and recreated."""
 
     def apply_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
-        """Create what is missing, say what differs. Running it again changes nothing."""
+        """Create missing topics and report differences. Running it again changes nothing."""
 
     def check_topics(self, specs: Iterable[TopicSpec]) -> TopicReport:
-        """As `apply_topics`, creating nothing."""
+        """As `apply_topics`, but creates nothing."""
 
     def interrupt(self) -> None:
-        """From now on a question that waits raises LogUnreachable: this process is ending."""
+        """Make every waiting request raise LogUnreachable from now on: this process is ending."""
 
     def close(self) -> None:
         """Close every producer and reader that is still open."""
@@ -214,7 +214,7 @@ class Log(Protocol):
 def compare(
     spec: TopicSpec, name: str, partitions: int, properties: Mapping[str, str]
 ) -> list[Difference]:
-    """In what an existing topic, with these partitions and properties, differs from its spec."""
+    """The differences between a topic with these partitions and properties and its spec."""
     found = []
     if partitions != spec.partitions:
         want, have = str(spec.partitions), str(partitions)
@@ -227,9 +227,9 @@ def compare(
 
 
 def check_size(topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-    """Raise RecordTooLarge if the record can not pass a broker."""
+    """Raise RecordTooLarge if a broker would reject the record for its size."""
     size = len(key or b"") + len(value or b"")
-    for name, held in headers:
-        size += len(name.encode()) + len(held) + HEADER_OVERHEAD_BYTES
+    for name, content in headers:
+        size += len(name.encode()) + len(content) + HEADER_OVERHEAD_BYTES
     if size > RECORD_BYTES_MAX:
         raise RecordTooLarge(topic, size, RECORD_BYTES_MAX)

@@ -30,28 +30,28 @@ PASSED = (
     "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUNBUFFERED", "PYTHONUTF8",
     "VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOPATH", "CARGO_HOME", "RUSTUP_HOME",
 )  # fmt: skip
-"""Globs of the variables that every child gets: where things lie, how to write, whom to trust."""
+"""Globs of the variables that every child gets: locations, locale and terminal, trusted CAs."""
 
 JAVA = ("JAVA_*", "JDK_*", "KAFKA_*", "LOG_DIR")
-"""What the local Kafka is configured by, beside PASSED."""
+"""Variables that configure the local Kafka, in addition to PASSED."""
 
 HANDED = "FOLDLOG_HANDED_FD"
-"""Names the descriptor of the socket over which a process of ours gets the other variables."""
+"""The variable with the socket descriptor from which a foldlog process reads the others."""
 
-HAND_OVER_S = 10.0  # for a child that does not read: what is handed fits the socket's buffer
-# A URL with somebody's name and password; proxies are also named without a scheme.
+HAND_OVER_S = 10.0  # limit for a child that does not read; the variables fit the socket's buffer
+# A URL with a user name and password; proxies may also be given without a scheme.
 _PASSWORD = re.compile(r"://[^/\s]*@|^[^/\s:]+:[^/\s]*@")
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 _ENV_START, _ENV_END = 50 - 3, 51 - 3  # fields of /proc/self/stat, after the name; see proc(5)
 
 
 def for_children(names: Iterable[str] = ()) -> dict[str, str]:
-    """The environment of a child that is not ours. `names`: globs of what else it gets."""
+    """The environment of a child that is not foldlog's. `names`: globs of further variables."""
     return passed(os.environ, names)
 
 
 def passed(env: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
-    """What of `env` a child gets: PASSED, unless the value holds a password, and `names`."""
+    """The variables of `env` for a child: PASSED, unless the value has a password, and `names`."""
     also = tuple(names)
     return {
         name: value
@@ -65,7 +65,7 @@ def _matches(name: str, globs: Sequence[str]) -> bool:
 
 
 def forget(names: Iterable[str], kept: Iterable[str] = ()) -> None:
-    """Remove variables, so that what a tool in this process starts by itself does not get them."""
+    """Remove variables, so that processes started by a tool in this process do not get them."""
     also = tuple(kept)
     for name in names:
         if not _matches(name, also):
@@ -78,41 +78,42 @@ def start_process(
     pass_fds: Sequence[int] = (),
     **options: Any,
 ) -> "subprocess.Popen[Any]":
-    """Start a process of ours, which calls `begin`: it gets all of `env` (ours by default).
+    """Start a foldlog process, which calls `begin`: it gets all of `env` (default: our own).
 
-    What others may not see goes over a socket: unlike a pipe, it can't be opened through /proc.
+    Variables that others may not read go over a socket: unlike a pipe, it can't be opened through
+    /proc.
     """
-    whole = dict(os.environ if env is None else env)
-    shown = passed(whole)
+    variables = dict(os.environ if env is None else env)
+    public = passed(variables)
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
             process = subprocess.Popen(
                 command,
-                env=shown | {HANDED: str(theirs.fileno())},
+                env=public | {HANDED: str(theirs.fileno())},
                 pass_fds=(theirs.fileno(), *pass_fds),
                 **options,
             )
         ours.settimeout(HAND_OVER_S)
-        with contextlib.suppress(OSError):  # it has ended already, which whoever waits for it sees
-            hidden = {name: value for name, value in whole.items() if name not in shown}
-            ours.sendall(json.dumps(hidden).encode())
+        with contextlib.suppress(OSError):  # it has already ended, which its caller will notice
+            private = {name: text for name, text in variables.items() if name not in public}
+            ours.sendall(json.dumps(private).encode())
     return process
 
 
 def begin() -> None:
-    """At the start of a process of ours: take what was handed over, then show it to nobody."""
+    """Called at the start of a foldlog process: read the handed-over variables, then `seal`."""
     number = os.environ.pop(HANDED, "")
     if number.isdigit():
-        with contextlib.suppress(OSError, ValueError), open(int(number), "rb") as handed:
-            os.environ.update(json.load(handed))
+        with contextlib.suppress(OSError, ValueError), open(int(number), "rb") as file:
+            os.environ.update(json.load(file))
     seal()
 
 
 def seal() -> None:
-    """Blank what /proc/PID/environ shows beside PASSED; other users' processes see no memory.
+    """Blank all but PASSED in /proc/PID/environ; deny other processes access to our memory.
 
-    Variables keep their values for this process. Only Linux: elsewhere nothing is done.
+    Variables keep their values in this process. Linux only: it does nothing elsewhere.
     """
     if sys.platform != "linux":
         return

@@ -10,7 +10,7 @@ from .door import Headers
 
 
 class Clock:
-    """A clock that stands still until it is moved: Unix milliseconds."""
+    """A clock in Unix milliseconds that changes only by `advance`."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.now_ms = now_ms
@@ -25,10 +25,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of one appended record.
+    """The outcome of one append.
 
-    delay_ms: it reaches the log that much later, and what its producer writes after it to the same
-    partition waits behind it, as in Kafka. It lands even if the producer was killed meanwhile.
+    delay_ms: the record reaches the log this much later, and its producer's later records for the
+    same partition wait behind it, as in Kafka. It is stored even if the producer is killed first.
     copies: how often it is stored (0: never). ack False: `on_delivery` gets an AppendError.
     """
 
@@ -44,7 +44,7 @@ LOST = Fate(copies=0, ack=False)
 
 
 class Faults:
-    """Says what becomes of each append. This one plays a script and then lets all go well.
+    """Decides the fate of each append. This one plays a script; after it, every append succeeds.
 
     A simulator overrides `fate`, called once per append, in order, and `heard`. `fate` may also
     raise LogBusy.
@@ -59,7 +59,7 @@ class Faults:
     def heard(self, instance_id: str) -> bool:
         """Whether this poll of a group member is in contact with its group.
 
-        If not, it reads on from the partitions it believes to have, and the group counts it as
-        silent: so does a process that was stopped, in its first moments afterwards.
+        If not, the member keeps reading the partitions it believes it owns, and the group counts it
+        as silent. A paused process behaves the same just after it resumes.
         """
         return True

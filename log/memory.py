@@ -1,6 +1,6 @@
 """The in-memory log: the same guarantees as a broker, deterministic and fast.
 
-It holds partitions, offsets and producers in memory; `memory_reader.py` and `memory_group.py` read
+Partitions, offsets and producers are in memory; `memory_reader.py` and `memory_group.py` read
 them. The clock is injected (`clock_ms`). `Faults` decides the fate of every append, so that a
 simulator controls it. No compaction and no retention (`trim` removes records explicitly).
 """
@@ -32,11 +32,11 @@ from .memory_reader import MemoryReader
 from .partition import partition_for
 
 SESSION_TIMEOUT_MS = 6000
-"""As the real group reader's: see `kafka.py`."""
+"""The same as the Kafka group reader's: see `client.py`."""
 
 
 class Partition:
-    """The records of one partition, and the first offset still held."""
+    """The records of one partition, and its first offset."""
 
     __slots__ = ("first", "records")
 
@@ -50,7 +50,7 @@ class Partition:
 
 
 class Topic:
-    """One topic: its partitions and what it was made from."""
+    """One topic: its partitions and the spec it was created from."""
 
     __slots__ = ("keyless", "partitions", "spec", "topic_id")
 
@@ -62,8 +62,8 @@ class Topic:
 
 
 @dataclass(slots=True)
-class _Sent:
-    """A record on its way: `due_ms` None while its producer is paused."""
+class _InFlight:
+    """A record in flight: `due_ms` None while its producer is paused."""
 
     topic: str
     partition: int
@@ -76,14 +76,14 @@ class _Sent:
 
 
 class MemoryProducer:
-    """See `door.Producer`. Beside it, for a simulator: `pump`, `pause`, `resume`, `kill`, `die`."""
+    """See `door.Producer`. A simulator also calls `pump`, `pause`, `resume`, `kill`, `die`."""
 
     def __init__(self, log: "MemoryLog", name: str, on_fatal: OnFatal | None) -> None:
         self.name = name
         self._on_fatal = on_fatal
         self._fatal: LogFatal | None = None
         self._log = log
-        self._queues: dict[tuple[str, int], deque[_Sent]] = {}
+        self._queues: dict[tuple[str, int], deque[_InFlight]] = {}
         self._answers: deque[tuple[OnDelivery, Delivered | AppendError]] = deque()
         self._paused = False
         self._ended = False
@@ -105,50 +105,53 @@ class MemoryProducer:
         raw = key.encode() if isinstance(key, str) else key
         check_size(topic, raw, value, headers)
         with log.lock:
-            held = log.topic(topic)
+            target = log.topic(topic)
             if partition is None:
-                partition = log.place(held, raw)
-            elif not 0 <= partition < len(held.partitions):
+                partition = log.place(target, raw)
+            elif not 0 <= partition < len(target.partitions):
                 raise TopicMissing(f"{topic}/{partition}")
             fate = NORMAL
             if log.faults is not None:
                 fate = log.faults.fate(self.name, topic, partition, headers)
             if fate is NORMAL and not self._paused and not self._queues:
-                told = log.store(topic, partition, raw, value, tuple(headers))
+                delivered = log.store(topic, partition, raw, value, tuple(headers))
                 if on_delivery is not None:
-                    self._answers.append((on_delivery, told))
+                    self._answers.append((on_delivery, delivered))
             else:
                 due = None if self._paused else log.clock_ms() + fate.delay_ms
-                sent = _Sent(topic, partition, raw, value, tuple(headers), on_delivery, fate, due)
-                self._send(sent)
+                self._send(
+                    _InFlight(topic, partition, raw, value, tuple(headers), on_delivery, fate, due)
+                )
         if log.immediate:
             self.pump()
 
-    def _send(self, sent: _Sent) -> None:
-        """Land `sent`, or queue it behind what is on its way to the same partition."""
-        at = (sent.topic, sent.partition)
-        if sent.fate.delay_ms or self._paused or at in self._queues:
-            self._queues.setdefault(at, deque()).append(sent)
+    def _send(self, record: _InFlight) -> None:
+        """Store `record`, or queue it behind those in flight to the same partition."""
+        at = (record.topic, record.partition)
+        if record.fate.delay_ms or self._paused or at in self._queues:
+            self._queues.setdefault(at, deque()).append(record)
             self._log.waiting[self.name] = self
         else:
-            self._land(sent)
+            self._land(record)
 
-    def _land(self, sent: _Sent) -> None:
-        """Store `sent` as its fate says, and note the answer owed."""
+    def _land(self, record: _InFlight) -> None:
+        """Store `record` as its fate demands, and queue its callback."""
         first: Delivered | None = None
-        for _ in range(sent.fate.copies):
-            stored = self._log.store(sent.topic, sent.partition, sent.key, sent.value, sent.headers)
-            first = first or stored
-        if sent.on_delivery is None or self._ended:
+        for _ in range(record.fate.copies):
+            delivered = self._log.store(
+                record.topic, record.partition, record.key, record.value, record.headers
+            )
+            first = first or delivered
+        if record.on_delivery is None or self._ended:
             return
-        if sent.fate.ack and first is not None:
-            self._answers.append((sent.on_delivery, first))
+        if record.fate.ack and first is not None:
+            self._answers.append((record.on_delivery, first))
         else:
-            error = AppendError(sent.topic, sent.key, sent.partition, "no answer (injected)")
-            self._answers.append((sent.on_delivery, error))
+            error = AppendError(record.topic, record.key, record.partition, "no answer (injected)")
+            self._answers.append((record.on_delivery, error))
 
     def settle(self, now_ms: int) -> None:
-        """Land what is due, in order within each partition."""
+        """Store the records that are due, in order within each partition."""
         for at in list(self._queues):
             queue = self._queues[at]
             while queue and queue[0].due_ms is not None and queue[0].due_ms <= now_ms:
@@ -159,7 +162,7 @@ class MemoryProducer:
             self._log.waiting.pop(self.name, None)
 
     def pump(self) -> int:
-        """Call the `on_delivery` of every record that has its answer; how many were called."""
+        """Call the pending `on_delivery` callbacks; returns how many."""
         count = 0
         while self._answers:
             on_delivery, answer = self._answers.popleft()
@@ -168,40 +171,39 @@ class MemoryProducer:
         return count
 
     def pause(self) -> None:
-        """Send nothing until `resume`, as a process that is stopped or cut off."""
+        """Send nothing until `resume`, as a paused or disconnected process."""
         self._paused = True
 
     def resume(self) -> None:
-        """Send what was held back, each with the delay of its fate."""
+        """Send the queued records, each with the delay of its fate."""
         self._paused = False
         with self._log.lock:
             now = self._log.clock_ms()
             for queue in self._queues.values():
-                for sent in queue:
-                    if sent.due_ms is None:
-                        sent.due_ms = now + sent.fate.delay_ms
+                for record in queue:
+                    if record.due_ms is None:
+                        record.due_ms = now + record.fate.delay_ms
             self.settle(now)
         if self._log.immediate:
             self.pump()
 
     def kill(self) -> None:
-        """End as kill -9 does: no callback comes any more, what is on its way still lands."""
+        """End as kill -9 does: no more callbacks; records in flight are still stored."""
         self._ended = True
         self._answers.clear()
         with self._log.lock:
             for at in list(self._queues):
-                sent = deque(s for s in self._queues[at] if s.due_ms is not None)
-                self._queues[at] = sent
+                self._queues[at] = deque(r for r in self._queues[at] if r.due_ms is not None)
             self.settle(self._log.clock_ms())
 
     def die(self, error: LogFatal) -> None:
-        """Fail for good, as a fenced or forbidden client does."""
+        """Fail permanently, as a fenced or unauthorized client does."""
         self._fatal = error
         if self._on_fatal is not None:
             self._on_fatal(error)
 
     def flush(self, timeout_s: float) -> int:
-        """See `door.Producer`; it does not wait for a virtual clock, so it may leave some."""
+        """See `door.Producer`; it does not wait for a virtual clock, so some may stay queued."""
         with self._log.lock:
             self.settle(self._log.clock_ms())
         self.pump()
@@ -217,7 +219,7 @@ class MemoryLog:
     """See `door.Log`. `clock_ms` gives broker time and the session timeout of groups.
 
     immediate: `on_delivery` is called at the end of `append`; else by `pump` or `flush`.
-    threaded: `poll` waits in real time; else it returns at once, which is what a simulator wants.
+    threaded: `poll` waits in real time; else it returns at once, as a simulator needs.
     """
 
     def __init__(
@@ -238,24 +240,24 @@ class MemoryLog:
         self.lock = threading.RLock()
         self.arrived = threading.Condition(self.lock)
         self.changes = 0
-        """Goes up with everything that a reader may find new."""
+        """Increases with every change that a reader may observe."""
         self.waiting: dict[str, MemoryProducer] = {}
-        """Producers that have records on their way, by name, in the order of their first one."""
+        """Producers with records in flight, by name, in the order of their first one."""
         self._cluster_id = cluster_id
         self._topics: dict[str, Topic] = {}
-        self._made = 0
+        self._created = 0
         self._producers: list[MemoryProducer] = []
         self._groups: dict[tuple[str, str], Coordinator] = {}
         self.apply_topics(specs)
 
-    # The door.
+    # The methods of door.Log.
 
     def producer(
         self, on_fatal: OnFatal | None = None, *, brief: bool = False, name: str | None = None
     ) -> MemoryProducer:
-        made = MemoryProducer(self, name or f"producer-{len(self._producers)}", on_fatal)
-        self._producers.append(made)
-        return made
+        producer = MemoryProducer(self, name or f"producer-{len(self._producers)}", on_fatal)
+        self._producers.append(producer)
+        return producer
 
     def reader(self, topic: str, start: Mapping[int, int]) -> MemoryReader:
         return MemoryReader(self, topic, start)
@@ -281,17 +283,17 @@ class MemoryLog:
         return len(self.topic(topic).partitions)
 
     def first_offsets(self, topic: str) -> Offsets:
-        return {p: held.first for p, held in enumerate(self.topic(topic).partitions)}
+        return {p: each.first for p, each in enumerate(self.topic(topic).partitions)}
 
     def end_offsets(self, topic: str) -> Offsets:
         with self.lock:
             self.settle()
-            return {p: held.end for p, held in enumerate(self.topic(topic).partitions)}
+            return {p: each.end for p, each in enumerate(self.topic(topic).partitions)}
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> Offsets:
         found = self.end_offsets(topic)
-        for p, held in enumerate(self.topic(topic).partitions):
-            for record in held.records:
+        for p, partition in enumerate(self.topic(topic).partitions):
+            for record in partition.records:
                 if record.timestamp_ms >= timestamp_ms:
                     found[p] = record.offset
                     break
@@ -312,63 +314,63 @@ class MemoryLog:
     def _agree(self, specs: Iterable[TopicSpec], *, create: bool) -> TopicReport:
         created, same, missing, differs = [], [], [], []
         for spec in specs:
-            held = self._topics.get(spec.name)
-            if held is None and create:
-                self._made += 1
-                self._topics[spec.name] = Topic(spec, f"{self._cluster_id}-{self._made}")
+            topic = self._topics.get(spec.name)
+            if topic is None and create:
+                self._created += 1
+                self._topics[spec.name] = Topic(spec, f"{self._cluster_id}-{self._created}")
                 created.append(spec.name)
-            elif held is None:
+            elif topic is None:
                 missing.append(spec.name)
             else:
-                found = compare(spec, spec.name, len(held.partitions), held.spec.properties())
+                found = compare(spec, spec.name, len(topic.partitions), topic.spec.properties())
                 differs += found
                 if not found:
                     same.append(spec.name)
         return TopicReport(tuple(created), tuple(same), tuple(missing), tuple(differs))
 
     def interrupt(self) -> None:
-        pass  # no question waits here
+        pass  # no request waits here
 
     def close(self) -> None:
         for producer in self._producers:
             producer.close()
 
-    # What a simulator does to it.
+    # For simulators.
 
     def pump(self) -> int:
-        """Land what is due and call every `on_delivery` owed; how many were called."""
+        """Store due records and call pending `on_delivery` callbacks; returns how many."""
         with self.lock:
             self.settle()
         return sum(producer.pump() for producer in self._producers)
 
     def trim(self, topic: str, partition: int, before: int) -> None:
         """Remove the records before that offset, as retention does."""
-        held = self.topic(topic).partitions[partition]
-        assert held.first <= before <= held.end, (held.first, before, held.end)
-        del held.records[: before - held.first]
-        held.first = before
+        target = self.topic(topic).partitions[partition]
+        assert target.first <= before <= target.end, (target.first, before, target.end)
+        del target.records[: before - target.first]
+        target.first = before
         self.changes += 1
 
     def delete_topic(self, topic: str) -> None:
-        """Forget the topic; made anew it has another id."""
+        """Delete the topic; if it is recreated, it has another id."""
         del self._topics[topic]
         self.changes += 1
 
     def committed(self, topic: str, group: str) -> Offsets:
-        """What the group has noted."""
+        """The committed offsets of the group."""
         return dict(self._groups[(topic, group)].committed)
 
     def records(self, topic: str, partition: int) -> list[Record]:
-        """A copy of what the partition holds."""
+        """A copy of the partition's records."""
         return list(self.topic(topic).partitions[partition].records)
 
     # For the producers and readers of this log.
 
     def topic(self, name: str) -> Topic:
-        held = self._topics.get(name)
-        if held is None:
+        topic = self._topics.get(name)
+        if topic is None:
             raise TopicMissing(name)
-        return held
+        return topic
 
     def place(self, topic: Topic, key: bytes | None) -> int:
         if key is not None:
@@ -384,16 +386,17 @@ class MemoryLog:
         value: bytes | None,
         headers: tuple[tuple[str, bytes], ...],
     ) -> Delivered:
-        held = self.topic(topic).partitions[partition]
-        offset = held.end
-        held.records.append(Record(topic, partition, offset, self.clock_ms(), key, value, headers))
+        target = self.topic(topic).partitions[partition]
+        offset = target.end
+        record = Record(topic, partition, offset, self.clock_ms(), key, value, headers)
+        target.records.append(record)
         self.changes += 1
         if self.threaded:
             self.arrived.notify_all()
         return Delivered(partition, offset)
 
     def settle(self) -> None:
-        """Land every record that is due."""
+        """Store every record that is due."""
         if self.waiting:
             now = self.clock_ms()
             for producer in list(self.waiting.values()):

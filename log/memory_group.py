@@ -1,16 +1,17 @@
 """A consumer group in memory: static members, cooperative and deterministic.
 
-This file owns who reads which partition, and what happens to a member that falls silent. It must
-not know what a record means. Time is the log's injected clock; a member is alive while it polls.
+It assigns partitions and evicts silent members. Time is the log's injected clock; a member is alive
+while it polls.
 
-The rules, as Kafka's classic group with static members and cooperative rebalancing keeps them:
-1. Every partition belongs to one member; numbers differ by one at most; who keeps one keeps it.
+The rules, which are those of Kafka's classic group with static members and cooperative rebalancing:
+1. Every partition belongs to one member; members' counts differ by at most one; as few partitions
+   as possible move.
 2. A partition that moves is revoked from its old member before its new one gets it.
-3. A member silent for longer than the session timeout is put out; others get its partitions while
-   it may still believe that it has them, and read them. At its next poll that is in contact with
-   the group (`Faults.heard`) it loses them, then joins again.
-4. A reader that joins under an instance id still known takes that member's partitions at once, with
-   no rebalance; the earlier reader is fenced.
+3. A member silent for longer than the session timeout is evicted; others get its partitions while
+   it may still read them, believing that it owns them. At its next poll that is in contact with
+   the group (`Faults.heard`) it loses them, then rejoins.
+4. A reader that joins under the instance id of a current member gets its partitions at once,
+   without a rebalance; the earlier reader is fenced.
 5. A closed reader stays a member until the session timeout, so that a restart moves nothing.
 """
 
@@ -41,19 +42,19 @@ class Coordinator:
         self._owner: dict[int, str] = {}
         self._target: dict[str, list[int]] = {}
         self._oldest_ms = 0
-        """No member was seen last before this."""
+        """Every member was seen at or after this time."""
         self._changes = 0
-        """Goes up when a partition may be given or taken."""
+        """Increases when a partition may be assigned or revoked."""
         self.committed: Offsets = {}
 
     def heartbeat(self, reader: "MemoryGroupReader") -> tuple[list[int], list[int]]:
-        """Note that `reader` lives; what it must give up now, and what it gets now.
+        """Record that `reader` is alive; returns the partitions it loses and those it gains.
 
         Raises Fenced if a newer reader has its instance id.
         """
         now = self._log.clock_ms()
         me = reader.instance_id
-        self._put_out_silent(now)
+        self._evict_silent(now)
         member = self._members.get(me)
         if member and member.reader is reader and reader.settled == self._changes:
             member.seen_ms = now
@@ -61,25 +62,26 @@ class Coordinator:
         if member is None or member.reader is not reader:
             if reader.joined and member is not None:
                 raise Fenced(
-                    f"another process joined the group as {me!r}; this one stops. Nothing is lost: "
-                    "it owns the partitions now. Two workers must not share a state directory."
+                    f"another process joined the group as {me!r}, so this one stops. Nothing is "
+                    "lost: the other owns the partitions now. Two workers must not share a state "
+                    "directory: stop one of them."
                 )
-            put_out = sorted(reader.positions())
+            forfeited = sorted(reader.positions())
             self._members[me] = member = _Member(reader, now)
             reader.joined = True
             if me not in self._target:
                 self._balance()
         else:
             member.seen_ms = now
-            put_out = []
-        held = set(reader.positions())
+            forfeited = []
+        current = set(reader.positions())
         want = set(self._target[me])
-        revoked = put_out or sorted(held - want)
+        revoked = forfeited or sorted(current - want)
         for partition in revoked:
             if self._owner.get(partition) == me:
                 del self._owner[partition]
-        held -= set(revoked)
-        gained = sorted(p for p in want - held if self._owner.get(p, me) == me)
+        current -= set(revoked)
+        gained = sorted(p for p in want - current if self._owner.get(p, me) == me)
         for partition in gained:
             self._owner[partition] = me
         if revoked or gained:
@@ -89,12 +91,12 @@ class Coordinator:
         return revoked, gained
 
     def members(self) -> list[tuple[str, str]]:
-        """Instance id and label of every member that is not put out yet."""
+        """Instance id and label of every member that is not evicted."""
         with self._log.lock:
-            self._put_out_silent(self._log.clock_ms())
+            self._evict_silent(self._log.clock_ms())
             return [(name, member.reader.label) for name, member in sorted(self._members.items())]
 
-    def _put_out_silent(self, now: int) -> None:
+    def _evict_silent(self, now: int) -> None:
         if now - self._oldest_ms <= self._log.session_timeout_ms:
             return
         silent = [
@@ -110,7 +112,7 @@ class Coordinator:
             self._balance()
 
     def _balance(self) -> None:
-        """Make the target: even shares, and as much as possible stays where it is."""
+        """Compute the target: equal shares, moving as few partitions as possible."""
         self._changes += 1
         names = sorted(self._members)
         before = {name: self._target.get(name, []) for name in names}
@@ -120,15 +122,15 @@ class Coordinator:
         share, extra = divmod(self._log.partitions(self._topic), len(names))
         by_load = sorted(names, key=lambda name: (-len(before[name]), name))
         quota = {name: share + (rank < extra) for rank, name in enumerate(by_load)}
-        kept = {name: before[name][: quota[name]] for name in names}
-        taken = {p for held in kept.values() for p in held}
+        target = {name: before[name][: quota[name]] for name in names}
+        taken = {p for share_of_one in target.values() for p in share_of_one}
         free = [p for p in range(self._log.partitions(self._topic)) if p not in taken]
         for name in names:
-            need = quota[name] - len(kept[name])
-            kept[name] = sorted(kept[name] + free[:need])
+            need = quota[name] - len(target[name])
+            target[name] = sorted(target[name] + free[:need])
             free = free[need:]
         assert not free, free
-        self._target = kept
+        self._target = target
 
 
 class MemoryGroupReader:
@@ -147,7 +149,7 @@ class MemoryGroupReader:
         self.instance_id, self.label = instance_id, label
         self.joined = False
         self.settled = -1
-        """The coordinator's `changes` when there was nothing to give or take here."""
+        """The coordinator's `changes` when nothing was left to assign or revoke here."""
         self._inner = log.reader(topic, {})
         self._log, self._coordinator = log, coordinator
         self._on_assigned, self._on_revoked = on_assigned, on_revoked

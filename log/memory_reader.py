@@ -1,7 +1,7 @@
 """Reads the in-memory log outside of any group.
 
-A reader keeps its positions and reports an offset that is gone. `memory_group.py` assigns
-partitions to it.
+A reader tracks its positions and reports an offset that is no longer in the log.
+`memory_group.py` assigns partitions to it.
 """
 
 import time
@@ -27,10 +27,10 @@ class MemoryReader:
         self._topic = topic
         self._positions: Offsets = dict(start)
         self._gone: dict[int, OffsetGone | None] = {}
-        """Partitions that lost their place: silent until `seek`; the error is raised once."""
+        """Partitions whose offset is out of range: no records until `seek`; raised once."""
         self._turn = 0
         self._seen = -1
-        """How many records the log had stored when nothing more was found here."""
+        """The log's `changes` when nothing more was found here."""
         self.closed = False
 
     def poll(self, timeout_s: float, max_records: int = 5000) -> list[Record]:
@@ -60,14 +60,14 @@ class MemoryReader:
 
     def _take(self, max_records: int) -> list[Record]:
         """Up to `max_records`, starting at another partition each time so that none starves."""
-        held = self._log.topic(self._topic).partitions
+        partitions = self._log.topic(self._topic).partitions
         mine = sorted(self._positions)
         records: list[Record] = []
         for step in range(len(mine)):
             partition = mine[(self._turn + step) % len(mine)]
             if partition in self._gone:
                 continue
-            source, offset = held[partition], self._positions[partition]
+            source, offset = partitions[partition], self._positions[partition]
             if not source.first <= offset <= source.end:
                 self._gone[partition] = OffsetGone(
                     self._topic, partition, offset, source.first, source.end
@@ -91,12 +91,12 @@ class MemoryReader:
         self._gone.pop(partition, None)
 
     def add(self, start: Mapping[int, int]) -> None:
-        """Read these partitions too."""
+        """Also read these partitions."""
         self._positions.update(start)
         self._seen = -1
 
     def drop(self, partitions: Iterable[int]) -> None:
-        """Read these partitions no more."""
+        """Stop reading these partitions."""
         for partition in partitions:
             self._positions.pop(partition, None)
             self._gone.pop(partition, None)

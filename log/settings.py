@@ -17,21 +17,21 @@ from .channels import Channel, channels_from
 from .errors import SettingsError
 
 INLINE_LIMIT_BYTES = 64 * 1024
-"""Above it, content goes to the blob store: records stay small enough to replay by the million."""
+"""Larger content goes to the blob store: records stay small enough to replay by the million."""
 
 INLINE_LIMIT_BYTES_MAX = 256 * 1024
-"""An event may hold a few inline fields and must still fit into one record of 1 MiB."""
+"""An event may have several inline fields and must still fit into one record of 1 MiB."""
 
 PARTITIONS = 8
 PARTITIONS_MAX = 1024
 LINGER_MS_MAX = 5
-"""Longer and a claim's way through the log is felt by the person who waits."""
+"""A longer linger delays each claim's round trip through the log enough for users to notice."""
 
 SECRET_BYTES_MIN = 32
-"""Of the gateway's secret: what signs tokens with SHA-256 has as many bytes (RFC 7518)."""
+"""Of the gateway's secret: RFC 7518 requires a key of this size to sign with SHA-256."""
 
 FRAMINGS = ("avro", "confluent")
-"""How records are written: Avro single-object encoding, or Confluent's for those with a registry.
+"""How records are written: Avro single-object encoding, or Confluent's, which needs a registry.
 Both are always read (framing.py)."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{0,128}")
@@ -79,7 +79,7 @@ _SECRETS = ("api_key", "gateway_secret", "web_token", "registry_user", "registry
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Settings:
-    """All settings of one process. Under each: what it means, and a default that is computed."""
+    """All settings of one process. The text under each: its meaning, and its computed default."""
 
     bootstrap_servers: str | None = None
     """The Kafka brokers, `HOST:PORT,...`. Default: the local broker that `foldlog up` starts."""
@@ -144,12 +144,12 @@ class Settings:
         toml_path: Path | None = None,
         flags: Mapping[str, Any] | None = None,
     ) -> "Settings":
-        """The settings that `env`, the file and `flags` say together.
+        """The settings from `env`, the file and `flags` combined.
 
-        A file that does not exist is an empty one. A flag that is None was not given. Paths may
-        begin with `~`; those in the file are relative to it, others to the working directory.
-        Raises SettingsError naming the setting and its source; of a channel that can't be used
-        only who delivers must know, so `demand_channels` does.
+        A missing file counts as empty. A flag that is None was not given. Paths may begin with
+        `~`; those in the file are relative to it, others to the working directory.
+        Raises SettingsError naming the setting and its source. An unusable channel raises only in
+        `demand_channels`, since it concerns only processes that deliver answers.
         """
         found = _from_toml(toml_path, env)
         channels, source = found.pop("channels", ({}, ""))
@@ -161,7 +161,7 @@ class Settings:
 
     @classmethod
     def _complete(cls, given: dict[str, Any], env: Mapping[str, str]) -> "Settings":
-        """Fill in what depends on other settings."""
+        """Fill in the defaults that depend on other settings."""
         properties = dict(_properties_file(given.pop("client_properties", None), env))
         servers = properties.pop("bootstrap.servers", None)
         given.setdefault("bootstrap_servers", servers)
@@ -179,23 +179,23 @@ class Settings:
         for name in ("home", "state_dir", "blobs_dir", "cache_dir"):
             in_the_way = _a_file(given[name])
             if in_the_way is not None:
-                raise SettingsError(f"{name} must be a directory, and {in_the_way} is a file. "
-                                    "Nothing was changed: name another.")
+                raise SettingsError(f"{name} must be a directory, but {in_the_way} is a file. "
+                                    "Nothing was changed. Choose another path.")
         return cls(client_properties=properties, **given)
 
     def demand_channels(self) -> Mapping[str, Channel]:
-        """The channels, for who delivers. Raises SettingsError if one of them can't be used."""
+        """The channels, for delivery. Raises SettingsError if one of them can't be used."""
         if self.channels_wrong:
             raise SettingsError(
-                f"{'; '.join(self.channels_wrong)}. Whoever delivers answers does not start with "
-                "this, and nothing was sent: correct it. All else works."
+                f"{'; '.join(self.channels_wrong)}. Processes that deliver answers do not start "
+                "with this setting, and nothing was sent; all others work. Correct it."
             )
         return self.channels
 
     def of_log(self, topic_prefix: str, partitions: int, *, flags: tuple[str, str]) -> "Settings":
-        """The settings of another log on the same cluster; the flags say where each came from.
+        """The settings of another log on the same cluster; `flags`: the source of each value.
 
-        Raises SettingsError where no process could be given these settings.
+        Raises SettingsError if a value is invalid.
         """
         return replace(
             self,
@@ -205,17 +205,17 @@ class Settings:
 
     @property
     def secret_variables(self) -> tuple[str, ...]:
-        """The environment variables that hold secrets of foldlog itself."""
+        """The environment variables with secrets of foldlog itself."""
         ours = tuple(variable for name in _SECRETS for variable in _ENV[name])
         return (*ours, *(channel.secret_env for channel in self.channels.values()))
 
     @property
     def kafka_dir(self) -> Path:
-        """Where the local broker lives."""
+        """The directory of the local broker."""
         return self.home / "kafka"
 
     def topic(self, name: str) -> str:
-        """The full name of a topic, for those who talk to the cluster beside the door."""
+        """The full name of a topic, for code that talks to the cluster without a Log."""
         return self.topic_prefix + name
 
     def __repr__(self) -> str:
@@ -228,26 +228,26 @@ class Settings:
 
 
 _Found = dict[str, tuple[Any, str]]
-"""setting -> value as found, and where."""
+"""setting -> its value before validation, and its source."""
 
 
 def _from_toml(path: Path | None, env: Mapping[str, str]) -> _Found:
     if path is None or not path.is_file():
         return {}
     try:
-        held = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not a TOML file: {error}") from error
     known = {*_ENV, "channels"}
-    unknown = sorted(set(held) - known)
+    unknown = sorted(set(table) - known)
     if unknown:
         raise SettingsError(
             f"{path}: unknown settings {', '.join(unknown)}. Known are: {', '.join(sorted(known))}."
         )
     for name in (*_PATHS, "client_properties"):
-        if isinstance(held.get(name), str):
-            held[name] = str(path.absolute().parent / _expanded(held[name], env))
-    return {name: (value, str(path)) for name, value in held.items()}
+        if isinstance(table.get(name), str):
+            table[name] = str(path.absolute().parent / _expanded(table[name], env))
+    return {name: (value, str(path)) for name, value in table.items()}
 
 
 def _from_env(env: Mapping[str, str]) -> _Found:
@@ -268,7 +268,7 @@ def _from_flags(flags: Mapping[str, Any]) -> _Found:
 
 
 def _checked(name: str, value: Any, source: str) -> Any:
-    """`value` in the type of the setting; SettingsError if it can not be."""
+    """`value`, validated and converted to the setting's type. Raises SettingsError."""
     if name in _INTS:
         low, high = _INTS[name]
         try:
@@ -283,11 +283,11 @@ def _checked(name: str, value: Any, source: str) -> Any:
     if not isinstance(value, str):
         raise SettingsError(f"{source}: {name} must be a text, not {type(value).__name__}")
     if name == "topic_prefix" and not _TOPIC.fullmatch(value):
-        raise SettingsError(f"{source}: topic_prefix may hold A-Z a-z 0-9 . _ - only: {value!r}")
+        raise SettingsError(f"{source}: topic_prefix may contain only A-Z a-z 0-9 . _ -: {value!r}")
     if name == "user" and not _USER.fullmatch(value):
         raise SettingsError(f"{source}: user must be 1-128 of A-Z a-z 0-9 . _ : @ -: {value!r}")
     if name == "gateway_secret" and len(value.encode()) < SECRET_BYTES_MIN:
-        raise SettingsError(f"{source}: gateway_secret has {SECRET_BYTES_MIN} bytes at least")
+        raise SettingsError(f"{source}: gateway_secret needs at least {SECRET_BYTES_MIN} bytes")
     if name == "web_token" and not re.fullmatch(r"[!-~]{16,}", value):
         raise SettingsError(f"{source}: web_token must be 16 or more of ! to ~, no space")
     if name == "framing" and value not in FRAMINGS:
@@ -308,13 +308,13 @@ def _variables(value: str, source: str) -> tuple[str, ...]:
     if wrong is not None:
         raise SettingsError(
             f"{source}: tool_env must be names of variables separated by commas, as in "
-            f"DATABASE_URL,PG*, and {wrong!r} is none"
+            f"DATABASE_URL,PG*; {wrong!r} is not a name"
         )
     return names
 
 
 def _registry_url(value: str, source: str) -> str:
-    """Without a slash at its end. What is wrong is not shown: it may hold a password."""
+    """The URL without a trailing slash. An invalid one is not shown: it may contain a password."""
     try:
         parts = urlsplit(value)
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -324,14 +324,14 @@ def _registry_url(value: str, source: str) -> str:
         raise SettingsError(f"{source}: registry_url must be http(s)://HOST[:PORT][/PATH]")
     if "@" in parts.netloc:
         raise SettingsError(
-            f"{source}: registry_url must hold no user and no password: set "
+            f"{source}: registry_url must not contain a user or a password: set "
             "FOLDLOG_REGISTRY_USER and FOLDLOG_REGISTRY_PASSWORD."
         )
     return value.rstrip("/")
 
 
 def _check_registry(given: Mapping[str, Any]) -> None:
-    """Raise SettingsError where the settings of the registry do not make a whole."""
+    """Raise SettingsError if the settings of the registry are incomplete."""
     if given.get("framing") == "confluent" and not given.get("registry_url"):
         raise SettingsError(
             'framing "confluent" needs a schema registry: set registry_url, or '
@@ -341,33 +341,33 @@ def _check_registry(given: Mapping[str, Any]) -> None:
     if (user is None) != (password is None):
         raise SettingsError("registry_user and registry_password go together: set both or none.")
     if ":" in (user or ""):
-        raise SettingsError("registry_user must hold no colon.")
+        raise SettingsError("registry_user must not contain a colon.")
 
 
 def _properties_file(path: str | None, env: Mapping[str, str]) -> Mapping[str, str]:
-    """`name=value` lines; blank ones and those that begin with # or ! say nothing."""
+    """`name=value` lines; blank ones and those that begin with # or ! are ignored."""
     if path is None:
         return {}
     file = _path(path, env)
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"client properties: {file} can not be read: {error}") from error
-    held = {}
+        raise SettingsError(f"client properties: cannot read {file}: {error}") from error
+    properties = {}
     for number, line in enumerate(lines, 1):
         line = line.strip()
         if not line or line[0] in "#!":
             continue
         name, equals, value = line.partition("=")
         if not equals or not name.strip():
-            # The line itself is not shown: it may hold a password.
+            # The line itself is not shown: it may contain a password.
             raise SettingsError(f"{file}, line {number}: not of the form name=value")
-        held[name.strip()] = value.strip()
-    return held
+        properties[name.strip()] = value.strip()
+    return properties
 
 
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
-    """A directory of the XDG rules, which also say that a relative one is to be ignored."""
+    """An XDG base directory; the specification says to ignore a relative path."""
     given = env.get(variable, "")
     return Path(given) if given.startswith("/") else _home(env) / below_home
 
@@ -386,16 +386,16 @@ def _path(text: str, env: Mapping[str, str]) -> Path:
 
 
 def _a_file(path: Path) -> Path | None:
-    """What stands where the directory, or one above it, would have to be."""
+    """The file at the place of this directory or of one of its parents, or None."""
     try:
-        there = next((each for each in (path, *path.parents) if each.exists()), path)
-        return there if there.exists() and not there.is_dir() else None
-    except OSError:  # who uses it says why it can't be looked at
+        existing = next((each for each in (path, *path.parents) if each.exists()), path)
+        return existing if existing.exists() and not existing.is_dir() else None
+    except OSError:  # the code that uses the directory reports why it is inaccessible
         return None
 
 
 def _login(env: Mapping[str, str]) -> str:
-    """The login name, with characters that no user id may hold replaced."""
+    """The login name; characters that a user id may not contain are replaced."""
     name = env.get("USER") or env.get("LOGNAME") or env.get("USERNAME") or "local"
     return re.sub(r"[^A-Za-z0-9._:@-]", "-", name)[:128]
 

@@ -38,8 +38,8 @@ def test_a_secret_that_is_not_set_is_no_error_of_every_command(tmp_path):
         (f"[channels.'a b']\n{GOOD}", "the name must be"),
         ("[channels.crm]\nurl = 'http://a.example'\nsecret_env = 'X'", "https://"),
         ("[channels.crm]\nurl = 'https://u:pw@a.example'\nsecret_env = 'X'", "user or a password"),
-        ("[channels.crm]\nurl = 'nothing'\nsecret_env = 'X'", "no url"),
-        ("[channels.crm]\nurl = 'https://a.example:99999'\nsecret_env = 'X'", "no url"),
+        ("[channels.crm]\nurl = 'nothing'\nsecret_env = 'X'", "not a URL"),
+        ("[channels.crm]\nurl = 'https://a.example:99999'\nsecret_env = 'X'", "not a URL"),
         (f"[channels.crm]\n{GOOD}networks = ['everywhere']", "networks"),
         (f"[channels.crm]\n{GOOD}networks = '10.0.0.0/8'", "networks must be a list"),
     ],
@@ -57,7 +57,7 @@ def test_a_wrong_channel_is_no_error_of_every_command_and_the_others_are_kept(tm
     assert list(settings.channels) == ["crm"]
     (what,) = settings.channels_wrong
     assert "channels.bad: secret_env is missing" in what
-    with pytest.raises(SettingsError, match=r"channels\.bad.* does not start with this"):
+    with pytest.raises(SettingsError, match=r"channels\.bad.* do not start with this"):
         settings.demand_channels()
 
 

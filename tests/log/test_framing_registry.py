@@ -132,10 +132,10 @@ def test_a_home_that_has_used_a_registry_does_not_read_without(mock, tmp_path):
         ({"registry_url": "http://far:x"}, "registry_url must be http"),
         ({"registry_url": "http://far/a b"}, "registry_url must be http"),
         ({"registry_url": "http://far/?a=hunter2"}, "registry_url must be http"),
-        ({"registry_url": "http://a:hunter2@far"}, "must hold no user and no password"),
+        ({"registry_url": "http://a:hunter2@far"}, "must not contain a user or a password"),
         ({"registry_user": "a"}, "go together"),
         ({"registry_password": "hunter2"}, "go together"),
-        ({"registry_user": "a:b", "registry_password": "hunter2"}, "no colon"),
+        ({"registry_user": "a:b", "registry_password": "hunter2"}, "not contain a colon"),
     ],
 )
 def test_settings_that_make_no_whole_are_named(tmp_path, given, said):

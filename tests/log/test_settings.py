@@ -127,7 +127,7 @@ def test_a_file_that_is_not_there_is_empty(tmp_path):
         ("inline_limit_bytes = 99999999", "inline_limit_bytes must be"),
         ("user = 7", "user must be a text, not int"),
         ("user = 'a b'", "user must be 1-128 of"),
-        ("topic_prefix = 'a/b'", "topic_prefix may hold"),
+        ("topic_prefix = 'a/b'", "topic_prefix may contain"),
         ("bootstrap_servers = ' '", "bootstrap_servers is empty"),
         ("a = ", "is not a TOML file"),
     ],
@@ -153,7 +153,7 @@ def test_a_file_where_a_directory_is_wanted_is_named(tmp_path):
     held = tmp_path / "held"
     held.write_text("mine")
     for flags in ({"home": str(held)}, {"home": str(held / "below")}):
-        with pytest.raises(SettingsError, match="home must be a directory, and .*held is a file"):
+        with pytest.raises(SettingsError, match="home must be a directory, but .*held is a file"):
             Settings.load(ENV, None, flags)
     with pytest.raises(SettingsError, match="state_dir must be a directory"):
         Settings.load({**ENV, "FOLDLOG_STATE_DIR": str(held)}, None, {})
@@ -177,7 +177,7 @@ def test_client_properties_pass_through(tmp_path):
 
 def test_a_bad_properties_file_is_named_and_not_quoted(tmp_path):
     file = tmp_path / "client.properties"
-    with pytest.raises(SettingsError, match="can not be read"):
+    with pytest.raises(SettingsError, match="cannot read"):
         Settings.load(ENV, None, {"client_properties": file})
     file.write_text("a=b\nsasl.password hunter2\n", encoding="utf-8")
     with pytest.raises(SettingsError, match="line 2") as raised:
