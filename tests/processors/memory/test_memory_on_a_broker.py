@@ -58,7 +58,7 @@ def test_S3_2_S1_H_what_one_session_learned_the_next_one_knows(broker, tmp_path)
         (tmp_path / "my_app.py").write_text(AGENT)
         (tmp_path / "notes").mkdir()
         (tmp_path / "notes" / "core.md").write_text("likes tea\n")
-        assert "took in core.md: 1 events" in machine("memory", "--dir", "notes", "--sync")
+        assert "took edits from core.md: 1 events" in machine("memory", "--dir", "notes", "--sync")
 
         worker = machine.start("worker", "--agent", "my_app:agent")
         log = KafkaLog(broker.bootstrap_servers, topic_prefix=machine.env["FOLDLOG_TOPIC_PREFIX"])
