@@ -201,7 +201,7 @@ def test_S0_2_a_member_that_its_own_client_fenced_after_an_outage_is_no_misuse(l
     member = Member(log, "w1")
     together(member, condition=lambda: member.held == ALL)
     reader = member.reader
-    reader._lost(reader._client, [TopicPartition(reader._full, p) for p in ALL])
+    reader._lose(reader._client, [TopicPartition(reader._full, p) for p in ALL])
     reader._on_error(KafkaError(KafkaError._FATAL, "Static consumer fenced by other consumer"))
     with pytest.raises(LogFatal, match="start it again") as caught:
         member.step()
@@ -216,14 +216,14 @@ def test_S0_2_a_member_that_its_client_never_joins_again_ends_and_one_that_joins
     Seen once in 9 pauses; here the client is only told that it is out.
     """
     monkeypatch.setattr(kafka_reader, "OUT_S", 0.2)
-    monkeypatch.setattr(kafka_reader, "_OUT_LOOK_S", 0.1)
+    monkeypatch.setattr(kafka_reader, "_OUT_CHECK_S", 0.1)
     member = Member(log, "w1")
     together(member, condition=lambda: member.held == ALL)
     reader = member.reader
     for joins in (True, False):
-        reader._lost(reader._client, [])
+        reader._lose(reader._client, [])
         if joins:
-            reader._given(reader._client, [])  # there are more members than partitions
+            reader._assign(reader._client, [])  # there are more members than partitions
             for _ in range(20):
                 member.step()
         else:
