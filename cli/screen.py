@@ -10,7 +10,7 @@ import sys
 import click
 
 from ..consumers.contents import text_of_body, whole
-from ..consumers.transcript_stream import Dropped, Settled, Shown, Token, Told
+from ..consumers.transcript_stream import Dropped, LineAdded, Settled, Shown, Token
 from ..log.blobs import BlobError
 from ..processors.fold.projections.transcript import Line
 from ..schemas.events.parts import Body, ReadBlob
@@ -55,7 +55,7 @@ class Screen:
                 self._shown = False
             case Settled():
                 self._settled(shown.line)
-            case Told():
+            case LineAdded():
                 self._line(shown.line)
 
     def remark(self, text: str) -> None:

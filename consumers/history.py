@@ -22,10 +22,10 @@ from .transcript_stream import (
     SPOKEN,
     Attempt,
     Dropped,
+    LineAdded,
     Settled,
     Shown,
     Token,
-    Told,
     Viewer,
     rest,
     spoken,
@@ -111,7 +111,7 @@ def missed(
         ):
             yield line.offset, Dropped(left.open, "the end of its output was lost")
             left = Place()
-        yield line.offset, Told(line)
+        yield line.offset, LineAdded(line)
     yield from ((place.offset, thing) for thing in _streaming(left, viewer))
 
 

@@ -8,7 +8,7 @@ as if it had never been away (beyond-the-seeds 1).
     Token     a piece of the model's output, never repeated
     Dropped   discard what was shown of an attempt: another one replaces it, or none does
     Settled   the attempt's content is final; its tokens add up to it, byte for byte
-    Told      a line of the transcript: messages, calls, results, approvals, ends; and `taken`: a
+    LineAdded a line of the transcript: messages, calls, results, approvals, ends; and `taken`: a
               queued message is now sent to the model
 """
 
@@ -59,13 +59,13 @@ class Settled(NamedTuple):
     line: Line
 
 
-class Told(NamedTuple):
+class LineAdded(NamedTuple):
     """A line of the transcript."""
 
     line: Line
 
 
-Shown = Token | Dropped | Settled | Told
+Shown = Token | Dropped | Settled | LineAdded
 
 
 class Viewer(NamedTuple):
@@ -161,14 +161,14 @@ def _inherited(seen: FoldedEvent, read: ReadBlob | None) -> Iterator[Shown]:
                 yield Token(attempt, *piece)
             yield Settled(attempt, line)
         else:
-            yield Told(line)
+            yield LineAdded(line)
 
 
 def _told(seen: FoldedEvent) -> list[Shown]:
     before, views = seen.before, seen.views
     lines = views.transcript.lines.since(len(before.transcript.lines))
     rows = views.messages.progress.since(len(before.messages.progress))
-    return [Told(line) for line in (*lines, *taken(views.messages, rows))]
+    return [LineAdded(line) for line in (*lines, *taken(views.messages, rows))]
 
 
 def taken(messages: MessagesView, rows: Iterable[Progress]) -> Iterator[Line]:

@@ -98,10 +98,10 @@ def _about_partitions(log: Log, settings: Settings) -> str:
     except TopicMissing:
         made = None
     if made is None:
-        return "set `partitions` to the topics' count, unless somebody added partitions"
+        return "set `partitions` to the topics' partition count, unless partitions were added later"
     if made != settings.partitions:
         return f"set `partitions` to {made}, the count this log was created with"
-    return f"somebody added partitions: foldlog move --to-prefix NEW --partitions {made}, or more"
+    return f"partitions were added later: foldlog move --to-prefix NEW --partitions {made}, or more"
 
 
 def _records_deleted(log: Log) -> Iterator[Finding]:

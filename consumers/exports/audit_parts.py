@@ -262,7 +262,7 @@ def approvals_table(facts: SessionFacts) -> str:
 
 
 def _proof(entry: Entry | None) -> str:
-    """The proof that a person decided this; an expiry is nobody's decision."""
+    """The proof of who made this decision; an expired approval has none."""
     if entry is None or not hasattr(entry.event, "by_user"):
         return ""
     proven = proof_of(entry)

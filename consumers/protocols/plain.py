@@ -13,7 +13,7 @@ from ...processors.fold.projections.transcript import Line
 from ...schemas.events.parts import ReadBlob
 from ..contents import shown, whole
 from ..history import Frame
-from ..transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
+from ..transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from .exact import value_of
 
 WHOLE = frozenset({"message", "answer", "partial"})
@@ -30,7 +30,7 @@ def thing_json(thing: Shown, read: ReadBlob) -> dict[str, Any]:
             return {"type": "dropped", **_of(thing.of), "why": thing.why}
         case Settled():
             return {"type": "settled", **_of(thing.of), "line": line_json(thing.line, read)}
-        case Told():
+        case LineAdded():
             return {"type": "told", "line": line_json(thing.line, read)}
 
 

@@ -8,7 +8,7 @@ from foldlog.consumers.calls import AlreadyResolved, UnknownCall, call_named
 from foldlog.consumers.client import Client
 from foldlog.consumers.outcomes import CommandRefused, NoAnswerYet
 from foldlog.consumers.show import UnknownSession
-from foldlog.consumers.transcript_stream import Settled, Token, Told
+from foldlog.consumers.transcript_stream import LineAdded, Settled, Token
 from foldlog.schemas import events as ev
 from foldlog.schemas.topics import SESSION_EVENTS
 from foldlog.tests.consumers.played import Played, memory_log, settings_in
@@ -245,7 +245,7 @@ def test_watch_shows_what_was_said_so_far_and_then_what_comes(client, log):
     played.complete("hello")
     played.end()
     kinds = [type(next(watching)[1]) for _ in range(3)]
-    assert kinds == [Token, Settled, Told]
+    assert kinds == [Token, Settled, LineAdded]
 
 
 def test_P5_watch_goes_on_from_any_cursor_that_it_gave(client, log):

@@ -9,9 +9,9 @@ from foldlog.consumers.session_fold import SessionFold
 from foldlog.consumers.transcript_stream import (
     INITIAL,
     Dropped,
+    LineAdded,
     Settled,
     Token,
-    Told,
     see,
     snapshot,
 )
@@ -62,7 +62,7 @@ def test_beyond_1_tokens_are_shown_as_they_come_and_once(log, talk):
     shown = watched(log)
     assert [t.text for t in shown if isinstance(t, Token)] == ["hel", "lo"]
     kinds = [type(thing) for thing in shown[-3:]]
-    assert kinds == [Token, Settled, Told] and shown[-1].line.kind == "ended"
+    assert kinds == [Token, Settled, LineAdded] and shown[-1].line.kind == "ended"
 
 
 def test_P6_a_superseded_attempt_is_dropped_and_never_leaks(log, talk):
@@ -77,7 +77,7 @@ def test_P6_a_superseded_attempt_is_dropped_and_never_leaks(log, talk):
     assert said(shown) == "The answer is 42."
     dropped = [thing for thing in shown if isinstance(thing, Dropped)]
     assert [d.of.attempt for d in dropped] == [1] and "attempt 2" in dropped[0].why
-    told = [thing.line.name for thing in shown if isinstance(thing, Told)]
+    told = [thing.line.name for thing in shown if isinstance(thing, LineAdded)]
     assert "resumed" in told
 
 
@@ -207,7 +207,7 @@ def test_calls_results_and_doubts_are_told(log, talk):
     played.invoke(1, approval="ask")
     played.tool_start(0)
     played.tool_result("seen", 0)
-    kinds = [thing.line.kind for thing in watched(log) if isinstance(thing, Told)]
+    kinds = [thing.line.kind for thing in watched(log) if isinstance(thing, LineAdded)]
     assert kinds == ["message", "call", "asks", "result"]
 
 

@@ -23,7 +23,7 @@ from ...contents import blocks_of, whole
 from ...protocols.ai_sdk.input import Answer, ChatRequest, answer_of, chat_request, content_of
 from ...protocols.ai_sdk.messages import messages
 from ...protocols.ai_sdk.stream import Chunk, State, begin, encode, paused, steered_in
-from ...transcript_stream import Shown, Told
+from ...transcript_stream import LineAdded, Shown
 from ..event_stream import EventStream, TooSlow, event
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
@@ -308,7 +308,9 @@ _ENDED = object()
 
 
 def _answers_one(thing: Shown, calls: frozenset[str]) -> bool:
-    return isinstance(thing, Told) and thing.line.kind == "approval" and thing.line.call in calls
+    if not isinstance(thing, LineAdded):
+        return False
+    return thing.line.kind == "approval" and thing.line.call in calls
 
 
 def _waited(state: State, calls: frozenset[str]) -> bool:

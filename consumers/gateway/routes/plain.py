@@ -26,7 +26,7 @@ from ...history import Frame, Place, history
 from ...outcomes import Decision
 from ...protocols.plain import frame_json, thing_json
 from ...show import summary
-from ...transcript_stream import Told
+from ...transcript_stream import LineAdded
 from ...unanswered import demand_agent
 from ..access import Who
 from ..cursors import cursor_of
@@ -168,7 +168,7 @@ def _reading_routes(routes: APIRouter, gateway: Gateway) -> None:
         since: Literal["start", "turn", "now"] = "start",
         last_event_id: LastEventId = None,
     ) -> Response:
-        """The session, live: events token, dropped, settled, told.
+        """The live session, as events: `token`, `dropped`, `settled` and `told`.
 
         The id of an event is the cursor to reconnect with, as Last-Event-ID or ?cursor=.
         """
@@ -378,7 +378,7 @@ def ended_now(frame: Frame, seat: Seat) -> int | None:
     nothing.
     """
     shown = frame.shown
-    if not isinstance(shown, Told) or shown.line.kind != "ended":
+    if not isinstance(shown, LineAdded) or shown.line.kind != "ended":
         return None
     is_news = frame.live or shown.line.turn == seat.views.turn.number
     return shown.line.turn if is_news else None

@@ -16,7 +16,7 @@ from ....processors.fold.projections.transcript import Line
 from ....processors.fold.views import SessionViews
 from ....schemas.events.parts import ReadBlob
 from ...contents import text_of, whole
-from ...transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
+from ...transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from .calls import Calls
 from .messages import Event, Message, Messages, answer, event, snapshots
 from .speech import Speech
@@ -58,8 +58,8 @@ class Encoder:
 
     def show(self, shown: Shown, views: SessionViews) -> list[Event]:
         """The events for one shown thing; `views`: the session's views after it."""
-        of = shown.line if isinstance(shown, Told) else shown.of
-        if isinstance(shown, Told | Settled):
+        of = shown.line if isinstance(shown, LineAdded) else shown.of
+        if isinstance(shown, LineAdded | Settled):
             self._offset = shown.line.offset
         self._open_run(max(of.turn, self.turn))
         self._send_state(views.state)
@@ -72,9 +72,9 @@ class Encoder:
             case Settled():
                 self._open_step(shown.of)
                 self._settle(shown)
-            case Told():
+            case LineAdded():
                 self._line(shown.line)
-        self._close_run(shown.line if isinstance(shown, Told) else None, views)
+        self._close_run(shown.line if isinstance(shown, LineAdded) else None, views)
         out, self._out = self._out, []
         return out
 

@@ -11,7 +11,7 @@ from typing import Any
 from ....processors.fold.views import SessionViews
 from ....schemas.events.parts import ReadBlob
 from ...history import history
-from ...transcript_stream import Settled, Told
+from ...transcript_stream import LineAdded, Settled
 from .parts import user_parts
 from .stream import Chunk, State, begin, encode, steered_in
 
@@ -27,13 +27,13 @@ def messages(views: SessionViews, read: ReadBlob) -> list[UIMessage]:
     answers: dict[int, tuple[State, list[Chunk]]] = {}
     user_messages: dict[int, list[UIMessage]] = {}
     for _, thing in history(views, read):
-        if not isinstance(thing, Told | Settled):
+        if not isinstance(thing, LineAdded | Settled):
             continue  # the settled answer has all the content
         turn = thing.line.turn
         state, chunks = answers.get(turn) or begin(views.session_id, turn)
         state, more = encode(state, thing, read, steered)
         answers[turn] = state, [*chunks, *more]
-        if isinstance(thing, Told) and thing.line.kind == "message":
+        if isinstance(thing, LineAdded) and thing.line.kind == "message":
             line = thing.line
             if not (line.step and steered(line.name, turn)):
                 parts = user_parts(views.session_id, line.body, read)

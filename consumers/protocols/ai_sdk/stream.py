@@ -17,7 +17,7 @@ from ....schemas.enums import ChunkKind, Decision, EndReason, Outcome, Resolutio
 from ....schemas.events.parts import ReadBlob
 from ....schemas.ids import call_key
 from ...contents import whole
-from ...transcript_stream import Attempt, Dropped, Settled, Shown, Token, Told
+from ...transcript_stream import Attempt, Dropped, LineAdded, Settled, Shown, Token
 from .parts import Part, approval_id, final_parts, text_of, user_parts, value_of
 
 Chunk = dict[str, Any]
@@ -114,7 +114,7 @@ def encode(
             pen.dropped(thing.of)
         case Settled():
             pen.settled(thing.of, thing.line)
-        case Told() if thing.line.turn == state.turn:
+        case LineAdded() if thing.line.turn == state.turn:
             pen.told(thing.line)
     return pen.state, pen.out
 

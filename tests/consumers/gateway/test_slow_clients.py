@@ -30,7 +30,7 @@ from foldlog.consumers.gateway.serve import (
 )
 from foldlog.consumers.gateway.watching import Seat, Watching
 from foldlog.consumers.history import Place
-from foldlog.consumers.transcript_stream import Told
+from foldlog.consumers.transcript_stream import LineAdded
 from foldlog.processors.fold.views import initial
 from foldlog.tests.consumers.gateway.served import served
 from foldlog.tests.consumers.played import memory_log, settings_in
@@ -230,7 +230,7 @@ def test_C_a_response_that_never_waits_gives_others_their_turn():
 def test_C_a_viewer_with_a_long_history_gives_others_their_turn():
     async def run():
         seat = Seat(Watching("s", initial("s"), 0), Place(), "ana")
-        seat.show([(n + 1, [Told(line=None)]) for n in range(500)])
+        seat.show([(n + 1, [LineAdded(line=None)]) for n in range(500)])
         async with Turns() as turns:
             for _ in range(500):
                 await anext(seat)

@@ -6,7 +6,7 @@ from foldlog.consumers.gateway import watching
 from foldlog.consumers.gateway.cursors import place_of
 from foldlog.consumers.gateway.watching import Seat, Watching
 from foldlog.consumers.history import Place
-from foldlog.consumers.transcript_stream import Dropped, Settled, Token, Told
+from foldlog.consumers.transcript_stream import Dropped, LineAdded, Settled, Token
 from foldlog.processors.fold.session import fold
 from foldlog.processors.fold.sessions import FoldedEvent
 from foldlog.processors.fold.views import initial
@@ -45,7 +45,7 @@ class Screen:
                 case Settled() as settled:
                     self.done.append((settled.line.offset, self.words()))
                     self.open, self.of = [], None
-                case Told() as told:
+                case LineAdded() as told:
                     self.done.append((told.line.offset, told.line.kind))
 
     def words(self):

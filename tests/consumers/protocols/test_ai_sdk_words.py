@@ -14,9 +14,9 @@ from foldlog.consumers.protocols.ai_sdk.stream import begin, encode
 from foldlog.consumers.transcript_stream import (
     Attempt,
     Dropped,
+    LineAdded,
     Settled,
     Token,
-    Told,
     rest,
     spoken,
 )
@@ -80,7 +80,7 @@ def turns(draw):
             said = said[: draw(st.integers(0, len(said)))]
             if said:
                 shown += [*said, Dropped(of, "lost")]
-            shown.append(Told(line("attempt", step, "failed", text="lost")))
+            shown.append(LineAdded(line("attempt", step, "failed", text="lost")))
         of, content = Attempt(1, step, 9), draw(blocks)
         said = pieces(draw, of, content)
         said = said[: draw(st.integers(0, len(said)))]  # what came behind was lost
@@ -109,7 +109,7 @@ def encoded(things):
 @given(turn=turns())
 def test_P6_whatever_was_shown_the_final_words_are_what_is_kept(client, turn):
     shown, settled = turn
-    end = Told(line("ended", settled[-1].line.step, "end_turn"))
+    end = LineAdded(line("ended", settled[-1].line.step, "end_turn"))
     said = client.ask({"each": encoded([*shown, end])})
     assert "error" not in said, said["error"]
     assert said["message"] == json.loads(json.dumps(assembled(encoded([*settled, end]))))
@@ -165,6 +165,6 @@ def test_any_output_of_a_tool_reaches_the_client(client, output, shown):
         "result", 1, 1, 0, 0, "look", "1.1.0", body=ev.Body(inline=output.encode()), text="ok"
     )
     answer = Settled(Attempt(1, 1, 1), line("answer", 1, "tool_use", content))
-    said = client.ask({"chunks": encoded([answer, Told(result)])})
+    said = client.ask({"chunks": encoded([answer, LineAdded(result)])})
     assert "error" not in said, said["error"]
     assert said["message"]["parts"][1]["output"] == shown
