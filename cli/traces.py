@@ -38,7 +38,10 @@ def traces_command(
     spans = list(traces(edge.client(), session))
     if otlp is not None:
         sent = send(spans, otlp, _headers(headers))
-        line(f"{sent} spans of session {session} sent to {otlp}")
+        if as_json:
+            emit({"session_id": session, "receiver": otlp, "spans": sent})
+        else:
+            line(f"{sent} spans of session {session} sent to {otlp}")
     elif as_json:
         emit(request_json(spans))
     else:

@@ -22,7 +22,7 @@ from ...processors.wake.budget import Rules
 from ...processors.wake.decide import TOO_LITTLE
 from ...processors.wake.facts import wake
 from ...schemas.enums import EndReason
-from ...schemas.topics import DEAD_LETTERS, SESSION_EVENTS, UNCLEAN, topics
+from ...schemas.topics import DEAD_LETTERS, DEAD_LETTERS_MS, SESSION_EVENTS, UNCLEAN, topics
 from ..follow import read_before
 from ..replay import store_directory
 from ..show import Everything
@@ -53,6 +53,13 @@ NO_ROOM = (
 )
 LETTERS_MAX = 5
 """Dead letters shown; the rest are only counted."""
+
+LETTERS_DO = {
+    "problem": "find out what wrote them; a newer version may be able to read them",
+    "note": "find out what wrote them; no session waits for them, and Kafka deletes them after "
+            f"{DEAD_LETTERS_MS // 86_400_000} days",
+}
+"""What to do about dead letters, by the level of the finding."""
 
 LETTER_HEADERS = "__dlq.errors."
 """Prefix of the dead-letter headers that name the record's place and the error."""
@@ -344,7 +351,10 @@ def owed_and_idle(everything: Everything, now: int) -> Iterator[Finding]:
 
 
 def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
-    """Records that could not be decoded; those passed over by `foldlog skip` are not a problem."""
+    """Records that could not be decoded: a problem if one belongs to a frozen session; otherwise
+    nothing waits for them. Those passed over by `foldlog skip` are only counted.
+    """
+    frozen = {name.encode() for name, views in everything.sessions.items() if views.frozen}
     passed_over = {
         (str(everything.places[name]), str(offset))
         for name, views in everything.sessions.items()
@@ -352,6 +362,7 @@ def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
     }
     last: deque[dict[str, str]] = deque(maxlen=LETTERS_MAX)
     left = skipped = 0
+    level = "note"
     for partition, end in log.end_offsets(DEAD_LETTERS).items():
         for record in read_before(log, DEAD_LETTERS, partition, end):
             header = {
@@ -361,19 +372,18 @@ def dead_letters(log: Log, everything: Everything) -> Iterator[Finding]:
             }
             if (header.get("partition"), header.get("offset")) in passed_over:
                 skipped += 1
-            else:
-                left += 1
-                last.append(header)
+                continue
+            left += 1
+            last.append(header)
+            if record.key in frozen:
+                level = "problem"
     if not left:
         text = f"{skipped} records could not be decoded; `foldlog skip` passed over all of them"
         yield Finding("ok", "dead letters", text if skipped else "none")
         return
     more = f", and {skipped} more that `foldlog skip` passed over" if skipped else ""
-    yield Finding(
-        "problem", "dead letters",
-        f"{left} records could not be decoded{more}; the last of them:",
-        "find out what wrote them; a newer version may be able to read them",
-    )
+    text = f"{left} records could not be decoded{more}; the last of them:"
+    yield Finding(level, "dead letters", text, LETTERS_DO[level])
     for header in last:
         text = ", ".join(f"{name} {value}" for name, value in sorted(header.items()))
         yield Finding("note", "dead letters", text)

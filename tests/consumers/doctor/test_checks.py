@@ -192,8 +192,19 @@ def test_dead_letters_are_counted_and_the_last_are_shown(log):
         head = [("__dlq.errors.offset", str(offset).encode()), ("__dlq.errors.why", b"junk")]
         log.producer().append(DEAD_LETTERS, None, b"x", head)
     first, *shown = checks.dead_letters(log, fold_everything(log))
-    assert first.level == "problem" and "7 records" in first.text
+    assert "7 records" in first.text
     assert [finding.text for finding in shown] == [f"offset {n}, why junk" for n in range(2, 7)]
+
+
+def test_dead_letters_are_a_problem_only_while_a_session_is_frozen(log, talk):
+    """They were a problem until their retention ended, although no command could remove them."""
+    log.producer().append(DEAD_LETTERS, "s1", b"future", [("__dlq.errors.offset", b"2")])
+    first, *_ = checks.dead_letters(log, fold_everything(log))
+    assert first.level == "note" and "after 90 days" in first.do
+    head = [("t", b"NEW"), ("w", b"producer"), ("m", b"1")]
+    talk[1].producer.append(SESSION_EVENTS, "s1", b"future", head)
+    first, *_ = checks.dead_letters(log, fold_everything(log))
+    assert first.level == "problem"
 
 
 def test_stores_of_another_log_are_said_to_be_made_anew(log, settings, talk):

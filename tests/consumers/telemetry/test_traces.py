@@ -158,6 +158,12 @@ def test_foldlog_traces_sends_what_a_receiver_of_otlp_reads(shell):
     assert "execute_tool charge" in shell("traces golden").out
 
 
+def test_traces_sent_with_json_print_one_object(shell):
+    with receiver() as (url, _):
+        (printed,) = shell(f"traces golden --otlp {url} --json").json
+    assert printed == {"session_id": "golden", "receiver": url, "spans": len(spans("conversation"))}
+
+
 def test_without_the_extra_spans_are_sent_as_json(shell, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry.proto.collector.trace.v1", None)
     with receiver() as (url, came):
