@@ -162,10 +162,13 @@ class Guarded(H11Protocol):
         self._watch()
 
     def shutdown(self) -> None:
-        """Close the connection if it is idle or streaming; else finish its response first."""
+        """Close the connection unless it has a whole request whose response has not begun."""
         cycle = self.cycle
         if cycle is not None and cycle.response_started and not cycle.response_complete:
             self.transport.close()  # the stream sees a disconnected client
+        elif self._awaits() is Awaited.BODY:
+            self._refuse(503, "stopping", "this gateway is stopping, and the body of this request "
+                         "is incomplete: nothing was done. Send it again")
         super().shutdown()
 
     def send_400_response(self, msg: str) -> None:

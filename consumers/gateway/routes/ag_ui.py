@@ -27,7 +27,7 @@ from ..event_stream import EventStream, event
 from ..json_bodies import JsonRoute
 from ..parts import Gateway
 from ..watching import Seat
-from .plain import ended_now, post_message
+from .plain import demand_report, ended_now, post_message
 
 CHANNEL = "ag-ui"
 """The channel recorded for messages received here, and for their answers."""
@@ -71,14 +71,20 @@ def router(gateway: Gateway) -> APIRouter:
 
 
 async def _answer_interrupts(gateway: Gateway, request: Request, wanted: RunInput) -> int | None:
-    """Send the answers to interrupts and await the decisions. Returns the last offset, or None."""
+    """Send the answers to interrupts and await the decisions. Returns the last offset, or None. If
+    one answer is invalid, none is sent.
+    """
+    if not wanted.resume:
+        return None
     last, sessions = None, gateway.client.sessions
+    views, answers = gateway.owned(request, wanted.thread), []
     for interrupt, payload in wanted.resume:
-        views = gateway.owned(request, wanted.thread)
         call = call_named(views, interrupt)
         answer = answer_to(call.key, payload, APPROVAL if call.status == "asks" else DOUBT)
-        if answer is None:
-            continue
+        if answer is not None:
+            demand_report(answer.outcome, answer.report)
+            answers.append((call, answer))
+    for call, answer in answers:
         options: dict[str, Any] = {"user": gateway.user(request)}
         if answer.decision is not None:
             options |= {"args_sha256": call.args_sha256, "remember": answer.remember}

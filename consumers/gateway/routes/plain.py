@@ -16,9 +16,10 @@ from starlette.responses import Response
 
 from ....processors.fold.projections.turn_view import Call, is_open
 from ....processors.fold.views import initial
-from ....producers.checks import an_id, content_json
+from ....producers.checks import Invalid, an_id, content_json
 from ....producers.sessions import Receipt, new_session_id
 from ....schemas.canonical import compact
+from ....schemas.enums import Resolution
 from ...calls import call_named, demand_match, demand_unresolved
 from ...client import DEFAULT_AGENT
 from ...contents import plain
@@ -244,6 +245,7 @@ def _decision_routes(routes: APIRouter, gateway: Gateway) -> None:
     async def resolve(request: Request, session_id: str, call: str, body: Report) -> Any:
         """Report what happened to a call in doubt."""
         views = gateway.owned(request, session_id)
+        demand_report(body.outcome, body.report)
         demand_unresolved(views, call, body.outcome, body.report, gateway.read_blob)
         key = call_named(views, call).key
         return await _command(
@@ -295,6 +297,13 @@ async def post_message(
         gateway.client.sessions.say, session_id, content, user=who.user, **options
     )
     return await gateway.decided(receipt), receipt
+
+
+def demand_report(outcome: str | None, report: str) -> None:
+    """Raise Invalid for a call that happened without a report of what happened."""
+    if outcome == Resolution.HAPPENED and not report.strip():
+        raise Invalid("empty_report", "the report is empty, so nothing was decided: state what "
+                      "happened; the model gets this text as the call's result")
 
 
 async def cancel_turn(gateway: Gateway, request: Request, name: str, **options: Any) -> Decision:

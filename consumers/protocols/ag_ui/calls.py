@@ -28,7 +28,13 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     },
     DOUBT: {
         "type": "object",
-        "properties": {"happened": {"type": "boolean"}, "report": {"type": "string"}},
+        "properties": {
+            "happened": {"type": "boolean"},
+            "report": {
+                "type": "string",
+                "description": "What happened, for the model; required if it happened.",
+            },
+        },
         "required": ["happened"],
     },
 }

@@ -135,6 +135,8 @@ def test_beyond_3_a_doubt_that_was_resolved_otherwise_is_refused_with_how(ana, l
     played.tool_start()
     played.uncertain()
     path = "/doubt/calls/1.1.0/resolve"
+    empty = post(ana, path, outcome="happened", report=" ")
+    assert (empty.status_code, empty.json()["code"]) == (400, "empty_report")
     said = {"outcome": "happened", "report": "invoice 17"}
     assert [post(ana, path, **said).json()["verdict"] for _ in "ab"] == ["accepted", "duplicate"]
     other = post(ana, path, outcome="happened", report="invoice 18")

@@ -7,11 +7,13 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from select import select
 
+import h11
 import httpx2 as httpx
 import pytest
 
@@ -309,12 +311,38 @@ def test_a_gateway_that_ends_ends_its_streams_at_once_and_without_a_traceback(
     assert capsys.readouterr().err == ""
 
 
-def test_a_gateway_that_ends_gives_up_a_request_without_a_traceback(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(serve, "DRAIN_S", 0.1)
+def wait_until_read(gateway, state):
+    """Wait until the gateway has read the message for `slow` up to this state of its sender."""
+    def is_read(connection):
+        is_it = connection.scope is not None and "slow" in connection.scope["path"]
+        return is_it and connection.conn.their_state is state
+
+    while not any(map(is_read, list(gateway.serving.server_state.connections))):
+        time.sleep(0.01)
+
+
+def test_a_stopping_gateway_refuses_a_request_whose_body_is_incomplete(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(serve, "DRAIN_S", NEVER_S)
     log = memory_log(threaded=True)
     with served(log, settings_in(tmp_path), tmp_path / "gateway") as gateway:
         half = connected(gateway, BODY)
-        while not gateway.serving.server_state.tasks:
-            assert httpx.get(f"{gateway.url}/healthz").status_code == 200
-    half.close()
+        wait_until_read(gateway, h11.SEND_BODY)
+    status, body = read(half)
+    assert (status, body["code"]) == (503, "stopping")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_stopping_gateway_cancels_a_hanging_request_without_a_traceback(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(serve, "DRAIN_S", 0.1)
+    log, body = memory_log(threaded=True), b'{"text": "hi"}'
+    with served(log, settings_in(tmp_path), tmp_path / "gateway") as gateway:
+        gateway.gateway.tail.listen = lambda _batch: None  # so no decision reaches the request
+        head = BODY.replace(b"100", str(len(body)).encode())
+        waiting = connected(gateway, head + body)
+        wait_until_read(gateway, h11.DONE)
+    waiting.close()
     assert capsys.readouterr().err == ""

@@ -131,9 +131,13 @@ def test_S2_a_denied_call_and_a_doubt_are_answered_the_same_way(log, gateway, no
     assert ["expiresAt" in i for i in held["pendingInterrupts"]] == [True, False]
     waits = [(i["id"], i["reason"]) for i in held["pendingInterrupts"]]
     assert waits == [("1.1.0", "tool_approval"), ("1.1.1", "tool_in_doubt")]
-    report = {"happened": True, "report": "it was posted"}
-    agent.run(resume=[{"interruptId": "1.1.0", "status": "cancelled"},
-                      {"interruptId": "1.1.1", "status": "resolved", "payload": report}])
+    denial = {"interruptId": "1.1.0", "status": "cancelled"}
+    doubt = {"interruptId": "1.1.1", "status": "resolved", "payload": {"happened": True}}
+    agent.run(resume=[denial, doubt])
+    assert "state what happened" in agent.held()["error"]
+    assert worker.views.turn.calls[0].status == "asks", "one invalid answer: none is sent"
+    doubt["payload"]["report"] = "it was posted"
+    agent.run(resume=[denial, doubt])
     worker.wait(lambda views: all(call.status == "done" for call in views.turn.calls))
     worker.answer("so be it")
     held = agent.held()
