@@ -15,7 +15,7 @@ If you are here to read the code, read the rooms in this order:
                    servers, fetching), `advice/`
 5. `consumers/`    the read side: transcripts, search, replay
 6. `cli/`          the `foldlog` command
-7. `local/`        stand-ins on a laptop: a real Kafka from pinned jars, a scripted Messages API
+7. `local/`        a real Kafka from pinned jars, and a test kit: a scripted Messages API
 
 Arrows between rooms go one way: schemas <- log <- producers <- processors <- consumers <- cli.
 """
@@ -40,6 +40,7 @@ _EXPORTS: dict[str, str] = {
     "read_result": ".processors.tools.builtin",
     "build_and_deploy": ".processors.tools.project",
     "tool": ".processors.tools.tool",
+    "wake_session": ".processors.worker.wake_once",
 }
 
 __all__ = sorted(_EXPORTS)

@@ -1,7 +1,13 @@
-"""A scripted Messages API server: real HTTP and SSE on loopback, strict where the real API is.
+"""A test kit for agents: a scripted Messages API server, strict where the real API is.
 
-It replaces the API when there is no API key, and tests use it through the real client. Like the
-real API, it sees only requests; it is independent of sessions, folds and workers.
+It serves HTTP and SSE on loopback. Tests of an agent script its answers and use it through the real
+client; `foldlog dev`, `worker` and `demo` start it as an offline stand-in when no API key is set.
+Like the real API, it sees only requests; it is independent of sessions, folds and workers.
+
+    with ScriptedServer(replies(Reply([tool_use("charge")]), Reply([text("done")]))) as model:
+        os.environ["ANTHROPIC_BASE_URL"] = model.base_url
+
+docs/test-your-agent.md shows how to start it, script it and use it from pytest.
 
 Reading order: script (the replies), faults (what can go wrong), request, shape, conversation,
 binding and cache (what is checked), answer, distort and delivery (how a reply is sent), server,

@@ -25,10 +25,11 @@ def wake_session(
     roles: tuple[str, ...] = ROLES,
     timeout_s: float = 600.0,
 ) -> tuple[Obligation, ...]:
-    """Discharge a session's obligations. Returns those that remain when nothing more can be done.
+    """Do a session's pending work in this process, without a worker, until it is idle or waits.
 
-    Raises StateDirTaken if a worker is running, which does all this by itself. Takes the session's
-    partition, so a worker elsewhere takes it back after a session timeout.
+    Returns what is still pending then: a wait for a person or for a time, or after `timeout_s`
+    also work that was not finished. Raises StateDirTaken if a worker runs in the state directory.
+    It takes the session's partition, so a worker elsewhere takes it back after a session timeout.
     """
     parts = Parts(settings, agents, roles, None, alone=True)
     worker = parts.worker

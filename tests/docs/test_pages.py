@@ -49,6 +49,17 @@ def test_the_tutorial_works_as_written(tmp_path, broker, request):
             chats(request.getfixturevalue("browser"), reader.ports["5173"])
 
 
+@pytest.mark.broker
+def test_the_test_of_an_agent_that_a_page_shows_passes(tmp_path, broker):
+    place = tmp_path / "shop"
+    place.mkdir()
+    with Reader(place, installation(tmp_path, broker)) as reader:
+        reader.read("test-your-agent.md")
+    page = blocks("test-your-agent.md")
+    *_, script = (block.text for block in page if block.language == "python")
+    exec(compile(script, "test-your-agent.md", "exec"), {})
+
+
 def chats(browser, port: str) -> None:
     """Use the chat page as the tutorial says: an answer arrives, a reload shows it again."""
     page = browser.new_page()
