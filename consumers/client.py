@@ -6,6 +6,7 @@ between calls.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..log import open_log
@@ -19,16 +20,12 @@ from ..schemas.enums import CancelMode, Decision as Decided, Resolution, WhenBus
 from ..schemas.events.parts import BlobRef
 from ..schemas.origin import Origin
 from .branching import Branching, Forked, Skipped
-from .calls import call_named, demand_unresolved
+from .commands import DEFAULT_AGENT, Commands
 from .follow import Follow
 from .outcomes import ANSWER_S, Answer, Decision, answer_of, decision_on, demand
 from .session_fold import SessionFold
 from .show import Everything, fold_everything, known
 from .transcript_stream import INITIAL, Shown, see, snapshot
-from .unanswered import demand_agent
-
-DEFAULT_AGENT = "default"
-"""The agent of a session that is opened by its first message without naming an agent."""
 
 
 class Client:
@@ -62,9 +59,8 @@ class Client:
 
     def open(self, session_id: str, *, agent: str = DEFAULT_AGENT) -> Decision:
         """Open a session; repeating it with the same agent is harmless."""
-        return self._command(
-            session_id, lambda _v: self.sessions.open(session_id, agent=agent, user=self.user)
-        )
+        with self._commands(session_id) as commands:
+            return commands.open(agent=agent)
 
     def say(
         self,
@@ -79,11 +75,7 @@ class Client:
         """
         with self.fold(session_id) as folded:
             receipt = self.say_on(
-                folded,
-                content,
-                message_id=message_id,
-                when_busy=when_busy,
-                agent=agent,
+                folded, content, message_id=message_id, when_busy=when_busy, agent=agent
             )
             return demand(decision_on(folded, receipt)), receipt.id
 
@@ -97,28 +89,9 @@ class Client:
         agent: str | None = None,
         attach: Sequence[Path | str] = (),
     ) -> Receipt:
-        """As `say`, on an existing fold and without waiting: the receipt.
-
-        Two clients may open the same session at once with the same agent: the second
-        SESSION_OPENED is a repetition. An invalid message opens nothing.
-        """
-        session_id, agent = folded.session_id, agent or DEFAULT_AGENT
-        demand_agent(folded.to_end(), agent)
-
-        def open_if_new() -> None:
-            if not folded.views.turn.known:
-                receipt = self.sessions.open(session_id, agent=agent, user=self.user)
-                demand(decision_on(folded, receipt))
-
-        return self.sessions.say(
-            session_id,
-            content,
-            message_id=message_id,
-            when_busy=when_busy,
-            channel=self.channel,
-            user=self.user,
-            attach=attach,
-            before=open_if_new,
+        """As `say`, on an existing fold and without waiting: the receipt."""
+        return self.commands_on(folded).say(
+            content, message_id=message_id, when_busy=when_busy, agent=agent, attach=attach
         )
 
     def ask(
@@ -139,11 +112,7 @@ class Client:
         """
         with self.fold(session_id) as folded:
             receipt = self.say_on(
-                folded,
-                content,
-                message_id=message_id,
-                when_busy=when_busy,
-                agent=agent,
+                folded, content, message_id=message_id, when_busy=when_busy, agent=agent
             )
             demand(decision_on(folded, receipt))
             return answer_of(
@@ -172,21 +141,13 @@ class Client:
 
     def trigger(self, session_id: str, trigger: str, *, command_id: str | None = None) -> Decision:
         """Request a phase transition."""
-        return self._command(
-            session_id,
-            lambda _v: self.sessions.trigger(
-                session_id, trigger, command_id=command_id, user=self.user
-            ),
-        )
+        with self._commands(session_id) as commands:
+            return commands.trigger(trigger, command_id=command_id)
 
     def lock(self, session_id: str, project_id: str, *, command_id: str | None = None) -> Decision:
         """Lock the session to a project, which can be done once."""
-        return self._command(
-            session_id,
-            lambda _v: self.sessions.lock(
-                session_id, project_id, command_id=command_id, user=self.user
-            ),
-        )
+        with self._commands(session_id) as commands:
+            return commands.lock(project_id, command_id=command_id)
 
     def cancel(
         self,
@@ -200,20 +161,10 @@ class Client:
     ) -> Decision:
         """Stop the running turn, if turn and phase are still those given; by default those of now.
         """
-
-        def produce(views: SessionViews) -> Receipt:
-            open_turn = views.turn.number if views.turn.open else None
-            return self.sessions.cancel(
-                session_id,
-                turn=turn if turn is not None else open_turn,
-                seen_phase=seen_phase if seen_phase is not None else views.state.phase,
-                mode=mode,
-                reason=reason,
-                cancel_id=cancel_id,
-                user=self.user,
+        with self._commands(session_id) as commands:
+            return commands.cancel(
+                mode=mode, reason=reason, cancel_id=cancel_id, turn=turn, seen_phase=seen_phase
             )
-
-        return self._command(session_id, produce)
 
     def decide(
         self,
@@ -225,54 +176,34 @@ class Client:
         remember: bool = False,
         like: Mapping[str, str] | None = None,
     ) -> Decision:
-        """Allow or deny a call, bound to its present arguments, or to those of `args_sha256`.
-
-        remember: later calls with the same arguments, or those that match `like`, run without
-        approval.
-        """
-
-        def produce(views: SessionViews) -> Receipt:
-            pending = call_named(views, call)
-            return self.sessions.decide(
-                session_id,
-                pending.key,
-                decision,
-                args_sha256=args_sha256 or pending.args_sha256,
-                remember=remember,
-                like=like,
-                user=self.user,
+        """Allow or deny a call: see `Commands.decide`."""
+        with self._commands(session_id) as commands:
+            return commands.decide(
+                call, decision, args_sha256=args_sha256, remember=remember, like=like
             )
-
-        return self._command(session_id, produce)
 
     def resolve(
         self, session_id: str, call: str, outcome: Resolution | str, *, report: str = ""
     ) -> Decision:
-        """Report what happened to a call in doubt; this never runs the call again.
-
-        Raises AlreadyResolved if a person has already reported something else.
-        """
-
-        def produce(views: SessionViews) -> Receipt:
-            demand_unresolved(views, call, outcome, report, self.read_blob)
-            key = call_named(views, call).key
-            return self.sessions.resolve(session_id, key, outcome, report=report, user=self.user)
-
-        decision = self._command(session_id, produce)
-        if decision.verdict == "duplicate":  # the fold compares outcomes, not reports
-            demand_unresolved(decision.views, call, outcome, report, self.read_blob)
-        return decision
+        """Report what happened to a call in doubt: see `Commands.resolve`."""
+        with self._commands(session_id) as commands:
+            return commands.resolve(call, outcome, report=report)
 
     def terminate(self, session_id: str, *, reason: str = "") -> Decision:
         """End the session permanently."""
-        return self._command(
-            session_id,
-            lambda _v: self.sessions.terminate(session_id, reason=reason, user=self.user),
-        )
+        with self._commands(session_id) as commands:
+            return commands.terminate(reason=reason)
 
-    def _command(self, session_id: str, produce: Callable[[SessionViews], Receipt]) -> Decision:
+    @contextmanager
+    def _commands(self, session_id: str) -> Iterator[Commands]:
         with self.fold(session_id) as folded:
-            return demand(decision_on(folded, produce(folded.to_end())))
+            yield self.commands_on(folded)
+
+    def commands_on(self, folded: SessionFold) -> Commands:
+        """The commands of this client's user on an existing fold."""
+        return Commands(
+            folded, self.sessions, user=self.user, channel=self.channel, read=self.read_blob
+        )
 
     # -- reading -----------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ For everything that needs a session's views outside of a worker: waiting for a d
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..log.door import Log
 from ..processors.fold.projections.partition import PartitionView
@@ -20,7 +20,8 @@ class SessionFold:
     """The views of one session, at a place in the log that only moves forward.
 
     `views` and `holders` (of the partition, for wake) are those after the last event returned;
-    `newest_ms` is its broker time. `read`: as in Follow. Raises LogUnreachable, TopicMissing;
+    `newest_ms` is its broker time. `read`: as in Follow. `listen` gets each event as it is folded,
+    whichever call folds it. Raises LogUnreachable, TopicMissing;
     polls may raise OffsetGone.
     """
 
@@ -31,7 +32,9 @@ class SessionFold:
         *,
         chunks: bool = False,
         read: ReadBlob | None = None,
+        listen: Callable[[FoldedEvent], None] = lambda _folded: None,
     ) -> None:
+        self._listen = listen
         self.session_id = session_id
         self._folded: FoldedSessions[FoldedSession] = FoldedSessions()
         self._follow = Follow(log, (session_id,), chunks=chunks, holders=True, read=read)
@@ -78,6 +81,7 @@ class SessionFold:
         while self._unread and (end is None or self._unread[0].offset < end):
             folded = self._folded.feed(self._unread.popleft())
             if folded is not None:
+                self._listen(folded)
                 yield folded
 
     def end(self) -> int:
