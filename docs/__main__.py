@@ -1,4 +1,4 @@
-"""Writes the generated tables into the pages that hold them: `make docs`."""
+"""Writes the generated tables into their pages: `make docs`."""
 
 from foldlog.docs.tables import PAGES, ROOT, regenerated
 

@@ -1,7 +1,7 @@
 """Records docs/images/killed-worker.svg from a real run: `make recording`.
 
-A broker, `foldlog dev` with the README's agent, and two terminals: a chat, and a shell in which
-the worker is killed with SIGKILL while its answer streams. The model is scripted, so the answer is
+It starts a broker, `foldlog dev` with the README's agent, and two terminals: a chat, and a shell
+that kills the worker with SIGKILL while its answer streams. The model is scripted, so the answer is
 always the same; everything else is what happened on this machine. A pause of more than PAUSE_S is
 shortened to that in the picture.
 """
@@ -14,14 +14,17 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from inspect import getsource
 from pathlib import Path
 
-from foldlog.docs.running import ANSWER, QUESTION, running
+from foldlog.docs import terminal_svg
+from foldlog.docs.running import ANSWER, QUESTION, fingerprint, running
 from foldlog.docs.tables import ROOT
 from foldlog.docs.terminal_svg import Recording, Row, Screen, shortened, svg
 
@@ -39,7 +42,7 @@ KILL_AFTER = "If you wore"  # of the answer, so that it is cut in the middle of 
 
 
 class Terminal:
-    """A shell in a terminal of its own, with everything that it showed and when."""
+    """A shell in a terminal of its own, with the time and content of each change of its screen."""
 
     def __init__(
         self, title: str, rows: int, directory: Path, env: Mapping[str, str]
@@ -57,12 +60,12 @@ class Terminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def read(self) -> None:
-        """Take what has been written to the terminal."""
+        """Read the new output and note the screen."""
         self.screen.feed(self._decoder.decode(os.read(self.master, 65_536)))
         self.moments.append((time.monotonic(), self.screen.rows()))
 
     def close(self) -> None:
-        """End the shell and what runs in it."""
+        """End the shell and the processes in it."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGHUP)
         self.process.kill()
@@ -70,29 +73,29 @@ class Terminal:
         os.close(self.master)
 
 
-class Desk:
-    """Both terminals: what is typed in one must not stop the other from being read."""
+class Terminals:
+    """Both terminals, read together: typing in one does not stop the recording of the other."""
 
     def __init__(self, terminals: Sequence[Terminal]) -> None:
         self.terminals = terminals
 
     def read(self, timeout_s: float) -> None:
-        """Take what comes within a time from all terminals."""
+        """Read the output of all terminals, waiting at most `timeout_s` for it."""
         by_fd = {terminal.master: terminal for terminal in self.terminals}
         for fd in select.select(list(by_fd), [], [], timeout_s)[0]:
             by_fd[fd].read()
 
-    def until(self, holds: Callable[[], object], what: str) -> None:
-        """Read until a condition holds. Raises TimeoutError."""
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Read until the condition is true. Raises TimeoutError, which names `what` is missing."""
         end = time.monotonic() + WAIT_S
-        while not holds():
+        while not condition():
             if time.monotonic() > end:
                 shown = "\n\n".join(terminal.screen.text() for terminal in self.terminals)
-                raise TimeoutError(f"{what} did not come within {WAIT_S:g} s:\n{shown}")
+                raise TimeoutError(f"{what} did not appear within {WAIT_S:g} s:\n{shown}")
             self.read(0.1)
 
     def type(self, terminal: Terminal, keys: str) -> None:
-        """Press keys one after the other."""
+        """Type keys at a readable pace."""
         for key in keys:
             os.write(terminal.master, key.encode())
             end = time.monotonic() + KEY_S
@@ -109,45 +112,51 @@ def main() -> None:
         stack.callback(chat.close)
         shell = Terminal("terminal 2: the machine that the worker runs on", 8, directory, env)
         stack.callback(shell.close)
-        _story(Desk([chat, shell]), chat, shell)
+        _play(Terminals([chat, shell]), chat, shell)
     times = sorted({at for terminal in (chat, shell) for at, _ in terminal.moments})
     recordings = [
         Recording(t.title, COLUMNS, t.screen.height, shortened(t.moments, times, PAUSE_S))
         for t in (chat, shell)
     ]
-    PICTURE.write_text(svg(recordings, DESCRIPTION), "utf-8")
+    PICTURE.write_text(svg(recordings, DESCRIPTION, made_by()), "utf-8")
     print(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size / 1024:.0f} KB")
 
 
-def _story(desk: Desk, chat: Terminal, shell: Terminal) -> None:
-    desk.until(lambda: "$" in chat.screen.text() and "$" in shell.screen.text(), "a prompt")
-    desk.type(chat, "foldlog chat --agent shop returns\r")
-    desk.until(lambda: _last_line(chat) == ">", "the prompt of the chat")
-    desk.type(shell, "foldlog status | grep -o 'process [0-9]*'\r")
-    desk.until(lambda: _worker(shell), "the worker's process")
+def made_by() -> str:
+    """The fingerprint of the sources of the picture."""
+    return fingerprint(getsource(sys.modules[__name__]), getsource(terminal_svg))
+
+
+def _play(both: Terminals, chat: Terminal, shell: Terminal) -> None:
+    """Chat, kill the worker in the middle of its answer, and wait for the whole answer."""
+    both.until(lambda: "$" in chat.screen.text() and "$" in shell.screen.text(), "a prompt")
+    both.type(chat, "foldlog chat --agent shop returns\r")
+    both.until(lambda: _last_line(chat) == ">", "the prompt of the chat")
+    both.type(shell, "foldlog status | grep -o 'process [0-9]*'\r")
+    both.until(lambda: _worker(shell), "the worker's process")
     pid = _worker(shell)
-    desk.until(lambda: _last_line(shell) == "$", "the prompt of the shell")
-    desk.type(chat, QUESTION + "\r")
-    desk.type(shell, f"kill -9 {pid}")
-    desk.until(lambda: KILL_AFTER in _flat(chat), "the middle of the answer")
-    desk.type(shell, "\r")
+    both.until(lambda: _last_line(shell) == "$", "the prompt of the shell")
+    both.type(chat, QUESTION + "\r")
+    both.type(shell, f"kill -9 {pid}")
+    both.until(lambda: KILL_AFTER in _flat(chat), "the middle of the answer")
+    both.type(shell, "\r")
     killed = time.monotonic()
-    desk.until(lambda: "attempt 2" in _flat(chat), "the takeover")
+    both.until(lambda: "attempt 2" in _flat(chat), "the takeover")
     print(f"the next worker took over {time.monotonic() - killed:.1f} s after the kill")
-    desk.until(lambda: _flat(chat).endswith(f"{' '.join(ANSWER.split())} >"), "the whole answer")
-    desk.type(shell, "foldlog tail returns | grep -o 'GEN_.* attempt=[0-9]*'\r")
-    desk.until(lambda: "GEN_COMPLETE" in shell.screen.text(), "the attempts in the log")
-    desk.until(lambda: _last_line(shell) == "$", "the prompt of the shell")
+    both.until(lambda: _flat(chat).endswith(f"{' '.join(ANSWER.split())} >"), "the whole answer")
+    both.type(shell, "foldlog tail returns | grep -o 'GEN_.* attempt=[0-9]*'\r")
+    both.until(lambda: "GEN_COMPLETE" in shell.screen.text(), "the attempts in the log")
+    both.until(lambda: _last_line(shell) == "$", "the prompt of the shell")
 
 
 def _worker(terminal: Terminal) -> str | None:
-    """The process that `foldlog status` named."""
+    """The worker's process id, as `foldlog status` printed it."""
     found = re.search(r"^process (\d+)$", terminal.screen.text(), re.MULTILINE)
     return found and found[1]
 
 
 def _flat(terminal: Terminal) -> str:
-    """What a terminal shows, its lines joined."""
+    """The text on a terminal, with its lines joined."""
     rows = ["".join(cell.text for cell in row) for row in terminal.screen.rows()]
     full = [row if len(row) == COLUMNS else row + "\n" for row in rows]
     return " ".join("".join(full).split())

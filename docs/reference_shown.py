@@ -1,6 +1,6 @@
-"""The reference pages, generated: settings, commands of `foldlog`, names a Python program imports.
+"""Generates the reference pages: settings, commands of `foldlog`, the public Python API.
 
-Everything comes from the code and its docstrings: correct those, then run `make docs`.
+The text is that of the docstrings and help texts: edit those, then run `make docs`.
 """
 
 import ast
@@ -37,12 +37,12 @@ def settings() -> list[tuple[str, ...]]:
 
 
 def _linked(text: str) -> str:
-    """One line, with links to the pages of docs/ that it names."""
+    """The text on one line, with links to the pages of docs/ that it names."""
     return re.sub(r"docs/([a-z-]+\.md)", r"[\1](../\1)", " ".join(text.split()))
 
 
 def _documented_fields(declared: ast.ClassDef) -> Iterator[tuple[ast.AnnAssign, str]]:
-    """The fields of a class with the docstring that follows each, or an empty text."""
+    """The public fields of a class, each with the docstring after it (empty if there is none)."""
     for field, after in zip(declared.body, [*declared.body[1:], None], strict=True):
         if isinstance(field, ast.AnnAssign) and not field.target.id.startswith("_"):
             documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
@@ -93,7 +93,7 @@ def _command(command: click.Command, path: str, depth: int) -> str:
 
 
 def _prose(text: str) -> str:
-    """Help text as Markdown; \\b marks lines that are shown as they stand."""
+    """Help text as Markdown; \\b marks a paragraph whose line breaks are kept."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     shown = []
     for paragraph in paragraphs:
@@ -109,7 +109,7 @@ def _cell(text: str) -> str:
 
 
 def python() -> str:
-    """Every name that `foldlog` exports: how it is called, its docstring, its public methods."""
+    """Every name that `foldlog` exports: its signature, docstring and public methods."""
     parts = []
     for name in foldlog.__all__:
         found = getattr(foldlog, name)
@@ -118,7 +118,7 @@ def python() -> str:
         elif inspect.isfunction(found):
             tree = _tree(found)
             parts.append(_entry(f"## {name}", _call(name, tree), found.__doc__))
-        else:  # a tool: what the model reads is its docstring
+        else:  # a tool: its description is the docstring that the model reads
             tree = _tree(found.function)
             parts.append(_entry(f"## {name}", f"tool {_call(name, tree)}", found.description))
     return "\n".join(parts)
@@ -133,10 +133,10 @@ def _class(name: str, found: type) -> str:
     tree = _tree(found)
     bases = [ast.unparse(base) for base in tree.bases]
     methods = [each for each in tree.body if isinstance(each, ast.FunctionDef)]
-    made = next((each for each in methods if each.name == "__init__"), None)
-    fields = list(_documented_fields(tree)) if made is None else []
-    if made is not None:
-        call = _call(name, made)
+    init = next((each for each in methods if each.name == "__init__"), None)
+    fields = list(_documented_fields(tree)) if init is None else []
+    if init is not None:
+        call = _call(name, init)
     elif fields:
         keyword_only = any("kw_only=True" in ast.unparse(each) for each in tree.decorator_list)
         words = ["*"] if keyword_only else []
@@ -169,7 +169,7 @@ def _type(annotation: ast.expr) -> str:
 
 
 def _call(name: str, function: ast.FunctionDef, bound: bool = True) -> str:
-    """How a function is called, one argument a line where they do not fit into one."""
+    """The signature of a function, one argument per line if it is long."""
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     defaults = [None] * (len(positional) - len(given.defaults)) + given.defaults

@@ -1,16 +1,11 @@
-"""Generates the parts of docs/requests.md: a request that is really built, and its tables.
-
-The request comes from the real fold, prefix and builder, so it cannot differ from a sent one.
-"""
+"""Generates the example of docs/requests.md: a request that the real fold and builder made."""
 
 import json
 
-from foldlog.processors.advice.mistakes import KINDS
 from foldlog.processors.agent import Agent
-from foldlog.processors.request.layers import WHERE, Layer, Layers
+from foldlog.processors.request.layers import Layer, Layers
 from foldlog.processors.tools.tool import tool
 from foldlog.processors.wake.decide import Desk, decide
-from foldlog.processors.wake.matrix import ITEMS, POINTS
 from foldlog.tests.laws.answers import Use
 from foldlog.tests.laws.history import History
 
@@ -53,7 +48,7 @@ def request() -> str:
 
 
 def _indented(value, depth: int = 0) -> str:
-    """JSON with one block or one field a line."""
+    """JSON with one block or one field per line."""
     flat = json.dumps(value, ensure_ascii=False)
     if len(flat) + depth <= 92 or not isinstance(value, dict | list) or not value:
         return flat
@@ -67,31 +62,3 @@ def _indented(value, depth: int = 0) -> str:
         ]
     opens, closes = ("[", "]") if isinstance(value, list) else ("{", "}")
     return f"{opens}\n" + ",\n".join(lines) + f"\n{' ' * depth}{closes}"
-
-
-def layers() -> list[tuple[str, ...]]:
-    """Rows: layer, where its file lies."""
-    return [(f"**{name}**", where) for name, where in WHERE.items()]
-
-
-def mistakes() -> list[tuple[str, ...]]:
-    """Rows: kind, when it is reported."""
-    return [(f"`{kind}`", when) for kind, when in KINDS.items()]
-
-
-def points() -> list[tuple[str, ...]]:
-    """Rows: letter, name, when."""
-    return [(f"**{point.letter}**", point.name, point.when) for point in POINTS]
-
-
-def matrix() -> list[tuple[str, ...]]:
-    """Rows: item, bucket, a cell for each point, who else."""
-    return [
-        (
-            item.name,
-            item.bucket,
-            *(item.cells.get(point.letter, "") for point in POINTS),
-            item.others,
-        )
-        for item in ITEMS
-    ]

@@ -1,9 +1,10 @@
-"""What the pictures of the README are taken of: `foldlog dev` with the README's agent, for real.
+"""Runs what the README's pictures show: a real `foldlog dev` with the README's agent.
 
-A broker, a worker and a gateway of their own, in a directory that is gone afterwards. The model is
-scripted: it answers QUESTION with ANSWER, and calls a tool that a message names.
+It has a broker, a worker and a gateway of its own in a temporary directory. The model is scripted:
+it answers QUESTION with ANSWER, and calls a tool that a message names.
 """
 
+import ast
 import json
 import os
 import re
@@ -12,14 +13,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
+from inspect import getsource
 from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.docs.tables import ROOT
 from foldlog.local.messages_api import spawn
 from foldlog.log import Settings
+from foldlog.tests.structure.tree import shape
+
+LOG = "dev.log"
 
 PACE_S = 0.06  # between two words of the model
 WAIT_S = 120.0
@@ -35,53 +41,71 @@ five working days after the parcel arrives."""
 
 
 class Running(NamedTuple):
-    """An installation that runs. env: to type `foldlog` commands with."""
+    """A running installation. env: the environment for `foldlog` commands."""
 
     directory: Path
     env: dict[str, str]
-    gateway: str
 
     def printed(self, *arguments: str, stdin: str = "") -> str:
-        """What a `foldlog` command prints."""
-        return _printed(self.directory, self.env, *arguments, stdin=stdin)
+        """The output of a `foldlog` command."""
+        return subprocess.run(
+            ["foldlog", *arguments], cwd=self.directory, env=self.env, input=stdin,
+            capture_output=True, text=True,
+        ).stdout
+
+    @property
+    def gateway(self) -> str:
+        """The gateway's address; empty before it has started."""
+        found = re.search(r"the gateway serves (\S+)", (self.directory / LOG).read_text())
+        return found[1] if found else ""
 
 
 @contextmanager
 def running(directory: Path) -> Iterator[Running]:
-    """The installation, from when its worker has its partitions until all of it has ended."""
-    env = _environment(directory)
+    """A running installation whose worker has taken its partitions; stopped after the block."""
     script = directory / "script.json"
     reply = {"blocks": [{"type": "text", "text": ANSWER}], "chunk": "word"}
     rules = [{"contains": QUESTION, "reply": reply}, {"reply": "demo"}]
     script.write_text(json.dumps({"rules": rules}))
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (directory / "my_app.py").write_text(code)
-    output = directory / "dev.log"
-    with spawn(script, pace_s=PACE_S) as server, output.open("w") as file:
-        env |= {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "scripted"}
+    (directory / "my_app.py").write_text(_readme_agent())
+    with spawn(script, pace_s=PACE_S) as server, (directory / LOG).open("w") as log:
+        model = {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "scripted"}
+        place = Running(directory, _environment(directory) | model)
         process = subprocess.Popen(
-            ["foldlog", "dev", "--agent", "my_app:agent"], cwd=directory, env=env,
-            stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
+            ["foldlog", "dev", "--agent", "my_app:agent"], cwd=directory, env=place.env,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )
         try:
             end = time.monotonic() + WAIT_S
-            while "partitions 0" not in _printed(directory, env, "status") or not _gateway(output):
+            while "partitions 0" not in place.printed("status") or not place.gateway:
                 if process.poll() is not None or time.monotonic() > end:
-                    raise RuntimeError(f"foldlog dev did not start: {output.read_text()}")
-            yield Running(directory, env, _gateway(output))
+                    output = (directory / LOG).read_text()
+                    raise RuntimeError(f"foldlog dev did not start: {output}")
+            yield place
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(WAIT_S)
-            _printed(directory, env, "down")
+            place.printed("down")
 
 
-def _gateway(output: Path) -> str:
-    found = re.search(r"the gateway serves (\S+)", output.read_text())
-    return found[1] if found else ""
+def _readme_agent() -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return code
+
+
+def fingerprint(*scripts: str) -> str:
+    """Identifies the code that made a picture: these scripts, this module, the README's agent.
+
+    Imports, docstrings, comments and types do not count. A picture contains its fingerprint, so a
+    test can tell that a script has changed and the picture has not been made again.
+    """
+    sources = (*scripts, getsource(sys.modules[__name__]), _readme_agent())
+    shapes = [shape(ast.parse(source)) for source in sources]
+    return f"made by {sha256(repr(shapes).encode()).hexdigest()[:16]}"
 
 
 def _environment(directory: Path) -> dict[str, str]:
-    """An installation of its own, with the `foldlog` of this environment on its PATH."""
+    """The environment of a new installation, with this checkout's `foldlog` on its PATH."""
     programs = directory / "bin"
     programs.mkdir()
     command = programs / "foldlog"
@@ -95,11 +119,3 @@ def _environment(directory: Path) -> dict[str, str]:
         "FOLDLOG_CACHE_DIR": str(Settings.load(dict(os.environ), None, {}).cache_dir),
         "FOLDLOG_USER": "ana",
     }
-
-
-def _printed(directory: Path, env: Mapping[str, str], *arguments: str, stdin: str = "") -> str:
-    done = subprocess.run(
-        ["foldlog", *arguments], cwd=directory, env=dict(env), input=stdin, capture_output=True,
-        text=True,
-    )
-    return done.stdout

@@ -11,11 +11,15 @@ from pathlib import Path
 
 from foldlog.docs import reference_shown, requests_shown
 from foldlog.log import access
+from foldlog.processors.advice.mistakes import KINDS
 from foldlog.processors.fold.calls import CALLS, CallStatus
 from foldlog.processors.fold.field_writers import MEANING, WRITERS
 from foldlog.processors.fold.projections.partition import ROLES
 from foldlog.processors.fold.transitions import TRANSITIONS
 from foldlog.processors.limits import DEFAULT_LIMITS, Limits
+from foldlog.processors.request.layers import WHERE
+from foldlog.processors.store.views_codec import VIEW_NAMES
+from foldlog.processors.wake.matrix import ITEMS, POINTS
 from foldlog.processors.wake.table import SEED_ROWS, WAKE
 from foldlog.schemas.codec import schema_of
 from foldlog.schemas.events import BY_CLASS, EVENT_TYPES, EventType
@@ -48,7 +52,7 @@ def events() -> str:
 
 
 def memory_events() -> str:
-    """As `events`, for the events of memory."""
+    """The same table for the events of memory."""
     return _events(MEMORY_TYPES)
 
 
@@ -66,7 +70,7 @@ def _events(types: tuple[EventType, ...]) -> str:
 
 
 def state() -> str:
-    """The fields of session_state, who may write each, and when."""
+    """The fields of session_state, which events may write each, and when."""
     rows = [
         (f"`{name}`", MEANING[name][0], ", ".join(f"`{w}`" for w in writers), MEANING[name][1])
         for name, writers in WRITERS.items()
@@ -85,7 +89,7 @@ def transitions() -> str:
 
 
 def phases() -> str:
-    """TRANSITIONS as a picture."""
+    """TRANSITIONS as a diagram."""
     lines = ["```mermaid", "stateDiagram-v2", "    [*] --> chatting"]
     for phase, row in TRANSITIONS.items():
         lines += [f"    {phase} --> {after}: {trigger}" for trigger, after in row.items()]
@@ -111,7 +115,7 @@ def wake() -> str:
 
 
 def _call_facts(when: dict[str, tuple]) -> str:
-    """As `_facts`; many statuses are named by those that are missing."""
+    """As `_facts`; a long list of statuses is given as those that it excludes."""
     missing = [status for status in CallStatus if status not in when.get("status", ())]
     if "status" not in when or len(missing) > 2:
         return _facts(when)
@@ -136,7 +140,7 @@ def calls() -> str:
 
 
 def call_life() -> str:
-    """The changes of status in CALLS as a picture."""
+    """The changes of status in CALLS as a diagram."""
     changes = {
         (status, row.becomes, BY_CLASS[row.event].name): None
         for row in CALLS
@@ -150,7 +154,7 @@ def call_life() -> str:
 
 
 def seed_rows() -> str:
-    """The last event of a session, the rows that match with its whole views, and what happens."""
+    """For each last event of a session: the rows of WAKE that match, and what happens."""
     rows = [(f"`{last}`", row, why) for last, row, why in SEED_ROWS]
     return _table(("last event", "rows", "what happens"), rows)
 
@@ -175,7 +179,7 @@ def rights() -> str:
 
 
 def picture() -> str:
-    """Who writes what into the log, counted from the event table."""
+    """A diagram of which role writes which events, from the event table."""
     lines = ["```mermaid", "flowchart LR", '    LOG[("session-events<br/>keyed by session_id")]']
     for writer in ("producer", *ROLES, "consumers"):
         names = [row.name for row in EVENT_TYPES if writer in row.writers]
@@ -183,45 +187,44 @@ def picture() -> str:
         lines.append(f'    {writer}["{writer}"] -->|"{shown}"| LOG')
     lines += [
         '    LOG --> FOLD["folds: pure functions"]',
-        '    FOLD --> VIEWS[("views in RocksDB:<br/>' + "<br/>".join(_views()) + '")]',
+        '    FOLD --> VIEWS[("views in RocksDB:<br/>' + "<br/>".join(VIEW_NAMES) + '")]',
         '    VIEWS --> WAKE{"WAKE: what is pending"}',
         *(f"    WAKE -.-> {role}" for role in ROLES),
     ]
     return "\n".join([*lines, "```"]) + "\n"
 
 
-def _views() -> tuple[str, ...]:
-    from foldlog.processors.store.views_codec import VIEW_NAMES
-
-    return VIEW_NAMES
-
-
 def layers() -> str:
     """The layers of instruction files."""
-    return _table(("layer", "where"), requests_shown.layers())
+    return _table(("layer", "where"), [(f"**{name}**", where) for name, where in WHERE.items()])
 
 
 def mistakes() -> str:
-    """The budget mistakes."""
-    return _table(("finding", "when"), requests_shown.mistakes())
+    """The budget mistakes that are reported."""
+    return _table(("finding", "when"), [(f"`{kind}`", when) for kind, when in KINDS.items()])
 
 
 def points() -> str:
     """The points of a turn."""
-    return _table(("", "point", "when"), requests_shown.points())
+    rows = [(f"**{point.letter}**", point.name, point.when) for point in POINTS]
+    return _table(("", "point", "when"), rows)
 
 
 def matrix() -> str:
-    """Who reads and writes which state, point by point."""
-    letters = [row[0].strip("*") for row in requests_shown.points()]
-    return _table(("state", "lives for a", *letters, "also"), requests_shown.matrix())
+    """Which state is read and written at each point of a turn."""
+    letters = [point.letter for point in POINTS]
+    rows = [
+        (item.name, item.bucket, *(item.cells.get(each, "") for each in letters), item.others)
+        for item in ITEMS
+    ]
+    return _table(("state", "lives for a", *letters, "also"), rows)
 
 
 _ROW_IDS = re.compile(r"\b(?:S\d\.\w+|N2|constraint \d): | \(S\d\.\w+\)")  # for readers of the code
 
 
 def limits() -> str:
-    """The limits of an agent: name, default and the comment beside it in the code."""
+    """The limits of an agent: name, default and the comment after it in the code."""
     reasons = dict(re.findall(r"^    (\w+): int = .*?  # (.*)$", getsource(Limits), re.MULTILINE))
     rows = [
         (f"`{f.name}`", f"{getattr(DEFAULT_LIMITS, f.name):,}", _ROW_IDS.sub("", reasons[f.name]))
@@ -236,31 +239,14 @@ def settings() -> str:
     return _table(head, reference_shown.settings())
 
 
-MADE = {
-    "limits": limits,
-    "events": events,
-    "memory_events": memory_events,
-    "state": state,
-    "transitions": transitions,
-    "phases": phases,
-    "wake": wake,
-    "calls": calls,
-    "call_life": call_life,
-    "seed_rows": seed_rows,
-    "topics": topics,
-    "rights": rights,
-    "picture": picture,
-    "layers": layers,
-    "request": requests_shown.request,
-    "mistakes": mistakes,
-    "points": points,
-    "matrix": matrix,
-    "settings": settings,
-    "commands": reference_shown.commands,
-    "python": reference_shown.python,
-}
+_PARTS = (
+    limits, events, memory_events, state, transitions, phases, wake, calls, call_life, seed_rows,
+    topics, rights, picture, layers, requests_shown.request, mistakes, points, matrix, settings,
+    reference_shown.commands, reference_shown.python,
+)
+GENERATORS = {generate.__name__: generate for generate in _PARTS}
 
 
 def regenerated(text: str) -> str:
     """A page with every generated part replaced. Raises KeyError for an unknown part."""
-    return MARK.sub(lambda found: found[1] + MADE[found[2]]() + found[3], text)
+    return MARK.sub(lambda found: found[1] + GENERATORS[found[2]]() + found[3], text)

@@ -1,10 +1,9 @@
-"""Terminal output as a self-contained SVG that plays by itself.
+"""Draws recorded terminals as one self-contained SVG, animated by CSS.
 
-A `Screen` turns what a program writes to a terminal into rows of styled characters; `svg` draws
-the changes of several screens as text that appears at its moment, animated by CSS. Where motion is
-unwanted (prefers-reduced-motion) or unsupported, the last moment is shown.
+A `Screen` interprets the output of a program; `svg` draws each change of several screens at its
+time. Viewers without animations, or with prefers-reduced-motion, show the last moment.
 
-A control sequence that `Screen` does not know raises: the picture never differs from the terminal.
+`Screen` raises for an unknown control sequence, so the picture never differs from the terminal.
 """
 
 import re
@@ -15,8 +14,8 @@ from xml.sax.saxutils import escape
 
 CELL_WIDTH, CELL_HEIGHT, FONT_SIZE = 8.4, 20, 14
 PADDING, TITLE_HEIGHT, GAP = 14, 30, 12
-STEP_S = 0.05  # two changes closer than this appear together
-HOLD_S = 5.0  # the last moment stays so long before it all begins again
+STEP_S = 0.05  # times are rounded to this, so close changes appear together
+HOLD_S = 5.0  # how long the last moment stays before the animation restarts
 COLORS = {"": "#c9d1d9", "dim": "#8b949e", "bold": "#ffffff"}
 _STYLES = {"": "", "0": "", "1": "bold", "2": "dim"}
 _TOKEN = re.compile(r"\x1b\[(?P<args>[?0-9;]*)(?P<code>[A-Za-z])|\x1b[=>]|[^\x1b]")
@@ -33,7 +32,7 @@ Row = tuple[Cell, ...]
 
 
 class Screen:
-    """The visible part of a terminal. Feed it what a program writes."""
+    """The visible part of a terminal."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self.columns, self.height = columns, rows
@@ -42,7 +41,7 @@ class Screen:
         self._style = ""
 
     def feed(self, text: str) -> None:
-        """Take the next output. Raises ValueError for a control sequence it does not know."""
+        """Interpret the next output of the program. Raises ValueError for what cannot be drawn."""
         for token in _TOKEN.finditer(text):
             match token[0]:
                 case "\r":
@@ -58,7 +57,7 @@ class Screen:
                 case character if character.isprintable():
                     self._put(character)
                 case other:
-                    raise ValueError(f"a control character that is not drawn: {other!r}")
+                    raise ValueError(f"this control character cannot be drawn: {other!r}")
 
     def _put(self, character: str) -> None:
         if self._column == self.columns:
@@ -83,19 +82,19 @@ class Screen:
         elif code == "C":
             self._column += int(args or 1)
         elif code is not None and not (code in "hl" and (args or "").startswith("?")):
-            raise ValueError(f"a control sequence that is not drawn: {sequence!r}")
+            raise ValueError(f"this control sequence cannot be drawn: {sequence!r}")
 
     def rows(self) -> tuple[Row, ...]:
-        """What it shows now."""
+        """The styled rows now."""
         return tuple(tuple(row) for row in self._rows)
 
     def text(self) -> str:
-        """What it shows now, without styles."""
+        """The text now, without styles."""
         return "\n".join("".join(cell.text for cell in row).rstrip() for row in self._rows)
 
 
 class Recording(NamedTuple):
-    """What one terminal showed: (seconds, rows) after each change, in order."""
+    """The screens of one terminal: `moments` has (seconds, rows) after each change, in order."""
 
     title: str
     columns: int
@@ -104,7 +103,7 @@ class Recording(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Cells that appear at `since` and are gone at `until` (None: they stay)."""
+    """Cells that are visible from `since` to `until` (None: to the end)."""
 
     row: int
     column: int
@@ -114,7 +113,7 @@ class Piece(NamedTuple):
 
 
 def pieces(moments: Sequence[tuple[float, tuple[Row, ...]]]) -> list[Piece]:
-    """The changes of a screen. Text added to a row is a piece; a changed row is drawn again."""
+    """The changes of a screen. Text appended to a row is one piece; a changed row is redrawn."""
     found: list[Piece] = []
     for number in range(len(moments[0][1])):
         shown: Row = ()
@@ -122,15 +121,15 @@ def pieces(moments: Sequence[tuple[float, tuple[Row, ...]]]) -> list[Piece]:
             row = rows[number]
             if row == shown:
                 continue
-            kept = len(shown) if row[: len(shown)] == shown else 0
-            if not kept:
+            unchanged = len(shown) if row[: len(shown)] == shown else 0
+            if not unchanged:
                 found = [
                     piece._replace(until=at)
                     if piece.row == number and piece.until is None else piece
                     for piece in found
                 ]
-            if row[kept:]:
-                found.append(Piece(number, kept, row[kept:], at, None))
+            if row[unchanged:]:
+                found.append(Piece(number, unchanged, row[unchanged:], at, None))
             shown = row
     return [piece for piece in found if piece.until is None or piece.until > piece.since]
 
@@ -138,9 +137,9 @@ def pieces(moments: Sequence[tuple[float, tuple[Row, ...]]]) -> list[Piece]:
 def shortened(
     moments: Sequence[tuple[float, tuple[Row, ...]]], times: Sequence[float], pause_s: float
 ) -> list[tuple[float, tuple[Row, ...]]]:
-    """The same moments, on a clock that stops after `pause_s` without a change on any screen.
+    """The moments of one screen, with every pause of all screens cut to `pause_s`.
 
-    times: of the changes on all screens, in order.
+    times: the times of the changes on all screens, in order.
     """
     new = {times[0]: 0.0}
     for before, after in zip(times, times[1:], strict=False):
@@ -148,8 +147,8 @@ def shortened(
     return [(round(new[at] / STEP_S) * STEP_S, rows) for at, rows in moments]
 
 
-def svg(recordings: Sequence[Recording], description: str) -> str:
-    """The recordings one below the other, played in a loop."""
+def svg(recordings: Sequence[Recording], description: str, comment: str) -> str:
+    """The recordings one below the other, played in a loop. `comment`: for an XML comment."""
     ends = [moment[0] for recording in recordings for moment in recording.moments]
     length = max(ends) + HOLD_S
     width = max(r.columns for r in recordings) * CELL_WIDTH + 2 * PADDING
@@ -169,6 +168,7 @@ def svg(recordings: Sequence[Recording], description: str) -> str:
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
         f'width="{width:g}" height="{height:g}" role="img">',
+        f"<!-- {comment} -->",
         f"<title>{escape(description)}</title>",
         "<style>",
         f"text{{font:{FONT_SIZE}px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"

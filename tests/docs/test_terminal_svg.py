@@ -35,7 +35,7 @@ def test_a_screen_shows_what_a_terminal_shows(output, shown):
 
 @pytest.mark.parametrize("output", ["\x1b[2J", "\x1b[3;4H", "\x1b[31m", "a\tb"])
 def test_what_is_not_drawn_raises(output):
-    with pytest.raises(ValueError, match="not drawn"):
+    with pytest.raises(ValueError, match="cannot be drawn"):
         Screen(10, 3).feed(output)
 
 
@@ -59,7 +59,7 @@ def test_long_pauses_are_shortened_by_the_clock_of_all_screens():
 
 def test_the_picture_is_one_file_that_plays_by_itself():
     _, moments = after("$ a < b", "\r\n\x1b[2mgone\x1b[0m", "\r\x1b[K", columns=20)
-    picture = svg([Recording("one", 20, 3, moments)], "what it shows")
+    picture = svg([Recording("one", 20, 3, moments)], "what it shows", "made by x")
     root = ElementTree.fromstring(picture)
     drawn = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
     assert drawn == ["one", "$ a < b", "gone"]

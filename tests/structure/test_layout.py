@@ -1,47 +1,14 @@
 """A changed fold gets a new LAYOUT: else a worker continues from views that the old fold made."""
 
-import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any
 
 import pytest
 
 from foldlog.processors.store.store import FOLDS, LAYOUT
-from foldlog.tests.structure.tree import Source, room_sources
+from foldlog.tests.structure.tree import Source, room_sources, shape
 
 FOLD = "processors/fold/"
-# Where the source of a fold differs and the views do not: what is imported from where, types.
-NOT_FOLDED = (ast.Import, ast.ImportFrom)
-TYPES = {"returns", "annotation", "type_comment", "type_params", "kind"}
-
-
-def shape(node: Any) -> Any:
-    """A syntax tree as nested tuples: without docstrings, imports and types of parameters."""
-    if isinstance(node, list):
-        return tuple(shape(item) for item in node if not isinstance(item, NOT_FOLDED))
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    return type(node).__name__, *_fields(node)
-
-
-def _fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
-    is_field = isinstance(node, ast.AnnAssign)  # of a view: its type is how it is stored
-    for name, value in ast.iter_fields(node):
-        if value in (None, []) or (name in TYPES and not is_field):
-            continue
-        if name == "body" and isinstance(value, list):
-            value = [item for item in value if not _is_text(item)]
-        yield name, shape(value)
-
-
-def _is_text(node: ast.AST) -> bool:
-    """A docstring, of whatever it stands in or below."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
 
 
 def folds_of(sources: Iterable[Source]) -> str:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,39 @@ def python_sources() -> tuple[Source, ...]:
 def room_sources() -> tuple[Source, ...]:
     """The Python files that are shipped, but for the front door."""
     return tuple(s for s in python_sources() if s.room)
+
+
+# Parts of a syntax tree that do not change what the code does: imports, and types.
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_TYPES = {"returns", "annotation", "type_comment", "type_params", "kind"}
+
+
+def shape(node: Any) -> Any:
+    """A syntax tree as nested tuples: without docstrings, imports and types of parameters."""
+    if isinstance(node, list):
+        return tuple(shape(item) for item in node if not isinstance(item, _IMPORTS))
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    return type(node).__name__, *_fields(node)
+
+
+def _fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
+    is_field = isinstance(node, ast.AnnAssign)  # a view's field is stored by its type
+    for name, value in ast.iter_fields(node):
+        if value in (None, []) or (name in _TYPES and not is_field):
+            continue
+        if name == "body" and isinstance(value, list):
+            value = [item for item in value if not _is_text(item)]
+        yield name, shape(value)
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Whether a statement is a docstring."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def demand_none(findings: Iterable[str]) -> None:
